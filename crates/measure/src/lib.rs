@@ -1,0 +1,23 @@
+//! What every run is measured with, and the one shape in which every run ends.
+//!
+//! ```text
+//! benchmark -> LatencyHistogram, CpuMeter -> LoadPoint / Phase -> RunRecord -> JSON, store, report
+//! ```
+//!
+//! Always holds: a latency is counted from the planned send time; histograms are kept whole, so that
+//! percentiles can be computed later and runs can be merged; a number carries its unit in its name.
+//! Not here: drawing and storing records (see `report`), deciding what to measure (the benchmarks).
+
+mod cpu;
+mod environment;
+mod latency;
+mod record;
+mod verdict;
+
+pub use cpu::{CpuMeter, CpuTimes};
+pub use environment::{Environment, MountPoint};
+pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
+pub use record::{
+    FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA, RecordError, RunId, RunRecord,
+};
+pub use verdict::{Reason, Verdict};

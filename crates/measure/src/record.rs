@@ -1,0 +1,251 @@
+//! The RunRecord: what was asked, on what, where, what came of it, and whether to believe it.
+//!
+//! Every benchmark ends in one, so that listing, comparing, exporting and drawing are written once. As
+//! JSON it is schema 1, described field by field in `docs/record.md`; unknown fields are ignored on
+//! reading, so that a newer Crumb's records can be listed by an older one.
+//!
+//! Always holds: open-loop runs fill `points`, closed-loop ones `phases`; `metrics` is flat and is what
+//! comparing works on; a record with `complete: false` was cut short and holds what was measured so far.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{Environment, LatencyHistogram, LatencySummary, Verdict};
+
+/// Schema that this version writes and the newest that it reads.
+pub const RECORD_SCHEMA: u32 = 1;
+
+/// Name of a run: when it began, what it was, and four random hex digits. `20261121-180000-fstress-3f9a`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(pub String);
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Version of this shape: [`RECORD_SCHEMA`].
+    pub schema: u32,
+    /// Unique name of the run.
+    pub id: RunId,
+    /// `fstress`, `postmark`, ...
+    pub benchmark: String,
+    /// What the user calls this run in tables and plots; the target and workload when he gave nothing.
+    pub label: String,
+    /// Target URL as given.
+    pub target: String,
+    /// Begin of the run, UTC.
+    pub started: Timestamp,
+    /// End of the run, UTC.
+    pub ended: Timestamp,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The checked configuration, in the benchmark's own terms.
+    pub config: serde_json::Value,
+    /// Machine and build.
+    pub environment: Environment,
+    /// Same seed, same operations.
+    pub seed: u64,
+    /// False when the run was interrupted or failed in the middle.
+    pub complete: bool,
+    /// Load points, in the order measured.
+    #[serde(default)]
+    pub points: Vec<LoadPoint>,
+    /// Phases, in order.
+    #[serde(default)]
+    pub phases: Vec<Phase>,
+    /// The flat list of figures that comparing works on. Units in the names.
+    #[serde(default)]
+    pub metrics: BTreeMap<String, f64>,
+    /// Whether to believe it.
+    pub verdict: Verdict,
+}
+
+/// Who decides when the next request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoopKind {
+    /// The schedule: latency counts from the planned send time.
+    Open,
+    /// The replies: a fixed number is kept outstanding and latency counts from the send.
+    Closed,
+}
+
+/// One load level of a sweep, measured after its warm-up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadPoint {
+    /// Open or closed loop.
+    pub loop_kind: LoopKind,
+    /// Requests a second that the schedule planned; none in a closed loop.
+    pub offered_per_sec: Option<f64>,
+    /// Requests kept outstanding in a closed loop; none in an open one.
+    pub outstanding: Option<u32>,
+    /// Requests a second that were sent.
+    pub sent_per_sec: f64,
+    /// Requests a second that were answered with success.
+    pub achieved_per_sec: f64,
+    /// Length of the warm-up, seconds.
+    pub warm_s: f64,
+    /// Length of the measured interval, seconds.
+    pub measured_s: f64,
+    /// Planned in the interval and never sent, because the server held up what was sent before.
+    pub unsent: u64,
+    /// Connections made anew within the interval.
+    pub reconnects: u64,
+    /// Replies that could not be understood or matched.
+    pub bad_replies: u64,
+    /// Share of one core that the generating thread used in the interval, 0 to 1. Waiting by spinning is
+    /// not counted as use.
+    pub generator_busy: f64,
+    /// Requests that were due before the reply they depend on had come, so that another was sent instead.
+    #[serde(default)]
+    pub overtaken: u64,
+    /// Digest over the operations asked: equal for equal seeds, rates and file sets while `overtaken` is 0.
+    #[serde(default)]
+    pub operations_digest: String,
+    /// Actual minus planned send time.
+    pub lateness_us: LatencySummary,
+    /// Latency of all operations that succeeded.
+    pub latency_us: LatencySummary,
+    /// The same, whole.
+    pub histogram: LatencyHistogram,
+    /// By operation, names as in RFC 1813 in lower case.
+    pub ops: BTreeMap<String, OpStats>,
+    /// The files behind it.
+    pub file_set: FileSetRecord,
+    /// True when the server did not keep up with the offered rate.
+    pub saturated: bool,
+    /// Whether to believe it.
+    pub verdict: Verdict,
+}
+
+/// The file set during a load point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileSetRecord {
+    /// Files the configuration asks for at this load.
+    pub files_asked: u64,
+    /// Files there were when the interval ended.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Sum of file sizes.
+    pub bytes: u64,
+}
+
+/// One kind of operation within a load point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpStats {
+    /// Sent in the interval, each counted once however often it was retransmitted.
+    pub attempted: u64,
+    /// Answered with success.
+    pub ok: u64,
+    /// Retransmissions.
+    pub retransmitted: u64,
+    /// Given up after the last retransmission, or lost with a connection.
+    pub cancelled: u64,
+    /// Answered with an error, by name.
+    pub errors: BTreeMap<String, u64>,
+    /// Share of all attempts, percent.
+    pub share_percent: f64,
+    /// Share that the mix asks for, percent.
+    pub share_asked_percent: f64,
+    /// Share of the summed latency of all operations, percent.
+    pub time_share_percent: f64,
+    /// File bytes moved by successful operations.
+    pub bytes: u64,
+    /// Latency of the successful ones.
+    pub latency_us: LatencySummary,
+    /// The same, whole.
+    pub histogram: LatencyHistogram,
+}
+
+/// One stretch of a closed-loop run, or of a run's preparation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// What was done, such as `build` or `unbatch`.
+    pub name: String,
+    /// Which time round, from 1.
+    pub pass: u32,
+    /// Elapsed seconds.
+    pub wall_s: f64,
+    /// User CPU seconds of this process.
+    pub user_s: f64,
+    /// System CPU seconds of this process.
+    pub sys_s: f64,
+    /// Things done: files made, articles stored.
+    pub items: u64,
+    /// File bytes moved.
+    pub bytes: u64,
+    /// `items / wall_s`.
+    pub items_per_sec: f64,
+    /// Operating system counters over the phase; units in the names.
+    #[serde(default)]
+    pub counters: BTreeMap<String, f64>,
+}
+
+/// A text that is not a RunRecord of a schema we know.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Not the JSON of a record.
+    #[error("not a RunRecord: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Written by a newer Crumb.
+    #[error("RunRecord has schema {found}; this Crumb reads up to {RECORD_SCHEMA}: use a newer one")]
+    Schema {
+        /// Schema of the text.
+        found: u64,
+    },
+}
+
+impl RunId {
+    /// A new name for a run of `benchmark` begun at `started`; `entropy` keeps runs of one second apart.
+    pub fn new(benchmark: &str, started: Timestamp, entropy: u16) -> Self {
+        Self(format!("{}-{benchmark}-{entropy:04x}", started.strftime("%Y%m%d-%H%M%S")))
+    }
+}
+
+impl std::fmt::Display for RunId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl RunRecord {
+    /// The record as indented JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a record holds nothing that JSON cannot")
+    }
+
+    /// Reads a record; the schema is looked at first, so that a newer one is named as such.
+    ///
+    /// # Errors
+    /// When the text is not JSON, not a record, or of a newer schema.
+    pub fn from_json(text: &str) -> Result<Self, RecordError> {
+        let value: serde_json::Value = serde_json::from_str(text)?;
+        match value.get("schema").and_then(serde_json::Value::as_u64) {
+            Some(found) if found > u64::from(RECORD_SCHEMA) => Err(RecordError::Schema { found }),
+            _ => Ok(serde_json::from_value(value)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_schema_is_refused_by_its_number() {
+        let error = RunRecord::from_json(r#"{"schema": 7, "id": "x"}"#).unwrap_err();
+        assert!(error.to_string().contains("schema 7"), "{error}");
+    }
+
+    #[test]
+    fn a_run_is_named_by_its_time_and_benchmark() {
+        let started: Timestamp = "2026-11-21T18:00:00Z".parse().unwrap();
+        assert_eq!(RunId::new("fstress", started, 0x3f9a).0, "20261121-180000-fstress-3f9a");
+    }
+}
