@@ -1,0 +1,154 @@
+//! One HTML file that works offline: verdicts, figures, plots and every number behind them.
+//!
+//! ```text
+//! RunRecord -> views (text), series (numbers) -> web/report.html.j2 + report.css + report.js + uPlot
+//! ```
+//!
+//! Always holds: the template escapes whatever is inserted; the numbers travel as JSON without a `<`, so
+//! that no label can end the script element; the page's own policy forbids it every request. Without
+//! scripts, or when uPlot could not be had at build time, the plots are the inlined SVGs.
+//! Not here: what a plot shows (see `series`), how a number is written (see `figures`).
+
+use measure::RunRecord;
+use minijinja::value::Value;
+use minijinja::{AutoEscape, Environment, context};
+use serde::Serialize;
+
+use crate::figures::{grouped, rate_text, round_rate_text};
+use crate::series::{self, Cumulative, Curve, Stat};
+use crate::views::{self, RunView};
+use crate::{ReportError, Result, svg};
+
+const TEMPLATE: &str = include_str!("../web/report.html.j2");
+const STYLE: &str = include_str!("../web/report.css");
+const SCRIPT: &str = include_str!("../web/report.js");
+// Empty when npm could not bring them in (see build.rs).
+const UPLOT_SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.js"));
+const UPLOT_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.css"));
+const UPLOT_LICENSE: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot-license.txt"));
+
+/// How the page is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Heading of the page; by default made of the runs' labels.
+    pub title: Option<String>,
+    /// Which plots to draw.
+    pub plots: Plots,
+}
+
+/// How plots are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plots {
+    /// By uPlot with tooltips where it was built in, else as [`Plots::Fixed`].
+    #[default]
+    Interactive,
+    /// As inlined SVG without any script's help.
+    Fixed,
+}
+
+/// True when this build carries uPlot, so that [`Plots::Interactive`] is to be had.
+pub fn interactive_available() -> bool {
+    !UPLOT_SCRIPT.is_empty()
+}
+
+/// The numbers that the page's script draws from.
+#[derive(Serialize)]
+struct PlotNumbers<'a> {
+    curves: &'a [Curve],
+    stats: Vec<StatNumbers>,
+    cumulative: &'a [Cumulative],
+}
+
+#[derive(Serialize)]
+struct StatNumbers {
+    name: &'static str,
+    linear_top_ms: f64,
+}
+
+/// Draws `runs` as one page.
+///
+/// # Errors
+/// When there is no run, or a plot cannot be drawn.
+pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
+    if runs.is_empty() {
+        return Err(ReportError::NothingToDraw);
+    }
+    let interactive = options.plots == Plots::Interactive && interactive_available();
+    let curves = series::curves(runs);
+    let cumulative: Vec<Cumulative> =
+        runs.iter().enumerate().filter_map(|(at, run)| series::cumulative(at, run)).collect();
+    let stats = Stat::ALL
+        .map(|stat| StatNumbers { name: stat.name(), linear_top_ms: series::linear_top_ms(&curves, stat) });
+    let numbers = PlotNumbers { curves: &curves, stats: stats.into(), cumulative: &cumulative };
+    let title = options.title.clone().unwrap_or_else(|| default_title(runs));
+
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment.add_filter("rate", rate_text);
+    environment.add_filter("round_rate", round_rate_text);
+    environment.add_filter("ms", |ms: f64| crate::ms_text(ms * 1e3));
+    environment.add_filter("two", |number: f64| grouped(number, 2));
+    environment.add_template("report.html", TEMPLATE)?;
+    let page = environment.get_template("report.html")?.render(context! {
+        title,
+        interactive,
+        version => env!("CARGO_PKG_VERSION"),
+        runs => runs.iter().map(RunView::new).collect::<Vec<_>>(),
+        metrics => views::metrics(runs),
+        stats => Stat::ALL.map(Stat::name),
+        curves => curves,
+        cumulative => cumulative,
+        svgs => inlined_svgs(runs, &curves, &cumulative)?,
+        numbers => Value::from_safe_string(script_json(&numbers)),
+        style => Value::from_safe_string(STYLE.to_owned()),
+        script => Value::from_safe_string(SCRIPT.to_owned()),
+        uplot_style => Value::from_safe_string(UPLOT_STYLE.to_owned()),
+        uplot_script => Value::from_safe_string(UPLOT_SCRIPT.to_owned()),
+        uplot_license => Value::from_safe_string(UPLOT_LICENSE.to_owned()),
+    })?;
+    Ok(page)
+}
+
+/// The fixed plots in the page's order: both latency plots, achieved against offered, and per run the
+/// cumulative one. Their labels are escaped by plotters.
+fn inlined_svgs(runs: &[RunRecord], curves: &[Curve], cumulative: &[Cumulative]) -> Result<Value> {
+    let draw = |kind| svg::render(runs, kind).map(Value::from_safe_string);
+    let latency = match curves.is_empty() {
+        true => vec![],
+        false => vec![draw(svg::Kind::LatencyLinear)?, draw(svg::Kind::LatencyLog)?],
+    };
+    let open = curves.iter().any(|curve| !curve.closed);
+    let achieved = if open { vec![draw(svg::Kind::AchievedOffered)?] } else { vec![] };
+    let cumulative = cumulative.iter().map(|of| draw(svg::Kind::Cumulative { run: of.run }));
+    Ok(context! { latency, achieved, cumulative => cumulative.collect::<Result<Vec<_>>>()? })
+}
+
+/// JSON that no HTML parser takes for the end of its script element.
+fn script_json(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("plot numbers are finite and their names are text");
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+fn default_title(runs: &[RunRecord]) -> String {
+    match runs {
+        [one] => one.label.clone(),
+        [first, second] => format!("{} and {}", first.label, second.label),
+        [first, rest @ ..] => format!("{} and {} other runs", first.label, rest.len()),
+        [] => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_cannot_end_the_script_element_that_holds_the_numbers() {
+        let json = script_json(&["</script><img onerror=x>", "<!--"]);
+        assert!(!json.contains('<') && !json.contains('>'), "{json}");
+        let again: Vec<String> = serde_json::from_str(&json).unwrap();
+        assert_eq!(again, ["</script><img onerror=x>", "<!--"]);
+    }
+}

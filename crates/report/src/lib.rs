@@ -1,0 +1,26 @@
+//! Keeps RunRecords, lists them, and draws them.
+//!
+//! ```text
+//! RunRecord -> Store (SQLite) -> RunRecord -> series -> html: one file, uPlot or inlined SVG
+//!                                                   \-> svg:  files for papers and mails
+//! ```
+//!
+//! Always holds: a record is kept whole, as its JSON; a page asks nothing of the network; what a user
+//! named (labels, targets) is text on the page and never markup; closed-loop points are called so.
+//! Not here: where the store lies (the binary says), measuring (see `measure`), terminal tables.
+
+mod axis;
+mod error;
+mod figures;
+pub mod html;
+mod series;
+mod store;
+pub mod svg;
+mod views;
+
+pub use error::ReportError;
+pub use figures::{bytes_text, count_text, metric_text, ms_text, rate_text};
+pub use store::{RunSummary, Store};
+
+/// What this crate's functions return.
+pub type Result<T> = std::result::Result<T, ReportError>;

@@ -1,0 +1,235 @@
+//! The numbers behind every plot, computed once for the HTML page and the SVG files.
+//!
+//! ```text
+//! RunRecord -> Curve (rate, latency) per run and loop kind      -> latency-load, achieved-offered
+//!           -> Cumulative (share done within x) per load level  -> cumulative
+//! ```
+//!
+//! Always holds: every number is finite and every latency positive, so that a logarithmic axis can bear
+//! it, whatever an imported record says; open-loop points lie at their offered rate, closed-loop ones at
+//! their achieved rate and in a curve of their own.
+
+use measure::{LatencySummary, LoadPoint, LoopKind, RunRecord};
+use serde::Serialize;
+
+use crate::figures::round_rate_text;
+
+/// Which figure of a latency distribution is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stat {
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+}
+
+/// One run's points of one loop kind, by rising rate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Curve {
+    /// Index of the run, which chooses colour and mark.
+    pub run: usize,
+    pub label: String,
+    pub closed: bool,
+    pub dots: Vec<Dot>,
+}
+
+/// A load point as plotted.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Dot {
+    /// Position of the load point in the run, from 0.
+    pub point: usize,
+    pub name: String,
+    /// Where it lies on the load axis: offered rate, or achieved rate in a closed loop.
+    pub rate_per_sec: f64,
+    pub offered_per_sec: Option<f64>,
+    pub achieved_per_sec: f64,
+    /// In the order of [`Stat::ALL`]; none without samples.
+    pub latency_ms: [Option<f64>; 5],
+    pub saturated: bool,
+    pub valid: bool,
+}
+
+/// How many of the requests were done within how long, one line per load level.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cumulative {
+    pub run: usize,
+    /// Latencies at which the shares are told: evenly spaced on a logarithmic axis.
+    pub latency_ms: Vec<f64>,
+    pub levels: Vec<Level>,
+}
+
+/// One load level's line.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Level {
+    pub name: String,
+    pub share_percent: Vec<f64>,
+}
+
+/// Points of the cumulative lines per factor of ten: one every 6%.
+const GRID_PER_DECADE: f64 = 40.0;
+/// Rates from here on are not believed: an imported record is wrong.
+const RATE_LIMIT: f64 = 1e12;
+/// The linear axis ends at this many times the slowest point that the server kept up with: beyond the
+/// knee an open loop's latency grows without bound and would flatten all the rest.
+const LINEAR_HEADROOM: f64 = 3.0;
+
+impl Stat {
+    pub const ALL: [Self; 5] = [Self::Mean, Self::P50, Self::P90, Self::P99, Self::P999];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+        }
+    }
+
+    fn of_ms(self, latency_us: &LatencySummary) -> Option<f64> {
+        let us = match self {
+            Self::Mean => latency_us.mean,
+            Self::P50 => latency_us.p50,
+            Self::P90 => latency_us.p90,
+            Self::P99 => latency_us.p99,
+            Self::P999 => latency_us.p999,
+        };
+        (latency_us.count > 0 && us > 0.0 && us < RATE_LIMIT).then_some(us / 1e3)
+    }
+}
+
+impl Dot {
+    pub fn latency_ms(&self, stat: Stat) -> Option<f64> {
+        self.latency_ms[stat as usize]
+    }
+}
+
+/// What a load point is called wherever it appears.
+pub(crate) fn point_name(point: &LoadPoint) -> String {
+    match point.loop_kind {
+        LoopKind::Open => format!("{}/s offered", round_rate_text(point.offered_per_sec.unwrap_or(0.0))),
+        LoopKind::Closed => format!("closed loop, {} outstanding", point.outstanding.unwrap_or(0)),
+    }
+}
+
+/// The curves of all runs, in the order of the runs, a run's open loop first.
+pub(crate) fn curves(runs: &[RunRecord]) -> Vec<Curve> {
+    let mut curves = Vec::new();
+    for (run, record) in runs.iter().enumerate() {
+        for loop_kind in [LoopKind::Open, LoopKind::Closed] {
+            let mut dots: Vec<Dot> = record
+                .points
+                .iter()
+                .enumerate()
+                .filter(|(_, point)| point.loop_kind == loop_kind)
+                .filter_map(|(at, point)| dot(at, point))
+                .collect();
+            dots.sort_by(|a, b| a.rate_per_sec.total_cmp(&b.rate_per_sec));
+            if !dots.is_empty() {
+                let closed = loop_kind == LoopKind::Closed;
+                curves.push(Curve { run, label: record.label.clone(), closed, dots });
+            }
+        }
+    }
+    curves
+}
+
+fn dot(at: usize, point: &LoadPoint) -> Option<Dot> {
+    let believed = |rate: &f64| (0.0..RATE_LIMIT).contains(rate);
+    let achieved_per_sec = Some(point.achieved_per_sec).filter(believed)?;
+    let offered_per_sec = match point.loop_kind {
+        LoopKind::Open => Some(point.offered_per_sec.filter(believed)?),
+        LoopKind::Closed => None,
+    };
+    Some(Dot {
+        point: at,
+        name: point_name(point),
+        rate_per_sec: offered_per_sec.unwrap_or(achieved_per_sec),
+        offered_per_sec,
+        achieved_per_sec,
+        latency_ms: Stat::ALL.map(|stat| stat.of_ms(&point.latency_us)),
+        saturated: point.saturated,
+        valid: point.verdict.valid,
+    })
+}
+
+/// Where the linear latency axis ends, in ms; points above are drawn as arrows at its edge.
+pub(crate) fn linear_top_ms(curves: &[Curve], stat: Stat) -> f64 {
+    let highest = |saturated_too: bool| {
+        curves
+            .iter()
+            .flat_map(|curve| &curve.dots)
+            .filter(|dot| saturated_too || !dot.saturated)
+            .filter_map(|dot| dot.latency_ms(stat))
+            .fold(0.0, f64::max)
+    };
+    let (all, kept_up) = (highest(true), highest(false));
+    let top = if kept_up > 0.0 { all.min(kept_up * LINEAR_HEADROOM) } else { all };
+    if top > 0.0 { top * 1.06 } else { 1.0 }
+}
+
+/// The cumulative distribution of every load level of `record`; none when nothing was sampled.
+pub(crate) fn cumulative(run: usize, record: &RunRecord) -> Option<Cumulative> {
+    let mut points: Vec<&LoadPoint> = record.points.iter().filter(|p| p.histogram.count() > 0).collect();
+    let load = |point: &LoadPoint| point.offered_per_sec.unwrap_or(point.achieved_per_sec);
+    points.sort_by(|a, b| (a.loop_kind as u8).cmp(&(b.loop_kind as u8)).then(load(a).total_cmp(&load(b))));
+    let steps: Vec<Vec<(f64, f64)>> = points.iter().map(|point| point.histogram.cumulative()).collect();
+    let ends = steps.iter().filter_map(|line| Some((line.first()?.0, line.last()?.0)));
+    let (first_us, last_us) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    // The histogram's own bounds, 100 ns to an hour, keep this below 400 steps.
+    let begin = (first_us.max(0.1).log10() * GRID_PER_DECADE).floor() as i32 - 1;
+    let end = (last_us.max(0.1).log10() * GRID_PER_DECADE).ceil() as i32 + 1;
+    let grid_us: Vec<f64> = (begin..=end).map(|step| 10f64.powf(f64::from(step) / GRID_PER_DECADE)).collect();
+    let levels = points
+        .iter()
+        .zip(&steps)
+        .enumerate()
+        .map(|(at, (point, line))| {
+            let name = point_name(point);
+            let twins = points[..at].iter().filter(|earlier| point_name(earlier) == name).count();
+            Level {
+                name: if twins == 0 { name } else { format!("{name}, again ({})", twins + 1) },
+                share_percent: grid_us.iter().map(|&us| 100.0 * share_within(line, us)).collect(),
+            }
+        })
+        .collect();
+    Some(Cumulative { run, latency_ms: grid_us.iter().map(|us| us / 1e3).collect(), levels })
+}
+
+fn share_within(line: &[(f64, f64)], us: f64) -> f64 {
+    match line.partition_point(|&(latency_us, _)| latency_us <= us) {
+        0 => 0.0,
+        passed => line[passed - 1].1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_that_of_the_last_step_not_above() {
+        let line = [(10.0, 0.25), (20.0, 0.75), (40.0, 1.0)];
+        assert_eq!([9.9, 10.0, 39.0, 1e6].map(|us| share_within(&line, us)), [0.0, 0.25, 0.75, 1.0]);
+    }
+
+    #[test]
+    fn the_linear_axis_is_not_flattened_by_a_saturated_point() {
+        let dot = |ms: f64, saturated| Dot {
+            point: 0,
+            name: String::new(),
+            rate_per_sec: 1.0,
+            offered_per_sec: Some(1.0),
+            achieved_per_sec: 1.0,
+            latency_ms: [Some(ms); 5],
+            saturated,
+            valid: true,
+        };
+        let curve = |dots| [Curve { run: 0, label: String::new(), closed: false, dots }];
+        let top = linear_top_ms(&curve(vec![dot(2.0, false), dot(4000.0, true)]), Stat::P99);
+        assert!((6.0..7.0).contains(&top), "{top}");
+        assert!(linear_top_ms(&curve(vec![dot(4000.0, true)]), Stat::P99) > 4000.0);
+        assert!(linear_top_ms(&[], Stat::P99) > 0.0);
+    }
+}

@@ -1,0 +1,279 @@
+//! The run store: one SQLite file of RunRecords.
+//!
+//! ```text
+//! runs | id | benchmark | label | target | started_us | complete | valid | points | metrics | record |
+//!        what a list needs, so that it opens no record                     JSON      the whole, JSON
+//! ```
+//!
+//! Always holds: `record` is the whole truth and the other columns only repeat it; a file of a newer
+//! version, of another program or damaged is refused and left as it is. A plain rollback journal and no
+//! WAL, since home directories lie on network file systems, where WAL fails.
+//! Not here: where the file lies, and what a run's figures mean.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use measure::{RunId, RunRecord};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
+
+use crate::{ReportError, Result};
+
+/// Version of the tables, kept in `PRAGMA user_version`.
+const STORE_VERSION: i64 = 1;
+/// Marks the file as ours in `PRAGMA application_id`: "Crmb".
+const APPLICATION_ID: i64 = 0x4372_6d62;
+/// How long to wait for another Crumb that is just writing.
+const BUSY_WAIT: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY, benchmark TEXT NOT NULL, label TEXT NOT NULL, target TEXT NOT NULL,
+        started_us INTEGER NOT NULL, complete INTEGER NOT NULL, valid INTEGER NOT NULL,
+        points INTEGER NOT NULL, metrics TEXT NOT NULL, record TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX runs_started ON runs (started_us);
+";
+const SUMMARY: &str =
+    "SELECT id, benchmark, label, target, started_us, complete, valid, points, metrics FROM runs";
+const NEWEST_FIRST: &str = "ORDER BY started_us DESC, id DESC";
+
+/// An open run store.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    sqlite: Connection,
+}
+
+/// What a list shows of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSummary {
+    /// Name of the run.
+    pub id: RunId,
+    /// `fstress`, `postmark`, ...
+    pub benchmark: String,
+    /// What the user calls it.
+    pub label: String,
+    /// Target URL as given.
+    pub target: String,
+    /// Begin of the run, UTC.
+    pub started: Timestamp,
+    /// False when it was cut short.
+    pub complete: bool,
+    /// False when the verdict is INVALID.
+    pub valid: bool,
+    /// Load points measured.
+    pub points: usize,
+    /// The flat list of figures, units in the names.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+impl Store {
+    /// Opens the store at `path`, making it and its directories when there is none.
+    ///
+    /// # Errors
+    /// When the file is not a run store, is of a newer version, or cannot be made or read.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let shown = path.display().to_string();
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent)
+                .map_err(|source| ReportError::Directory { path: shown.clone(), source })?;
+        }
+        let failed = |source: rusqlite::Error| match source.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                ReportError::NotAStore { path: shown.clone(), source }
+            }
+            _ => ReportError::Sqlite { path: shown.clone(), doing: "open the run store", source },
+        };
+        let mut sqlite = Connection::open(&path).map_err(failed)?;
+        sqlite.busy_timeout(BUSY_WAIT).map_err(failed)?;
+        let version = pragma(&sqlite, "user_version").map_err(failed)?;
+        let application = pragma(&sqlite, "application_id").map_err(failed)?;
+        if version > STORE_VERSION && application == APPLICATION_ID {
+            return Err(ReportError::Newer { path: shown, found: version, known: STORE_VERSION });
+        }
+        if version == STORE_VERSION && application == APPLICATION_ID {
+            return Ok(Self { path, sqlite });
+        }
+        // Two that start at once both come here; the lock lets one make the tables and the other see them.
+        let making = sqlite.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let tables: i64 =
+            making.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+        if tables == 0 {
+            making.execute_batch(TABLES).map_err(failed)?;
+            making.pragma_update(None, "user_version", STORE_VERSION).map_err(failed)?;
+            making.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+            making.commit().map_err(failed)?;
+        } else {
+            let application = pragma(&making, "application_id").map_err(failed)?;
+            drop(making);
+            if application != APPLICATION_ID {
+                return Err(ReportError::Foreign { path: shown });
+            }
+        }
+        Ok(Self { path, sqlite })
+    }
+
+    /// Where the store lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps a record.
+    ///
+    /// # Errors
+    /// When a run of this name is there already, when the record would not read back, or when SQLite
+    /// cannot write.
+    pub fn insert(&self, record: &RunRecord) -> Result<()> {
+        let text = record.to_json();
+        // JSON has no NaN: it is written as null, which no field of numbers takes back.
+        let again = RunRecord::from_json(&text);
+        again.map_err(|source| ReportError::Unreadable { id: record.id.0.clone(), source })?;
+        self.put(record, &text)
+    }
+
+    /// Keeps the record that `text` holds as JSON, and tells its name.
+    ///
+    /// # Errors
+    /// When the text is not a record, and as for [`Store::insert`].
+    pub fn import(&self, text: &str) -> Result<RunId> {
+        let record = RunRecord::from_json(text).map_err(ReportError::Import)?;
+        // Written anew and not as given, so that what is stored is of this version's shape.
+        self.put(&record, &record.to_json())?;
+        Ok(record.id)
+    }
+
+    fn put(&self, record: &RunRecord, text: &str) -> Result<()> {
+        let metrics = serde_json::to_string(&record.metrics).expect("names and numbers are always JSON");
+        let done = self.sqlite.execute(
+            "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                record.id.0,
+                record.benchmark,
+                record.label,
+                record.target,
+                record.started.as_microsecond(),
+                record.complete,
+                record.verdict.valid,
+                record.points.len() as i64,
+                metrics,
+                text,
+            ],
+        );
+        match done {
+            Ok(_) => Ok(()),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                Err(ReportError::Duplicate { path: self.shown(), id: record.id.0.clone() })
+            }
+            Err(source) => Err(self.failed("store the run", source)),
+        }
+    }
+
+    /// All runs, newest first.
+    ///
+    /// # Errors
+    /// When SQLite cannot read.
+    pub fn list(&self) -> Result<Vec<RunSummary>> {
+        self.summaries(&format!("{SUMMARY} {NEWEST_FIRST}"), params![])
+    }
+
+    /// The one run that `wanted` names: `last` for the newest, else its name or a beginning or end of it.
+    ///
+    /// # Errors
+    /// When no run or several are named so, or the record is damaged.
+    pub fn find(&self, wanted: &str) -> Result<RunRecord> {
+        let found = if wanted == "last" {
+            self.summaries(&format!("{SUMMARY} {NEWEST_FIRST} LIMIT 1"), params![])?
+        } else {
+            let named = format!(
+                "{SUMMARY} WHERE ?1 <> '' AND (substr(id, 1, length(?1)) = ?1 OR substr(id, -length(?1)) = ?1) \
+                 {NEWEST_FIRST}"
+            );
+            self.summaries(&named, params![wanted])?
+        };
+        if let Some(exact) = found.iter().find(|run| run.id.0 == wanted) {
+            return self.record(&exact.id);
+        }
+        match found.as_slice() {
+            [one] => self.record(&one.id),
+            [] => match self.list()?.len() {
+                0 => Err(ReportError::Empty { path: self.shown() }),
+                runs => Err(ReportError::NoRun { wanted: wanted.to_owned(), runs }),
+            },
+            several => Err(ReportError::Ambiguous {
+                wanted: wanted.to_owned(),
+                candidates: several.iter().map(|run| run.id.0.clone()).collect(),
+            }),
+        }
+    }
+
+    /// Forgets a run.
+    ///
+    /// # Errors
+    /// When there is none of this name, or SQLite cannot write.
+    pub fn remove(&self, id: &RunId) -> Result<()> {
+        let removed = self.sqlite.execute("DELETE FROM runs WHERE id = ?1", params![id.0]);
+        match removed.map_err(|source| self.failed("remove the run", source))? {
+            0 => Err(ReportError::NoRun { wanted: id.0.clone(), runs: self.list()?.len() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn record(&self, id: &RunId) -> Result<RunRecord> {
+        let text: Option<String> = self
+            .sqlite
+            .query_row("SELECT record FROM runs WHERE id = ?1", params![id.0], |row| row.get(0))
+            .optional()
+            .map_err(|source| self.failed("read the run", source))?;
+        // Gone between the two queries: another Crumb removed it.
+        let text = text.ok_or_else(|| ReportError::NoRun { wanted: id.0.clone(), runs: 0 })?;
+        RunRecord::from_json(&text).map_err(|source| ReportError::Damaged {
+            path: self.shown(),
+            id: id.0.clone(),
+            source,
+        })
+    }
+
+    fn summaries(&self, query: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<RunSummary>> {
+        let failed = |source| self.failed("list the runs", source);
+        let mut statement = self.sqlite.prepare(query).map_err(failed)?;
+        let rows = statement.query_map(parameters, summary).map_err(failed)?;
+        rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+
+    fn failed(&self, doing: &'static str, source: rusqlite::Error) -> ReportError {
+        match source.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                ReportError::NotAStore { path: self.shown(), source }
+            }
+            _ => ReportError::Sqlite { path: self.shown(), doing, source },
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+fn pragma(sqlite: &Connection, name: &str) -> rusqlite::Result<i64> {
+    sqlite.pragma_query_value(None, name, |row| row.get(0))
+}
+
+fn summary(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
+    let metrics: String = row.get("metrics")?;
+    Ok(RunSummary {
+        id: RunId(row.get("id")?),
+        benchmark: row.get("benchmark")?,
+        label: row.get("label")?,
+        target: row.get("target")?,
+        started: Timestamp::from_microsecond(row.get("started_us")?).unwrap_or(Timestamp::UNIX_EPOCH),
+        complete: row.get("complete")?,
+        valid: row.get("valid")?,
+        points: usize::try_from(row.get::<_, i64>("points")?).unwrap_or(0),
+        // The list still shows a run whose figures are damaged; reading the record will say so.
+        metrics: serde_json::from_str(&metrics).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,392 @@
+//! The plots as SVG files, for papers, mails, and pages without scripts.
+//!
+//! ```text
+//! | title                                  |
+//! | marks and labels, one line a curve     |   legend above the axes: it can never cover a point
+//! | axes, curves                           |   (cumulative: beside them, one line a load level)
+//! ```
+//!
+//! Marks tell runs apart without colour; hollow means saturated, a dashed line means closed loop.
+//! Not here: the numbers (see `series`).
+
+use measure::RunRecord;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::axis::Axis;
+use crate::figures::{grouped, round_rate_text};
+use crate::series::{self, Curve, Dot, Stat};
+use crate::{ReportError, Result};
+
+/// Which plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Mean and p99 latency against offered load, linear.
+    LatencyLinear,
+    /// The same with a logarithmic latency axis.
+    LatencyLog,
+    /// Achieved against offered rate.
+    AchievedOffered,
+    /// Share of requests done within a latency, one line per load level of one run.
+    Cumulative {
+        /// Index of the run.
+        run: usize,
+    },
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn<T> = std::result::Result<T, DrawingAreaErrorKind<std::io::Error>>;
+
+const WIDTH: u32 = 820;
+const PLOT_HEIGHT: u32 = 420;
+const TITLE_HEIGHT: u32 = 38;
+const LEGEND_LINE: u32 = 20;
+const LEGEND_LABEL_CHARS: usize = 84;
+const LEVEL_COLUMN: u32 = 200;
+const FONT: &str = "system-ui, sans-serif";
+const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
+const INK_SOFT: RGBColor = RGBColor(0x5c, 0x65, 0x70);
+const GRID: RGBColor = RGBColor(0xe3, 0xe6, 0xea);
+/// Okabe and Ito's colours, told apart by colour-blind readers; yellow and black are left out.
+const PALETTE: [RGBColor; 6] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xb0, 0x5a, 0x8f),
+    RGBColor(0xc2, 0x7f, 0x00),
+    RGBColor(0x3f, 0x9a, 0xcf),
+];
+
+/// Every plot that `runs` has, as (file name, SVG text).
+///
+/// # Errors
+/// When there is no run, or plotters refuses.
+pub fn all(runs: &[RunRecord]) -> Result<Vec<(String, String)>> {
+    if runs.is_empty() {
+        return Err(ReportError::NothingToDraw);
+    }
+    let curves = series::curves(runs);
+    let mut kinds = Vec::new();
+    if !curves.is_empty() {
+        kinds.extend([Kind::LatencyLinear, Kind::LatencyLog]);
+    }
+    if curves.iter().any(|curve| !curve.closed) {
+        kinds.push(Kind::AchievedOffered);
+    }
+    let sampled = |run: &RunRecord| run.points.iter().any(|point| point.histogram.count() > 0);
+    kinds.extend((0..runs.len()).filter(|&run| sampled(&runs[run])).map(|run| Kind::Cumulative { run }));
+    kinds.into_iter().map(|kind| Ok((file_name(runs, kind), render(runs, kind)?))).collect()
+}
+
+/// One plot as SVG text.
+///
+/// # Errors
+/// When plotters refuses.
+pub fn render(runs: &[RunRecord], kind: Kind) -> Result<String> {
+    let mut text = String::new();
+    let drawn = match kind {
+        Kind::LatencyLinear | Kind::LatencyLog => latency(&mut text, runs, kind == Kind::LatencyLog),
+        Kind::AchievedOffered => achieved(&mut text, runs),
+        Kind::Cumulative { run } => cumulative(&mut text, runs, run),
+    };
+    drawn.map_err(|error| ReportError::Draw { plot: file_name(runs, kind), reason: error.to_string() })?;
+    Ok(text)
+}
+
+fn file_name(runs: &[RunRecord], kind: Kind) -> String {
+    match kind {
+        Kind::LatencyLinear => "latency-load-linear.svg".to_owned(),
+        Kind::LatencyLog => "latency-load-log.svg".to_owned(),
+        Kind::AchievedOffered => "achieved-offered.svg".to_owned(),
+        Kind::Cumulative { run } => {
+            // An imported record's name may hold anything, a slash too.
+            let id = runs.get(run).map_or("", |record| record.id.0.as_str());
+            let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+            format!("cumulative-{}.svg", id.chars().map(safe).collect::<String>())
+        }
+    }
+}
+
+fn latency(text: &mut String, runs: &[RunRecord], log: bool) -> Drawn<()> {
+    let curves = series::curves(runs);
+    let title = if log { "Latency against load, logarithmic" } else { "Latency against load" };
+    let mut notes = vec!["Solid: mean. Thin: p99. Hollow: the server did not keep up.".to_owned()];
+    let top = series::linear_top_ms(&curves, Stat::Mean).max(series::linear_top_ms(&curves, Stat::P99));
+    let shown = |stat: Stat| curves.iter().flat_map(|c| &c.dots).filter_map(move |dot| dot.latency_ms(stat));
+    let highest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(0.0, f64::max);
+    if !log && highest > top {
+        notes.push(format!("Arrows: above the axis, up to {} ms.", crate::ms_text(highest * 1e3)));
+    }
+    let (root, plot) = frame(text, title, &notes.join(" "), &curves)?;
+    let x = Axis::linear(1.04 * rate_max(&curves), 8);
+    let y = if log {
+        let lowest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(highest, f64::min);
+        Axis::log(lowest, highest)
+    } else {
+        Axis::linear(top, 7)
+    };
+    let y_end = y.high;
+    let mut chart = build(&plot, x, y)?;
+    let closed = curves.iter().any(|curve| curve.closed);
+    let x_text = if closed { "offered requests/s (closed loop: achieved)" } else { "offered requests/s" };
+    mesh(&mut chart, x_text, "latency (ms)", &round_rate_text, &plain)?;
+    draw_latency(&mut chart, &curves, y_end)?;
+    root.present()
+}
+
+type Plane = Cartesian2d<Axis, Axis>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Plane>;
+
+fn draw_latency(chart: &mut Chart<'_, '_>, curves: &[Curve], top: f64) -> Drawn<()> {
+    for curve in curves {
+        for (stat, width) in [(Stat::P99, 1), (Stat::Mean, 2)] {
+            let line: Vec<(f64, f64)> =
+                curve.dots.iter().filter_map(|dot| Some((dot.rate_per_sec, dot.latency_ms(stat)?))).collect();
+            for piece in below(&line, top) {
+                draw_line(chart, piece, curve, width)?;
+            }
+            for dot in &curve.dots {
+                let Some(ms) = dot.latency_ms(stat) else { continue };
+                if ms > top {
+                    let arrow = vec![(-5, 9), (0, 0), (5, 9)];
+                    let arrow = EmptyElement::at((dot.rate_per_sec, top))
+                        + PathElement::new(arrow, color(curve.run).stroke_width(2));
+                    chart.plotting_area().draw(&arrow)?;
+                } else if stat == Stat::Mean {
+                    draw_mark(chart.plotting_area(), curve.run, dot, (dot.rate_per_sec, ms))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn achieved(text: &mut String, runs: &[RunRecord]) -> Drawn<()> {
+    let curves: Vec<Curve> = series::curves(runs).into_iter().filter(|curve| !curve.closed).collect();
+    let note = "Dashed: achieved equals offered. Hollow: the server did not keep up.";
+    let (root, plot) = frame(text, "Achieved against offered rate", note, &curves)?;
+    let x = Axis::linear(1.04 * rate_max(&curves), 8);
+    let (end, y) = (x.high, x.clone());
+    let mut chart = build(&plot, x, y)?;
+    mesh(&mut chart, "offered (requests/s)", "achieved (requests/s)", &round_rate_text, &round_rate_text)?;
+    chart.draw_series(DashedLineSeries::new([(0.0, 0.0), (end, end)], 5, 5, INK_SOFT.stroke_width(1)))?;
+    for curve in &curves {
+        draw_line(
+            &mut chart,
+            curve.dots.iter().map(|dot| (dot.rate_per_sec, dot.achieved_per_sec)).collect(),
+            curve,
+            2,
+        )?;
+        for dot in &curve.dots {
+            draw_mark(chart.plotting_area(), curve.run, dot, (dot.rate_per_sec, dot.achieved_per_sec))?;
+        }
+    }
+    root.present()
+}
+
+fn cumulative(text: &mut String, runs: &[RunRecord], run: usize) -> Drawn<()> {
+    let lines = runs.get(run).and_then(|record| series::cumulative(run, record));
+    let label = runs.get(run).map_or("", |record| record.label.as_str());
+    let height = lines.as_ref().map_or(0, |of| of.levels.len() as u32 * LEGEND_LINE + 2 * TITLE_HEIGHT);
+    let root =
+        SVGBackend::with_string(text, (WIDTH, (TITLE_HEIGHT + PLOT_HEIGHT).max(height))).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (header, below) = root.split_vertically(TITLE_HEIGHT);
+    header.draw_text(
+        &shortened(&format!("Requests done within a latency: {label}"), 90),
+        &title_style(),
+        (14, 12),
+    )?;
+    let (plot, legend) = below.split_horizontally(WIDTH - LEVEL_COLUMN);
+    let Some(lines) = lines else { return root.present() };
+    let (first, last) = (lines.latency_ms[0], lines.latency_ms[lines.latency_ms.len() - 1]);
+    let shares = Axis::fixed(100.5, &[0.0, 20.0, 40.0, 60.0, 80.0, 90.0, 100.0]);
+    let mut chart = build(&plot, Axis::log(first, last), shares)?;
+    mesh(&mut chart, "latency (ms)", "requests done (%)", &plain, &plain)?;
+    let levels = lines.levels.len();
+    for (at, level) in lines.levels.iter().enumerate() {
+        let style = ramp(at, levels).stroke_width(2);
+        let points = lines.latency_ms.iter().copied().zip(level.share_percent.iter().copied());
+        chart.draw_series(LineSeries::new(points, style))?;
+        let y = 16 + at as i32 * LEGEND_LINE as i32;
+        legend.draw(&PathElement::new([(0, y), (22, y)], style))?;
+        legend.draw_text(&shortened(&level.name, 26), &label_style(), (30, y))?;
+    }
+    root.present()
+}
+
+/// Title, note and legend; returns the whole and the part left for the plot.
+fn frame<'a>(text: &'a mut String, title: &str, note: &str, curves: &[Curve]) -> Drawn<(Area<'a>, Area<'a>)> {
+    let head = TITLE_HEIGHT + LEGEND_LINE * (curves.len() as u32 + 1);
+    let root = SVGBackend::with_string(text, (WIDTH, head + PLOT_HEIGHT)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (header, plot) = root.split_vertically(head);
+    header.draw_text(title, &title_style(), (14, 12))?;
+    header.draw_text(
+        note,
+        &(FONT, 12).into_font().color(&INK_SOFT).pos(MIDDLE),
+        (14, TITLE_HEIGHT as i32 + 8),
+    )?;
+    for (at, curve) in curves.iter().enumerate() {
+        let y = (TITLE_HEIGHT + LEGEND_LINE * (at as u32 + 1)) as i32 + 8;
+        let style = color(curve.run).stroke_width(2);
+        let dashes: &[(i32, i32)] = if curve.closed { &[(14, 20), (24, 30), (34, 40)] } else { &[(14, 40)] };
+        for &(from, to) in dashes {
+            header.draw(&PathElement::new([(from, y), (to, y)], style))?;
+        }
+        draw_shape(&header, curve.run, color(curve.run).filled(), (27, y))?;
+        let label = match curve.closed {
+            false => shortened(&curve.label, LEGEND_LABEL_CHARS),
+            true => format!("{} (closed loop: latency counts from the send)", shortened(&curve.label, 42)),
+        };
+        header.draw_text(&label, &label_style(), (50, y))?;
+    }
+    Ok((root, plot))
+}
+
+fn build<'a, 'b>(plot: &'a Area<'b>, x: Axis, y: Axis) -> Drawn<Chart<'a, 'b>> {
+    let mut builder = ChartBuilder::on(plot);
+    builder.margin(6).margin_right(24).x_label_area_size(46).y_label_area_size(68);
+    builder.build_cartesian_2d(x, y)
+}
+
+fn mesh(
+    chart: &mut Chart<'_, '_>,
+    x: &str,
+    y: &str,
+    x_text: &dyn Fn(f64) -> String,
+    y_text: &dyn Fn(f64) -> String,
+) -> Drawn<()> {
+    chart
+        .configure_mesh()
+        .x_desc(x)
+        .y_desc(y)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(INK_SOFT)
+        .label_style((FONT, 12).into_font().color(&INK_SOFT))
+        .axis_desc_style((FONT, 13).into_font().color(&INK))
+        .x_label_formatter(&|value| x_text(*value))
+        .y_label_formatter(&|value| y_text(*value))
+        .draw()
+}
+
+fn draw_line(chart: &mut Chart<'_, '_>, line: Vec<(f64, f64)>, curve: &Curve, width: u32) -> Drawn<()> {
+    let style = color(curve.run).stroke_width(width);
+    if curve.closed {
+        chart.draw_series(DashedLineSeries::new(line, 6, 4, style))?;
+    } else {
+        chart.draw_series(LineSeries::new(line, style))?;
+    }
+    Ok(())
+}
+
+/// The mark of a load point: hollow when saturated.
+fn draw_mark(area: &DrawingArea<SVGBackend<'_>, Plane>, run: usize, dot: &Dot, at: (f64, f64)) -> Drawn<()> {
+    let at = area.map_coordinate(&at);
+    let area = area.strip_coord_spec();
+    // The stripped area counts from its own corner, the mapped point from the picture's.
+    let corner = area.get_base_pixel();
+    let at = (at.0 - corner.0, at.1 - corner.1);
+    draw_shape(&area, run, color(run).filled(), at)?;
+    if dot.saturated {
+        draw_shape_sized(&area, run, WHITE.filled(), at, 3)?;
+    }
+    Ok(())
+}
+
+fn draw_shape(area: &Area<'_>, run: usize, style: ShapeStyle, at: (i32, i32)) -> Drawn<()> {
+    draw_shape_sized(area, run, style, at, 5)
+}
+
+fn draw_shape_sized(area: &Area<'_>, run: usize, style: ShapeStyle, (x, y): (i32, i32), r: i32) -> Drawn<()> {
+    match run % 4 {
+        0 => area.draw(&Circle::new((x, y), r, style)),
+        1 => area.draw(&Rectangle::new([(x - r + 1, y - r + 1), (x + r - 1, y + r - 1)], style)),
+        2 => {
+            area.draw(&Polygon::new([(x, y - r - 1), (x + r + 1, y + r - 1), (x - r - 1, y + r - 1)], style))
+        }
+        _ => {
+            area.draw(&Polygon::new([(x, y - r - 1), (x + r + 1, y), (x, y + r + 1), (x - r - 1, y)], style))
+        }
+    }
+}
+
+/// The pieces of `line` below `top`, ending where they cross it: a line to a point far above leaves the
+/// picture instead of running along its edge.
+fn below(line: &[(f64, f64)], top: f64) -> Vec<Vec<(f64, f64)>> {
+    let mut pieces = Vec::new();
+    let mut piece = Vec::new();
+    let mut last: Option<(f64, f64)> = None;
+    for &(x, y) in line {
+        if let Some((x0, y0)) = last
+            && (y0 > top) != (y > top)
+        {
+            piece.push((x0 + (x - x0) * (top - y0) / (y - y0), top));
+        }
+        if y <= top {
+            piece.push((x, y));
+        } else if !piece.is_empty() {
+            pieces.push(std::mem::take(&mut piece));
+        }
+        last = Some((x, y));
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+fn rate_max(curves: &[Curve]) -> f64 {
+    curves.iter().flat_map(|curve| &curve.dots).map(|dot| dot.rate_per_sec).fold(0.0, f64::max)
+}
+
+/// A tick without needless zeros: `0.05`, `20`, `1,000`.
+fn plain(value: f64) -> String {
+    let text = grouped(value, if value >= 10.0 { 0 } else { 4 });
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn shortened(text: &str, chars: usize) -> String {
+    if text.chars().count() <= chars {
+        return text.to_owned();
+    }
+    text.chars().take(chars - 1).chain(['…']).collect()
+}
+
+fn color(run: usize) -> RGBColor {
+    PALETTE[run % PALETTE.len()]
+}
+
+/// From pale to dark blue with the load: ordered by lightness, so that it reads without colour as well.
+fn ramp(at: usize, of: usize) -> RGBColor {
+    let share = if of < 2 { 1.0 } else { at as f64 / (of - 1) as f64 };
+    let between = |light: f64, dark: f64| (light + (dark - light) * share) as u8;
+    RGBColor(between(142.0, 8.0), between(196.0, 40.0), between(226.0, 92.0))
+}
+
+const MIDDLE: Pos = Pos { h_pos: HPos::Left, v_pos: VPos::Center };
+
+fn title_style() -> TextStyle<'static> {
+    (FONT, 17).into_font().style(FontStyle::Bold).color(&INK)
+}
+
+fn label_style() -> TextStyle<'static> {
+    (FONT, 13).into_font().color(&INK).pos(MIDDLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_leaves_by_the_top_ends_there_and_comes_back_there() {
+        let there_and_back = [(0.0, 0.0), (10.0, 20.0), (20.0, 20.0), (30.0, 0.0)];
+        assert_eq!(
+            below(&there_and_back, 10.0),
+            [vec![(0.0, 0.0), (5.0, 10.0)], vec![(25.0, 10.0), (30.0, 0.0)]]
+        );
+        assert_eq!(below(&there_and_back, 20.0), [there_and_back.to_vec()]);
+    }
+}

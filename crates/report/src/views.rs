@@ -1,0 +1,336 @@
+//! The tables of the page, as text ready to be shown: the template only lays them out.
+//!
+//! Always holds: what a user or a peer named is plain text here, and the template escapes it.
+
+use measure::{LatencySummary, LoadPoint, LoopKind, OpStats, Phase, RunRecord, Verdict};
+use serde::Serialize;
+
+use crate::figures::{bytes_text, count_text, grouped, metric_text, ms_text, rate_text};
+use crate::series::point_name;
+
+/// One run.
+#[derive(Serialize)]
+pub(crate) struct RunView {
+    id: String,
+    label: String,
+    benchmark: String,
+    target: String,
+    started: String,
+    took: String,
+    seed: u64,
+    complete: bool,
+    valid: bool,
+    reasons: Vec<String>,
+    remarks: Vec<String>,
+    command: String,
+    config: Vec<(String, String)>,
+    environment: Vec<(&'static str, String)>,
+    points: Vec<PointView>,
+    phases: Vec<PhaseView>,
+    any_closed: bool,
+}
+
+/// A headline figure of all runs that have it.
+#[derive(Serialize)]
+pub(crate) struct MetricView {
+    name: String,
+    /// By run: value and unit; none where a run lacks it.
+    values: Vec<Option<(String, &'static str)>>,
+}
+
+#[derive(Serialize)]
+struct PointView {
+    name: String,
+    closed: bool,
+    offered: String,
+    sent: String,
+    achieved: String,
+    latency: LatencyView,
+    lateness_p99: String,
+    busy: String,
+    saturated: bool,
+    valid: bool,
+    reasons: Vec<String>,
+    remarks: Vec<String>,
+    notes: Vec<String>,
+    file_set: Option<String>,
+    ops: Vec<OpView>,
+}
+
+#[derive(Serialize)]
+struct LatencyView {
+    mean: String,
+    sd: String,
+    p50: String,
+    p90: String,
+    p99: String,
+    p999: String,
+    max: String,
+}
+
+#[derive(Serialize)]
+struct OpView {
+    name: String,
+    share: String,
+    share_asked: String,
+    latency: LatencyView,
+    time_share: String,
+    attempted: String,
+    ok: String,
+    retransmitted: String,
+    cancelled: String,
+    errors: String,
+    bytes: String,
+}
+
+#[derive(Serialize)]
+struct PhaseView {
+    name: String,
+    pass: u32,
+    wall: String,
+    cpu: String,
+    items: String,
+    per_sec: String,
+    bytes: String,
+    counters: Vec<(String, String)>,
+}
+
+impl RunView {
+    pub fn new(record: &RunRecord) -> Self {
+        let took_s = record.ended.duration_since(record.started).as_secs().max(0);
+        let (reasons, remarks) = reasons(&record.verdict);
+        Self {
+            id: record.id.0.clone(),
+            label: record.label.clone(),
+            benchmark: record.benchmark.clone(),
+            target: record.target.clone(),
+            started: record.started.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            took: match took_s {
+                0..100 => format!("{took_s} s"),
+                100..6000 => format!("{} min {} s", took_s / 60, took_s % 60),
+                _ => format!("{} h {} min", took_s / 3600, took_s / 60 % 60),
+            },
+            seed: record.seed,
+            complete: record.complete,
+            valid: record.verdict.valid,
+            reasons,
+            remarks,
+            command: command_line(&record.command),
+            config: config_lines(&record.config),
+            environment: environment_lines(record),
+            points: record.points.iter().map(PointView::new).collect(),
+            phases: record.phases.iter().map(PhaseView::new).collect(),
+            any_closed: record.points.iter().any(|point| point.loop_kind == LoopKind::Closed),
+        }
+    }
+}
+
+/// The metrics of all runs by name, those that answer the user's question first.
+pub(crate) fn metrics(runs: &[RunRecord]) -> Vec<MetricView> {
+    const FIRST: [&str; 5] =
+        ["saturation_per_sec", "peak_per_sec", "ort_us", "overall_response_us", "overall_response_ms"];
+    let mut names: Vec<&String> = runs.iter().flat_map(|run| run.metrics.keys()).collect();
+    names.sort_by_key(|name| (FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()), *name));
+    names.dedup();
+    let view = |name: &String| {
+        let of_run = |run: &RunRecord| run.metrics.get(name).map(|&value| metric_text(name, value));
+        let texts: Vec<_> = runs.iter().map(of_run).collect();
+        let title = texts.iter().flatten().next().map_or_else(String::new, |text| text.0.clone());
+        MetricView { name: title, values: texts.into_iter().map(|text| text.map(|t| (t.1, t.2))).collect() }
+    };
+    names.into_iter().map(view).collect()
+}
+
+impl PointView {
+    fn new(point: &LoadPoint) -> Self {
+        let (reasons, remarks) = reasons(&point.verdict);
+        let told = |count: u64, what: &str| (count > 0).then(|| format!("{} {what}", count_text(count)));
+        let set = &point.file_set;
+        Self {
+            name: point_name(point),
+            closed: point.loop_kind == LoopKind::Closed,
+            offered: point.offered_per_sec.map_or_else(|| point_name(point), rate_text),
+            sent: rate_text(point.sent_per_sec),
+            achieved: rate_text(point.achieved_per_sec),
+            latency: LatencyView::new(&point.latency_us),
+            lateness_p99: if point.lateness_us.count == 0 { dash() } else { ms_text(point.lateness_us.p99) },
+            busy: format!("{}%", grouped(100.0 * point.generator_busy, 0)),
+            saturated: point.saturated,
+            valid: point.verdict.valid,
+            reasons,
+            remarks,
+            notes: [
+                told(point.unsent, "planned but never sent"),
+                told(point.reconnects, "reconnections"),
+                told(point.bad_replies, "replies not understood"),
+                told(point.overtaken, "overtaken (due before the reply they depend on had come)"),
+                (!point.operations_digest.is_empty())
+                    .then(|| format!("digest of the operations {}", point.operations_digest)),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            file_set: (set.files > 0).then(|| {
+                format!(
+                    "{} files ({} asked for), {} directories, {} symbolic links, {}",
+                    count_text(set.files),
+                    count_text(set.files_asked),
+                    count_text(set.directories),
+                    count_text(set.symlinks),
+                    bytes_text(set.bytes)
+                )
+            }),
+            ops: point.ops.iter().map(|(name, op)| OpView::new(name, op)).collect(),
+        }
+    }
+}
+
+impl LatencyView {
+    fn new(us: &LatencySummary) -> Self {
+        let text = |value: f64| if us.count == 0 { dash() } else { ms_text(value) };
+        Self {
+            mean: text(us.mean),
+            sd: text(us.sd),
+            p50: text(us.p50),
+            p90: text(us.p90),
+            p99: text(us.p99),
+            p999: text(us.p999),
+            max: text(us.max),
+        }
+    }
+}
+
+impl OpView {
+    fn new(name: &str, op: &OpStats) -> Self {
+        let errors: Vec<String> =
+            op.errors.iter().map(|(error, &count)| format!("{error} {}", count_text(count))).collect();
+        Self {
+            name: name.to_owned(),
+            share: grouped(op.share_percent, 2),
+            share_asked: grouped(op.share_asked_percent, 2),
+            latency: LatencyView::new(&op.latency_us),
+            time_share: grouped(op.time_share_percent, 1),
+            attempted: count_text(op.attempted),
+            ok: count_text(op.ok),
+            retransmitted: count_text(op.retransmitted),
+            cancelled: count_text(op.cancelled),
+            errors: if errors.is_empty() { dash() } else { errors.join(", ") },
+            bytes: if op.bytes == 0 { dash() } else { bytes_text(op.bytes) },
+        }
+    }
+}
+
+impl PhaseView {
+    fn new(phase: &Phase) -> Self {
+        Self {
+            name: phase.name.clone(),
+            pass: phase.pass,
+            wall: grouped(phase.wall_s, 2),
+            cpu: format!("{} + {}", grouped(phase.user_s, 2), grouped(phase.sys_s, 2)),
+            items: count_text(phase.items),
+            per_sec: rate_text(phase.items_per_sec),
+            bytes: if phase.bytes == 0 { dash() } else { bytes_text(phase.bytes) },
+            counters: phase
+                .counters
+                .iter()
+                .map(|(name, &value)| {
+                    let (name, number, unit) = metric_text(name, value);
+                    (name, format!("{number} {unit}").trim_end().to_owned())
+                })
+                .collect(),
+        }
+    }
+}
+
+fn reasons(verdict: &Verdict) -> (Vec<String>, Vec<String>) {
+    let (fatal, other): (Vec<_>, Vec<_>) = verdict.reasons.iter().partition(|reason| reason.fatal);
+    let texts = |found: Vec<&measure::Reason>| found.into_iter().map(|reason| reason.text.clone()).collect();
+    (texts(fatal), texts(other))
+}
+
+fn environment_lines(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let here = &record.environment;
+    let memory = match here.memory_bytes {
+        0 => String::new(),
+        bytes => format!("{} GiB", grouped(bytes as f64 / f64::from(1 << 30), 1)),
+    };
+    let mount = here.mount.as_ref().map_or_else(String::new, |mount| {
+        format!("{} at {}: {} ({})", mount.device, mount.path, mount.fs_type, mount.options)
+    });
+    let build = match here.build_profile.as_str() {
+        "debug" => format!("Crumb {}, debug build: figures are not to be trusted", here.crumb_version),
+        profile => format!("Crumb {}, {profile} build", here.crumb_version),
+    };
+    let mut lines = vec![
+        ("Generator host", here.host.clone()),
+        ("Kernel", here.kernel.clone()),
+        ("Processor", format!("{} ({} usable)", here.cpu_model, here.cpus)),
+        ("Frequency governor", here.cpu_governor.clone().unwrap_or_default()),
+        ("Memory", memory),
+        ("Clock source", here.clock_source.clone().unwrap_or_default()),
+        ("Load average at start", grouped(here.load_average, 2)),
+        ("Mount", mount),
+        ("Program", build),
+    ];
+    lines.retain(|(_, text)| !text.is_empty());
+    lines
+}
+
+/// The command line as a shell would take it back.
+fn command_line(command: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    let quoted = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The configuration as `a.b.c` and value; lists stay JSON.
+fn config_lines(config: &serde_json::Value) -> Vec<(String, String)> {
+    fn walk(path: &str, value: &serde_json::Value, lines: &mut Vec<(String, String)>) {
+        match value {
+            serde_json::Value::Object(fields) if !fields.is_empty() => {
+                for (name, value) in fields {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    walk(&path, value, lines);
+                }
+            }
+            serde_json::Value::Null if path.is_empty() => {}
+            serde_json::Value::Null => lines.push((path.to_owned(), dash())),
+            serde_json::Value::String(text) => lines.push((path.to_owned(), text.clone())),
+            other => lines.push((path.to_owned(), other.to_string())),
+        }
+    }
+    let mut lines = Vec::new();
+    walk("", config, &mut lines);
+    lines
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_can_be_pasted_back_into_a_shell() {
+        let command = ["crumb", "run", "nfs://h/e", "p99<20ms", "it's"].map(str::to_owned);
+        assert_eq!(command_line(&command), r"crumb run nfs://h/e 'p99<20ms' 'it'\''s'");
+    }
+
+    #[test]
+    fn a_nested_configuration_becomes_dotted_lines() {
+        let config = serde_json::json!({"workload": {"name": "mail", "sizes": [1, 2]}, "keep": null});
+        let lines = config_lines(&config);
+        assert!(lines.contains(&("workload.name".into(), "mail".into())), "{lines:?}");
+        assert!(lines.contains(&("workload.sizes".into(), "[1,2]".into())), "{lines:?}");
+        assert!(lines.contains(&("keep".into(), "–".into())), "{lines:?}");
+        assert!(config_lines(&serde_json::Value::Null).is_empty());
+    }
+}

@@ -1,0 +1,100 @@
+//! The page in headless Chromium, driven by Playwright: what a reader sees, hovers, types and prints.
+//!
+//! Skips with a visible line where Chromium, node or npm's registry is missing.
+
+mod sample;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fs};
+
+use report::html::{Options, Plots, interactive_available, render};
+use sample::{Sweep, two_runs};
+
+/// Directory with Playwright, and the browser; or what is missing.
+static TOOLS: OnceLock<Result<(PathBuf, PathBuf), String>> = OnceLock::new();
+
+fn tools() -> Result<(PathBuf, PathBuf), String> {
+    let find = || {
+        let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(in_path);
+        let browser = browser.ok_or("no chromium in PATH")?;
+        let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("web");
+        // Outside the source tree, and kept from one run of the tests to the next.
+        let npm = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-web");
+        fs::create_dir_all(&npm).unwrap();
+        let lock = fs::read(web.join("package-lock.json")).unwrap();
+        let done = npm.join("done-for");
+        if fs::read(&done).is_ok_and(|before| before == lock) {
+            return Ok((npm, browser));
+        }
+        for name in ["package.json", "package-lock.json"] {
+            fs::copy(web.join(name), npm.join(name)).unwrap();
+        }
+        let run = Command::new("npm")
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"])
+            .current_dir(&npm)
+            .output()
+            .map_err(|error| format!("npm does not start: {error}"))?;
+        if !run.status.success() {
+            return Err(format!("npm ci failed: {}", String::from_utf8_lossy(&run.stderr)));
+        }
+        fs::write(done, lock).unwrap();
+        Ok((npm, browser))
+    };
+    TOOLS.get_or_init(find).clone()
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+fn skipped(why: &str) {
+    // Not by eprintln!, which the test harness swallows.
+    let _ = writeln!(std::io::stderr(), "skipped: report in a browser: {why}");
+}
+
+fn drive(kind: &str, html: &str) {
+    let (npm, browser) = match tools() {
+        Ok(tools) => tools,
+        Err(why) => return skipped(&why),
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let page = scratch.path().join("report page #1.html");
+    fs::write(&page, html).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/web/drive.cjs");
+    let run = Command::new("node")
+        .arg(script)
+        .args([&npm, &browser, &scratch.path().join("profile")])
+        .arg(kind)
+        .arg(&page)
+        .output()
+        .expect("node is there where npm is");
+    let told = String::from_utf8_lossy(&run.stdout);
+    let passed = run.status.success() && told.ends_with("all checks passed\n");
+    assert!(passed, "{kind}:\n{told}{}", String::from_utf8_lossy(&run.stderr));
+}
+
+#[test]
+fn a_reader_can_hover_choose_switch_and_print_the_interactive_page() {
+    if !interactive_available() {
+        return skipped("this build has no uPlot");
+    }
+    drive("interactive", &render(&two_runs(), &Options::default()).unwrap());
+}
+
+#[test]
+fn the_fixed_page_works_without_uplot() {
+    let options = Options { plots: Plots::Fixed, ..Options::default() };
+    drive("fixed", &render(&two_runs(), &options).unwrap());
+}
+
+#[test]
+fn a_hostile_name_runs_nothing_in_a_browser() {
+    let label = format!(r#"</script><img src=x onerror="window.pwned=1">{}"#, "x".repeat(200));
+    let mut record = Sweep::new(&label, 400.0, 3_000.0).outstanding(&[4]).record();
+    record.target.clone_from(&label);
+    record.command.push(label.clone());
+    drive("hostile", &render(&[record], &Options::default()).unwrap());
+}

@@ -1,0 +1,99 @@
+//! The page as text: whole, escaped, and readable without any script.
+
+mod sample;
+
+use report::html::{self, Options, Plots};
+use report::{ReportError, svg};
+use sample::{Sweep, two_runs};
+
+const HOSTILE: &str = r#"</script><img src=x onerror="alert(1)">{{ 7 * 7 }}&amp;"#;
+
+fn page(runs: &[measure::RunRecord], plots: Plots) -> String {
+    html::render(runs, &Options { title: None, plots }).unwrap()
+}
+
+#[test]
+fn a_hostile_name_is_text_wherever_it_appears() {
+    let mut record = Sweep::new(HOSTILE, 400.0, 3_000.0).outstanding(&[4, 16]).named(HOSTILE).record();
+    record.target = HOSTILE.to_owned();
+    record.command.push(HOSTILE.to_owned());
+    record.benchmark = HOSTILE.to_owned();
+    record.config = serde_json::json!({ HOSTILE: HOSTILE });
+    record.environment.cpu_model = HOSTILE.to_owned();
+    record.metrics.insert(HOSTILE.to_owned(), 1.0);
+    record.phases[0].name = HOSTILE.to_owned();
+    record.verdict.invalidate("x", HOSTILE);
+    let op = record.points[0].ops.remove("read").unwrap();
+    record.points[0].ops.insert(HOSTILE.to_owned(), op);
+    record.points[0].ops.get_mut("lookup").unwrap().errors.insert(HOSTILE.to_owned(), 1);
+    record.points[0].verdict.remark("x", HOSTILE);
+    for plots in [Plots::Interactive, Plots::Fixed] {
+        let html = page(&[record.clone(), record.clone()], plots);
+        assert!(!html.contains("<img"), "an element came out of a name ({plots:?})");
+        assert!(!html.contains("49&amp;"), "a name was run as a template ({plots:?})");
+        let ends = html.matches("</script>").count();
+        let begins = html.matches("<script").count();
+        assert_eq!(ends, begins, "a name ended a script element ({plots:?})");
+    }
+    for (name, svg) in svg::all(&[record]).unwrap() {
+        assert!(!svg.contains("<img") && !name.contains(['/', '<']), "{name}");
+    }
+}
+
+#[test]
+fn the_fixed_page_holds_every_svg_and_says_why() {
+    let runs = two_runs();
+    let html = page(&runs, Plots::Fixed);
+    assert!(html.contains("This page shows fixed SVG plots"));
+    assert_eq!(html.matches("<svg width=").count(), svg::all(&runs).unwrap().len());
+    assert!(!html.contains("inlined below under this licence"), "uPlot itself is not needed here");
+}
+
+#[test]
+fn every_run_shows_its_verdict_and_an_interrupted_one_says_so() {
+    let html = page(&two_runs(), Plots::Interactive);
+    assert!(html.contains("✓ VALID") && html.contains("✕ INVALID") && html.contains("INCOMPLETE"));
+    assert!(html.contains("the generator was the limit at 3,500"));
+}
+
+#[test]
+fn closed_loop_points_are_called_so_wherever_they_appear() {
+    let runs = [Sweep::new("null", 20.0, 300_000.0).rates(&[]).outstanding(&[1, 64]).record()];
+    let html = page(&runs, Plots::Interactive);
+    assert!(html.contains("closed loop, 64 outstanding"));
+    assert!(html.contains("latency counts from the send"));
+    assert!(!html.contains("achieved-title"), "a closed loop offers no rate to compare with");
+    for (name, svg) in svg::all(&runs).unwrap() {
+        assert!(svg.contains("closed loop"), "{name}");
+    }
+}
+
+#[test]
+fn a_record_without_points_and_one_of_nonsense_still_make_a_page() {
+    let mut empty = Sweep::new("empty", 400.0, 3_000.0).rates(&[]).record();
+    (empty.phases, empty.config) = (Vec::new(), serde_json::Value::Null);
+    (empty.metrics, empty.command) = Default::default();
+    assert!(page(&[empty], Plots::Interactive).contains("empty"));
+    let mut odd = Sweep::new("odd", 400.0, 3_000.0).rates(&[0.0, 500.0, 500.0]).record();
+    odd.points[0].achieved_per_sec = -7.0;
+    odd.points[1].latency_us = Default::default();
+    odd.points[1].offered_per_sec = Some(f64::MAX);
+    odd.points[2].latency_us.p99 = f64::NAN;
+    odd.points[2].latency_us.mean = -1.0;
+    odd.points[2].latency_us.p50 = 1e300;
+    odd.points[2].generator_busy = f64::INFINITY;
+    for plots in [Plots::Interactive, Plots::Fixed] {
+        assert!(page(&[odd.clone()], plots).contains("odd"));
+    }
+    assert!(matches!(html::render(&[], &Options::default()), Err(ReportError::NothingToDraw)));
+}
+
+#[test]
+fn a_page_names_no_address_on_the_network_but_in_its_licence_comment() {
+    let html = page(&two_runs(), Plots::Interactive);
+    let markup = html.split("<main>").nth(1).unwrap().split("<script").next().unwrap();
+    for attribute in ["src=", "href=\"http", "url("] {
+        assert!(!markup.contains(attribute), "{attribute}");
+    }
+    assert!(html.contains("default-src 'none'"));
+}

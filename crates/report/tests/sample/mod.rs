@@ -1,0 +1,241 @@
+//! Builds RunRecords such as a sweep over a file server yields: latencies of a queue, rising to a knee.
+
+#![allow(dead_code, reason = "every test binary takes what it needs")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use measure::{
+    Environment, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MountPoint, OpStats, Phase, RunId,
+    RunRecord, Verdict,
+};
+
+/// Name, share of the mix in percent, service time relative to the mean, bytes an operation.
+const MIX: [(&str, f64, f64, u64); 6] = [
+    ("getattr", 12.0, 0.3, 0),
+    ("lookup", 31.0, 0.5, 0),
+    ("read", 38.0, 1.7, 7_800),
+    ("readdir", 8.0, 1.1, 0),
+    ("create", 3.0, 2.4, 0),
+    ("write", 8.0, 1.2, 8_192),
+];
+const SAMPLES: u32 = 2_000;
+
+/// A server of which one request takes `service_us` on the mean and that saturates at `capacity_per_sec`.
+pub struct Sweep {
+    label: String,
+    id: String,
+    service_us: f64,
+    capacity_per_sec: f64,
+    rates: Vec<f64>,
+    outstanding: Vec<u32>,
+}
+
+impl Sweep {
+    pub fn new(label: &str, service_us: f64, capacity_per_sec: f64) -> Self {
+        let id = format!("20261121-180000-fstress-{:04x}", capacity_per_sec as u16);
+        Self {
+            label: label.to_owned(),
+            id,
+            service_us,
+            capacity_per_sec,
+            rates: (1..=8).map(|step| 500.0 * f64::from(step)).collect(),
+            outstanding: Vec::new(),
+        }
+    }
+
+    pub fn named(mut self, id: &str) -> Self {
+        self.id = id.to_owned();
+        self
+    }
+
+    pub fn rates(mut self, rates: &[f64]) -> Self {
+        self.rates = rates.to_vec();
+        self
+    }
+
+    /// Adds closed-loop points.
+    pub fn outstanding(mut self, outstanding: &[u32]) -> Self {
+        self.outstanding = outstanding.to_vec();
+        self
+    }
+
+    pub fn record(&self) -> RunRecord {
+        let mut points: Vec<LoadPoint> = self.rates.iter().map(|&rate| self.open_point(rate)).collect();
+        points.extend(self.outstanding.iter().map(|&many| self.closed_point(many)));
+        let mut verdict = Verdict::valid();
+        verdict.remark("cache-unknown", "the state of the server's cache was not set before the run");
+        RunRecord {
+            schema: measure::RECORD_SCHEMA,
+            id: RunId(self.id.clone()),
+            benchmark: "fstress".to_owned(),
+            label: self.label.clone(),
+            target: "nfs://filer.example.net/export?proto=tcp".to_owned(),
+            started: "2026-11-21T18:00:00Z".parse().unwrap(),
+            ended: "2026-11-21T18:48:12Z".parse().unwrap(),
+            command: [
+                "crumb",
+                "run",
+                "fstress",
+                "nfs://filer.example.net/export",
+                "--workload",
+                "web-server",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            config: serde_json::json!({
+                "workload": {"name": "web-server", "file_bytes": [[1024, 40], [10_240, 60]]},
+                "connections": 4, "arrivals": "poisson", "warm_s": 120, "measure_s": 240, "keep": null,
+            }),
+            environment: Environment {
+                crumb_version: "0.1.0".to_owned(),
+                build_profile: "release".to_owned(),
+                host: "generator-1".to_owned(),
+                kernel: "Linux 6.18.1".to_owned(),
+                cpu_model: "Example Processor 9000 @ 3.2 GHz".to_owned(),
+                cpus: 8,
+                cpu_governor: Some("performance".to_owned()),
+                memory_bytes: 64 << 30,
+                clock_source: Some("tsc".to_owned()),
+                load_average: 0.12,
+                mount: Some(MountPoint {
+                    path: "/mnt/filer".to_owned(),
+                    device: "filer:/export".to_owned(),
+                    fs_type: "nfs".to_owned(),
+                    options: "rw,vers=3,proto=tcp,rsize=65536".to_owned(),
+                }),
+            },
+            seed: 42,
+            complete: true,
+            points,
+            phases: vec![Phase {
+                name: "build".to_owned(),
+                pass: 1,
+                wall_s: 31.4,
+                user_s: 2.2,
+                sys_s: 4.1,
+                items: 120_000,
+                bytes: 1_228_800_000,
+                items_per_sec: 3821.7,
+                counters: BTreeMap::from([("nfs_calls".to_owned(), 391_000.0)]),
+            }],
+            metrics: BTreeMap::from([
+                ("saturation_per_sec".to_owned(), self.capacity_per_sec * 0.96),
+                ("ort_us".to_owned(), self.service_us * 1.9),
+                ("p99_at_half_load_us".to_owned(), self.service_us * 6.1),
+                ("files".to_owned(), 120_000.0),
+            ]),
+            verdict,
+        }
+    }
+
+    fn open_point(&self, rate: f64) -> LoadPoint {
+        let saturated = rate >= self.capacity_per_sec;
+        let achieved = rate.min(self.capacity_per_sec * 0.97);
+        // As in an M/M/1 queue, mean wait = service / (1 - load); past the knee it grows with the interval.
+        let load = rate / self.capacity_per_sec;
+        let scale = if saturated { 4_000.0 * load } else { 1.0 / (1.0 - load).max(0.02) };
+        let mut point = self.point(scale, rate);
+        point.offered_per_sec = Some(rate);
+        point.sent_per_sec = rate * 0.9999;
+        point.achieved_per_sec = achieved * 0.9998;
+        point.saturated = saturated;
+        if saturated {
+            point.unsent = 311;
+            point.verdict.remark("saturated", "the server answered 3% less than was offered");
+        }
+        point
+    }
+
+    fn closed_point(&self, outstanding: u32) -> LoadPoint {
+        let busy = f64::from(outstanding) / (f64::from(outstanding) + 3.0);
+        let mut point = self.point(1.0 / (1.0 - busy), self.capacity_per_sec);
+        point.loop_kind = LoopKind::Closed;
+        point.outstanding = Some(outstanding);
+        point.achieved_per_sec = self.capacity_per_sec * busy;
+        point.sent_per_sec = point.achieved_per_sec;
+        point
+    }
+
+    fn point(&self, scale: f64, rate: f64) -> LoadPoint {
+        let mut histogram = LatencyHistogram::new();
+        let mut lateness = LatencyHistogram::new();
+        let mut ops = BTreeMap::new();
+        for (name, share, weight, bytes) in MIX {
+            let mut own = LatencyHistogram::new();
+            let count = (f64::from(SAMPLES) * share / 100.0) as u32;
+            for at in 0..count {
+                // Evenly spaced quantiles of an exponential law above a floor: no chance involved.
+                let quantile = (f64::from(at) + 0.5) / f64::from(count);
+                let us = self.service_us * weight * (0.35 + 0.65 * scale * -(1.0 - quantile).ln());
+                own.record(Duration::from_nanos((us * 1e3) as u64));
+            }
+            histogram.merge(&own);
+            let mut op = OpStats {
+                attempted: u64::from(count) + 3,
+                ok: u64::from(count),
+                share_percent: share + 0.02,
+                share_asked_percent: share,
+                bytes: bytes * u64::from(count),
+                latency_us: own.summary(),
+                histogram: own,
+                ..OpStats::default()
+            };
+            if name == "lookup" {
+                op.errors =
+                    BTreeMap::from([("NFS3ERR_NOENT".to_owned(), 2), ("NFS3ERR_STALE".to_owned(), 1)]);
+            } else {
+                (op.retransmitted, op.cancelled) = (2, 3);
+            }
+            ops.insert(name.to_owned(), op);
+        }
+        let total_s = histogram.total_s();
+        for op in ops.values_mut() {
+            op.time_share_percent = 100.0 * op.histogram.total_s() / total_s;
+        }
+        for at in 0..1000 {
+            lateness.record(Duration::from_nanos(2_000 + at * 21));
+        }
+        LoadPoint {
+            loop_kind: LoopKind::Open,
+            offered_per_sec: None,
+            outstanding: None,
+            sent_per_sec: rate,
+            achieved_per_sec: rate,
+            warm_s: 120.0,
+            measured_s: 240.0,
+            unsent: 0,
+            reconnects: 0,
+            bad_replies: 0,
+            generator_busy: rate / 60_000.0,
+            overtaken: 17,
+            operations_digest: "9e3779b97f4a7c15".to_owned(),
+            lateness_us: lateness.summary(),
+            latency_us: histogram.summary(),
+            histogram,
+            ops,
+            file_set: FileSetRecord {
+                files_asked: (rate * 30.0) as u64,
+                files: (rate * 30.0) as u64,
+                directories: 400,
+                symlinks: 120,
+                bytes: (rate * 30.0 * 10_240.0) as u64,
+            },
+            saturated: false,
+            verdict: Verdict::valid(),
+        }
+    }
+}
+
+/// Two servers under the same sweep, one of them with an INVALID point and cut short.
+pub fn two_runs() -> Vec<RunRecord> {
+    let first = Sweep::new("filer A, web-server", 420.0, 3_800.0).record();
+    let mut second = Sweep::new("filer B, web-server", 610.0, 2_700.0).record();
+    second.points.truncate(7);
+    second.complete = false;
+    let late =
+        "send lateness p99 was 2.1 ms, above the bound of 1 ms: the generator was the limit at 3,500/s";
+    second.points[6].verdict.invalidate("generator-late", late);
+    second.verdict.invalidate("generator-late", late);
+    vec![first, second]
+}

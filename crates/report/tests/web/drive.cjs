@@ -1,0 +1,189 @@
+// Opens a report in Chromium and checks what a reader sees and does. Prints "ok" lines; fails by an assertion.
+// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile PAGE
+"use strict";
+const assert = require("node:assert/strict");
+const { createRequire } = require("node:module");
+const { pathToFileURL } = require("node:url");
+const [npm, executablePath, profile, kind, file] = process.argv.slice(2);
+const { chromium } = createRequire(npm + "/")("playwright-core");
+const address = pathToFileURL(file).href;
+
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync"];
+setTimeout(() => { console.error("no end after 100 s"); process.exit(1); }, 100_000).unref();
+
+const ok = (what) => console.log("ok", what);
+/** Pixels of a canvas that are not transparent, and a digest of them all. */
+const inked = (page, plot) => page.evaluate((id) => {
+  const canvas = document.querySelector(`#${id} canvas`);
+  // Read from a copy made for reading: Chromium complains of repeated reads of the drawn one.
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const bytes = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+  let [count, digest] = [0, 0];
+  for (let at = 0; at < bytes.length; at += 4) {
+    if (bytes[at + 3] > 0) count += 1;
+    digest = (digest * 31 + bytes[at] * 7 + bytes[at + 1] * 5 + bytes[at + 2] * 3 + bytes[at + 3]) | 0;
+  }
+  return { count, digest };
+}, plot);
+const fits = async (page, what) => {
+  const [content, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok(content <= room, `${what}: content is ${content} px wide on ${room} px`);
+  ok(what);
+};
+
+async function interactive(page) {
+  const plots = ["plot-latency", "plot-achieved", "plot-cumulative"];
+  for (const plot of plots) assert.ok((await inked(page, plot)).count > 2000, `${plot} is empty`);
+  ok("three plots are drawn");
+
+  // Where the numbers say that a point lies, the box tells what the table tells.
+  await page.locator("#plot-latency").scrollIntoViewIfNeeded();
+  const target = await page.evaluate(() => {
+    const { curves, stats } = JSON.parse(document.getElementById("numbers").textContent);
+    const dot = curves[1].dots[3];
+    const end = 1.04 * Math.max(...curves.flatMap((curve) => curve.dots.map((d) => d.rate_per_sec)));
+    const over = document.querySelector("#plot-latency .u-over").getBoundingClientRect();
+    const row = document.querySelectorAll("#latency tbody tr")[curves[0].dots.length + 3];
+    return {
+      x: over.left + (over.width * dot.rate_per_sec) / end,
+      y: over.bottom - (over.height * dot.latency_ms[3]) / stats[3].linear_top_ms,
+      label: curves[1].label,
+      cells: [...row.children].map((cell) => cell.textContent.trim()),
+    };
+  });
+  await page.mouse.move(target.x + 4, target.y - 3);
+  const tip = page.locator("#tip");
+  await tip.waitFor({ state: "visible" });
+  const told = await tip.innerText();
+  assert.equal(target.cells[0], target.label);
+  assert.ok(told.includes(target.label), told);
+  assert.ok(told.includes(`${target.cells[2]} /s`), `${told} should tell ${target.cells[2]} /s`);
+  assert.ok(told.includes(`${target.cells[6]} ms`), `${told} should tell ${target.cells[6]} ms`);
+  await page.mouse.move(2, 2);
+  await tip.waitFor({ state: "hidden" });
+  ok("the tooltip tells the numbers of the point under the mouse, with units");
+
+  await page.locator("#plot-latency").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  const second = (await page.locator("#latency tbody tr").nth(1).locator("td").nth(1).textContent()).trim();
+  const said = await page.locator("#said").innerText();
+  assert.ok(said.includes(`${second} /s`), `${said} should tell ${second} /s`);
+  await page.keyboard.press("Escape");
+  assert.ok(await tip.isHidden());
+  ok("arrow keys go through the points and the live region tells them");
+
+  await page.locator("#plot-cumulative").scrollIntoViewIfNeeded();
+  const over = await page.locator("#plot-cumulative .u-over").boundingBox();
+  await page.mouse.move(over.x + over.width / 2, over.y + over.height / 2);
+  await tip.waitFor({ state: "visible" });
+  const within = (await tip.innerText()).match(/done within ([\d.,]+) ms/)[1];
+  const row = page.locator('.cumulative-table:not([hidden]) tbody tr', { has: page.locator(`th:text-is("${within}")`) }).first();
+  const share = (await row.locator("td").first().textContent()).trim();
+  assert.ok((await tip.innerText()).includes(`${share} %`), `${await tip.innerText()} should tell ${share} %`);
+  await page.mouse.move(2, 2);
+  ok("the cumulative plot's tooltip tells the shares of the table");
+
+  let before = await inked(page, "plot-latency");
+  const changes = async (what, act) => {
+    await act();
+    const after = await inked(page, "plot-latency");
+    assert.notEqual(after.digest, before.digest, what);
+    assert.ok(after.count > 2000, what);
+    before = after;
+    ok(what);
+  };
+  await changes("choosing p50 redraws", () => page.locator('input[name="stat"][value="1"]').check());
+  await changes("choosing the logarithmic scale redraws", () => page.locator('input[name="scale"][value="log"]').check());
+  const button = page.locator("#plot-latency-legend button").first();
+  await changes("a click in the legend hides a curve", () => button.click());
+  assert.equal(await button.getAttribute("aria-pressed"), "false");
+  await changes("and another shows it again", () => button.click());
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await background();
+  await changes("the theme button makes it dark", () => page.locator("#theme").click());
+  assert.notEqual(await background(), light);
+  await changes("and light again", () => page.locator("#theme").click());
+  assert.equal(await background(), light);
+
+  const cumulative = await inked(page, "plot-cumulative");
+  await page.locator("#cumulative-run").selectOption({ index: 1 });
+  assert.notEqual((await inked(page, "plot-cumulative")).digest, cumulative.digest);
+  ok("choosing another run redraws the cumulative plot");
+
+  await page.setViewportSize({ width: 375, height: 800 });
+  await page.waitForFunction(() => document.querySelector("#plot-latency canvas").getBoundingClientRect().width <= 375);
+  await fits(page, "nothing is wider than a phone of 375 px");
+  for (const plot of plots) assert.ok((await inked(page, plot)).count > 1000, `${plot} is empty on a phone`);
+  const pdf = await page.pdf({ format: "A4" });
+  assert.ok(pdf.length > 20_000, `a PDF of ${pdf.length} bytes`);
+  ok("it prints");
+}
+
+async function tables(page) {
+  const shown = () => page.locator(".point:not([hidden])");
+  assert.equal(await shown().count(), 1);
+  await page.locator("#operations-point").selectOption({ index: 2 });
+  assert.equal(await shown().count(), 1);
+  assert.ok((await shown().locator("h3").innerText()).includes("1,500/s offered"));
+  ok("the operations of one load point are shown at a time");
+  const bare = await page.evaluate(() => [
+    document.querySelectorAll("th:not([scope])").length,
+    [...document.querySelectorAll("select, input")].filter((field) => !field.labels.length).length,
+    document.querySelectorAll(".plot:not([aria-label]), section:not([aria-label]):not([aria-labelledby])").length,
+  ]);
+  assert.deepEqual(bare, [0, 0, 0], "headers without scope, fields without label, regions without name");
+  ok("headers have scopes, fields labels, regions names");
+}
+
+async function fixed(page) {
+  assert.equal(await page.locator("canvas").count(), 0);
+  assert.ok(await page.getByText("This page shows fixed SVG plots").isVisible());
+  const svgs = page.locator(".fixed svg");
+  assert.equal(await svgs.count(), 5);
+  for (const svg of await svgs.all()) assert.ok((await svg.boundingBox()).height > 150);
+  ok("five SVGs are shown, and the page says so");
+  await page.setViewportSize({ width: 375, height: 800 });
+  await fits(page, "nothing is wider than a phone of 375 px");
+}
+
+async function hostile(page) {
+  assert.equal(await page.locator("main img").count(), 0);
+  assert.ok((await page.locator("h1").innerText()).includes("<img"));
+  assert.equal(await page.evaluate(() => window.pwned), undefined);
+  await page.setViewportSize({ width: 375, height: 800 });
+  await fits(page, "a long name without blanks breaks on a phone");
+}
+
+(async () => {
+  const context = await chromium.launchPersistentContext(profile, { executablePath, args: FLAGS, viewport: { width: 1200, height: 900 } });
+  context.setDefaultTimeout(15_000);
+  try {
+    for (const colorScheme of kind === "interactive" ? ["light", "dark"] : ["light"]) {
+      const page = await context.newPage();
+      const [complaints, requests] = [[], []];
+      page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
+      page.on("pageerror", (error) => complaints.push(String(error)));
+      page.on("dialog", (dialog) => { complaints.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+      page.on("request", (request) => requests.push(request.url()));
+      await page.route("**/*", (route) => (route.request().url() === address ? route.continue() : route.abort()));
+      await page.emulateMedia({ colorScheme });
+      await page.goto(address);
+      const luminance = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 3);
+      assert.ok(colorScheme === "dark" ? luminance < 60 : luminance > 200, `${colorScheme} paper has luminance ${luminance}`);
+      ok(`the paper follows the system's ${colorScheme} scheme`);
+      if (kind !== "hostile") await tables(page);
+      await { interactive, fixed, hostile }[kind](page);
+      const outside = requests.filter((url) => url !== address && !url.startsWith("data:"));
+      assert.equal(complaints.join("\n"), "", "the console is not silent");
+      assert.equal(outside.join("\n"), "", "a request left the file");
+      ok("the console is silent and no request leaves the file");
+      await page.close();
+    }
+  } finally {
+    await context.close();
+  }
+  console.log("all checks passed");
+})().catch((error) => { console.error(error); process.exitCode = 1; });

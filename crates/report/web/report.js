@@ -1,0 +1,487 @@
+// Draws the page's plots from the numbers in #numbers, and answers its controls. The tables need none of this.
+(() => {
+  "use strict";
+  const $ = (id) => document.getElementById(id);
+  const numbers = JSON.parse($("numbers").textContent);
+  const root = document.documentElement;
+  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const element = (tag, className, text) => {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+
+  // ---- numbers as text, as the tables write them
+  const grouped = (value, decimals) =>
+    value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  const rateText = (perSec) => grouped(perSec, Math.abs(perSec) < 9999.95 ? 1 : 0);
+  const msText = (ms) => grouped(ms, ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : ms >= 0.9995 ? 2 : 3);
+  const tickText = (value) =>
+    value.toLocaleString("en-US", { maximumFractionDigits: value >= 10 ? 1 : value >= 0.001 ? 4 : 6 });
+  const color = (run) => css("--run" + (run % 6));
+  const levelColor = (at, of) => {
+    const [from, to] = ["--level-from", "--level-to"].map((name) => css(name).split(" ").map(Number));
+    const share = of < 2 ? 1 : at / (of - 1);
+    return `rgb(${from.map((low, i) => Math.round(low + (to[i] - low) * share)).join(" ")})`;
+  };
+
+  // ---- theme: what the system asks for until the reader chooses
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+  const themeButton = $("theme");
+  const nameTheme = () => (themeButton.querySelector("span").textContent = isDark() ? "Light" : "Dark");
+  themeButton.hidden = false;
+  themeButton.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    nameTheme();
+    drawAll();
+  });
+  dark.addEventListener("change", () => {
+    nameTheme();
+    drawAll();
+  });
+  nameTheme();
+
+  // ---- one load point's operations at a time
+  const pointSelect = $("operations-point");
+  if (pointSelect) {
+    pointSelect.closest("[data-script]").hidden = false;
+    const choose = () => {
+      for (const point of document.querySelectorAll(".point")) {
+        point.hidden = point.dataset.point !== pointSelect.value;
+      }
+    };
+    pointSelect.addEventListener("change", choose);
+    choose();
+  }
+
+  const interactive = typeof uPlot !== "undefined";
+  const plots = [];
+  let printing = false;
+  function drawAll() {
+    for (const plot of plots) plot.draw();
+  }
+  if (!interactive) return;
+
+  // ---- the floating box
+  const tip = $("tip");
+  const hideTip = () => (tip.hidden = true);
+  const showTip = (x, y, content) => {
+    tip.replaceChildren(...content);
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    const left = x + 16 + box.width > innerWidth - 8 ? x - 16 - box.width : x + 16;
+    const top = Math.min(Math.max(8, y - box.height / 2), innerHeight - box.height - 8);
+    tip.style.transform = `translate(${Math.max(8, left)}px, ${top}px)`;
+  };
+  const tipTitle = (text, swatch) => {
+    const title = element("b");
+    const mark = element("span", "swatch");
+    mark.style.background = swatch;
+    title.append(mark, text);
+    return title;
+  };
+  const tipRow = (name, value, swatch) => {
+    const row = element("div", "row");
+    const label = element("span");
+    if (swatch) {
+      const mark = element("span", "swatch");
+      mark.style.background = swatch;
+      label.append(mark);
+    }
+    label.append(name);
+    row.append(label, element("span", "", value));
+    return row;
+  };
+  const textOf = (content) =>
+    content.map((part) => [...part.childNodes].map((node) => node.textContent).filter(Boolean).join(" ")).join(", ");
+
+  // ---- marks: the shape tells the run, hollow tells saturated, a cross tells INVALID
+  const shape = (c, run, x, y, r) => {
+    c.beginPath();
+    if (run % 4 === 0) c.arc(x, y, r, 0, 2 * Math.PI);
+    else if (run % 4 === 1) c.rect(x - r * 0.9, y - r * 0.9, r * 1.8, r * 1.8);
+    else if (run % 4 === 2) [[0, -1.2], [1.15, 0.9], [-1.15, 0.9]].forEach(([dx, dy]) => c.lineTo(x + dx * r, y + dy * r));
+    else [[0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]].forEach(([dx, dy]) => c.lineTo(x + dx * r, y + dy * r));
+    c.closePath();
+  };
+  const drawMark = (c, run, dot, x, y, scale) => {
+    const r = 4.6 * scale;
+    c.fillStyle = dot.saturated ? css("--card") : color(run);
+    c.strokeStyle = color(run);
+    c.lineWidth = 2 * scale;
+    shape(c, run, x, y, r);
+    c.fill();
+    c.stroke();
+    if (!dot.valid) {
+      c.strokeStyle = css("--bad");
+      c.lineWidth = 1.6 * scale;
+      c.beginPath();
+      for (const way of [1, -1]) {
+        c.moveTo(x - r * 1.5, y - way * r * 1.5);
+        c.lineTo(x + r * 1.5, y + way * r * 1.5);
+      }
+      c.stroke();
+    }
+  };
+  const drawArrow = (c, run, x, top, scale) => {
+    c.strokeStyle = color(run);
+    c.lineWidth = 2 * scale;
+    c.beginPath();
+    [[-5, 9], [0, 2], [5, 9]].forEach(([dx, dy]) => c.lineTo(x + dx * scale, top + dy * scale));
+    c.stroke();
+  };
+
+  // ---- what all plots share
+  const height = (width) => (width < 480 ? 300 : 380);
+  const axis = (label, size, text, extra) => ({
+    label, size,
+    labelSize: 22, labelGap: 0,
+    font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif",
+    stroke: () => css("--soft"),
+    grid: { stroke: () => css("--grid"), width: 1 },
+    ticks: { stroke: () => css("--grid"), width: 1, size: 5 },
+    values: (_, splits) => splits.map((value) => (value === null ? null : text(value))),
+    ...extra,
+  });
+  // As wide as the longest tick, so that the axis' name never lies on it.
+  const tickRoom = (_, ticks) => 16 + 7 * Math.max(3, ...(ticks ?? []).map((tick) => tick?.length ?? 0));
+  const logFilter = (low, high) => (_, splits) => {
+    const wide = Math.log10(high / low) > 3.2;
+    return splits.map((value) => {
+      const digit = Math.round(value / 10 ** Math.floor(Math.log10(value) + 1e-9));
+      return digit === 1 || (!wide && (digit === 2 || digit === 5)) ? value : null;
+    });
+  };
+  const logGrid = (low, high) => ({
+    filter: logFilter(low, high),
+    grid: { stroke: () => css("--grid"), width: 1, filter: logFilter(low, high) },
+    ticks: { stroke: () => css("--grid"), width: 1, size: 5, filter: logFilter(low, high) },
+  });
+
+  // Curves have each their own x values: every point gets a column of its own, and gaps are bridged.
+  const columns = (curves, y) => {
+    const cells = curves.flatMap((curve, at) => curve.dots.map((dot) => ({ at, dot, y: y(dot) })));
+    cells.sort((a, b) => a.dot.rate_per_sec - b.dot.rate_per_sec);
+    const rows = curves.map((_, at) => cells.map((cell) => (cell.at === at ? cell.y : null)));
+    return [cells.map((cell) => cell.dot.rate_per_sec), ...rows];
+  };
+  const curveName = (curve) => curve.label + (curve.closed ? " (closed loop: latency counts from the send)" : "");
+
+  // A plot of curves; `view` says what is on its axes now.
+  function curvePlot(id, curves, view) {
+    const box = $(id);
+    if (!box) return;
+    const shown = curves.map(() => true);
+    let chart = null;
+    let chosen = null;
+
+    const legend = $(id + "-legend");
+    curves.forEach((curve, at) => {
+      const button = element("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", "true");
+      button.append(markFor(curve), curveName(curve));
+      button.addEventListener("click", () => {
+        shown[at] = !shown[at];
+        button.setAttribute("aria-pressed", String(shown[at]));
+        chosen = null;
+        draw();
+      });
+      legend.append(button);
+    });
+
+    const visibleDots = () =>
+      curves.flatMap((curve, at) => (shown[at] ? curve.dots.map((dot) => ({ curve, dot, y: view().y(dot) })) : []))
+        .filter((cell) => cell.y !== null);
+    const place = (cell) => ({
+      left: chart.valToPos(cell.dot.rate_per_sec, "x"),
+      top: Math.max(0, chart.valToPos(cell.y, "y")),
+    });
+    const tell = (cell) => {
+      const { curve, dot } = cell;
+      const content = [tipTitle(curve.label, color(curve.run)), ...view().rows(curve, dot)];
+      if (curve.closed) content.push(element("div", "note", `${dot.name}: latency counts from the send`));
+      if (dot.saturated) content.push(element("div", "note", "saturated: the server did not keep up"));
+      if (!dot.valid) content.push(element("div", "note", "INVALID: see the load-point table"));
+      return content;
+    };
+    const choose = (cell, aloud) => {
+      chosen = cell;
+      chart.redraw(false);
+      if (!cell) return hideTip();
+      const { left, top } = place(cell);
+      const over = chart.over.getBoundingClientRect();
+      const content = tell(cell);
+      showTip(over.left + left, over.top + top, content);
+      if (aloud) $("said").textContent = textOf(content);
+    };
+
+    function draw() {
+      const now = view();
+      const width = printing ? 660 : box.clientWidth;
+      const data = columns(curves, now.y);
+      chart?.destroy();
+      hideTip();
+      chart = new uPlot({
+        width, height: height(width), padding: [14, 16, 0, 0],
+        legend: { show: false },
+        cursor: { x: false, y: false, drag: { x: false, y: false }, points: { show: false } },
+        scales: {
+          x: { time: false, range: () => [0, now.xEnd] },
+          y: { distr: now.log ? 3 : 1, log: 10, range: () => now.yRange },
+        },
+        axes: [
+          axis(now.xLabel, 34, tickText, { space: 64 }),
+          axis(now.yLabel, tickRoom, tickText, now.log ? logGrid(...now.yRange) : { space: 36 }),
+        ],
+        series: [{}, ...curves.map((curve, at) => ({
+          show: shown[at], spanGaps: true, width: 2, stroke: color(curve.run),
+          dash: curve.closed ? [7, 5] : undefined, points: { show: false },
+        }))],
+        hooks: {
+          drawAxes: [(u) => now.under?.(u)],
+          draw: [(u) => {
+            const c = u.ctx;
+            const scale = devicePixelRatio;
+            c.save();
+            // The last line's dashes would go on in the marks.
+            c.setLineDash([]);
+            for (const cell of visibleDots()) {
+              const x = u.valToPos(cell.dot.rate_per_sec, "x", true);
+              const y = u.valToPos(cell.y, "y", true);
+              if (chosen && chosen.dot === cell.dot) {
+                c.beginPath();
+                c.arc(x, Math.max(y, u.bbox.top), 10 * scale, 0, 2 * Math.PI);
+                c.globalAlpha = 0.25;
+                c.fillStyle = color(cell.curve.run);
+                c.fill();
+                c.globalAlpha = 1;
+              }
+              if (cell.y > now.yRange[1]) drawArrow(c, cell.curve.run, x, u.bbox.top, scale);
+              else drawMark(c, cell.curve.run, cell.dot, x, y, scale);
+            }
+            c.restore();
+          }],
+        },
+      }, data, box);
+      now.drawn?.(visibleDots().some((cell) => cell.y > now.yRange[1]));
+    }
+
+    box.addEventListener("pointermove", (event) => {
+      const over = chart.over.getBoundingClientRect();
+      const [x, y] = [event.clientX - over.left, event.clientY - over.top];
+      if (x < -20 || y < -20 || x > over.width + 20 || y > over.height + 20) return choose(null);
+      let nearest = null;
+      for (const cell of visibleDots()) {
+        const at = place(cell);
+        // Sideways counts more: a reader looks along the load.
+        const far = Math.hypot((at.left - x) * 1.5, at.top - y);
+        if (!nearest || far < nearest.far) nearest = { far, cell };
+      }
+      choose(nearest?.cell ?? null);
+    });
+    box.addEventListener("pointerleave", () => choose(null));
+    box.addEventListener("blur", () => choose(null));
+    box.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === "Escape") return choose(null);
+      if (!step) return;
+      event.preventDefault();
+      const cells = visibleDots();
+      if (!cells.length) return;
+      const at = chosen ? cells.findIndex((cell) => cell.dot === chosen.dot) : step > 0 ? -1 : cells.length;
+      choose(cells[(at + step + cells.length) % cells.length], true);
+    });
+    plots.push({ draw, box });
+  }
+
+  function markFor(curve) {
+    const space = "http://www.w3.org/2000/svg";
+    const svg = document.createElementNS(space, "svg");
+    for (const [name, value] of Object.entries({ class: `mark run${curve.run % 6}`, viewBox: "0 0 26 14", width: 26, height: 14, "aria-hidden": "true" })) {
+      svg.setAttribute(name, value);
+    }
+    const shapes = ["M8.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z", "M9 3h8v8h-8z", "M13 1.5l5 9.5h-10z", "M13 1l6 6-6 6-6-6z"];
+    for (const [d, stroke] of [["M1 7H25", true], [shapes[curve.run % 4], false]]) {
+      const path = document.createElementNS(space, "path");
+      path.setAttribute("d", d);
+      if (stroke) path.setAttribute("class", "stroke");
+      if (stroke && curve.closed) path.setAttribute("stroke-dasharray", "5 3.5");
+      svg.append(path);
+    }
+    return svg;
+  }
+
+  // ---- latency against load
+  const chosenRadio = (name) => document.querySelector(`input[name="${name}"]:checked`).value;
+  const all = numbers.curves;
+  const rateEnd = (curves) => 1.04 * Math.max(1e-9, ...curves.flatMap((curve) => curve.dots.map((dot) => dot.rate_per_sec)));
+  const latencyView = () => {
+    const stat = Number(chosenRadio("stat"));
+    const log = chosenRadio("scale") === "log";
+    const { name, linear_top_ms: top } = numbers.stats[stat];
+    const values = all.flatMap((curve) => curve.dots.map((dot) => dot.latency_ms[stat])).filter((ms) => ms !== null);
+    const [low, high] = values.length ? [Math.min(...values), Math.max(...values)] : [0.1, 1];
+    const closed = all.some((curve) => curve.closed);
+    return {
+      log,
+      xLabel: closed ? "offered requests/s (closed loop: achieved)" : "offered requests/s",
+      yLabel: `${name} latency, ms`,
+      xEnd: rateEnd(all),
+      yRange: log ? [low * 0.7, high * 1.5] : [0, top],
+      y: (dot) => dot.latency_ms[stat],
+      rows: (curve, dot) => [
+        dot.offered_per_sec === null ? tipRow("load", dot.name) : tipRow("offered", `${rateText(dot.offered_per_sec)} /s`),
+        tipRow("achieved", `${rateText(dot.achieved_per_sec)} /s`),
+        tipRow(`${name} latency`, `${msText(dot.latency_ms[stat])} ms`),
+      ],
+      drawn: (above) => ($("latency-above").hidden = !above),
+    };
+  };
+  if (all.length) {
+    curvePlot("plot-latency", all, latencyView);
+    for (const input of document.querySelectorAll('input[name="stat"], input[name="scale"]')) {
+      input.addEventListener("change", () => plots.find((plot) => plot.box.id === "plot-latency").draw());
+    }
+  }
+
+  // ---- achieved against offered
+  const open = all.filter((curve) => !curve.closed);
+  const end = rateEnd(open);
+  curvePlot("plot-achieved", open, () => ({
+    xLabel: "offered requests/s",
+    yLabel: "achieved requests/s",
+    xEnd: end,
+    yRange: [0, end],
+    y: (dot) => dot.achieved_per_sec,
+    rows: (curve, dot) => [
+      tipRow("offered", `${rateText(dot.offered_per_sec)} /s`),
+      tipRow("achieved", `${rateText(dot.achieved_per_sec)} /s`),
+      tipRow("of the offered", dot.offered_per_sec > 0 ? `${grouped((100 * dot.achieved_per_sec) / dot.offered_per_sec, 2)} %` : "–"),
+    ],
+    under: (u) => {
+      const c = u.ctx;
+      c.save();
+      c.strokeStyle = css("--soft");
+      c.lineWidth = devicePixelRatio;
+      c.setLineDash([5 * devicePixelRatio, 5 * devicePixelRatio]);
+      c.beginPath();
+      c.moveTo(u.valToPos(0, "x", true), u.valToPos(0, "y", true));
+      c.lineTo(u.valToPos(end, "x", true), u.valToPos(end, "y", true));
+      c.stroke();
+      c.restore();
+    },
+  }));
+
+  // ---- cumulative distribution
+  function cumulativePlot() {
+    const box = $("plot-cumulative");
+    if (!box || !numbers.cumulative.length) return;
+    const select = $("cumulative-run");
+    const legend = $("plot-cumulative-legend");
+    let chart = null;
+    let hidden = new Set();
+    const current = () => numbers.cumulative[Number(select.value)];
+    const curveLabel = () => select.selectedOptions[0].textContent;
+
+    const choose = (at, aloud) => {
+      const { latency_ms: grid, levels } = current();
+      if (at === null || at === undefined) return hideTip();
+      const rows = levels.flatMap((level, i) =>
+        hidden.has(i) ? [] : [tipRow(level.name, `${grouped(level.share_percent[at], 2)} %`, levelColor(i, levels.length))]);
+      const content = [element("b", "", `done within ${msText(grid[at])} ms`), element("div", "note", curveLabel()), ...rows];
+      const over = chart.over.getBoundingClientRect();
+      showTip(over.left + chart.valToPos(grid[at], "x"), over.top + over.height / 2, content);
+      if (aloud) $("said").textContent = textOf(content);
+    };
+
+    function draw() {
+      const { latency_ms: grid, levels } = current();
+      const width = printing ? 660 : box.clientWidth;
+      legend.replaceChildren(...levels.map((level, i) => {
+        const button = element("button");
+        button.type = "button";
+        button.setAttribute("aria-pressed", String(!hidden.has(i)));
+        const swatch = element("span", "swatch");
+        swatch.style.background = levelColor(i, levels.length);
+        button.append(swatch, level.name);
+        button.addEventListener("click", () => {
+          if (!hidden.delete(i)) hidden.add(i);
+          draw();
+          legend.children[i].focus();
+        });
+        return button;
+      }));
+      for (const table of document.querySelectorAll(".cumulative-table")) table.hidden = table.dataset.choice !== select.value;
+      chart?.destroy();
+      hideTip();
+      const ends = [grid[0], grid[grid.length - 1]];
+      chart = new uPlot({
+        width, height: height(width), padding: [14, 16, 0, 0],
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+        scales: { x: { time: false, distr: 3, log: 10, range: () => ends }, y: { range: () => [0, 101] } },
+        axes: [
+          axis("latency, ms (logarithmic)", 34, tickText, { space: 40, ...logGrid(...ends) }),
+          axis("requests done, %", tickRoom, tickText, { splits: () => [0, 25, 50, 75, 90, 100] }),
+        ],
+        series: [{}, ...levels.map((_, i) => ({ show: !hidden.has(i), width: 2, stroke: levelColor(i, levels.length), points: { show: false } }))],
+      }, [grid, ...levels.map((level) => level.share_percent)], box);
+      at = null;
+    }
+
+    let at = null;
+    // Not uPlot's own cursor index: it lags behind by one move.
+    box.addEventListener("pointermove", (event) => {
+      const over = chart.over.getBoundingClientRect();
+      const left = event.clientX - over.left;
+      choose(left < 0 || left > over.width ? null : chart.posToIdx(left));
+    });
+    box.addEventListener("pointerleave", hideTip);
+    box.addEventListener("blur", hideTip);
+    box.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -4, ArrowRight: 4 }[event.key];
+      if (event.key === "Escape") return hideTip();
+      if (!step) return;
+      event.preventDefault();
+      const last = current().latency_ms.length - 1;
+      at = Math.min(last, Math.max(0, (at ?? (step > 0 ? -step : last - step)) + step));
+      const left = chart.valToPos(current().latency_ms[at], "x");
+      chart.setCursor({ left, top: 0 });
+      choose(at, true);
+    });
+    select.addEventListener("change", () => {
+      hidden = new Set();
+      draw();
+    });
+    plots.push({ draw, box });
+  }
+  cumulativePlot();
+
+  // ---- drawn once now, and again when the room or the paper changes
+  drawAll();
+  const widths = new Map();
+  const resized = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const before = widths.get(target);
+      widths.set(target, target.clientWidth);
+      if (before !== undefined && before !== target.clientWidth && !printing) plots.find((plot) => plot.box === target).draw();
+    }
+  });
+  for (const { box } of plots) resized.observe(box);
+  let themeBefore;
+  addEventListener("beforeprint", () => {
+    printing = true;
+    themeBefore = root.dataset.theme;
+    root.dataset.theme = "light";
+    drawAll();
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    if (themeBefore === undefined) delete root.dataset.theme;
+    else root.dataset.theme = themeBefore;
+    drawAll();
+  });
+})();
