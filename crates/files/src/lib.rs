@@ -1,0 +1,34 @@
+//! The seams to storage: what a benchmark may ask of it, whatever lies behind.
+//!
+//! ```text
+//! fstress --Request--> Transport --+-- NFSv3 over UDP or TCP          (crate nfs)
+//!         <-Completion-            +-- a directory, by worker threads (DirectoryTransport)
+//!                                  +-- nothing at all                 (NullTransport)
+//!                                  +-- a law of latency, in tests     (crate testkit)
+//! ```
+//!
+//! Always holds: each submitted ticket comes back in exactly one completion; times are `quanta` instants
+//! of one clock; operations, statuses and attributes are those of NFSv3 (RFC 1813) for every target.
+//! Not here: bytes on the wire (see `nfs`), choosing operations (the benchmarks).
+
+mod directory;
+mod directory_transport;
+mod null_transport;
+mod op;
+mod patience;
+mod status;
+mod target;
+mod transport;
+
+pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
+pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
+pub use null_transport::{NullTransport, PlausibleReply};
+pub use op::{
+    Attributes, CreateHow, DirEntry, Entries, EntryStep, FileKind, Fsinfo, Fsstat, Handle, HandleRef,
+    NodeKind, NodeTime, OpKind, Pathconf, PreAttributes, Reply, Request, SetAttributes, SetTime, Stability,
+    Wcc,
+};
+pub use patience::Patience;
+pub use status::Status;
+pub use target::{NfsProto, NfsTarget, Target, TargetError};
+pub use transport::{Completion, Outcome, SubmitError, Ticket, Transport, TransportCounters, TransportError};
