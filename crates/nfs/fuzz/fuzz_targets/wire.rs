@@ -1,0 +1,7 @@
+//! Feeds the decoders whatever libfuzzer thinks of.
+#![no_main]
+
+#[path = "../entry.rs"]
+mod entry;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| entry::hostile(input));

@@ -1,0 +1,44 @@
+//! A stopped server leaves no thread, with connections idle, busy and stuck. Alone in its process: it counts threads.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use nfs::server::{ServerOptions, serve_dir, serve_null};
+
+fn server_threads() -> Vec<String> {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
+        .filter(|name| name.starts_with("nfs-"))
+        .collect()
+}
+
+#[test]
+fn stop_ends_every_thread_at_once_whatever_its_connection_does() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..2 {
+        let server = match round {
+            0 => serve_null(ServerOptions::default()).unwrap(),
+            _ => serve_dir(folder.path(), ServerOptions::default(), Default::default()).unwrap(),
+        };
+        let _idle = TcpStream::connect(server.addr()).unwrap();
+        // Half a record.
+        let mut half = TcpStream::connect(server.addr()).unwrap();
+        half.write_all(&[0x80, 0, 0, 40, 1, 2, 3]).unwrap();
+        // Calls whose replies nobody reads, until the server's send blocks.
+        let mut stuck = TcpStream::connect(server.addr()).unwrap();
+        stuck.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut null = vec![0x80, 0, 0, 40];
+        for word in [1_u32, 0, 2, 100_003, 3, 0, 0, 0, 0, 0] {
+            null.extend_from_slice(&word.to_be_bytes());
+        }
+        let calls = null.repeat(10_000);
+        while stuck.write(&calls).is_ok() {}
+        assert!(server_threads().len() >= 4, "{:?}", server_threads());
+        let began = Instant::now();
+        server.stop();
+        assert_eq!(server_threads(), Vec::<String>::new());
+        assert!(began.elapsed() < Duration::from_secs(2), "took {:?}", began.elapsed());
+    }
+}
