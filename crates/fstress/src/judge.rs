@@ -1,0 +1,214 @@
+//! Turns what was measured into a load point, and says whether to believe it.
+//!
+//! A point is *saturated* when the storage did not answer 99.5% of what was due in time: that is a finding about
+//! the storage, told in the point's verdict and expected at the end of a sweep. It is INVALID for other reasons
+//! when the generator, and not the storage, made the figures.
+//!
+//! Sources: DESIGN.md (what makes a number count); SPEC SFS 3.0 run rules (overall response time); Fstress paper,
+//! section 6.2 (mix within 0.1 points).
+
+use std::time::Duration;
+
+use measure::{FileSetRecord, LoadPoint, LoopKind, Verdict};
+
+use crate::metronome::{CutShort, Measured};
+use crate::mix::Mix;
+
+/// What a load point was asked to be.
+pub(crate) struct Asked<'a> {
+    /// Requests a second; none in a closed loop.
+    pub rate: Option<f64>,
+    /// Requests outstanding; none in an open loop.
+    pub outstanding: Option<u32>,
+    pub mix: &'a Mix,
+    pub file_set: FileSetRecord,
+}
+
+/// Share of what was due that must be answered in time.
+const HELD_MIN: f64 = 0.995;
+/// Percentage points by which an operation's share may differ from the one asked.
+const MIX_POINTS_MAX: f64 = 0.1;
+/// The mean lateness of sending may be this share of the mean latency, which it is part of.
+const LATENESS_SHARE_MAX: f64 = 0.1;
+/// Below this the lateness is no finding, whatever its share: the clock and the scheduler are not better.
+const LATENESS_US_MIN: f64 = 20.0;
+/// Share of its core at which the generator is taken for the limit.
+const BUSY_MAX: f64 = 0.95;
+/// Share of failed operations above which latencies mean little.
+const ERRORS_MAX: f64 = 0.01;
+/// Samples below which a 99th percentile rests on fewer than ten.
+const SAMPLES_MIN: u64 = 1000;
+/// Share by which the number of files may differ from the one asked.
+const FILES_OFF_MAX: f64 = 0.01;
+
+/// The load point for the record.
+pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>) -> LoadPoint {
+    let seconds = measured.measured.as_secs_f64().max(1e-9);
+    let histogram = measured.tallies.histogram();
+    let mut point = LoadPoint {
+        loop_kind: if asked.rate.is_some() { LoopKind::Open } else { LoopKind::Closed },
+        offered_per_sec: asked.rate,
+        outstanding: asked.outstanding,
+        sent_per_sec: measured.sent as f64 / seconds,
+        achieved_per_sec: measured.ok_within as f64 / seconds,
+        warm_s: round_ms(measured.warmed),
+        measured_s: round_ms(measured.measured),
+        unsent: measured.planned - measured.sent,
+        reconnects: measured.counters.reconnects,
+        bad_replies: measured.counters.bad_replies,
+        generator_busy: measured.busy,
+        overtaken: measured.overtaken,
+        operations_digest: format!("{:016x}", measured.digest),
+        lateness_us: measured.lateness.summary(),
+        latency_us: histogram.summary(),
+        histogram,
+        ops: measured.tallies.op_stats(asked.mix),
+        file_set: asked.file_set,
+        saturated: false,
+        verdict: Verdict::valid(),
+    };
+    judge(&mut point, measured);
+    point
+}
+
+fn judge(point: &mut LoadPoint, measured: &Measured) {
+    let attempted = measured.tallies.sum(|tally| tally.attempted);
+    let failed = measured.tallies.sum(|tally| tally.errors_total() + tally.cancelled);
+    let mut verdict = Verdict::valid();
+
+    match &measured.cut_short {
+        Some(CutShort::Gone(error)) => verdict.invalidate("storage-gone", error.to_string()),
+        Some(CutShort::Stopped) => verdict.remark("stopped", "stopped by the user before its end"),
+        None => {}
+    }
+    if attempted == 0 {
+        verdict.invalidate("nothing-sent", "nothing was sent in the measured interval");
+        point.verdict = verdict;
+        return;
+    }
+
+    let late = point.lateness_us.mean > LATENESS_US_MIN
+        && point.lateness_us.mean > LATENESS_SHARE_MAX * point.latency_us.mean
+        && point.loop_kind == LoopKind::Open;
+    let answered = (measured.ok_within + measured.tallies.sum(crate::tally::Tally::errors_total)) as f64;
+    let held = answered / (measured.planned.max(1)) as f64;
+    if point.loop_kind == LoopKind::Open && held < HELD_MIN {
+        point.saturated = true;
+        let off_percent = 100.0 * (1.0 - held);
+        let whose = if late { "the generator was late" } else { "the storage did not keep up" };
+        verdict.invalidate(
+            "rate-off",
+            format!(
+                "{off_percent:.1}% of the {} requests due were not answered in time: {whose}",
+                measured.planned
+            ),
+        );
+    }
+    if late {
+        verdict.invalidate(
+            "generator-late",
+            format!(
+                "the generator sent {:.0} us late on average (p99 {:.0} us), {:.0}% of the mean latency; give it a core \
+                 of its own (--pin) or lower the rate",
+                point.lateness_us.mean,
+                point.lateness_us.p99,
+                100.0 * point.lateness_us.mean / point.latency_us.mean.max(1e-9)
+            ),
+        );
+    }
+    if point.loop_kind == LoopKind::Open && measured.busy > BUSY_MAX {
+        verdict.invalidate(
+            "generator-busy",
+            format!("the generator used {:.0}% of its core and may be the limit", 100.0 * measured.busy),
+        );
+    }
+    // One operation more or less is no deviation, however short the interval.
+    let points_max = MIX_POINTS_MAX.max(200.0 / attempted as f64);
+    for (name, stats) in &point.ops {
+        let off = stats.share_percent - stats.share_asked_percent;
+        if off.abs() > points_max {
+            verdict.invalidate(
+                "mix-off",
+                format!("{name} was {:.2}% of the requests, not {:.2}%", stats.share_percent, stats.share_asked_percent),
+            );
+        }
+    }
+    let failed_share = failed as f64 / attempted as f64;
+    if failed_share > ERRORS_MAX {
+        verdict.invalidate("errors", format!("{:.1}% of the operations failed", 100.0 * failed_share));
+    } else if failed > 0 {
+        verdict.remark("errors", format!("{failed} of {attempted} operations failed"));
+    }
+    let set = &point.file_set;
+    if (set.files as f64 - set.files_asked as f64).abs() > (FILES_OFF_MAX * set.files_asked as f64).max(10.0) {
+        verdict.invalidate("file-set-off", format!("the set had {} files, not {}", set.files, set.files_asked));
+    }
+    if point.latency_us.count < SAMPLES_MIN {
+        verdict.remark(
+            "few-samples",
+            format!("{} samples: too few for a 99th percentile to be trusted", point.latency_us.count),
+        );
+    }
+    if point.overtaken > 0 {
+        verdict.remark(
+            "overtaken",
+            format!(
+                "{} requests waited for replies the schedule expected earlier: another seed-equal run may differ there",
+                point.overtaken
+            ),
+        );
+    }
+    if cfg!(debug_assertions) {
+        verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
+    }
+    point.verdict = verdict;
+}
+
+/// The verdict on the whole run.
+///
+/// A sweep is meant to end in saturation, so points past the first saturated one do not spoil it; but some point
+/// must have held, and no point may be the generator's doing.
+pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
+    let mut verdict = Verdict::valid();
+    if points.is_empty() {
+        verdict.invalidate("no-points", "no load point was measured");
+        return verdict;
+    }
+    for point in points {
+        let what = match (point.offered_per_sec, point.outstanding) {
+            (Some(rate), _) => format!("{rate}/s"),
+            (None, outstanding) => format!("{} outstanding", outstanding.unwrap_or(0)),
+        };
+        for reason in point.verdict.reasons.iter().filter(|reason| reason.fatal && reason.code != "rate-off") {
+            // Past saturation replies come late and files fill up; only who was at fault matters there.
+            if !point.saturated || reason.code.starts_with("generator") {
+                verdict.invalidate(&reason.code, format!("at {what}: {}", reason.text));
+            }
+        }
+    }
+    if points.iter().all(|point| point.saturated) {
+        verdict.invalidate("all-saturated", "every load point was past saturation; start with a lower rate");
+    }
+    if !complete {
+        verdict.remark("incomplete", "the run did not reach its end; it holds what was measured until then");
+    }
+    verdict
+}
+
+/// Area under the curve of mean latency against offered load, divided by the highest load held: SPEC's overall
+/// response time. Below the lowest point measured, its latency is taken. Microseconds; none without a point that held.
+pub(crate) fn overall_response_time_us(points: &[LoadPoint]) -> Option<f64> {
+    let mut held: Vec<(f64, f64)> = points
+        .iter()
+        .filter(|point| !point.saturated)
+        .filter_map(|point| Some((point.offered_per_sec?, point.latency_us.mean)))
+        .collect();
+    held.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (&(first_rate, first_us), &(last_rate, _)) = (held.first()?, held.last()?);
+    let area: f64 = held.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum();
+    Some((area + first_rate * first_us) / last_rate)
+}
+
+fn round_ms(duration: Duration) -> f64 {
+    duration.as_millis() as f64 / 1e3
+}

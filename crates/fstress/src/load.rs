@@ -1,0 +1,239 @@
+//! Which load levels to offer, and the search for the one where the storage saturates.
+//!
+//! ```text
+//! sweep   500, 1000, 1500, ... as given
+//! search  rise by half as much again until a level fails, then halve the gap until it is small:
+//!         1000 ok  1500 ok  2250 ok  3375 FAILS  2812 ok  3094 FAILS  2953 ok   -> 2953
+//! ```
+//!
+//! Always holds: a search ends; what it reports was measured, never interpolated.
+
+use std::time::Duration;
+
+/// Load to offer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// These rates, in this order, requests a second.
+    Sweep(Vec<f64>),
+    /// Find the highest rate that the storage holds.
+    Auto {
+        /// Where to begin, requests a second.
+        first: f64,
+    },
+    /// Find the highest rate that the storage holds within a latency bound.
+    FindMax {
+        /// Where to begin, requests a second.
+        first: f64,
+        /// The bound.
+        bound: LatencyBound,
+    },
+    /// As fast as replies come, with so many requests outstanding: a closed loop.
+    Max {
+        /// Requests kept outstanding.
+        outstanding: u32,
+    },
+}
+
+/// Such as `p99<20ms`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyBound {
+    /// 0 to 1.
+    pub quantile: f64,
+    /// What that quantile must stay below.
+    pub below: Duration,
+}
+
+/// Rates between which a search may move, requests a second.
+const RATE_MIN: f64 = 1.0;
+const RATE_MAX: f64 = 10_000_000.0;
+const POINTS_MAX: usize = 10_000;
+
+impl Load {
+    /// Where a search begins when it is told nothing, requests a second.
+    pub const FIRST_DEFAULT: f64 = 500.0;
+
+    /// Reads `1000`, `500,1000,4000`, `500..8000/500`, `auto` or `auto:FIRST`. (`max` is the caller's, as it
+    /// needs the number outstanding.)
+    ///
+    /// # Errors
+    /// In words, naming what was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto { first: Self::FIRST_DEFAULT });
+        }
+        if let Some(first) = text.strip_prefix("auto:") {
+            return Ok(Self::Auto { first: rate(first)? });
+        }
+        if let Some((from, rest)) = text.split_once("..") {
+            let (to, step) = rest
+                .split_once('/')
+                .ok_or_else(|| format!("`{text}`: no step; write FROM..TO/STEP, such as 500..8000/500"))?;
+            let (from, to, step) = (rate(from)?, rate(to)?, rate(step)?);
+            if to < from {
+                return Err(format!("`{text}`: {to} is below {from}; write FROM..TO/STEP with FROM first"));
+            }
+            let points = ((to - from) / step + 1e-9).floor() as usize + 1;
+            if points > POINTS_MAX {
+                return Err(format!("`{text}`: {points} load points; choose a step that makes at most {POINTS_MAX}"));
+            }
+            return Ok(Self::Sweep((0..points).map(|n| from + n as f64 * step).collect()));
+        }
+        text.split(',').map(rate).collect::<Result<Vec<_>, _>>().map(Self::Sweep)
+    }
+
+    /// How many load points there will be, when that is known beforehand.
+    pub fn points(&self) -> Option<u32> {
+        match self {
+            Self::Sweep(rates) => Some(rates.len() as u32),
+            Self::Max { .. } => Some(1),
+            Self::Auto { .. } | Self::FindMax { .. } => None,
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.trim().replace('_', "").parse::<f64>() {
+        Ok(rate) if (RATE_MIN..=RATE_MAX).contains(&rate) => Ok(rate),
+        _ => Err(format!(
+            "`{text}`: expected requests a second from {RATE_MIN} to {RATE_MAX}, such as 1000, 500..8000/500 or auto"
+        )),
+    }
+}
+
+impl std::str::FromStr for LatencyBound {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("`{text}`: expected a percentile and a time, such as p99<20ms or p99.9<100ms");
+        let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
+        let percentile: f64 = percentile.trim().strip_prefix('p').and_then(|p| p.parse().ok()).ok_or_else(expected)?;
+        let below = below.trim();
+        let (number, unit_s) = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0)]
+            .iter()
+            .find_map(|(unit, s)| Some((below.strip_suffix(unit)?.trim().parse::<f64>().ok()?, s)))
+            .ok_or_else(expected)?;
+        let below = Duration::try_from_secs_f64(number * unit_s).map_err(|_| expected())?;
+        if !(percentile > 0.0 && percentile < 100.0) || below.is_zero() {
+            return Err(expected());
+        }
+        Ok(Self { quantile: percentile / 100.0, below })
+    }
+}
+
+impl std::fmt::Display for LatencyBound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "p{} < {:?}", (self.quantile * 1e6).round() / 1e4, self.below)
+    }
+}
+
+/// Rising steps, then bisection around the knee.
+#[derive(Clone, Debug)]
+pub(crate) struct Search {
+    next: f64,
+    held_max: Option<f64>,
+    failed_min: Option<f64>,
+    steps_left: u32,
+}
+
+/// What the search tells the user about itself.
+pub(crate) const SEARCH_RULE: &str = "rate rises by half as much again until a level fails, then the gap between \
+     the highest that held and the lowest that failed is halved until it is below 5%";
+
+const RISE: f64 = 1.5;
+const GAP_MAX: f64 = 0.05;
+const STEPS_MAX: u32 = 60;
+
+impl Search {
+    pub fn from(first: f64) -> Self {
+        Self { next: first, held_max: None, failed_min: None, steps_left: STEPS_MAX }
+    }
+
+    /// The next rate to try; none when the search is over.
+    pub fn next_rate(&mut self) -> Option<f64> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        let over = match (self.held_max, self.failed_min) {
+            (Some(held), Some(failed)) => failed / held - 1.0 < GAP_MAX,
+            (None, Some(failed)) => failed <= RATE_MIN,
+            (Some(held), None) => held >= RATE_MAX,
+            (None, None) => false,
+        };
+        (!over).then_some(self.next)
+    }
+
+    /// Takes in how the last rate went.
+    pub fn learn(&mut self, rate: f64, held: bool) {
+        // A level that held above one that failed is noise at the knee: keep to the lower side.
+        if held && self.failed_min.is_none_or(|failed| rate < failed) {
+            self.held_max = Some(self.held_max.map_or(rate, |max| max.max(rate)));
+        } else {
+            self.failed_min = Some(self.failed_min.map_or(rate, |min| min.min(rate)));
+        }
+        self.next = match (self.held_max, self.failed_min) {
+            (Some(held), Some(failed)) => whole((held + failed) / 2.0),
+            (None, Some(failed)) => whole(failed / 2.0).max(RATE_MIN),
+            (Some(held), None) => whole(held * RISE).min(RATE_MAX),
+            (None, None) => self.next,
+        };
+    }
+}
+
+/// Rates that people can read: three digits.
+fn whole(rate: f64) -> f64 {
+    let unit = 10f64.powf(rate.log10().floor() - 2.0);
+    (rate / unit).round() * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_sweep_has_both_its_ends() {
+        assert_eq!(Load::parse("500..2000/500"), Ok(Load::Sweep(vec![500.0, 1000.0, 1500.0, 2000.0])));
+        assert_eq!(Load::parse("100..250/100"), Ok(Load::Sweep(vec![100.0, 200.0])));
+        assert_eq!(Load::parse("7"), Ok(Load::Sweep(vec![7.0])));
+        assert_eq!(Load::parse("auto:2000"), Ok(Load::Auto { first: 2000.0 }));
+    }
+
+    #[test]
+    fn a_wrong_rate_says_what_was_expected() {
+        for (text, names) in [
+            ("fast", "requests a second"),
+            ("0", "requests a second"),
+            ("-5", "requests a second"),
+            ("500..100/10", "is below"),
+            ("500..1000", "no step"),
+            ("1..1000000/1", "load points"),
+            ("1,,2", "requests a second"),
+            ("nan", "requests a second"),
+        ] {
+            let error = Load::parse(text).expect_err(text);
+            assert!(error.contains(names), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_bound_is_a_percentile_and_a_time() {
+        let bound: LatencyBound = "p99.9<1.5ms".parse().unwrap();
+        assert_eq!((bound.quantile, bound.below), (0.999, Duration::from_micros(1500)));
+        assert_eq!(bound.to_string(), "p99.9 < 1.5ms");
+        for wrong in ["p99", "99<20ms", "p0<1ms", "p100<1ms", "p99<0ms", "p99<20", "p99<-1s", "p99<1e300s"] {
+            assert!(wrong.parse::<LatencyBound>().is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_ends_within_five_percent_below_the_capacity(first in 1.0f64..100_000.0, capacity in 1.5f64..5_000_000.0) {
+            let mut search = Search::from(first);
+            let mut held_max: f64 = 0.0;
+            while let Some(rate) = search.next_rate() {
+                let held = rate <= capacity;
+                if held { held_max = held_max.max(rate); }
+                search.learn(rate, held);
+            }
+            prop_assert!(held_max <= capacity && held_max >= capacity * 0.94 - 1.0, "{held_max} of {capacity}");
+        }
+    }
+}

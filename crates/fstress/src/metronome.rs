@@ -1,0 +1,424 @@
+//! The loop that sends requests when they are due and takes replies in between.
+//!
+//! ```text
+//!            begin          counted_from                    end        drained
+//!              |---- warm ------|--------- measured ---------|--- drain ---|
+//! due:         .  .  .  .  .  . |.  .  .  .  .  .  .  .  .  .|
+//! ```
+//!
+//! Always holds: the schedule alone says when a request is due; latency counts from there, so a stall of the
+//! server, the network or this loop stays in the figures (no coordinated omission). What is due within the
+//! measured interval is counted, whenever it is sent or answered. In a closed loop there is no schedule: a
+//! request is due when it is sent, and the figures are labelled so.
+//!
+//! Not here: what to ask (see `planner`), what the figures mean (see `judge`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use files::{Completion, Outcome, SubmitError, Ticket, Transport, TransportCounters, TransportError};
+use measure::LatencyHistogram;
+use quanta::{Clock, Instant};
+
+use crate::arrivals::Schedule;
+use crate::planner::{NameBuffers, Planned, Planner};
+use crate::progress::{Live, Stage};
+use crate::tally::Tallies;
+
+/// What sets the pace of a load point.
+pub(crate) enum Pace {
+    /// The schedule.
+    Open(Schedule),
+    /// The replies, with so many requests outstanding.
+    Closed(u32),
+}
+
+/// Lengths of the parts of a load point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spans {
+    pub warm: Duration,
+    pub measure: Duration,
+    /// How long to wait, after the end, for replies to what was sent.
+    pub drain: Duration,
+}
+
+/// A load point as measured, before it is judged.
+pub(crate) struct Measured {
+    pub tallies: Tallies,
+    /// Actual minus planned send time, of requests that the transport took at once.
+    pub lateness: LatencyHistogram,
+    /// Due within the interval.
+    pub planned: u64,
+    /// Of those, sent.
+    pub sent: u64,
+    /// Successes that arrived within the interval, whenever they were due.
+    pub ok_within: u64,
+    pub warmed: Duration,
+    pub measured: Duration,
+    /// Share of one core that was not spent on waiting, 0 to 1.
+    pub busy: f64,
+    pub counters: TransportCounters,
+    /// Requests whose predecessor had not been answered when they were due, so that another was sent.
+    pub overtaken: u64,
+    /// Digest over all operations asked since the warm-up began: equal for equal seeds.
+    pub digest: u64,
+    /// Why the interval ended before its time, if it did.
+    pub cut_short: Option<CutShort>,
+}
+
+/// Why a load point ended early.
+pub(crate) enum CutShort {
+    /// The user asked to stop.
+    Stopped,
+    /// The storage is gone.
+    Gone(TransportError),
+}
+
+/// Requests in flight, by ticket. Lives as long as the transport, as late replies cross load points.
+#[derive(Default)]
+pub(crate) struct Flights {
+    slots: Vec<Flight>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Flight {
+    planned: Planned,
+    due: Instant,
+    /// The load point whose interval it counts in; 0 in none.
+    counted_in: u32,
+}
+
+impl Flights {
+    fn board(&mut self, flight: Flight) -> Ticket {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = flight;
+                Ticket(slot)
+            }
+            None => {
+                self.slots.push(flight);
+                Ticket(self.slots.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn land(&mut self, ticket: Ticket) -> Flight {
+        self.free.push(ticket.0);
+        self.slots[ticket.0 as usize]
+    }
+
+    /// Takes in a reply that came after its load point was over. Tickets of others are left alone.
+    pub fn settle_late(&mut self, ticket: Ticket, planner: &mut Planner, outcome: &Outcome<'_>) {
+        if (ticket.0 as usize) < self.slots.len() {
+            let flight = self.land(ticket);
+            planner.settle(&flight.planned, outcome);
+        }
+    }
+}
+
+/// Everything a load point needs; the borrowed parts outlive it.
+pub(crate) struct Metronome<'a> {
+    pub transport: &'a mut dyn Transport,
+    pub planner: &'a mut Planner,
+    pub flights: &'a mut Flights,
+    pub clock: &'a Clock,
+    pub stop: &'a AtomicBool,
+    /// Told a few times a second how it goes.
+    pub tell: &'a mut dyn FnMut(Live),
+    /// Number of the load point, from 1.
+    pub point: u32,
+}
+
+/// At most so many requests between two looks at the replies: 16 a write is what TCP needs to be fast, and
+/// 64 keeps replies from waiting.
+const BATCH_MAX: usize = 64;
+/// How long to let replies come in when the transport takes no more requests.
+const FULL_WAIT: Duration = Duration::from_micros(200);
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+impl Metronome<'_> {
+    /// Runs one load point to its end, or until stopped.
+    pub fn run(&mut self, mut pace: Pace, spans: Spans) -> Measured {
+        let begin = self.clock.now();
+        let counted_from = begin + spans.warm;
+        let end = counted_from + spans.measure;
+        let mut count = Count::new(self.planner, self.point, counted_from, end);
+        self.planner.begin_point(begin, matches!(pace, Pace::Closed(_)));
+
+        let mut cut_short = None;
+        let mut counters_before = None;
+        let mut next_tell = begin + TELL_EVERY;
+        let mut next_due = match &mut pace {
+            Pace::Open(schedule) => begin + schedule.next_due(),
+            Pace::Closed(_) => begin,
+        };
+        let mut held: Option<Flight> = None;
+        let mut batch_due: Vec<Instant> = Vec::with_capacity(BATCH_MAX);
+        let mut names = NameBuffers::default();
+
+        let stopped_at = loop {
+            let now = self.clock.now();
+            if now >= end {
+                break end;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                cut_short = Some(CutShort::Stopped);
+                break now;
+            }
+            if counters_before.is_none() && now >= counted_from {
+                counters_before = Some(self.transport.counters());
+                count.idle = Duration::ZERO;
+            }
+            if now >= next_tell {
+                next_tell = now + TELL_EVERY;
+                (self.tell)(count.live(now, begin, counted_from));
+            }
+
+            let mut full = false;
+            batch_due.clear();
+            while batch_due.len() < BATCH_MAX {
+                let flight = match (&mut pace, held.take()) {
+                    (_, Some(flight)) => flight,
+                    (Pace::Open(schedule), None) => {
+                        if next_due > now || next_due >= end {
+                            break;
+                        }
+                        let due = next_due;
+                        next_due = begin + schedule.next_due();
+                        count.flight(self.planner, due)
+                    }
+                    (Pace::Closed(outstanding), None) => {
+                        if self.transport.in_flight() >= *outstanding as usize {
+                            break;
+                        }
+                        count.flight(self.planner, now)
+                    }
+                };
+                let ticket = self.flights.board(flight);
+                match self.transport.submit(ticket, &self.planner.request(&flight.planned, &mut names)) {
+                    Ok(()) => {
+                        batch_due.push(flight.due);
+                        if flight.counted_in != 0 {
+                            count.sent += 1;
+                            count.tallies.of(flight.planned.kind).attempted += 1;
+                        }
+                    }
+                    Err(SubmitError::Full) => {
+                        held = Some(self.flights.land(ticket));
+                        full = true;
+                        count.held_up = true;
+                        break;
+                    }
+                }
+            }
+            if !batch_due.is_empty() {
+                count.late(&batch_due, self.clock.now());
+                if let Err(gone) = self.transport.flush() {
+                    cut_short = Some(CutShort::Gone(gone));
+                    break now;
+                }
+            }
+
+            let until = match &pace {
+                _ if full => Some((now + FULL_WAIT).min(end)),
+                _ if batch_due.len() == BATCH_MAX => None,
+                Pace::Open(_) => Some(next_due.min(end)),
+                Pace::Closed(_) => Some(end.min(next_tell)),
+            };
+            if let Err(gone) = self.poll(until.map(|until| until.min(next_tell)), &mut count) {
+                cut_short = Some(CutShort::Gone(gone));
+                break self.clock.now();
+            }
+        };
+
+        let counters_before = counters_before.unwrap_or_else(|| self.transport.counters());
+        let measured = stopped_at.min(end).saturating_duration_since(counted_from);
+        let busy = 1.0 - count.idle.as_secs_f64() / measured.as_secs_f64().max(1e-9);
+        // What was due and never sent: the one held back, and what the schedule still had.
+        if held.is_some_and(|flight| flight.counted_in != 0) {
+            count.unsent += 1;
+        }
+        if let Pace::Open(schedule) = &mut pace {
+            while next_due < stopped_at {
+                count.unsent += u64::from(next_due >= counted_from);
+                next_due = begin + schedule.next_due();
+            }
+        }
+        let storage_there = !matches!(cut_short, Some(CutShort::Gone(_)));
+        if storage_there && let Err(gone) = self.drain(stopped_at + spans.drain, &mut count) {
+            cut_short = Some(CutShort::Gone(gone));
+        }
+        count.give_up();
+
+        let counters = difference(self.transport.counters(), counters_before);
+        Measured {
+            planned: count.sent + count.unsent,
+            sent: count.sent,
+            ok_within: count.ok_within,
+            tallies: count.tallies,
+            lateness: count.lateness,
+            warmed: stopped_at.min(counted_from).saturating_duration_since(begin),
+            measured,
+            busy: busy.clamp(0.0, 1.0),
+            counters,
+            overtaken: self.planner.overtaken(),
+            digest: self.planner.digest(),
+            cut_short,
+        }
+    }
+
+    fn poll(&mut self, until: Option<Instant>, count: &mut Count) -> Result<(), TransportError> {
+        let waits_from = self.clock.now();
+        let mut first_done = None;
+        let (planner, flights) = (&mut *self.planner, &mut *self.flights);
+        let delivered = self.transport.poll(until, &mut |completion| {
+            first_done.get_or_insert(completion.done);
+            // A reply to the builder's that comes now is nobody's any more.
+            if completion.ticket.0 as usize >= flights.slots.len() {
+                return;
+            }
+            let flight = flights.land(completion.ticket);
+            planner.settle(&flight.planned, &completion.outcome);
+            count.settle(&flight, &completion);
+        })?;
+        let waited_to = if delivered == 0 { self.clock.now() } else { first_done.unwrap_or(waits_from) };
+        count.idle += waited_to.saturating_duration_since(waits_from);
+        Ok(())
+    }
+
+    /// Takes replies until all counted requests are answered or the time is over.
+    fn drain(&mut self, until: Instant, count: &mut Count) -> Result<(), TransportError> {
+        while count.in_flight > 0 && self.transport.in_flight() > 0 && self.clock.now() < until {
+            self.poll(Some(until), count)?;
+        }
+        Ok(())
+    }
+}
+
+/// The counting of one load point.
+struct Count {
+    point: u32,
+    counted_from: Instant,
+    end: Instant,
+    tallies: Tallies,
+    lateness: LatencyHistogram,
+    /// Since the last look at the progress; all operations, counted or not.
+    recent: LatencyHistogram,
+    recent_sent: u64,
+    recent_ok: u64,
+    recent_errors: u64,
+    told_at: Option<Instant>,
+    sent: u64,
+    unsent: u64,
+    ok_within: u64,
+    in_flight: u64,
+    idle: Duration,
+    /// The transport refused a request since the last one that went out in time.
+    held_up: bool,
+    in_flight_by_kind: [u64; files::OpKind::COUNT],
+}
+
+impl Count {
+    fn new(planner: &Planner, point: u32, counted_from: Instant, end: Instant) -> Self {
+        Self {
+            point,
+            counted_from,
+            end,
+            tallies: Tallies::new(planner.mix()),
+            lateness: LatencyHistogram::new(),
+            recent: LatencyHistogram::new(),
+            recent_sent: 0,
+            recent_ok: 0,
+            recent_errors: 0,
+            told_at: None,
+            sent: 0,
+            unsent: 0,
+            ok_within: 0,
+            in_flight: 0,
+            idle: Duration::ZERO,
+            held_up: false,
+            in_flight_by_kind: [0; files::OpKind::COUNT],
+        }
+    }
+
+    fn flight(&mut self, planner: &mut Planner, due: Instant) -> Flight {
+        let counted = due >= self.counted_from && due < self.end;
+        let planned = planner.plan(due);
+        if counted {
+            self.in_flight += 1;
+            self.in_flight_by_kind[planned.kind as usize] += 1;
+        }
+        Flight { planned, due, counted_in: if counted { self.point } else { 0 } }
+    }
+
+    fn late(&mut self, batch_due: &[Instant], sent_at: Instant) {
+        self.recent_sent += batch_due.len() as u64;
+        // A request that waited for room in the transport is late through the server, not through us.
+        if std::mem::take(&mut self.held_up) {
+            return;
+        }
+        for &due in batch_due.iter().filter(|&&due| due >= self.counted_from) {
+            self.lateness.record(sent_at.saturating_duration_since(due));
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, flight: &Flight, completion: &Completion<'_>) {
+        let latency = completion.done.saturating_duration_since(flight.due);
+        let ok = matches!(completion.outcome, Outcome::Ok(_));
+        if ok && completion.done >= self.counted_from && completion.done < self.end {
+            self.ok_within += 1;
+        }
+        if ok {
+            self.recent.record(latency);
+            self.recent_ok += 1;
+        } else {
+            self.recent_errors += 1;
+        }
+        if flight.counted_in == self.point {
+            self.in_flight -= 1;
+            self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
+            self.tallies.of(flight.planned.kind).settle(&completion.outcome, completion.retransmits, latency);
+        }
+    }
+
+    /// Counts what is still unanswered as cancelled.
+    fn give_up(&mut self) {
+        for kind in files::OpKind::ALL {
+            let left = self.in_flight_by_kind[kind as usize];
+            if left > 0 {
+                let tally = self.tallies.of(kind);
+                // One planned and held back for want of room was never attempted.
+                let unanswered = left.min(tally.attempted - tally.ok - tally.cancelled - tally.errors_total());
+                tally.cancelled += unanswered;
+            }
+        }
+    }
+
+    fn live(&mut self, now: Instant, begin: Instant, counted_from: Instant) -> Live {
+        let since = now.saturating_duration_since(self.told_at.replace(now).unwrap_or(begin)).as_secs_f64().max(1e-9);
+        let live = Live {
+            stage: if now < counted_from { Stage::Warm } else { Stage::Measure },
+            elapsed: now.saturating_duration_since(begin),
+            sent_per_sec: self.recent_sent as f64 / since,
+            achieved_per_sec: self.recent_ok as f64 / since,
+            p50: self.recent.quantile(0.5),
+            p99: self.recent.quantile(0.99),
+            errors: self.recent_errors,
+        };
+        self.recent.clear();
+        (self.recent_sent, self.recent_ok) = (0, 0);
+        live
+    }
+}
+
+fn difference(after: TransportCounters, before: TransportCounters) -> TransportCounters {
+    TransportCounters {
+        reconnects: after.reconnects - before.reconnects,
+        bad_replies: after.bad_replies - before.bad_replies,
+        retransmits: after.retransmits - before.retransmits,
+        sent_bytes: after.sent_bytes - before.sent_bytes,
+        received_bytes: after.received_bytes - before.received_bytes,
+    }
+}

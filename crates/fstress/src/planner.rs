@@ -1,0 +1,769 @@
+//! Decides what each tick asks: the operation by the mix, its target by popularity, its range by size.
+//!
+//! Decisions depend on the seed and on planned times only, so that a run repeated with the same seed asks the
+//! same operations, whatever the storage answers and when. To that end the effects of an operation on the file
+//! set (a file grows, a name is gone) are applied when it is asked, and what needs a reply first (writing to a
+//! file just created, the next chunk of a series, the reuse of a slot) is done a fixed time later by the
+//! schedule. Where the reply has not come even then, another operation of the same kind is asked instead and
+//! counted in `overtaken`.
+//!
+//! Always holds: each plan asks one operation; a file is not removed while one of its operations is younger than
+//! [`QUIET`], if another can be found.
+//! Source: Fstress paper, section 4 (target selection, side effects, sequential series).
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use files::{CreateHow, HandleRef, NodeKind, OpKind, Outcome, Reply, Request, SetAttributes, SetTime, Stability};
+use quanta::Instant;
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::arrivals::stream;
+use crate::mix::{Mix, OpDeck};
+use crate::objects::{DirectoryId, FileFlags, FileId, ObjectName, ObjectSets, SymlinkId};
+use crate::payload::Payload;
+use crate::workload::{ReadAccess, SetattrUse, Workload, WriteAccess, WriteStability};
+
+/// An operation with its target, small enough to keep for each request in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    pub kind: OpKind,
+    target: Target,
+    /// The directory a new name goes to.
+    dir: DirectoryId,
+    /// Slot of the series it belongs to, or the number of a new name.
+    extra: u32,
+    count: u32,
+    offset: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    None,
+    File(FileId),
+    Dir(DirectoryId),
+    Link(SymlinkId),
+}
+
+const NO_SERIES: u32 = u32::MAX;
+const HELD: u32 = u32::MAX - 1;
+
+/// Room for the names of one request.
+#[derive(Default)]
+pub(crate) struct NameBuffers {
+    first: Option<ObjectName>,
+    second: Option<ObjectName>,
+}
+
+/// A file read or written from its begin to its end, one request after the other.
+#[derive(Clone, Copy, Debug)]
+struct Series {
+    file: FileId,
+    offset: u64,
+    end: u64,
+    /// When the last request was due.
+    last_due: Instant,
+    in_flight: bool,
+    over: bool,
+}
+
+/// How far the creation of a file has come that is not a target yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Birth {
+    Asked,
+    Made,
+    Failed,
+    /// Asked so long ago that it should have been answered.
+    Overdue,
+}
+
+/// The planner of one run.
+pub(crate) struct Planner {
+    pub set: ObjectSets,
+    workload: Workload,
+    deck: OpDeck,
+    payload: Payload,
+    io_bytes_max: u32,
+    stability: Stability,
+    targets: Xoshiro256PlusPlus,
+    sizes: Xoshiro256PlusPlus,
+    weights: Xoshiro256PlusPlus,
+    closed: bool,
+    series: Vec<Series>,
+    series_free: Vec<u32>,
+    reads: VecDeque<u32>,
+    writes: VecDeque<u32>,
+    /// Asked for by CREATE and no targets yet, in the order of the plan.
+    births: VecDeque<(Instant, FileId)>,
+    birth_states: HashMap<FileId, Birth>,
+    /// Bytes that a file not yet filled is to have.
+    sizes_to_be: HashMap<FileId, u64>,
+    /// Removed; their slots are kept a while, so that they come free in the order of the plan.
+    graves: VecDeque<(Instant, FileId)>,
+    /// Written and not committed, with the time of the write.
+    uncommitted: VecDeque<(Instant, FileId)>,
+    /// Where a file was and what it was called before a RENAME that is not answered yet.
+    renaming: HashMap<FileId, (DirectoryId, ObjectName)>,
+    /// Made by MKDIR; no targets but for RMDIR.
+    spare_dirs: VecDeque<DirectoryId>,
+    /// When each file was last asked for, in milliseconds of planned time.
+    last_used_ms: Vec<u32>,
+    /// Begin of the load point, and the planned time of all before it: what passes between them on the clock depends
+    /// on the storage and must not move a decision.
+    point_begin: Instant,
+    point_begin_ms: u32,
+    /// The latest due moment planned for.
+    now_planned: Instant,
+    names_made: u32,
+    overtaken: u64,
+    digest: u64,
+}
+
+/// How long after its predecessor a dependent request is asked at the earliest, in planned time.
+const GAP: Duration = Duration::from_millis(50);
+/// How long a file must have been left alone before it is removed, in planned time.
+const QUIET: Duration = Duration::from_secs(1);
+const UNCOMMITTED_MAX: usize = 65_536;
+/// Draws of a file to remove before the last one is taken as it is.
+const REMOVE_DRAWS: u32 = 32;
+/// Bytes of directory asked by one READDIR or READDIRPLUS.
+const LISTING_BYTES: u32 = 8192;
+/// READ, LOOKUP, MODIFY, EXTEND, DELETE, EXECUTE (RFC 1813, section 3.3.4).
+const ALL_RIGHTS: u32 = 0x3f;
+/// Where every symbolic link made points to.
+pub(crate) const LINK_TARGET: &[u8] = b"target-of-a-link-made-by-crumb";
+const DIGEST_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
+const DIGEST_FACTOR: u64 = 0x0000_0100_0000_01b3;
+
+/// Attributes of every file made.
+pub(crate) const FILE_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o644), ..UNSET };
+/// Attributes of every directory made.
+pub(crate) const DIR_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o755), ..UNSET };
+const UNSET: SetAttributes =
+    SetAttributes { mode: None, uid: None, gid: None, size: None, atime: SetTime::Keep, mtime: SetTime::Keep };
+
+impl Planner {
+    /// A planner over `set`.
+    pub fn new(workload: Workload, set: ObjectSets, io_bytes_max: u32, seed: u64, now: Instant) -> Self {
+        Self {
+            set,
+            deck: OpDeck::new(&workload.mix, seed),
+            stability: match workload.access.write_stability {
+                WriteStability::Unstable => Stability::Unstable,
+                WriteStability::DataSync => Stability::DataSync,
+                WriteStability::FileSync => Stability::FileSync,
+            },
+            workload,
+            payload: Payload::new(seed),
+            io_bytes_max,
+            targets: stream(seed, 1),
+            sizes: stream(seed, 2),
+            weights: stream(seed, 3),
+            closed: false,
+            series: Vec::new(),
+            series_free: Vec::new(),
+            reads: VecDeque::new(),
+            writes: VecDeque::new(),
+            births: VecDeque::new(),
+            birth_states: HashMap::new(),
+            sizes_to_be: HashMap::new(),
+            graves: VecDeque::new(),
+            uncommitted: VecDeque::new(),
+            renaming: HashMap::new(),
+            spare_dirs: VecDeque::new(),
+            last_used_ms: Vec::new(),
+            point_begin: now,
+            point_begin_ms: 1,
+            now_planned: now,
+            names_made: 0,
+            overtaken: 0,
+            digest: DIGEST_BEGIN,
+        }
+    }
+
+    /// The mix in force.
+    pub fn mix(&self) -> &Mix {
+        &self.workload.mix
+    }
+
+    /// Begins a load point at `begin`: `closed` when replies set the pace.
+    pub fn begin_point(&mut self, begin: Instant, closed: bool) {
+        self.settle_all();
+        self.closed = closed;
+        self.point_begin_ms = self.ms(self.now_planned) + 2 * QUIET.as_millis() as u32;
+        self.point_begin = begin;
+        self.now_planned = begin;
+        self.overtaken = 0;
+        self.digest = DIGEST_BEGIN;
+    }
+
+    /// Brings to an end what is half done, so that the file set may be changed from outside. Nothing may be in
+    /// flight that the transport still answers.
+    pub fn settle_all(&mut self) {
+        for queue in [std::mem::take(&mut self.reads), std::mem::take(&mut self.writes)] {
+            for slot in queue {
+                self.end_series(slot);
+            }
+        }
+        while let Some((_, file)) = self.births.pop_front() {
+            self.come_of_age(file, self.now_planned);
+        }
+        for slot in std::mem::take(&mut self.writes) {
+            self.end_series(slot);
+        }
+        for (_, file) in self.graves.drain(..) {
+            self.set.end_file_op(file);
+        }
+        for (_, file) in self.uncommitted.drain(..) {
+            self.set.mark_file(file, FileFlags::UNCOMMITTED, false);
+            self.set.end_file_op(file);
+        }
+    }
+
+    /// How often another operation had to be asked than the schedule alone would have.
+    pub fn overtaken(&self) -> u64 {
+        self.overtaken
+    }
+
+    /// Digest of all operations planned since the load point began.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// What to ask at `due`.
+    #[inline]
+    pub fn plan(&mut self, due: Instant) -> Planned {
+        self.pass_time(due);
+        let kind = self.deck.draw();
+        let mut planned =
+            Planned { kind, target: Target::None, dir: DirectoryId::ROOT, extra: NO_SERIES, count: 0, offset: 0 };
+        match kind {
+            OpKind::Null | OpKind::Fsstat | OpKind::Fsinfo | OpKind::Pathconf => {}
+            OpKind::Getattr | OpKind::Lookup | OpKind::Access => self.plan_on_file(&mut planned, due),
+            OpKind::Setattr => {
+                self.plan_on_file(&mut planned, due);
+                if let (Target::File(file), SetattrUse::Truncate) = (planned.target, self.workload.access.setattr) {
+                    self.set.set_file_size_bytes(file, 0);
+                }
+            }
+            OpKind::Read => self.plan_read(&mut planned, due),
+            OpKind::Write => self.plan_write(&mut planned, due),
+            OpKind::Commit => self.plan_commit(&mut planned, due),
+            OpKind::Readlink => match self.set.select_symlink(&mut self.targets) {
+                Some(link) => planned.target = Target::Link(link),
+                None => self.instead(&mut planned),
+            },
+            OpKind::Readdir | OpKind::Readdirplus => planned.target = Target::Dir(self.pick_dir()),
+            OpKind::Create => self.plan_create(&mut planned, due),
+            OpKind::Remove => self.plan_remove(&mut planned, due),
+            OpKind::Mkdir => self.plan_mkdir(&mut planned),
+            OpKind::Rmdir => self.plan_rmdir(&mut planned),
+            OpKind::Symlink => {
+                planned.dir = self.pick_dir();
+                planned.target = Target::Link(self.set.insert_symlink(planned.dir, 0));
+            }
+            OpKind::Mknod => {
+                planned.dir = self.pick_dir();
+                planned.extra = self.new_name();
+            }
+            OpKind::Rename => self.plan_rename(&mut planned, due),
+            OpKind::Link => {
+                self.plan_on_file(&mut planned, due);
+                planned.dir = self.pick_dir();
+                planned.extra = self.new_name();
+            }
+        }
+        if let Target::File(file) = planned.target {
+            // A removal holds its file already, and so does a commit that comes from the queue.
+            if planned.kind != OpKind::Remove && planned.extra != HELD {
+                self.set.begin_file_op(file);
+            }
+        }
+        self.digest_in(&planned);
+        planned
+    }
+
+    /// The request that `planned` stands for.
+    #[inline]
+    pub fn request<'a>(&'a self, planned: &Planned, names: &'a mut NameBuffers) -> Request<'a> {
+        let set = &self.set;
+        let dir_handle = |dir| HandleRef(set.directory_handle(dir).unwrap_or_default());
+        let object = match planned.target {
+            Target::None => dir_handle(DirectoryId::ROOT),
+            Target::File(file) => HandleRef(set.file_handle(file).unwrap_or_default()),
+            Target::Dir(dir) => dir_handle(dir),
+            Target::Link(link) => HandleRef(set.symlink_handle(link).unwrap_or_default()),
+        };
+        let file = match planned.target {
+            Target::File(file) => Some(file),
+            _ => None,
+        };
+        let parent = || dir_handle(set.file_parent(file.expect("an operation on a file")));
+        let file_name = || set.file_name(file.expect("an operation on a file"));
+        let new_dir = dir_handle(planned.dir);
+        match planned.kind {
+            OpKind::Null => Request::Null,
+            OpKind::Getattr => Request::Getattr { object },
+            OpKind::Setattr => {
+                let size = (self.workload.access.setattr == SetattrUse::Truncate).then_some(0);
+                let new = SetAttributes { size, mtime: SetTime::ServerTime, ..UNSET };
+                Request::Setattr { object, new, guard: None }
+            }
+            OpKind::Lookup => Request::Lookup { dir: parent(), name: names.first.insert(file_name()).as_bytes() },
+            OpKind::Access => Request::Access { object, rights: ALL_RIGHTS },
+            OpKind::Readlink => Request::Readlink { link: object },
+            OpKind::Read => Request::Read { file: object, offset: planned.offset, count: planned.count },
+            OpKind::Write => {
+                let bytes = self.payload.at(planned.offset, planned.count);
+                Request::Write { file: object, offset: planned.offset, bytes, stability: self.stability }
+            }
+            OpKind::Create => {
+                let name = names.first.insert(file_name()).as_bytes();
+                Request::Create { dir: parent(), name, how: CreateHow::Unchecked(FILE_ATTRIBUTES) }
+            }
+            OpKind::Remove => Request::Remove { dir: parent(), name: names.first.insert(file_name()).as_bytes() },
+            OpKind::Mkdir | OpKind::Rmdir => {
+                let Target::Dir(made) = planned.target else { unreachable!("MKDIR and RMDIR name a directory") };
+                let name = names.first.insert(set.directory_name(made)).as_bytes();
+                let dir = dir_handle(set.directory_parent(made));
+                if planned.kind == OpKind::Mkdir {
+                    Request::Mkdir { dir, name, new: DIR_ATTRIBUTES }
+                } else {
+                    Request::Rmdir { dir, name }
+                }
+            }
+            OpKind::Symlink => {
+                let Target::Link(made) = planned.target else { unreachable!("SYMLINK names a link") };
+                let name = names.first.insert(set.symlink_name(made)).as_bytes();
+                Request::Symlink { dir: new_dir, name, target: LINK_TARGET, new: UNSET }
+            }
+            OpKind::Mknod => {
+                let name = names.first.insert(ObjectName::extra(planned.extra)).as_bytes();
+                Request::Mknod { dir: new_dir, name, node: NodeKind::Fifo, new: FILE_ATTRIBUTES }
+            }
+            OpKind::Rename => {
+                let file = file.expect("RENAME names a file");
+                let (old_dir, old_name) = self.renaming[&file];
+                let to_name = names.second.insert(set.file_name(file)).as_bytes();
+                let from_name = names.first.insert(old_name).as_bytes();
+                Request::Rename { from_dir: dir_handle(old_dir), from_name, to_dir: parent(), to_name }
+            }
+            OpKind::Link => {
+                let name = names.first.insert(ObjectName::extra(planned.extra)).as_bytes();
+                Request::Link { file: object, dir: new_dir, name }
+            }
+            OpKind::Readdir => Request::Readdir { dir: object, cookie: 0, verifier: [0; 8], count: LISTING_BYTES },
+            OpKind::Readdirplus => Request::Readdirplus {
+                dir: object,
+                cookie: 0,
+                verifier: [0; 8],
+                name_bytes: LISTING_BYTES,
+                reply_bytes: LISTING_BYTES * 4,
+            },
+            OpKind::Fsstat => Request::Fsstat { root: object },
+            OpKind::Fsinfo => Request::Fsinfo { root: object },
+            OpKind::Pathconf => Request::Pathconf { object },
+            OpKind::Commit => Request::Commit { file: object, offset: 0, count: 0 },
+        }
+    }
+
+    /// Takes in how an operation ended.
+    #[inline]
+    pub fn settle(&mut self, planned: &Planned, outcome: &Outcome<'_>) {
+        let made = match outcome {
+            Outcome::Ok(Reply::Created { object, .. }) => *object,
+            _ => None,
+        };
+        let ok = matches!(outcome, Outcome::Ok(_));
+        match (planned.kind, planned.target) {
+            (OpKind::Read | OpKind::Write, _) if planned.extra != NO_SERIES => self.settle_series(planned, ok),
+            (OpKind::Create, Target::File(file)) => self.settle_create(file, made),
+            (OpKind::Mkdir, Target::Dir(dir)) => match made {
+                Some(handle) if self.set.set_directory_handle(dir, handle.0) => self.spare_dirs.push_back(dir),
+                _ => self.forget_dir(dir),
+            },
+            (OpKind::Rmdir, Target::Dir(dir)) => self.forget_dir(dir),
+            (OpKind::Symlink, Target::Link(link))
+                if !made.is_some_and(|handle| self.set.set_symlink_handle(link, handle.0)) =>
+            {
+                self.set.remove_symlink(link);
+            }
+            (OpKind::Rename, Target::File(file)) => {
+                self.renaming.remove(&file);
+            }
+            _ => {}
+        }
+        if let Target::File(file) = planned.target {
+            self.set.end_file_op(file);
+        }
+    }
+
+    fn plan_on_file(&mut self, planned: &mut Planned, due: Instant) {
+        match self.target(due) {
+            Some(file) => planned.target = Target::File(file),
+            None => self.instead(planned),
+        }
+    }
+
+    fn plan_read(&mut self, planned: &mut Planned, due: Instant) {
+        let sequential = self.workload.access.read == ReadAccess::Sequential;
+        if sequential && let Some(slot) = self.next_of_series(OpKind::Read, due) {
+            return self.plan_chunk(planned, slot, due);
+        }
+        let Some(file) = self.target(due) else { return self.instead(planned) };
+        let size = self.set.file_size_bytes(file);
+        if sequential {
+            let slot = self.begin_series(file, size, due);
+            return self.plan_chunk(planned, slot, due);
+        }
+        planned.target = Target::File(file);
+        planned.count = self.chunk_bytes(OpKind::Read).min(size.try_into().unwrap_or(u32::MAX)).max(1);
+        planned.offset = self.aligned_offset(size, planned.count);
+    }
+
+    fn plan_write(&mut self, planned: &mut Planned, due: Instant) {
+        // Files just created come first, in every pattern: a workload that creates also fills.
+        if let Some(slot) = self.next_of_series(OpKind::Write, due) {
+            return self.plan_chunk(planned, slot, due);
+        }
+        let Some(file) = self.target(due) else { return self.instead(planned) };
+        let size = self.set.file_size_bytes(file);
+        if self.workload.access.write == WriteAccess::Sequential {
+            let slot = self.begin_series(file, size.max(1), due);
+            return self.plan_chunk(planned, slot, due);
+        }
+        planned.target = Target::File(file);
+        planned.count = self.chunk_bytes(OpKind::Write);
+        if self.workload.access.write == WriteAccess::Append {
+            let end = size + u64::from(planned.count);
+            let fits = self.workload.access.append_bytes_max.is_none_or(|max| end <= max);
+            planned.offset = if fits { size } else { 0 };
+        } else {
+            planned.count = planned.count.min(size.try_into().unwrap_or(u32::MAX)).max(1);
+            planned.offset = self.aligned_offset(size, planned.count);
+        }
+        self.set.set_file_size_bytes(file, size.max(planned.offset + u64::from(planned.count)));
+        self.written(file, due);
+    }
+
+    fn plan_commit(&mut self, planned: &mut Planned, due: Instant) {
+        match self.uncommitted.front() {
+            Some(&(written, file)) if self.closed || due >= written + GAP => {
+                self.uncommitted.pop_front();
+                self.set.mark_file(file, FileFlags::UNCOMMITTED, false);
+                if self.is_going(file) {
+                    self.set.end_file_op(file);
+                    return self.plan_on_file(planned, due);
+                }
+                self.touch(file, due);
+                planned.target = Target::File(file);
+                // The queue's hold on the file passes to the operation.
+                planned.extra = HELD;
+            }
+            _ => self.plan_on_file(planned, due),
+        }
+    }
+
+    fn plan_create(&mut self, planned: &mut Planned, due: Instant) {
+        planned.dir = self.pick_dir();
+        let bytes = self.workload.sizes.file.sample_u64(&mut self.sizes);
+        let file = self.set.insert_file(planned.dir, 0, 0);
+        self.birth_states.insert(file, Birth::Asked);
+        self.births.push_back((due, file));
+        self.sizes_to_be.insert(file, bytes);
+        self.set.begin_file_op(file);
+        self.touch(file, due);
+        planned.target = Target::File(file);
+    }
+
+    fn plan_remove(&mut self, planned: &mut Planned, due: Instant) {
+        let Some(file) = self.quiet_file(due) else { return self.instead(planned) };
+        // Two holds: one until the reply, one until the schedule lets the slot go.
+        self.set.begin_file_op(file);
+        self.set.begin_file_op(file);
+        self.set.mark_file(file, FileFlags::REMOVING, true);
+        self.set.remove_file(file);
+        self.graves.push_back((due, file));
+        planned.target = Target::File(file);
+    }
+
+    fn plan_rename(&mut self, planned: &mut Planned, due: Instant) {
+        match self.quiet_file(due) {
+            Some(file) if !self.renaming.contains_key(&file) => {
+                let before = (self.set.file_parent(file), self.set.file_name(file));
+                let dir = self.pick_dir();
+                self.set.rename_file(file, dir);
+                self.renaming.insert(file, before);
+                self.touch(file, due);
+                planned.target = Target::File(file);
+            }
+            _ => self.instead(planned),
+        }
+    }
+
+    fn plan_mkdir(&mut self, planned: &mut Planned) {
+        let parent = self.pick_dir();
+        planned.target = Target::Dir(self.set.insert_directory(parent, 0));
+    }
+
+    fn plan_rmdir(&mut self, planned: &mut Planned) {
+        match self.spare_dirs.pop_front() {
+            Some(dir) => planned.target = Target::Dir(dir),
+            None => self.instead(planned),
+        }
+    }
+
+    /// There is nothing that the dealt operation could be done to: asks something harmless, and says so in the
+    /// count. The mix of the report shows it, too.
+    fn instead(&mut self, planned: &mut Planned) {
+        self.overtaken += 1;
+        planned.kind = OpKind::Fsstat;
+        planned.target = Target::None;
+    }
+
+    /// A file by popularity.
+    #[inline]
+    fn target(&mut self, due: Instant) -> Option<FileId> {
+        let file = self.set.select_file(&mut self.targets)?;
+        self.touch(file, due);
+        Some(file)
+    }
+
+    /// Any file, all with equal chance, that was left alone for a while: by popularity the set would lose its
+    /// popular files first.
+    fn quiet_file(&mut self, due: Instant) -> Option<FileId> {
+        let now_ms = self.ms(due);
+        let mut file = self.set.select_file_uniformly(&mut self.targets)?;
+        for _ in 0..REMOVE_DRAWS {
+            let used_ms = self.last_used_ms.get(file.slot() as usize).copied().unwrap_or(0);
+            let young = self.birth_states.contains_key(&file);
+            if !young && (used_ms == 0 || self.closed || now_ms.saturating_sub(used_ms) >= QUIET.as_millis() as u32) {
+                return Some(file);
+            }
+            file = self.set.select_file_uniformly(&mut self.targets)?;
+        }
+        (!self.birth_states.contains_key(&file)).then_some(file)
+    }
+
+    fn pick_dir(&mut self) -> DirectoryId {
+        self.set.select_directory(&mut self.targets).unwrap_or(DirectoryId::ROOT)
+    }
+
+    fn new_name(&mut self) -> u32 {
+        self.names_made = self.names_made.wrapping_add(1);
+        self.names_made
+    }
+
+    #[inline]
+    fn touch(&mut self, file: FileId, due: Instant) {
+        let now_ms = self.ms(due);
+        let slot = file.slot() as usize;
+        if slot >= self.last_used_ms.len() {
+            self.last_used_ms.resize(slot + 1, 0);
+        }
+        self.last_used_ms[slot] = now_ms;
+    }
+
+    #[inline]
+    fn ms(&self, due: Instant) -> u32 {
+        self.point_begin_ms + due.saturating_duration_since(self.point_begin).as_millis() as u32
+    }
+
+    fn is_going(&self, file: FileId) -> bool {
+        self.set.file_flags(file).contains(FileFlags::REMOVING)
+    }
+
+    #[inline]
+    fn chunk_bytes(&mut self, kind: OpKind) -> u32 {
+        let sizes = if kind == OpKind::Read { &self.workload.sizes.read } else { &self.workload.sizes.write };
+        sizes.sample_u64(&mut self.sizes).clamp(1, u64::from(self.io_bytes_max)) as u32
+    }
+
+    /// A multiple of `count` within `size` bytes.
+    fn aligned_offset(&mut self, size: u64, count: u32) -> u64 {
+        let places = (size / u64::from(count)).max(1);
+        self.targets.random_range(0..places) * u64::from(count)
+    }
+
+    fn begin_series(&mut self, file: FileId, end: u64, due: Instant) -> u32 {
+        self.set.begin_file_op(file);
+        let series = Series { file, offset: 0, end, last_due: due, in_flight: false, over: false };
+        match self.series_free.pop() {
+            Some(slot) => {
+                self.series[slot as usize] = series;
+                slot
+            }
+            None => {
+                self.series.push(series);
+                self.series.len() as u32 - 1
+            }
+        }
+    }
+
+    fn end_series(&mut self, slot: u32) {
+        let series = &mut self.series[slot as usize];
+        series.over = true;
+        if !series.in_flight {
+            let file = series.file;
+            self.series_free.push(slot);
+            self.set.end_file_op(file);
+        }
+    }
+
+    /// A series whose next request may be asked at `due`.
+    fn next_of_series(&mut self, kind: OpKind, due: Instant) -> Option<u32> {
+        loop {
+            let queue = if kind == OpKind::Read { &mut self.reads } else { &mut self.writes };
+            let slot = *queue.front()?;
+            let series = self.series[slot as usize];
+            if !self.closed && due < series.last_due + GAP {
+                return None;
+            }
+            queue.pop_front();
+            if self.is_going(series.file) {
+                self.end_series(slot);
+                continue;
+            }
+            if !series.in_flight {
+                return Some(slot);
+            }
+            // Not answered in all that time: it waits another turn.
+            self.overtaken += u64::from(!self.closed);
+            self.series[slot as usize].last_due = due;
+            let queue = if kind == OpKind::Read { &mut self.reads } else { &mut self.writes };
+            queue.push_back(slot);
+            return None;
+        }
+    }
+
+    fn plan_chunk(&mut self, planned: &mut Planned, slot: u32, due: Instant) {
+        let kind = planned.kind;
+        let count = self.chunk_bytes(kind);
+        let series = &mut self.series[slot as usize];
+        let left = series.end.saturating_sub(series.offset);
+        // An empty file is read once all the same: that is how a reader learns that it is empty.
+        let count = if left == 0 { count } else { count.min(left.try_into().unwrap_or(u32::MAX)) };
+        planned.target = Target::File(series.file);
+        (planned.offset, planned.count, planned.extra) = (series.offset, count, slot);
+        series.offset += u64::from(count);
+        series.last_due = due;
+        series.in_flight = true;
+        series.over = series.offset >= series.end;
+        let (file, reached, over) = (series.file, series.offset, series.over);
+        if !over {
+            if kind == OpKind::Read { self.reads.push_back(slot) } else { self.writes.push_back(slot) }
+        }
+        self.touch(file, due);
+        if kind == OpKind::Write {
+            let size = self.set.file_size_bytes(file);
+            self.set.set_file_size_bytes(file, size.max(reached));
+            if over {
+                self.written(file, due);
+            }
+        }
+    }
+
+    fn settle_series(&mut self, planned: &Planned, ok: bool) {
+        let series = &mut self.series[planned.extra as usize];
+        series.in_flight = false;
+        if !ok && !series.over {
+            // The file may be gone or the disk full: no use in going on with it.
+            let queue = if planned.kind == OpKind::Read { &mut self.reads } else { &mut self.writes };
+            queue.retain(|&slot| slot != planned.extra);
+            series.over = true;
+        }
+        if series.over {
+            self.end_series(planned.extra);
+        }
+    }
+
+    fn written(&mut self, file: FileId, due: Instant) {
+        let wanted = self.workload.access.write_stability == WriteStability::Unstable && self.workload.mix.has(OpKind::Commit);
+        let known = self.set.file_flags(file).contains(FileFlags::UNCOMMITTED);
+        if wanted && !known && self.uncommitted.len() < UNCOMMITTED_MAX {
+            self.set.mark_file(file, FileFlags::UNCOMMITTED, true);
+            self.set.begin_file_op(file);
+            self.uncommitted.push_back((due, file));
+        }
+    }
+
+    fn settle_create(&mut self, file: FileId, made: Option<HandleRef<'_>>) {
+        let made = made.is_some_and(|handle| self.set.set_file_handle(file, handle.0));
+        let Some(state) = self.birth_states.get_mut(&file) else { return };
+        let overdue = *state == Birth::Overdue;
+        *state = if made { Birth::Made } else { Birth::Failed };
+        if overdue {
+            self.come_of_age(file, self.now_planned);
+        }
+    }
+
+    /// Does what the schedule has due by now: files come of age, slots come free.
+    #[inline]
+    fn pass_time(&mut self, due: Instant) {
+        self.now_planned = due;
+        while let Some(&(asked, file)) = self.births.front() {
+            let answered = self.birth_states.get(&file) != Some(&Birth::Asked);
+            if if self.closed { !answered } else { due < asked + GAP } {
+                break;
+            }
+            self.births.pop_front();
+            self.come_of_age(file, due);
+        }
+        while let Some(&(removed, file)) = self.graves.front() {
+            if !self.closed && due < removed + QUIET {
+                break;
+            }
+            self.graves.pop_front();
+            self.set.end_file_op(file);
+        }
+    }
+
+    fn come_of_age(&mut self, file: FileId, due: Instant) {
+        let going = self.is_going(file);
+        let Some(state) = self.birth_states.get_mut(&file) else { return };
+        match *state {
+            Birth::Overdue => return,
+            // The file set was made smaller meanwhile.
+            Birth::Made | Birth::Failed if going => {}
+            Birth::Asked => {
+                *state = Birth::Overdue;
+                self.overtaken += 1;
+                return;
+            }
+            Birth::Failed => self.set.remove_file(file),
+            Birth::Made => {
+                let population = self.set.file_count();
+                let weight = self.workload.popularity.file.sample_weight(population, &mut self.weights);
+                self.set.set_file_weight(file, weight);
+                let bytes = self.sizes_to_be.get(&file).copied().unwrap_or(0);
+                if bytes > 0 && self.workload.mix.has(OpKind::Write) {
+                    let slot = self.begin_series(file, bytes, due);
+                    self.writes.push_back(slot);
+                }
+            }
+        }
+        self.sizes_to_be.remove(&file);
+        self.birth_states.remove(&file);
+        self.set.end_file_op(file);
+    }
+
+    fn forget_dir(&mut self, dir: DirectoryId) {
+        // Something may have been made in it meanwhile by another hand; then it stays, as it does on the server.
+        let _stays = !self.set.remove_directory(dir);
+    }
+
+    #[inline]
+    fn digest_in(&mut self, planned: &Planned) {
+        let object = match planned.target {
+            Target::None => 0,
+            Target::File(file) => 1 << 32 | u64::from(file.slot()),
+            Target::Dir(dir) => 2 << 32 | u64::from(dir.slot()),
+            Target::Link(link) => 3 << 32 | u64::from(link.slot()),
+        };
+        let shape = (planned.kind as u64) << 32 | u64::from(planned.count);
+        for word in [object, shape, planned.offset] {
+            self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(DIGEST_FACTOR);
+        }
+    }
+}

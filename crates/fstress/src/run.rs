@@ -1,0 +1,380 @@
+//! One run from its begin to its end: file set, load points, removal, metrics, verdict.
+//!
+//! Always holds: what was measured is kept, however the run ends; the file set is removed unless it is to be
+//! kept, also after an error or Ctrl-C, as long as the storage still answers.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use files::{Outcome, Ticket, Transport};
+use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, Phase, Verdict};
+use quanta::Clock;
+
+use crate::arrivals::{Arrivals, stream};
+use crate::builder::{Builder, BuilderOptions};
+use crate::crew::Site;
+use crate::error::FstressError;
+use crate::judge::{self, Asked};
+use crate::load::{Load, SEARCH_RULE, Search};
+use crate::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
+use crate::objects::ObjectSets;
+use crate::planner::Planner;
+use crate::progress::Event;
+use crate::workload::Workload;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct FstressConfig {
+    /// What to ask.
+    pub workload: Workload,
+    /// How much of it.
+    pub load: Load,
+    /// How requests follow each other in an open loop. Default uniform, as in the paper.
+    pub arrivals: Arrivals,
+    /// Warm-up before each measured interval. The paper: 120 s.
+    pub warm: Duration,
+    /// Measured interval. The paper: 240 s.
+    pub measure: Duration,
+    /// How long to wait for replies after it. Default 10 s.
+    pub drain: Duration,
+    /// How many files.
+    pub files: FileCount,
+    /// Same seed, same operations.
+    pub seed: u64,
+    /// What becomes of the file set.
+    pub keep: Keep,
+    /// Name of the set's root directory in the target.
+    pub set_name: String,
+    /// Requests in flight while building. Default 64 over TCP and locally; 8 over UDP, where some servers lose
+    /// what does not fit their receive buffer.
+    pub build_in_flight: usize,
+}
+
+/// How many files a set has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FileCount {
+    /// As the workload scales with the rate.
+    Scaled,
+    /// So many, at any rate.
+    Fixed(NonZeroU64),
+}
+
+/// What becomes of the file set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Made anew, removed at the end.
+    Remove,
+    /// Made anew, kept.
+    Keep,
+    /// Taken as it is, made where it is missing, kept.
+    Reuse,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// Load points, in the order measured.
+    pub points: Vec<LoadPoint>,
+    /// Building and removing.
+    pub phases: Vec<Phase>,
+    /// The flat list for comparing.
+    pub metrics: BTreeMap<String, f64>,
+    /// Whether to believe it.
+    pub verdict: Verdict,
+    /// False when it was cut short.
+    pub complete: bool,
+    /// What cut it short, if it was not the user.
+    pub error: Option<FstressError>,
+}
+
+/// A closed loop has no rate to scale the file set by; this one is taken.
+const CLOSED_LOOP_RATE: f64 = 1000.0;
+
+/// Runs `config` on `transport`, telling `tell` how it goes, until done or `stop` is set.
+pub fn run(
+    config: &FstressConfig,
+    transport: &mut dyn Transport,
+    clock: &Clock,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> RunOutcome {
+    let mut session = Session {
+        config,
+        transport,
+        clock,
+        stop,
+        tell,
+        builder: Builder::new(
+            config.workload.clone(),
+            BuilderOptions {
+                root_name: config.set_name.clone(),
+                in_flight_max: config.build_in_flight,
+                adopt: config.keep == Keep::Reuse,
+                seed: config.seed,
+            },
+        ),
+        flights: Flights::default(),
+        points: Vec::new(),
+        phases: Vec::new(),
+        late: Vec::new(),
+    };
+    let (set, result) = session.all_points();
+    let removed = match set {
+        Some(set) if config.keep == Keep::Remove => session.remove(set),
+        _ => Ok(()),
+    };
+    let (complete, error) = match result.and(removed) {
+        Ok(()) => (!stop.load(Ordering::Relaxed), None),
+        Err(FstressError::Interrupted) => (false, None),
+        Err(error) => (false, Some(error)),
+    };
+    let Session { points, phases, .. } = session;
+    RunOutcome {
+        metrics: metrics(&points),
+        verdict: judge::run_verdict(&points, complete),
+        points,
+        phases,
+        complete,
+        error,
+    }
+}
+
+struct Session<'a> {
+    config: &'a FstressConfig,
+    transport: &'a mut dyn Transport,
+    clock: &'a Clock,
+    stop: &'a AtomicBool,
+    tell: &'a mut dyn FnMut(Event),
+    builder: Builder,
+    flights: Flights,
+    points: Vec<LoadPoint>,
+    phases: Vec<Phase>,
+    late: Vec<Ticket>,
+}
+
+impl Session<'_> {
+    fn all_points(&mut self) -> (Option<ObjectSets>, Result<(), FstressError>) {
+        let needs_files = self.config.workload.needs_files();
+        let set = if needs_files {
+            match self.with_site(|builder, site| builder.begin(site)) {
+                Ok(set) => set,
+                Err(error) => return (None, Err(error)),
+            }
+        } else {
+            self.set_without_files()
+        };
+        let mut planner = Planner::new(
+            self.config.workload.clone(),
+            set,
+            self.transport.io_bytes_max(),
+            self.config.seed,
+            self.clock.now(),
+        );
+        let result = self.points_of(&mut planner, needs_files);
+        planner.settle_all();
+        (needs_files.then_some(planner.set), result)
+    }
+
+    fn points_of(&mut self, planner: &mut Planner, needs_files: bool) -> Result<(), FstressError> {
+        match self.config.load.clone() {
+            Load::Sweep(rates) => {
+                let of = rates.len() as u32;
+                for rate in rates {
+                    if needs_files {
+                        self.resize(planner, rate)?;
+                    }
+                    self.open_point(planner, rate, Some(of))?;
+                }
+                Ok(())
+            }
+            Load::Auto { first } => self.search(planner, first, needs_files, "held", |point| !point.saturated),
+            Load::FindMax { first, bound } => {
+                let goal = format!("held with {bound}");
+                self.search(planner, first, needs_files, &goal, |point| {
+                    !point.saturated && point.histogram.quantile(bound.quantile) < bound.below
+                })
+            }
+            Load::Max { outstanding } => {
+                if needs_files {
+                    self.resize(planner, CLOSED_LOOP_RATE)?;
+                }
+                self.point(planner, None, Some(outstanding), Some(1))
+            }
+        }
+    }
+
+    fn search(
+        &mut self,
+        planner: &mut Planner,
+        first: f64,
+        needs_files: bool,
+        goal: &str,
+        holds: impl Fn(&LoadPoint) -> bool,
+    ) -> Result<(), FstressError> {
+        (self.tell)(Event::Note(format!("searching for the highest rate {goal}: the {SEARCH_RULE}")));
+        let mut search = Search::from(first);
+        while let Some(rate) = search.next_rate() {
+            if needs_files {
+                self.resize(planner, rate)?;
+            }
+            self.open_point(planner, rate, None)?;
+            let point = self.points.last().expect("a load point was just measured");
+            // What the generator could not send says nothing about the storage above it: stop rising.
+            search.learn(rate, holds(point));
+        }
+        Ok(())
+    }
+
+    fn open_point(&mut self, planner: &mut Planner, rate: f64, of: Option<u32>) -> Result<(), FstressError> {
+        self.point(planner, Some(rate), None, of)
+    }
+
+    fn point(
+        &mut self,
+        planner: &mut Planner,
+        rate: Option<f64>,
+        outstanding: Option<u32>,
+        of: Option<u32>,
+    ) -> Result<(), FstressError> {
+        let config = self.config;
+        let number = self.points.len() as u32 + 1;
+        let spans = (config.warm, config.measure);
+        (self.tell)(Event::PointBegins { offered_per_sec: rate, number, of, spans });
+        let seed_of_point = config.seed ^ rand::Rng::next_u64(&mut stream(config.seed, 100 + u64::from(number)));
+        let pace = match rate {
+            Some(rate) => Pace::Open(config.arrivals.schedule(rate, seed_of_point)),
+            None => Pace::Closed(outstanding.unwrap_or(1)),
+        };
+        let tell = &mut self.tell;
+        let measured = Metronome {
+            transport: &mut *self.transport,
+            planner,
+            flights: &mut self.flights,
+            clock: self.clock,
+            stop: self.stop,
+            tell: &mut |live| tell(Event::Live(live)),
+            point: number,
+        }
+        .run(pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
+
+        let set = &planner.set;
+        let file_set = FileSetRecord {
+            files_asked: if config.workload.needs_files() { self.files_at(rate.unwrap_or(CLOSED_LOOP_RATE)) } else { 0 },
+            files: set.file_count(),
+            directories: set.directory_count(),
+            symlinks: set.symlink_count(),
+            bytes: set.file_bytes(),
+        };
+        let point = judge::load_point(&measured, &Asked { rate, outstanding, mix: &config.workload.mix, file_set });
+        let Measured { cut_short, measured, .. } = measured;
+        // Cut short in its warm-up it has nothing to say.
+        if !measured.is_zero() {
+            (self.tell)(Event::PointDone(Box::new(point.clone())));
+            self.points.push(point);
+        }
+        match cut_short {
+            Some(CutShort::Gone(error)) => Err(error.into()),
+            Some(CutShort::Stopped) => Err(FstressError::Interrupted),
+            None => Ok(()),
+        }
+    }
+
+    fn files_at(&self, rate: f64) -> u64 {
+        match self.config.files {
+            FileCount::Scaled => self.config.workload.scale.files_at(rate),
+            FileCount::Fixed(files) => files.get(),
+        }
+    }
+
+    /// Brings the set to the size that `rate` calls for.
+    fn resize(&mut self, planner: &mut Planner, rate: f64) -> Result<(), FstressError> {
+        let files = self.files_at(rate);
+        planner.settle_all();
+        let (before, bytes_before) = (planner.set.file_count(), planner.set.file_bytes());
+        if files == before {
+            return Ok(());
+        }
+        let (begun, cpu) = (self.clock.now(), CpuMeter::start());
+        let result = self.with_site(|builder, site| builder.resize(&mut planner.set, files, site));
+        let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
+        let items = planner.set.file_count().abs_diff(before);
+        let name = if files > before { "build" } else { "shrink" };
+        let bytes = planner.set.file_bytes().saturating_sub(bytes_before);
+        self.phase(name, wall_s, cpu.used(), items, bytes);
+        for ticket in std::mem::take(&mut self.late) {
+            self.flights.settle_late(ticket, planner, &Outcome::Cancelled);
+        }
+        result
+    }
+
+    fn remove(&mut self, mut set: ObjectSets) -> Result<(), FstressError> {
+        // Interrupted or not, the set goes; a second Ctrl-C ends the process.
+        let go_on = AtomicBool::new(false);
+        let (begun, cpu, items) = (self.clock.now(), CpuMeter::start(), set.file_count());
+        let mut site = Site {
+            transport: &mut *self.transport,
+            clock: self.clock,
+            stop: &go_on,
+            tell: &mut *self.tell,
+            late: &mut self.late,
+        };
+        let result = self.builder.remove(&mut set, &mut site);
+        let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
+        self.phase("remove", wall_s, cpu.used(), items, 0);
+        result
+    }
+
+    fn phase(&mut self, name: &str, wall_s: f64, cpu: CpuTimes, items: u64, bytes: u64) {
+        let pass = 1 + self.phases.iter().filter(|phase| phase.name == name).count() as u32;
+        self.phases.push(Phase {
+            name: name.to_owned(),
+            pass,
+            wall_s,
+            user_s: cpu.user.as_secs_f64(),
+            sys_s: cpu.sys.as_secs_f64(),
+            items,
+            bytes,
+            items_per_sec: if wall_s > 0.0 { items as f64 / wall_s } else { 0.0 },
+            ..Phase::default()
+        });
+    }
+
+    fn with_site<T>(&mut self, work: impl FnOnce(&mut Builder, &mut Site<'_>) -> T) -> T {
+        let mut site = Site {
+            transport: &mut *self.transport,
+            clock: self.clock,
+            stop: self.stop,
+            tell: &mut *self.tell,
+            late: &mut self.late,
+        };
+        work(&mut self.builder, &mut site)
+    }
+
+    /// For workloads such as NULL: nothing is made on the storage.
+    fn set_without_files(&mut self) -> ObjectSets {
+        let mut set = ObjectSets::new("", 1);
+        let kept = set.set_directory_handle(crate::objects::DirectoryId::ROOT, self.transport.root().0);
+        assert!(kept, "a root handle is a handle");
+        set
+    }
+}
+
+fn metrics(points: &[LoadPoint]) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::new();
+    let mut put = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            metrics.insert(name.to_owned(), value);
+        }
+    };
+    let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
+    let any_saturated = points.iter().any(|point| point.saturated);
+    let held = most(&mut points.iter().filter(|point| !point.saturated).filter_map(|point| point.offered_per_sec));
+    // Without a point that failed nobody knows where it saturates; then this is only the highest rate held.
+    put("saturation_per_sec", held.filter(|_| any_saturated));
+    put("held_per_sec", held);
+    put("peak_per_sec", most(&mut points.iter().map(|point| point.achieved_per_sec)));
+    put("overall_response_us", judge::overall_response_time_us(points));
+    metrics
+}

@@ -1,0 +1,124 @@
+//! What happened to the operations of one load point, counted by kind.
+//!
+//! Always holds: each counted operation ends in exactly one of `ok`, `cancelled` and the errors; only those
+//! that succeeded are in a histogram, so that an error is never a fast operation.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use files::{OpKind, Outcome, Reply};
+use measure::{LatencyHistogram, OpStats};
+
+use crate::mix::Mix;
+
+/// Counts of one kind of operation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub attempted: u64,
+    pub ok: u64,
+    pub retransmitted: u64,
+    pub cancelled: u64,
+    pub bytes: u64,
+    pub errors: BTreeMap<Cow<'static, str>, u64>,
+    pub histogram: LatencyHistogram,
+}
+
+impl Tally {
+    /// Counts how one operation ended.
+    #[inline]
+    pub fn settle(&mut self, outcome: &Outcome<'_>, retransmits: u32, latency: Duration) {
+        self.retransmitted += u64::from(retransmits);
+        match outcome {
+            Outcome::Ok(reply) => {
+                self.ok += 1;
+                self.bytes += file_bytes(reply);
+                self.histogram.record(latency);
+            }
+            Outcome::Failed(status) => self.error(status.name()),
+            Outcome::Cancelled => self.cancelled += 1,
+            Outcome::Lost => self.error(Cow::Borrowed("CONNECTION_LOST")),
+            Outcome::Rejected(why) => self.error(Cow::Borrowed(why)),
+            Outcome::BadReply => self.error(Cow::Borrowed("BAD_REPLY")),
+        }
+    }
+
+    /// Errors of any name.
+    pub fn errors_total(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    pub fn error(&mut self, name: Cow<'static, str>) {
+        *self.errors.entry(name).or_insert(0) += 1;
+    }
+}
+
+fn file_bytes(reply: &Reply<'_>) -> u64 {
+    match reply {
+        Reply::Read { bytes, .. } => bytes.len() as u64,
+        Reply::Write { count, .. } => u64::from(*count),
+        _ => 0,
+    }
+}
+
+/// Counts of all kinds.
+#[derive(Clone, Debug)]
+pub(crate) struct Tallies {
+    by_kind: Box<[Option<Box<Tally>>; OpKind::COUNT]>,
+}
+
+impl Tallies {
+    /// Room for the kinds of `mix`; others get theirs when they are first met.
+    pub fn new(mix: &Mix) -> Self {
+        let mut tallies = Self { by_kind: Box::new([const { None }; OpKind::COUNT]) };
+        for kind in OpKind::ALL.into_iter().filter(|&kind| mix.share(kind) > 0.0) {
+            tallies.of(kind);
+        }
+        tallies
+    }
+
+    /// The counts of `kind`.
+    #[inline]
+    pub fn of(&mut self, kind: OpKind) -> &mut Tally {
+        self.by_kind[kind as usize].get_or_insert_default()
+    }
+
+    /// All kinds met or asked for.
+    pub fn iter(&self) -> impl Iterator<Item = (OpKind, &Tally)> {
+        OpKind::ALL.into_iter().zip(self.by_kind.iter()).filter_map(|(kind, tally)| Some((kind, tally.as_deref()?)))
+    }
+
+    /// Sum of a count over all kinds.
+    pub fn sum(&self, count: impl Fn(&Tally) -> u64) -> u64 {
+        self.iter().map(|(_, tally)| count(tally)).sum()
+    }
+
+    /// All successful operations in one histogram.
+    pub fn histogram(&self) -> LatencyHistogram {
+        let mut all = LatencyHistogram::new();
+        for (_, tally) in self.iter() {
+            all.merge(&tally.histogram);
+        }
+        all
+    }
+
+    /// The per-operation table of a record, with the shares of attempts and of time worked out.
+    pub fn op_stats(&self, mix: &Mix) -> BTreeMap<String, OpStats> {
+        let attempted = self.sum(|tally| tally.attempted).max(1) as f64;
+        let time_s: f64 = self.iter().map(|(_, tally)| tally.histogram.total_s()).sum();
+        let stats = |kind: OpKind, tally: &Tally| OpStats {
+            attempted: tally.attempted,
+            ok: tally.ok,
+            retransmitted: tally.retransmitted,
+            cancelled: tally.cancelled,
+            errors: tally.errors.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
+            share_percent: 100.0 * tally.attempted as f64 / attempted,
+            share_asked_percent: 100.0 * mix.share(kind),
+            time_share_percent: if time_s > 0.0 { 100.0 * tally.histogram.total_s() / time_s } else { 0.0 },
+            bytes: tally.bytes,
+            latency_us: tally.histogram.summary(),
+            histogram: tally.histogram.clone(),
+        };
+        self.iter().map(|(kind, tally)| (kind.name().to_owned(), stats(kind, tally))).collect()
+    }
+}

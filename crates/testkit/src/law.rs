@@ -1,0 +1,209 @@
+//! Storage that answers after times drawn from a law, on a clock that only it moves.
+//!
+//! Waiting costs no time, so that a test sees hours of load in a second, and what a generator reports can be held
+//! against the law itself. A stall stops all answers, and the generator with it, for a while: what a generator
+//! that measures from the actual send would leave out.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use files::{
+    Completion, Handle, HandleRef, Outcome, PlausibleReply, Request, Status, SubmitError, Ticket, Transport, TransportCounters,
+    TransportError,
+};
+use quanta::{Clock, Instant, Mock};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// How long an answer takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Law {
+    /// Always so long.
+    Constant(Duration),
+    /// Any time between the two, all with equal chance.
+    Uniform(Duration, Duration),
+    /// Exponential with this mean.
+    Exponential(Duration),
+    /// One server after the other: each answer takes so long of the one server there is.
+    Queue(Duration),
+}
+
+const IN_FLIGHT_MAX: usize = 1 << 20;
+const IO_BYTES_MAX: u32 = 1 << 20;
+
+impl Law {
+    /// The latency that `quantile` (0 to 1) of the answers do not exceed, for laws without a queue.
+    pub fn quantile(self, quantile: f64) -> Duration {
+        match self {
+            Self::Constant(time) | Self::Queue(time) => time,
+            Self::Uniform(from, to) => from + (to - from).mul_f64(quantile),
+            Self::Exponential(mean) => mean.mul_f64(-(1.0 - quantile).ln()),
+        }
+    }
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// Nothing is answered, and the generator is held up in its calls, from the one time (since the begin) for the
+    /// other.
+    Stall(Duration, Duration),
+    /// Every so-many-th request fails with this status.
+    Fail(u64, Status),
+    /// The storage is gone at this time.
+    Vanish(Duration),
+}
+
+/// An answer to come; ordered by its time.
+#[derive(Debug)]
+struct Answer {
+    at: Duration,
+    number: u64,
+    ticket: Ticket,
+    reply: PlausibleReply,
+}
+
+impl PartialEq for Answer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Answer {}
+
+impl PartialOrd for Answer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Answer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// See the head of this file.
+pub struct LawTransport {
+    law: Law,
+    faults: Vec<Fault>,
+    clock: Clock,
+    mock: Arc<Mock>,
+    begun: Instant,
+    rng: Xoshiro256PlusPlus,
+    /// Answers to come, the soonest first.
+    due: BinaryHeap<Reverse<Answer>>,
+    root: Handle,
+    zeros: Vec<u8>,
+    requests: u64,
+    server_free_at: Duration,
+}
+
+impl LawTransport {
+    /// Storage under `law`, with the clock it moves.
+    pub fn new(law: Law, faults: &[Fault], seed: u64) -> (Self, Clock) {
+        let (clock, mock) = Clock::mock();
+        mock.increment(Duration::from_secs(1000));
+        let transport = Self {
+            law,
+            faults: faults.to_vec(),
+            begun: clock.now(),
+            root: Handle::new(&[0; 16]).expect("16 bytes are few enough"),
+            zeros: vec![0; IO_BYTES_MAX as usize],
+            clock: clock.clone(),
+            mock,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            due: BinaryHeap::new(),
+            requests: 0,
+            server_free_at: Duration::ZERO,
+        };
+        (transport, clock)
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.now() - self.begun
+    }
+
+    fn stall_over(&self, at: Duration) -> Duration {
+        self.faults.iter().fold(at, |at, fault| match *fault {
+            Fault::Stall(from, length) if at >= from && at < from + length => from + length,
+            _ => at,
+        })
+    }
+
+    fn advance_to(&self, at: Duration) {
+        self.mock.increment(at.saturating_sub(self.now()));
+    }
+}
+
+impl Transport for LawTransport {
+    fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
+        // A stall holds up the caller too, as a full pipe or a busy machine would.
+        self.advance_to(self.stall_over(self.now()));
+        if self.due.len() == IN_FLIGHT_MAX {
+            return Err(SubmitError::Full);
+        }
+        let now = self.now();
+        let takes = match self.law {
+            Law::Queue(time) => {
+                self.server_free_at = self.server_free_at.max(now) + time;
+                self.server_free_at - now
+            }
+            law => law.quantile(self.rng.random()),
+        };
+        self.requests += 1;
+        let (at, number) = (self.stall_over(now + takes), self.requests);
+        self.due.push(Reverse(Answer { at, number, ticket, reply: PlausibleReply::to(request) }));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn poll(
+        &mut self,
+        until: Option<Instant>,
+        deliver: &mut dyn FnMut(Completion<'_>),
+    ) -> Result<usize, TransportError> {
+        let now = self.now();
+        let until = until.map_or(now, |until| until - self.begun).max(now);
+        if self.faults.iter().any(|fault| matches!(*fault, Fault::Vanish(at) if until >= at)) {
+            let source = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+            return Err(TransportError::Disconnected { target: "law:".to_owned(), waited_s: 30.0, source });
+        }
+        let to = self.due.peek().map_or(until, |first| first.0.at.clamp(now, until));
+        self.advance_to(self.stall_over(to));
+        let to = self.now();
+        let mut delivered = 0;
+        while self.due.peek().is_some_and(|first| first.0.at <= to) {
+            let Some(Reverse(answer)) = self.due.pop() else { break };
+            let failed = self.faults.iter().find_map(|fault| match *fault {
+                Fault::Fail(every, status) if answer.number.is_multiple_of(every) => Some(status),
+                _ => None,
+            });
+            let outcome = failed.map_or_else(|| Outcome::Ok(answer.reply.reply(&self.zeros)), Outcome::Failed);
+            deliver(Completion { ticket: answer.ticket, outcome, retransmits: 0, done: self.begun + answer.at });
+            delivered += 1;
+        }
+        Ok(delivered)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.due.len()
+    }
+
+    fn root(&self) -> HandleRef<'_> {
+        self.root.by_ref()
+    }
+
+    fn io_bytes_max(&self) -> u32 {
+        IO_BYTES_MAX
+    }
+
+    fn counters(&self) -> TransportCounters {
+        TransportCounters::default()
+    }
+}

@@ -1,0 +1,14 @@
+//! What tests share: storage whose behaviour is known beforehand, and real servers on loopback.
+//!
+//! ```text
+//! LawTransport    answers after times drawn from a law, on a clock that only it moves; stalls on demand
+//! Ganesha         a real nfs-ganesha with its own ports and folders, stopped by its own process id
+//! ```
+//!
+//! A dev-dependency only. Not here: anything that a user runs.
+
+mod ganesha;
+mod law;
+
+pub use ganesha::Ganesha;
+pub use law::{Fault, Law, LawTransport};
