@@ -1,0 +1,134 @@
+//! What every verb is told besides its own flags: where runs are kept, how much to say, what was typed.
+//!
+//! The run store is, in this order: `--store FILE`, `CRUMB_STORE`, `$XDG_DATA_HOME/crumb/runs.db`,
+//! `~/.local/share/crumb/runs.db` (XDG Base Directory Specification); for a user without a home,
+//! `crumb-runs.db` where he stands.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use report::Store;
+
+/// Flags that every verb understands.
+#[derive(Args, Debug)]
+pub struct GlobalArgs {
+    /// File that keeps the runs [default: $CRUMB_STORE, else crumb/runs.db in the user's data directory]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Everywhere")]
+    pub store: Option<PathBuf>,
+    /// Say less: no progress, no notes
+    #[arg(short, long, global = true, help_heading = "Everywhere", conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more on standard error; twice for all
+    #[arg(short, long, global = true, help_heading = "Everywhere", action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// What every verb is told besides its own flags.
+pub struct Context {
+    /// Where the run store lies, whether it is there or not.
+    pub store: PathBuf,
+    /// No progress and no notes.
+    pub quiet: bool,
+    /// How often `--verbose` was given.
+    pub verbose: u8,
+    /// The whole command line, for the record.
+    pub command: Vec<String>,
+}
+
+impl Context {
+    /// Reads the environment and the command line.
+    pub fn new(global: GlobalArgs) -> Self {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self {
+            store: store_path(global.store, variable, std::env::home_dir()),
+            quiet: global.quiet,
+            verbose: global.verbose,
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        }
+    }
+
+    /// Sends what the libraries have to tell to standard error.
+    pub fn start_log(&self) {
+        let level = match (self.quiet, self.verbose) {
+            (true, _) => tracing::Level::ERROR,
+            (false, 0) => tracing::Level::WARN,
+            (false, 1) => tracing::Level::INFO,
+            (false, _) => tracing::Level::DEBUG,
+        };
+        tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_max_level(level)
+            .with_target(self.verbose > 1)
+            .init();
+    }
+
+    /// Opens the run store, and makes it when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be made, or what lies there is no run store.
+    pub fn open_store(&self) -> anyhow::Result<Store> {
+        Ok(Store::open(&self.store)?)
+    }
+
+    /// Opens the run store if there is one: looking at runs should leave no file behind.
+    ///
+    /// # Errors
+    /// When what lies there is no run store.
+    pub fn existing_store(&self) -> anyhow::Result<Option<Store>> {
+        match self.store.try_exists() {
+            Ok(false) => Ok(None),
+            Ok(true) => self.open_store().map(Some),
+            Err(error) => {
+                Err(error).with_context(|| format!("{}: cannot look for the run store", self.store.display()))
+            }
+        }
+    }
+
+    /// The same for a verb that is nothing without runs.
+    ///
+    /// # Errors
+    /// Also when there is no store yet.
+    pub fn store_with_runs(&self) -> anyhow::Result<Store> {
+        self.existing_store()?.with_context(|| {
+            format!(
+                "{}: no runs yet; make one with `crumb run fstress`, or name another store with --store FILE",
+                self.store.display()
+            )
+        })
+    }
+}
+
+fn store_path(
+    flag: Option<PathBuf>,
+    variable: impl Fn(&'static str) -> Option<PathBuf>,
+    home: Option<PathBuf>,
+) -> PathBuf {
+    // The specification asks that a relative XDG_DATA_HOME is ignored.
+    let data = || variable("XDG_DATA_HOME").filter(|path| path.is_absolute());
+    let in_data = || Some(data().or_else(|| Some(home?.join(".local/share")))?.join("crumb/runs.db"));
+    flag.or_else(|| variable("CRUMB_STORE"))
+        .or_else(in_data)
+        .unwrap_or_else(|| PathBuf::from("crumb-runs.db"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_where_the_most_deliberate_word_puts_it() {
+        fn with(flag: Option<&str>, variables: &[(&str, &str)], home: Option<&str>) -> String {
+            let variable = |wanted: &'static str| {
+                variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| PathBuf::from(value))
+            };
+            store_path(flag.map(PathBuf::from), variable, home.map(PathBuf::from)).display().to_string()
+        }
+        let all = [("CRUMB_STORE", "/c.db"), ("XDG_DATA_HOME", "/x")];
+        assert_eq!(with(Some("f.db"), &all, Some("/h")), "f.db");
+        assert_eq!(with(None, &all, Some("/h")), "/c.db");
+        assert_eq!(with(None, &all[1..], Some("/h")), "/x/crumb/runs.db");
+        assert_eq!(with(None, &[("XDG_DATA_HOME", "x")], Some("/h")), "/h/.local/share/crumb/runs.db");
+        assert_eq!(with(None, &[], None), "crumb-runs.db");
+    }
+}

@@ -1,0 +1,85 @@
+//! Exit codes, and how an error is told: one message with its causes, no backtrace.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | fine |
+//! | 1 | the run failed |
+//! | 2 | bad usage |
+//! | 3 | done, but the verdict is INVALID |
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// How a verb that came to its end ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// As asked.
+    Fine,
+    /// Done, but the numbers are not to be trusted.
+    Invalid,
+}
+
+/// Context that marks an error as lying in what was typed, so that typing it again cannot help: exit code 2.
+/// `error.context(BadUsage)`; it is not shown.
+#[derive(Debug)]
+pub struct BadUsage;
+
+impl fmt::Display for BadUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bad usage")
+    }
+}
+
+/// Tells an error, if there is one, and gives the code.
+pub fn code(done: anyhow::Result<ExitStatus>) -> ExitCode {
+    let error = match done {
+        Ok(ExitStatus::Fine) => return ExitCode::SUCCESS,
+        Ok(ExitStatus::Invalid) => return ExitCode::from(3),
+        Err(error) => error,
+    };
+    // As in `crumb runs list | head -1`: whoever reads has enough. A server's broken pipe never comes as a bare
+    // io::Error: the libraries' errors wrap it.
+    if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    // With standard error gone there is nobody left to tell.
+    let _ = io::stderr().write_all(message(&error).as_bytes());
+    ExitCode::from(if error.is::<BadUsage>() { 2 } else { 1 })
+}
+
+/// The error and below it its causes, without those that only repeat what stands above them.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    let mut above = String::new();
+    for told in error.chain().map(ToString::to_string).filter(|told| *told != BadUsage.to_string()) {
+        if above.is_empty() {
+            text.push_str(&format!("error: {told}\n"));
+        } else if !above.contains(&told) {
+            text.push_str(&format!("  because: {told}\n"));
+        }
+        above = told;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn causes_are_told_once_each() {
+        let error = anyhow!("no such file").context("cannot read x: no such file").context("cannot import");
+        assert_eq!(message(&error), "error: cannot import\n  because: cannot read x: no such file\n");
+    }
+
+    #[test]
+    fn bad_usage_is_a_mark_that_nobody_reads() {
+        let error = anyhow!("root").context("top").context(BadUsage).context("above");
+        assert_eq!(message(&error), "error: above\n  because: top\n  because: root\n");
+        assert!(error.is::<BadUsage>());
+        assert_eq!(message(&anyhow!("wrong").context(BadUsage)), "error: wrong\n");
+    }
+}

@@ -1,0 +1,116 @@
+//! Plain text laid out for a terminal of 80 columns: grids of figures, wrapped sentences, named values.
+//!
+//! Always holds: what was named by users or peers cannot move the cursor or colour the screen: control
+//! characters are shown as `?`.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
+
+/// Columns of the terminal that everything is made for.
+pub const WIDTH: usize = 80;
+/// Columns that names take in [`named`].
+const NAME_WIDTH: usize = 24;
+
+/// A table with a line under its heads; the first `left` columns hold words, the others figures. Gaps are wide
+/// where [`WIDTH`] allows it.
+pub fn grid(heads: &[&str], left: usize, rows: &[Vec<String>]) -> String {
+    let wide = grid_with_gap(heads, left, rows, 2);
+    let width = wide.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    if width <= WIDTH { wide } else { grid_with_gap(heads, left, rows, 1) }
+}
+
+fn grid_with_gap(heads: &[&str], left: usize, rows: &[Vec<String>], gap: u16) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_style(TableComponent::HeaderLines, '─');
+    table.set_header(heads.iter().map(|head| Cell::new(printable(head))));
+    for row in rows {
+        table.add_row(row.iter().map(|cell| Cell::new(printable(cell))));
+    }
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if at == 0 { 0 } else { gap }, 0));
+        column.set_cell_alignment(if at < left { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// `text` in lines of at most [`WIDTH`], the first one begun by `first`, the others set in as far.
+pub fn wrapped(first: &str, text: &str) -> String {
+    let indent = first.chars().count();
+    let mut out = printable(first);
+    let mut column = indent;
+    for word in printable(text).split_whitespace() {
+        let width = word.chars().count();
+        if column > indent && column + 1 + width > WIDTH {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if column > indent {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    let end = out.trim_end().len();
+    out.truncate(end);
+    out.push('\n');
+    out
+}
+
+/// A name and its value, values below each other.
+pub fn named(name: &str, value: &str) -> String {
+    wrapped(&format!("{name:<NAME_WIDTH$}"), value)
+}
+
+/// `text`, if need be cut to `width` columns and an ellipsis put for the rest.
+pub fn shortened(text: &str, width: usize) -> String {
+    let text = printable(text);
+    if text.chars().count() <= width {
+        return text;
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// `one` or `many` after their number.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", report::count_text(count as u64), if count == 1 { one } else { many })
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_that_would_be_too_wide_moves_closer_together() {
+        let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let narrow = grid(&["op", "n"], 1, &[row(&["read", "1"]), row(&["getattr", "12"])]);
+        assert_eq!(narrow, "op        n\n───────────\nread      1\ngetattr  12\n");
+        let cells = ["1234567890"; 7];
+        let wide = grid(&cells, 1, &[row(&cells)]);
+        assert_eq!(wide.lines().next().map(str::len), Some(76), "{wide}");
+        assert_eq!(grid(&cells[..6], 1, &[row(&cells[..6])]).lines().next().map(str::len), Some(70));
+    }
+
+    #[test]
+    fn sentences_wrap_between_words_and_a_word_too_long_stays_whole() {
+        let text = wrapped("  - ", &"word ".repeat(40));
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(
+            text.starts_with("  - word") && text.lines().skip(1).all(|line| line.starts_with("    word"))
+        );
+        assert_eq!(wrapped("- ", &"x".repeat(100)), format!("- {}\n", "x".repeat(100)));
+        assert_eq!(wrapped("name  ", ""), "name\n");
+    }
+
+    #[test]
+    fn a_label_cannot_colour_the_terminal() {
+        assert_eq!(shortened("a\u{1b}[31mb", 80), "a?[31mb");
+        assert_eq!(shortened("abcdef", 4), "abc…");
+        assert!(!wrapped("", "\u{1b}[2J").contains('\u{1b}'));
+        assert!(!grid(&["h"], 1, &[vec!["\u{7}".to_owned()]]).contains('\u{7}'));
+    }
+}

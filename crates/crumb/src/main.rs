@@ -1,0 +1,129 @@
+//! `crumb`: measures how storage bears the programs that keep many small files.
+//!
+//! ```text
+//! command line -> Cli -> verbs::<verb>::run(args, &Context) -> ExitStatus
+//!                              |-> stdout: results        (output)
+//!                              `-> stderr: progress, notes, errors
+//! ```
+//!
+//! Always holds: flags in, reports out, no measuring here; the environment is read here alone (`context`);
+//! exit codes are those of `exit`; a reader that closes our standard output is no error.
+//! Not here: benchmarks (`fstress`), protocols (`nfs`), the store and the pictures (`report`).
+
+// Standard error is where a program talks to its user.
+#![allow(clippy::print_stderr)]
+
+mod context;
+mod cpus;
+mod exit;
+mod layout;
+mod openers;
+mod output;
+mod progress;
+mod tables;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::context::{Context, GlobalArgs};
+use crate::exit::ExitStatus;
+
+#[derive(Parser)]
+#[command(
+    name = "crumb",
+    version,
+    about = "Measures how storage bears the programs that keep many small files.",
+    max_term_width = 100,
+    after_help = "\
+Where does my filer saturate? In three commands:
+  crumb run fstress nfs://filer/export --workload web-server --rate auto
+  crumb runs show last
+  crumb report last -o report.html
+
+No filer at hand? In another terminal:
+  crumb serve dir /tmp/scratch
+
+Exit codes: 0 fine, 1 the run failed, 2 bad usage, 3 done but the verdict is INVALID."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run a benchmark and keep its record
+    Run(Box<RunArgs>),
+    /// List, show, move and remove the runs kept so far
+    Runs(verbs::runs::RunsArgs),
+    /// Draw runs as one HTML file that works offline
+    Report(verbs::report::ReportArgs),
+    /// Serve NFSv3: a directory, or a responder that answers at once
+    Serve(verbs::serve::ServeArgs),
+    /// List, show and derive the workloads of `crumb run fstress`
+    Workload(verbs::workload::WorkloadArgs),
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(subcommand)]
+    benchmark: RunBenchmark,
+}
+
+#[derive(Subcommand)]
+enum RunBenchmark {
+    /// Latency of a file service against offered load, by an open-loop generator
+    Fstress(verbs::run_fstress::FstressArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let context = Context::new(cli.global);
+    context.start_log();
+    let done = match cli.verb {
+        Some(verb) => dispatch(verb, &context),
+        // Alone, as someone types who wants to know what this is: no mistake to complain about.
+        None => output::print(&Cli::command().render_help().to_string()).map(|()| ExitStatus::Fine),
+    };
+    exit::code(done)
+}
+
+fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
+    match verb {
+        Verb::Run(run) => match run.benchmark {
+            RunBenchmark::Fstress(args) => verbs::run_fstress::run(args, context),
+        },
+        Verb::Runs(args) => verbs::runs::run(args, context),
+        Verb::Report(args) => verbs::report::run(args, context),
+        Verb::Serve(args) => verbs::serve::run(args, context),
+        Verb::Workload(args) => verbs::workload::run(args, context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_flag_or_verb_is_declared_twice_or_without_its_partner() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_examples_in_its_help() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            if command.has_subcommands() {
+                command.get_subcommands().for_each(|verb| check(verb, &path));
+            } else {
+                let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(after.contains("Examples:"), "`{path} --help` shows no examples");
+            }
+        }
+        Cli::command().get_subcommands().for_each(|verb| check(verb, "crumb"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Live progress of a run on standard error: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use fstress::{Event, Live, SetWork, Stage};
+use indicatif::{ProgressBar, ProgressStyle};
+use measure::LoadPoint;
+
+/// Shows events as they come.
+pub struct Progress {
+    style: Style,
+    bar: ProgressBar,
+    /// Of the load point under way.
+    spans: (Duration, Duration),
+    title: String,
+    said_at: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Quiet,
+    Lines,
+    Bar,
+}
+
+/// How often a log is told that a run is alive.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+impl Progress {
+    /// For a run that has not begun.
+    pub fn new(quiet: bool) -> Self {
+        let style = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Style::Quiet,
+            (false, true) => Style::Bar,
+            (false, false) => Style::Lines,
+        };
+        let bar = if style == Style::Bar { ProgressBar::new(1) } else { ProgressBar::hidden() };
+        let template = "{bar:20.cyan/dim} {wide_msg}";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─"));
+        Self { style, bar, spans: Default::default(), title: String::new(), said_at: Instant::now() }
+    }
+
+    /// Takes in what happened.
+    pub fn show(&mut self, event: &Event) {
+        match event {
+            Event::FileSet { work, done, asked, bytes } => self.file_set(*work, *done, *asked, *bytes),
+            Event::PointBegins { offered_per_sec, number, of, spans } => {
+                self.spans = *spans;
+                let number = of.map_or(format!("#{number}"), |of| format!("{number}/{of}"));
+                self.title = match offered_per_sec {
+                    Some(rate) => format!("[{number}] {}/s", report::rate_text(*rate)),
+                    None => format!("[{number}] closed loop"),
+                };
+            }
+            Event::Live(live) => self.live(live),
+            Event::PointDone(point) => self.say(&point_line(point)),
+            Event::Note(text) => self.say(text),
+            _ => {}
+        }
+    }
+
+    /// Clears the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn file_set(&mut self, work: SetWork, done: u64, asked: u64, bytes: u64) {
+        let doing = match work {
+            SetWork::Grow => "making files",
+            SetWork::Shrink => "removing files",
+            SetWork::Adopt => "looking files up",
+            SetWork::Remove => "removing the file set",
+        };
+        let mut text = format!("{doing}: {} of {}", report::count_text(done), report::count_text(asked));
+        if bytes > 0 {
+            text.push_str(&format!(", {}", report::bytes_text(bytes)));
+        }
+        self.advance(done, asked, text);
+    }
+
+    fn live(&mut self, live: &Live) {
+        let (warm, measure) = self.spans;
+        let stage = match live.stage {
+            Stage::Warm => "warming up",
+            Stage::Measure => "measuring",
+        };
+        let mut text = format!(
+            "{} {stage}: {}/s, p50 {} p99 {} ms",
+            self.title,
+            report::rate_text(live.achieved_per_sec),
+            report::ms_text(live.p50.as_secs_f64() * 1e6),
+            report::ms_text(live.p99.as_secs_f64() * 1e6),
+        );
+        if live.errors > 0 {
+            text.push_str(&format!(", {} errors", report::count_text(live.errors)));
+        }
+        self.advance(live.elapsed.as_millis() as u64, (warm + measure).as_millis() as u64, text);
+    }
+
+    fn advance(&mut self, done: u64, of: u64, text: String) {
+        match self.style {
+            Style::Quiet => {}
+            Style::Bar => {
+                self.bar.set_length(of.max(1));
+                self.bar.set_position(done);
+                self.bar.set_message(text);
+            }
+            Style::Lines => {
+                if self.said_at.elapsed() >= LINE_EVERY {
+                    self.say(&text);
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.said_at = Instant::now();
+        match self.style {
+            Style::Quiet => {}
+            Style::Bar => self.bar.suspend(|| eprintln!("{text}")),
+            Style::Lines => eprintln!("{text}"),
+        }
+    }
+}
+
+fn point_line(point: &LoadPoint) -> String {
+    let asked = match (point.offered_per_sec, point.outstanding) {
+        (Some(rate), _) => format!("{:>9}/s offered", report::rate_text(rate)),
+        (None, outstanding) => format!("{:>4} outstanding", outstanding.unwrap_or(0)),
+    };
+    let verdict = match (point.verdict.valid, point.saturated) {
+        (true, _) => "",
+        (false, true) => "  saturated",
+        (false, false) => "  INVALID",
+    };
+    format!(
+        "{asked}: {:>9}/s achieved, mean {:>6} ms, p99 {:>6} ms{verdict}",
+        report::rate_text(point.achieved_per_sec),
+        report::ms_text(point.latency_us.mean),
+        report::ms_text(point.latency_us.p99),
+    )
+}

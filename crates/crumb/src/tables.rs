@@ -1,0 +1,325 @@
+//! A RunRecord as tables for a terminal of 80 columns: what `crumb run` ends with and `crumb runs show` shows.
+//!
+//! ```text
+//! load_points   a line a load level: latency against load; below it what speaks against a level
+//! operations    a line an operation of one load level, as table 4 of the Fstress paper
+//! generator     how the generator fared at each level
+//! summary       the verdict and the headline figures
+//! ```
+//!
+//! Every function gives whole lines; all but [`summary`] end in an empty one, so that blocks can follow each other.
+//! Source: Anderson, "Fstress", table 4.
+
+use measure::{LatencySummary, LoadPoint, LoopKind, Phase, RunRecord, Verdict};
+use report::{bytes_text, count_text, metric_text, ms_text, rate_text};
+
+use crate::layout::{counted, grid, named, wrapped};
+
+/// Remarks shown below a table before the rest is only counted.
+const REMARKS_SHOWN: usize = 3;
+
+/// All load points: open-loop ones, then closed-loop ones in a table of their own, as they do not compare.
+/// Nothing for a run without load points.
+pub fn load_points(record: &RunRecord) -> String {
+    let mut text = String::new();
+    for kind in [LoopKind::Open, LoopKind::Closed] {
+        let points: Vec<&LoadPoint> = record.points.iter().filter(|point| point.loop_kind == kind).collect();
+        if points.is_empty() {
+            continue;
+        }
+        let (title, head) = match kind {
+            LoopKind::Open => {
+                ("Latency in ms, counted from the planned send time; rates in requests a second", "offered")
+            }
+            LoopKind::Closed => {
+                ("CLOSED LOOP: latency in ms from the send; not comparable with offered rates", "outstanding")
+            }
+        };
+        let rows: Vec<Vec<String>> = points
+            .iter()
+            .map(|point| {
+                let mut row = vec![mark(point).to_owned(), load(point), rate_text(point.achieved_per_sec)];
+                row.extend(latency(&point.latency_us));
+                row
+            })
+            .collect();
+        let heads = ["", head, "achieved", "mean", "sd", "p50", "p90", "p99", "p99.9", "max"];
+        text.push_str(&format!("{title}\n{}{}\n", grid(&heads, 1, &rows), findings(&points)));
+    }
+    text
+}
+
+/// The load point that tells most about the storage: the highest load that it held, else the last one measured.
+pub fn telling_point(record: &RunRecord) -> Option<&LoadPoint> {
+    let held = record.points.iter().filter(|point| !point.saturated && point.verdict.valid);
+    held.max_by(|a, b| a.achieved_per_sec.total_cmp(&b.achieved_per_sec)).or(record.points.last())
+}
+
+/// The operations of one load point, the most frequent first, and below the table their errors by name.
+pub fn operations(point: &LoadPoint) -> String {
+    let mut ops: Vec<_> = point.ops.iter().collect();
+    ops.sort_by(|a, b| b.1.share_percent.total_cmp(&a.1.share_percent).then(a.0.cmp(b.0)));
+    let share = |percent: f64| format!("{percent:.2}");
+    let rows: Vec<Vec<String>> = ops
+        .iter()
+        .map(|(name, stats)| {
+            vec![
+                (*name).clone(),
+                share(stats.share_percent),
+                share(stats.share_asked_percent),
+                if_sampled(&stats.latency_us, stats.latency_us.mean),
+                if_sampled(&stats.latency_us, stats.latency_us.sd),
+                if_sampled(&stats.latency_us, stats.latency_us.p99),
+                share(stats.time_share_percent),
+                count_text(stats.attempted),
+                count_text(stats.retransmitted),
+                count_text(stats.cancelled),
+                count_text(stats.errors.values().sum()),
+            ]
+        })
+        .collect();
+    let heads = ["op", "mix %", "asked", "mean", "sd", "p99", "time %", "tried", "again", "lost", "failed"];
+    let mut text = format!("Operations at {}; latency in ms\n{}", load_name(point), grid(&heads, 1, &rows));
+    for (name, stats) in ops.iter().filter(|(_, stats)| !stats.errors.is_empty()) {
+        let errors: Vec<String> =
+            stats.errors.iter().map(|(error, count)| format!("{error} {}", count_text(*count))).collect();
+        text.push_str(&wrapped(&format!("{name} failed: "), &errors.join(", ")));
+    }
+    if ops.iter().any(|(_, stats)| stats.retransmitted + stats.cancelled > 0) {
+        text.push_str("again: retransmitted. lost: cancelled, or lost with a connection.\n");
+    }
+    text.push('\n');
+    text
+}
+
+/// How the generator and the file set fared at each load point.
+pub fn generator(record: &RunRecord) -> String {
+    if record.points.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = record
+        .points
+        .iter()
+        .map(|point| {
+            vec![
+                load(point),
+                rate_text(point.sent_per_sec),
+                if_sampled(&point.lateness_us, point.lateness_us.mean),
+                if_sampled(&point.lateness_us, point.lateness_us.p99),
+                format!("{:.0}", 100.0 * point.generator_busy),
+                count_text(point.unsent),
+                count_text(point.reconnects),
+                count_text(point.bad_replies),
+                count_text(point.file_set.files),
+                bytes_text(point.file_set.bytes),
+            ]
+        })
+        .collect();
+    let heads = ["load", "sent/s", "late", "p99", "busy %", "unsent", "reconn", "bad", "files", "bytes"];
+    let title = "The generator: lateness of sending in ms (mean, p99), share of its core; the file set";
+    format!("{}{}\n", wrapped("", title), grid(&heads, 0, &rows))
+}
+
+/// Phases, such as building the file set.
+pub fn phases(phases: &[Phase]) -> String {
+    if phases.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = phases
+        .iter()
+        .map(|phase| {
+            vec![
+                phase.name.clone(),
+                phase.pass.to_string(),
+                format!("{:.2}", phase.wall_s),
+                format!("{:.2}", phase.user_s),
+                format!("{:.2}", phase.sys_s),
+                count_text(phase.items),
+                rate_text(phase.items_per_sec),
+                bytes_text(phase.bytes),
+            ]
+        })
+        .collect();
+    let heads = ["phase", "pass", "wall s", "user s", "sys s", "items", "items/s", "bytes"];
+    format!("{}\n", grid(&heads, 1, &rows))
+}
+
+/// The verdict with its reasons, and the headline figures.
+pub fn summary(record: &RunRecord) -> String {
+    let mut text = String::new();
+    let metric = |name: &str| record.metrics.get(name).copied();
+    // The highest rate held is the saturation point when one was found, and then told once.
+    let held_again = metric("saturation_per_sec").is_some();
+    let first = ["saturation_per_sec", "held_per_sec", "peak_per_sec", "overall_response_us"];
+    let in_order = first.iter().copied().filter(|name| !(held_again && *name == "held_per_sec"));
+    let others = record.metrics.keys().map(String::as_str).filter(|name| !first.contains(name));
+    for name in in_order.chain(others) {
+        let Some(value) = metric(name) else { continue };
+        let (words, number, unit) = metric_text(name, value);
+        let (words, hint) = match name {
+            "held_per_sec" => ("Highest rate held", "  (no level saturated the storage: it may bear more)"),
+            _ => (words.as_str(), ""),
+        };
+        // As in "4,000/s" and "0.412 ms".
+        let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
+        text.push_str(&named(words, &format!("{number}{gap}{unit}{hint}")));
+    }
+    text.push_str(&verdict(&record.verdict));
+    if !record.complete {
+        text.push_str(&named("Incomplete", "cut short; this is what was measured so far"));
+    }
+    text
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    if verdict.valid && verdict.reasons.is_empty() {
+        return named("Verdict", "VALID");
+    }
+    let mut text = named("Verdict", if verdict.valid { "VALID" } else { "INVALID because" });
+    for (fatal, bullet) in [(true, "  - "), (false, "  note: ")] {
+        for reason in verdict.reasons.iter().filter(|reason| reason.fatal == fatal) {
+            text.push_str(&wrapped(bullet, &reason.text));
+        }
+    }
+    text
+}
+
+/// What speaks against each point, and the first few remarks.
+fn findings(points: &[&LoadPoint]) -> String {
+    let mut text = String::new();
+    let mut remarks_left = 0;
+    let mut remarks_shown = 0;
+    for point in points {
+        for reason in &point.verdict.reasons {
+            let sign = match (reason.fatal, mark(point)) {
+                (true, mark) => mark,
+                (false, _) if remarks_shown < REMARKS_SHOWN => {
+                    remarks_shown += 1;
+                    " "
+                }
+                (false, _) => {
+                    remarks_left += 1;
+                    continue;
+                }
+            };
+            text.push_str(&wrapped(&format!("{sign} {}: ", load_name(point)), &reason.text));
+        }
+    }
+    if remarks_left > 0 {
+        let more = counted(remarks_left, "more remark", "more remarks");
+        text.push_str(&format!("  {more}; `crumb report` shows all\n"));
+    }
+    text
+}
+
+/// `S`: saturated, a finding about the storage. `!`: not to be trusted for another reason.
+fn mark(point: &LoadPoint) -> &'static str {
+    let expected = |code: &str| point.saturated && code == "rate-off";
+    if point.verdict.reasons.iter().any(|reason| reason.fatal && !expected(&reason.code)) {
+        "!"
+    } else if point.saturated {
+        "S"
+    } else {
+        ""
+    }
+}
+
+fn load(point: &LoadPoint) -> String {
+    match point.loop_kind {
+        // Without a tenth that is zero: what was asked is mostly a round number.
+        LoopKind::Open => {
+            let text = rate_text(point.offered_per_sec.unwrap_or(0.0));
+            text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+        }
+        LoopKind::Closed => count_text(u64::from(point.outstanding.unwrap_or(0))),
+    }
+}
+
+fn load_name(point: &LoadPoint) -> String {
+    match point.loop_kind {
+        LoopKind::Open => format!("{}/s", load(point)),
+        LoopKind::Closed => format!("{} outstanding", load(point)),
+    }
+}
+
+fn latency(us: &LatencySummary) -> [String; 7] {
+    [us.mean, us.sd, us.p50, us.p90, us.p99, us.p999, us.max].map(|figure| if_sampled(us, figure))
+}
+
+fn if_sampled(of: &LatencySummary, us: f64) -> String {
+    if of.count == 0 { "-".to_owned() } else { ms_text(us) }
+}
+
+#[cfg(test)]
+#[path = "../tests/sample/mod.rs"]
+mod sample;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::WIDTH;
+
+    fn assert_fits(text: &str) {
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{} columns: {line}\n{text}", line.chars().count());
+        }
+    }
+
+    #[test]
+    fn every_table_of_large_figures_fits_in_80_columns() {
+        let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        for point in &mut record.points {
+            point.offered_per_sec = Some(1_234_567.0);
+            point.achieved_per_sec = 1_234_567.0;
+            point.file_set.files = 12_345_678;
+            (point.lateness_us.p99, point.lateness_us.mean) = (123_456.7, 12_345.6);
+            point.latency_us.max = 3_600_000_000.0;
+            for stats in point.ops.values_mut() {
+                stats.attempted = 123_456_789;
+                (stats.latency_us.mean, stats.latency_us.sd, stats.latency_us.p99) =
+                    (123_456.0, 1_234.0, 9_876_543.0);
+            }
+        }
+        let point = &record.points[0];
+        assert_fits(
+            &[load_points(&record), generator(&record), operations(point), summary(&record)].concat(),
+        );
+    }
+
+    #[test]
+    fn a_saturated_point_is_marked_so_and_the_run_stays_valid() {
+        let record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        let table = load_points(&record);
+        assert!(table.contains("\nS    6,000   4,731.5"), "{table}");
+        assert!(table.contains("S 6,000/s: 21.1% of"), "{table}");
+        let summary = summary(&record);
+        assert!(summary.contains("Saturation point        4,000/s\n"), "{summary}");
+        assert!(summary.ends_with("Verdict                 VALID\n"), "{summary}");
+        assert_eq!(telling_point(&record).and_then(|point| point.offered_per_sec), Some(4_000.0));
+    }
+
+    #[test]
+    fn an_invalid_run_says_why_and_a_closed_loop_says_that_it_is_one() {
+        let invalid = sample::invalid_record("20261121-180000-fstress-3f9a", "a filer");
+        let text = [load_points(&invalid), summary(&invalid)].concat();
+        assert!(
+            text.contains("\n!    4,000   3,999.6") && text.contains("INVALID because\n  - at 4000/s"),
+            "{text}"
+        );
+        assert!(text.contains("Incomplete"), "{text}");
+        assert_fits(&text);
+        let closed = sample::closed_record("20261121-180000-fstress-3f9a", "responder");
+        let text = [load_points(&closed), operations(&closed.points[0])].concat();
+        assert!(text.starts_with("CLOSED LOOP") && text.contains("Operations at 64 outstanding"), "{text}");
+        assert_fits(&text);
+    }
+
+    #[test]
+    fn errors_are_told_by_name_and_a_run_without_points_is_no_table() {
+        let record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        let text = operations(&record.points[0]);
+        assert!(text.contains("lookup failed: NFS3ERR_NOENT 2, NFS3ERR_STALE 1\n"), "{text}");
+        let empty = RunRecord { points: vec![], phases: vec![], ..record };
+        assert_eq!([load_points(&empty), generator(&empty), phases(&empty.phases)].concat(), "");
+    }
+}

@@ -1,0 +1,122 @@
+//! `crumb report`: runs as pictures, in one HTML file or as SVGs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use measure::RunRecord;
+use report::Store;
+use report::html::{self, Options};
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::counted;
+use crate::output::{Destination, note, print};
+
+/// Draw runs as one HTML file that works offline
+///
+/// Latency against offered load, achieved against offered rate, operations, cumulative distributions, environment
+/// and verdicts; several runs share the plots.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  The last run, as report.html here:
+    crumb report
+  Two filers in one plot:
+    crumb report 3f9a 77c0 -o filers.html --title 'Old filer and new'
+  From files, without any store:
+    crumb report filer-a.json filer-b.json -o filers.html
+  Plots for a paper:
+    crumb report last --svg plots/")]
+pub struct ReportArgs {
+    /// Names of runs (or unambiguous beginnings or ends), `last`, or RunRecord JSON files
+    #[arg(value_name = "RUN", default_value = "last")]
+    runs: Vec<String>,
+    /// HTML file to write, `-` for standard output [default: report.html, none when only --svg is given]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Directory to write each plot into as an SVG file; made when it is missing
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Heading of the page [default: made of the runs' labels]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let runs = find(&args.runs, context)?;
+    if let Some(directory) = &args.svg {
+        let plots = report::svg::all(&runs)?;
+        fs::create_dir_all(directory)
+            .with_context(|| format!("{}: cannot make this directory", directory.display()))?;
+        for (name, text) in &plots {
+            let path = directory.join(name);
+            fs::write(&path, text).with_context(|| format!("{}: cannot write the plot", path.display()))?;
+        }
+        if plots.is_empty() {
+            note(context, "these runs have no load points, so there is nothing to plot");
+        } else if !context.quiet && !matches!(&args.output, Some(path) if path == Path::new("-")) {
+            print(&format!("wrote {} to {}\n", counted(plots.len(), "plot", "plots"), directory.display()))?;
+        }
+    }
+    let page_wanted = args.output.is_some() || args.svg.is_none();
+    if page_wanted {
+        let output = args.output.unwrap_or_else(|| PathBuf::from("report.html"));
+        page(&runs, args.title, Destination::new(Some(output)), context)?;
+    }
+    Ok(ExitStatus::Fine)
+}
+
+fn page(
+    runs: &[RunRecord],
+    title: Option<String>,
+    output: Destination,
+    context: &Context,
+) -> anyhow::Result<()> {
+    let page = html::render(runs, &Options { title, ..Options::default() })?;
+    match output {
+        Destination::Stdout => print(&page)?,
+        Destination::File(path) => {
+            fs::write(&path, &page)
+                .with_context(|| format!("{}: cannot write the report", path.display()))?;
+            if !context.quiet {
+                let points = runs.iter().map(|run| run.points.len()).sum();
+                print(&format!(
+                    "wrote {} of {} with {}, {}; open it in a browser\n",
+                    path.display(),
+                    counted(runs.len(), "run", "runs"),
+                    counted(points, "load point", "load points"),
+                    report::bytes_text(page.len() as u64),
+                ))?;
+            }
+        }
+    }
+    if !html::interactive_available() {
+        note(
+            context,
+            "its plots are fixed pictures: this crumb was built without npm, which brings the interactive ones",
+        );
+    }
+    Ok(())
+}
+
+fn find(wanted: &[String], context: &Context) -> anyhow::Result<Vec<RunRecord>> {
+    let mut store: Option<Store> = None;
+    let mut runs = Vec::with_capacity(wanted.len());
+    for name in wanted {
+        let path = Path::new(name);
+        if name.contains('/') || name.ends_with(".json") || path.is_file() {
+            let text =
+                fs::read_to_string(path).with_context(|| format!("{name}: cannot read this RunRecord"))?;
+            runs.push(RunRecord::from_json(&text).with_context(|| format!("{name}: cannot be reported on"))?);
+            continue;
+        }
+        if store.is_none() {
+            store = Some(context.store_with_runs()?);
+        }
+        runs.extend(store.as_ref().map(|store| store.find(name)).transpose()?);
+    }
+    Ok(runs)
+}

@@ -1,0 +1,420 @@
+//! `crumb run fstress`: latency against offered load, until the storage saturates.
+
+use std::io::Write as _;
+use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use files::{NfsProto, Patience, Target};
+use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
+use jiff::Timestamp;
+use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord};
+use quanta::Clock;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::openers::{TransportOptions, open_transport, proto_of};
+use crate::progress::Progress;
+use crate::tables;
+
+/// Offer rising load to a file service and measure how its latency answers.
+///
+/// Requests leave on a schedule, whatever the replies do, and latency counts from the scheduled moment. The file
+/// set is made in the target before the first load point, grows with the load, and is removed at the end.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct FstressArgs {
+    /// nfs://host[:port]/export[?proto=udp|tcp&mountport=N], a directory, or null: for the generator itself
+    target: Target,
+
+    /// Workload: a built-in name (`crumb workload list`), a TOML file, or a directory of value:weight files
+    #[arg(long, short, default_value = "web-server")]
+    workload: String,
+
+    /// Requests a second: 1000, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
+    /// for a closed loop (see --outstanding)
+    #[arg(long, short, default_value = "auto", value_name = "RATES")]
+    rate: String,
+
+    /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then says where to begin
+    #[arg(long, value_name = "BOUND")]
+    find_max: Option<LatencyBound>,
+
+    /// Warm-up before each measured interval, such as 30s or 2m
+    #[arg(long, default_value = "120s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    warm: Duration,
+
+    /// Length of each measured interval
+    #[arg(long, default_value = "240s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    measure: Duration,
+
+    /// How requests follow each other: uniform, poisson, bursty or bursty:N (mean requests in a burst)
+    #[arg(long, default_value = "uniform", value_name = "PROCESS")]
+    arrivals: Arrivals,
+
+    /// Requests kept outstanding with --rate max
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=60_000), value_name = "N")]
+    outstanding: u32,
+
+    /// Same seed, same operations
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+
+    /// Files in the set at any rate, instead of the workload's number for each request a second
+    #[arg(long, value_name = "N", conflicts_with = "files_per_op")]
+    files: Option<NonZeroU64>,
+
+    /// Files for each offered request a second, instead of the workload's own
+    #[arg(long, value_name = "N")]
+    files_per_op: Option<f64>,
+
+    /// Size of every file, such as 64GiB, instead of the workload's distribution
+    #[arg(long, value_name = "SIZE")]
+    file_size: Option<String>,
+
+    /// Keep the file set under this name for later runs with --reuse
+    #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = set_name)]
+    keep: Option<String>,
+
+    /// Use the file set that --keep left under this name; what is missing is made, and it is kept
+    #[arg(long, value_name = "NAME", value_parser = set_name)]
+    reuse: Option<String>,
+
+    /// UDP or TCP, where the target does not say; TCP when neither does
+    #[arg(long, value_parser = proto, value_name = "udp|tcp")]
+    proto: Option<NfsProto>,
+
+    /// Connections to an NFS server
+    #[arg(long, default_value = "1", value_name = "N")]
+    connections: NonZeroU16,
+
+    /// Worker threads for a directory target; by default four for each processor
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Time-out of a UDP request before it is sent again; doubles each time
+    #[arg(long, default_value = "700ms", value_parser = humantime::parse_duration, value_name = "TIME")]
+    udp_timeout: Duration,
+
+    /// Retransmissions of a UDP request before it is cancelled
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    udp_retransmits: u8,
+
+    /// Run the generator on this processor only
+    #[arg(long, value_name = "CPU")]
+    pin: Option<usize>,
+
+    /// Spin instead of sleeping between requests: exact to below a microsecond, and takes a whole core
+    #[arg(long)]
+    spin: bool,
+
+    /// What to call this run in tables and plots
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+
+    /// Write the RunRecord as JSON to this file, - for standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write the HTML report to this file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Do not keep the run in the results store
+    #[arg(long)]
+    no_store: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Where does my filer saturate under web traffic?
+    crumb run fstress nfs://filer/vol --workload web-server
+  A sweep as in the paper, with its picture:
+    crumb run fstress nfs://filer/vol --rate 500..8000/500 --report filer.html
+  How much mail can it take with 99% of the requests below 20 ms?
+    crumb run fstress nfs://filer/vol --workload mail --find-max 'p99<20ms'
+  A quick look at a local disk:
+    crumb run fstress /mnt/disk --rate 200..2000/200 --warm 5s --measure 10s
+  What can the server do at most (closed loop)?
+    crumb run fstress nfs://filer/vol --workload sfs97 --rate max --outstanding 64
+
+Ctrl-C ends the run early: what was measured is kept and the file set removed.
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+
+/// Lengths that no run needs and that arithmetic on clocks does not like.
+const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+const DRAIN: Duration = Duration::from_secs(10);
+const BUILD_IN_FLIGHT: usize = 64;
+/// Some servers lose what does not fit their receive buffer.
+const BUILD_IN_FLIGHT_UDP: usize = 8;
+
+/// Runs the verb.
+pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let started = Timestamp::now();
+    let entropy = std::process::id() as u16 ^ started.subsec_nanosecond() as u16;
+    let id = RunId::new("fstress", started, entropy);
+    let transport_options = TransportOptions {
+        connections: args.connections,
+        proto: args.proto,
+        udp_timeout: args.udp_timeout,
+        udp_retransmits: args.udp_retransmits,
+        threads: args.threads,
+        patience: if args.spin { Patience::Spin } else { Patience::default() },
+    };
+    let config = match args.config(&id, proto_of(&args.target, &transport_options)) {
+        Ok(config) => config,
+        Err(error) => return Err(error.context(crate::exit::BadUsage)),
+    };
+
+    let clock = Clock::new();
+    let stop = Arc::new(AtomicBool::new(false));
+    stop_on_signals(&stop)?;
+    let mut transport = open_transport(&args.target, &transport_options, &clock)?;
+    if !context.quiet {
+        announce(&args.target, &config);
+    }
+
+    let (events, heard) = mpsc::sync_channel(1024);
+    let pin = args.pin;
+    let (config_of_thread, stop_of_thread) = (config.clone(), Arc::clone(&stop));
+    let generator = std::thread::Builder::new().name("metronome".to_owned()).spawn(move || {
+        if let Some(cpu) = pin {
+            pin_to(cpu)?;
+        }
+        // A full channel drops a line of progress and never holds up the metronome.
+        let mut tell = |event: Event| match event {
+            Event::PointDone(_) | Event::Note(_) | Event::PointBegins { .. } => drop(events.send(event)),
+            _ => drop(events.try_send(event)),
+        };
+        anyhow::Ok(fstress::run(&config_of_thread, &mut *transport, &clock, &stop_of_thread, &mut tell))
+    });
+    let generator = generator.context("cannot start the generator's thread")?;
+    let mut progress = Progress::new(context.quiet);
+    for event in heard {
+        progress.show(&event);
+    }
+    progress.finish();
+    let outcome = match generator.join() {
+        Ok(outcome) => outcome?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+
+    let directory = match &args.target {
+        Target::Directory(path) => Some(path.as_path()),
+        Target::Nfs(_) | Target::Null => None,
+    };
+    let record = RunRecord {
+        schema: RECORD_SCHEMA,
+        id,
+        benchmark: "fstress".to_owned(),
+        label: args.label.clone().unwrap_or_else(|| format!("{} on {}", config.workload.name, args.target)),
+        target: args.target.to_string(),
+        started,
+        ended: Timestamp::now(),
+        command: context.command.clone(),
+        config: config_json(&config, &transport_options, &args),
+        environment: Environment::capture(env!("CARGO_PKG_VERSION"), directory),
+        seed: config.seed,
+        complete: outcome.complete,
+        points: outcome.points,
+        phases: outcome.phases,
+        metrics: outcome.metrics,
+        verdict: outcome.verdict,
+    };
+    let interrupted = stop.load(Ordering::Relaxed);
+    finish(&args, context, &record, outcome.error.map(anyhow::Error::from), interrupted)
+}
+
+/// Keeps the record and shows what it says.
+fn finish(
+    args: &FstressArgs,
+    context: &Context,
+    record: &RunRecord,
+    error: Option<anyhow::Error>,
+    interrupted: bool,
+) -> anyhow::Result<ExitStatus> {
+    if record.points.is_empty() {
+        return match error {
+            Some(error) => Err(error),
+            None if interrupted => bail!("interrupted before anything was measured"),
+            None => bail!("nothing was measured"),
+        };
+    }
+    let mut kept = false;
+    if !args.no_store {
+        // A store that fails must not take the result with it.
+        match report::Store::open(&context.store).and_then(|store| store.insert(record)) {
+            Ok(()) => kept = true,
+            Err(error) => eprintln!("crumb: the run was not stored: {:#}", anyhow::Error::from(error)),
+        }
+    }
+    let to_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if let Some(path) = &args.json {
+        let json = record.to_json();
+        if to_stdout {
+            writeln!(std::io::stdout(), "{json}")?;
+        } else {
+            std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    let mut text = String::new();
+    if !to_stdout {
+        text.push_str(&tables::load_points(record));
+        if let Some(point) = tables::telling_point(record) {
+            text.push_str(&tables::operations(point));
+        }
+        text.push_str(&tables::summary(record));
+    }
+    if let Some(path) = &args.report {
+        let page = report::html::render(std::slice::from_ref(record), &report::html::Options::default())?;
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        if !to_stdout {
+            text.push_str(&format!("Report: {}\n", path.display()));
+        }
+    }
+    if kept && !to_stdout && !context.quiet {
+        text.push_str(&format!("Stored as {}; `crumb report {}` draws it.\n", record.id, record.id));
+    }
+    write!(std::io::stdout(), "{text}")?;
+    match error {
+        Some(error) => Err(error.context("the run ended early; what was measured so far is kept, marked incomplete")),
+        None if !record.verdict.valid => Ok(ExitStatus::Invalid),
+        None => Ok(ExitStatus::Fine),
+    }
+}
+
+impl FstressArgs {
+    fn config(&self, id: &RunId, proto: Option<NfsProto>) -> anyhow::Result<FstressConfig> {
+        let mut workload = Workload::find(&self.workload)?;
+        if let Some(files) = self.files_per_op {
+            workload.scale.files_per_op =
+                fstress::FilesPerOp::new(files).map_err(|problem| anyhow::anyhow!("--files-per-op: {problem}"))?;
+        }
+        if let Some(size) = &self.file_size {
+            workload.sizes.file = fstress::Distribution::parse(size, fstress::Dimension::Bytes)
+                .map_err(|problem| anyhow::anyhow!("--file-size: {problem}"))?;
+        }
+        for (flag, span) in [("--warm", self.warm), ("--measure", self.measure)] {
+            if span > SPAN_MAX {
+                bail!("{flag}: {} is more than 30 days", humantime::format_duration(span));
+            }
+        }
+        if self.measure < Duration::from_millis(100) {
+            bail!("--measure: an interval must last at least 100ms");
+        }
+        let load = match (self.rate.as_str(), self.find_max) {
+            ("max", None) => Load::Max { outstanding: self.outstanding },
+            ("max", Some(_)) => bail!("--find-max searches with an open loop; leave --rate max out"),
+            (rate, bound) => {
+                let load = Load::parse(rate).map_err(|wrong| anyhow::anyhow!("--rate: {wrong}"))?;
+                match (load, bound) {
+                    (load, None) => load,
+                    (Load::Auto { first }, Some(bound)) => Load::FindMax { first, bound },
+                    (Load::Sweep(rates), Some(bound)) => Load::FindMax { first: rates[0], bound },
+                    (other, Some(_)) => other,
+                }
+            }
+        };
+        let entropy = id.0.rsplit('-').next().unwrap_or_default();
+        let (keep, set) = match (&self.keep, &self.reuse) {
+            (Some(name), _) => (Keep::Keep, name.as_str()),
+            (None, Some(name)) => (Keep::Reuse, name.as_str()),
+            (None, None) => (Keep::Remove, entropy),
+        };
+        Ok(FstressConfig {
+            workload,
+            load,
+            arrivals: self.arrivals,
+            warm: self.warm,
+            measure: self.measure,
+            drain: DRAIN,
+            files: self.files.map_or(FileCount::Scaled, FileCount::Fixed),
+            seed: self.seed,
+            keep,
+            set_name: format!("crumb-fstress-{set}"),
+            build_in_flight: if proto == Some(NfsProto::Udp) { BUILD_IN_FLIGHT_UDP } else { BUILD_IN_FLIGHT },
+        })
+    }
+}
+
+fn announce(target: &Target, config: &FstressConfig) {
+    let load = match &config.load {
+        Load::Sweep(rates) if rates.len() == 1 => format!("{} requests/s", rates[0]),
+        Load::Sweep(rates) => {
+            format!("{} load points from {} to {} requests/s", rates.len(), rates[0], rates[rates.len() - 1])
+        }
+        Load::Auto { first } => format!("load rising from {first} requests/s to saturation"),
+        Load::FindMax { first, bound } => format!("load rising from {first} requests/s while {bound}"),
+        Load::Max { outstanding } => format!("a closed loop with {outstanding} outstanding"),
+    };
+    let spans = match config.load.points() {
+        Some(points) => {
+            let all = (config.warm + config.measure) * points;
+            format!("; about {} and the time to make the files", humantime::format_duration(all))
+        }
+        None => String::new(),
+    };
+    eprintln!("{} on {target}: {load}{spans}; seed {}", config.workload.name, config.seed);
+}
+
+fn config_json(config: &FstressConfig, options: &TransportOptions, args: &FstressArgs) -> serde_json::Value {
+    serde_json::json!({
+        "workload": config.workload.name,
+        "workload_toml": config.workload.to_toml(),
+        "load": format!("{:?}", config.load),
+        "rate": args.rate,
+        "arrivals": config.arrivals.to_string(),
+        "warm_s": config.warm.as_secs_f64(),
+        "measure_s": config.measure.as_secs_f64(),
+        "drain_s": config.drain.as_secs_f64(),
+        "proto": proto_of(&args.target, options).map(|proto| proto.to_string()),
+        "connections": options.connections.get(),
+        "udp_timeout_ms": options.udp_timeout.as_millis() as u64,
+        "udp_retransmits_max": options.udp_retransmits,
+        "pinned_to_cpu": args.pin,
+        "spin": args.spin,
+        "file_set": config.set_name,
+    })
+}
+
+/// The first Ctrl-C asks for a clean end, the second one ends the process.
+fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
+            .context("cannot listen to Ctrl-C")?;
+    }
+    Ok(())
+}
+
+fn pin_to(cpu: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        bail!("--pin: there is no processor {cpu}");
+    }
+    set.set(cpu);
+    sched_setaffinity(None, &set).with_context(|| format!("--pin: cannot run on processor {cpu}"))
+}
+
+fn proto(text: &str) -> Result<NfsProto, String> {
+    match text {
+        "udp" => Ok(NfsProto::Udp),
+        "tcp" => Ok(NfsProto::Tcp),
+        _ => Err("expected udp or tcp".to_owned()),
+    }
+}
+
+fn set_name(text: &str) -> Result<String, String> {
+    let fits = !text.is_empty() && text.len() <= 64;
+    if fits && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected up to 64 letters, digits, -, _ and .".to_owned())
+    }
+}

@@ -1,0 +1,288 @@
+//! `crumb runs`: what was measured so far.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use measure::{Environment, RunId, RunRecord};
+use report::{RunSummary, Store, bytes_text, metric_text};
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::{WIDTH, counted, grid, named, shortened};
+use crate::output::{Destination, note, print};
+use crate::tables;
+
+#[derive(Args, Debug)]
+pub struct RunsArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// List all runs, newest first
+    #[command(after_help = "\
+Examples:
+  crumb runs list
+  crumb runs list --json | jq -r '.[] | select(.valid) | .id'")]
+    List {
+        /// As a JSON array: id, benchmark, label, target, started, complete, valid, points, metrics
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one run: load points, operations, environment, verdict
+    #[command(after_help = "\
+Examples:
+  crumb runs show last
+  crumb runs show 3f9a --ops all
+  crumb runs show 20261121-180000-fstress-3f9a --json | jq .metrics")]
+    Show {
+        /// Name of the run, an unambiguous beginning or end of it, or `last`
+        run: String,
+        /// As the RunRecord's JSON, schema 1
+        #[arg(long, conflicts_with = "ops")]
+        json: bool,
+        /// Load points whose operations to show
+        #[arg(long, value_enum, default_value = "highest", value_name = "WHICH")]
+        ops: OpsOf,
+    },
+    /// Write one run as RunRecord JSON, histograms and all
+    #[command(after_help = "\
+Examples:
+  crumb runs export last -o filer-a.json
+  crumb runs export 3f9a | gzip > 3f9a.json.gz")]
+    Export {
+        /// Name of the run, an unambiguous beginning or end of it, or `last`
+        run: String,
+        /// File to write, `-` for standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Keep runs that were exported, here or elsewhere
+    #[command(after_help = "\
+Examples:
+  crumb runs import filer-a.json filer-b.json
+  ssh generator crumb runs export last | crumb runs import -")]
+    Import {
+        /// RunRecord JSON files, `-` for standard input
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Forget runs
+    #[command(after_help = "\
+Examples:
+  crumb runs rm 3f9a
+  crumb runs rm 20261121-180000-fstress-3f9a 20261121-190000-fstress-77c0")]
+    Rm {
+        /// Names of runs, unambiguous beginnings or ends of them, or `last`
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<String>,
+    },
+}
+
+/// Whose operations `show` shows.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum OpsOf {
+    /// The highest load that the storage held
+    Highest,
+    /// Every load point
+    All,
+    /// None
+    None,
+}
+
+/// Runs the verb.
+pub fn run(args: RunsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    match args.what {
+        What::List { json } => list(context, json)?,
+        What::Show { run, json, ops } => {
+            let record = context.store_with_runs()?.find(&run)?;
+            print(&if json { json_line(&record) } else { shown(&record, ops) })?;
+        }
+        What::Export { run, output } => {
+            let record = context.store_with_runs()?.find(&run)?;
+            Destination::new(output).write(context, &format!("run {}", record.id), &json_line(&record))?;
+        }
+        What::Import { files } => import(context, &files)?,
+        What::Rm { runs } => remove(context, &runs)?,
+    }
+    Ok(ExitStatus::Fine)
+}
+
+fn json_line(record: &RunRecord) -> String {
+    format!("{}\n", record.to_json())
+}
+
+fn list(context: &Context, json: bool) -> anyhow::Result<()> {
+    let runs = context.existing_store()?.map_or_else(|| Ok(vec![]), |store| store.list())?;
+    if json {
+        let runs: Vec<serde_json::Value> = runs.iter().map(summary_json).collect();
+        return print(&format!("{}\n", serde_json::to_string_pretty(&runs)?));
+    }
+    if runs.is_empty() {
+        note(
+            context,
+            &format!("{}: no runs yet; make one with `crumb run fstress`", context.store.display()),
+        );
+        return Ok(());
+    }
+    let heads = ["run (UTC)", "what", "points", "headline", "verdict"];
+    let rows =
+        |label_width| -> Vec<Vec<String>> { runs.iter().map(|run| list_row(run, label_width)).collect() };
+    // The label is what may be long: it gets what the other columns leave over, and at least a few letters.
+    let without =
+        grid(&heads, 2, &rows(heads[1].len())).lines().next().map_or(0, |line| line.chars().count());
+    print(&grid(&heads, 2, &rows((heads[1].len() + WIDTH).saturating_sub(without).max(8))))
+}
+
+fn list_row(run: &RunSummary, label_width: usize) -> Vec<String> {
+    let headline = ["saturation_per_sec", "held_per_sec", "peak_per_sec"]
+        .iter()
+        .find_map(|name| run.metrics.get(*name).map(|value| metric_text(name, *value)))
+        .map(|(_, number, unit)| format!("{number}{unit}"));
+    let verdict = match (run.valid, run.complete) {
+        (true, true) => "VALID",
+        (true, false) => "cut short",
+        (false, _) => "INVALID",
+    };
+    vec![
+        run.id.0.clone(),
+        shortened(&run.label, label_width),
+        run.points.to_string(),
+        headline.unwrap_or_else(|| "-".to_owned()),
+        verdict.to_owned(),
+    ]
+}
+
+fn summary_json(run: &RunSummary) -> serde_json::Value {
+    serde_json::json!({
+        "id": run.id.0,
+        "benchmark": run.benchmark,
+        "label": run.label,
+        "target": run.target,
+        "started": run.started.to_string(),
+        "complete": run.complete,
+        "valid": run.valid,
+        "points": run.points,
+        "metrics": run.metrics,
+    })
+}
+
+fn shown(record: &RunRecord, ops: OpsOf) -> String {
+    let took = humantime::format_duration(std::time::Duration::from_secs(
+        record.ended.duration_since(record.started).as_secs().max(0) as u64,
+    ));
+    let mut text = [
+        named("Run", &record.id.0),
+        named("Label", &record.label),
+        named("Target", &record.target),
+        named("Began", &format!("{}, took {took}", record.started.strftime("%Y-%m-%d %H:%M:%S UTC"))),
+        named("Command", &command_line(&record.command)),
+        named("Seed", &record.seed.to_string()),
+        "\n".to_owned(),
+        tables::load_points(record),
+    ]
+    .concat();
+    match ops {
+        OpsOf::All => record.points.iter().for_each(|point| text.push_str(&tables::operations(point))),
+        OpsOf::Highest => text.extend(tables::telling_point(record).map(tables::operations)),
+        OpsOf::None => {}
+    }
+    text.push_str(&tables::generator(record));
+    text.push_str(&tables::phases(&record.phases));
+    text.push_str(&config(&record.config));
+    text.push_str(&environment(&record.environment));
+    text.push_str(&tables::summary(record));
+    text
+}
+
+/// As a shell takes it.
+fn command_line(words: &[String]) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+%@".contains(letter);
+    let quoted = words.iter().map(|word| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// What the benchmark was asked, but for what is empty or a text of its own (a workload file).
+fn config(config: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for (name, value) in config.as_object().into_iter().flatten() {
+        let value = match value {
+            serde_json::Value::Null => continue,
+            serde_json::Value::String(words) if words.contains('\n') => continue,
+            serde_json::Value::String(words) => words.clone(),
+            other => other.to_string(),
+        };
+        text.push_str(&named(name, &value));
+    }
+    if text.is_empty() { text } else { format!("Asked\n{text}\n") }
+}
+
+fn environment(environment: &Environment) -> String {
+    let known = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };
+    let mut text = [
+        "Environment\n".to_owned(),
+        named(
+            "Crumb",
+            &format!("{}, {} build", environment.crumb_version, known(&environment.build_profile)),
+        ),
+        named("Host", &format!("{}, {}", known(&environment.host), known(&environment.kernel))),
+        named("CPU", &format!("{}, {} usable", known(&environment.cpu_model), environment.cpus)),
+        named("Memory", &bytes_text(environment.memory_bytes)),
+    ]
+    .concat();
+    let governor = environment.cpu_governor.as_deref().map(|governor| named("CPU governor", governor));
+    let clock = environment.clock_source.as_deref().map(|clock| named("Clock source", clock));
+    text.extend(governor.into_iter().chain(clock));
+    text.push_str(&named("Load average", &format!("{} when the run began", environment.load_average)));
+    if let Some(mount) = &environment.mount {
+        let what = format!("{} ({}) on {}, {}", mount.device, mount.fs_type, mount.path, mount.options);
+        text.push_str(&named("Mount", &what));
+    }
+    text.push('\n');
+    text
+}
+
+fn import(context: &Context, files: &[PathBuf]) -> anyhow::Result<()> {
+    let store = context.open_store()?;
+    for path in files {
+        let (name, text) = if path.as_os_str() == "-" {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text).map(|_| text);
+            ("standard input".to_owned(), read)
+        } else {
+            (path.display().to_string(), fs::read_to_string(path))
+        };
+        let text = text.with_context(|| format!("{name}: cannot read"))?;
+        let id = store.import(&text).with_context(|| format!("{name}: not imported"))?;
+        note(context, &format!("imported {id}"));
+    }
+    Ok(())
+}
+
+fn remove(context: &Context, runs: &[String]) -> anyhow::Result<()> {
+    let store = context.store_with_runs()?;
+    // All names are understood before the first run goes.
+    let mut ids =
+        runs.iter().map(|wanted| resolve(&store, wanted)).collect::<anyhow::Result<Vec<RunId>>>()?;
+    ids.sort();
+    ids.dedup();
+    for id in &ids {
+        store.remove(id)?;
+        note(context, &format!("removed {id}"));
+    }
+    note(context, &format!("{} left", counted(store.list()?.len(), "run", "runs")));
+    Ok(())
+}
+
+/// A full name is taken as it is: `find` opens the record, and a damaged one must be removable.
+fn resolve(store: &Store, wanted: &str) -> anyhow::Result<RunId> {
+    let exact = store.list()?.into_iter().map(|run| run.id).find(|id| id.0 == wanted);
+    exact.map_or_else(|| Ok(store.find(wanted)?.id), Ok)
+}

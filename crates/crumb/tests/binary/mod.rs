@@ -1,0 +1,88 @@
+//! The built `crumb`, run in a directory of its own with a store of its own, and never for long.
+
+#![allow(dead_code, reason = "every test binary takes what it needs")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// A directory to run in.
+pub struct Bench {
+    directory: TempDir,
+}
+
+/// What came of a run of the binary.
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// Far more than any of these verbs takes on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+impl Bench {
+    pub fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// A path inside.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The directory itself.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes a file, to be named relatively: the binary runs in this directory.
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Reads a file.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Runs `crumb ARGS`.
+    pub fn crumb(&self, args: &[&str]) -> Said {
+        self.crumb_fed(args, "")
+    }
+
+    /// Runs `crumb ARGS` with this standard input.
+    pub fn crumb_fed(&self, args: &[&str], input: &str) -> Said {
+        let mut command = assert_cmd::cargo::cargo_bin_cmd!("crumb");
+        command
+            .current_dir(self.directory())
+            .env("CRUMB_STORE", self.path("runs.db"))
+            .env_remove("XDG_DATA_HOME");
+        let output = command.args(args).timeout(TIME_LIMIT).write_stdin(input).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// The same, when it must succeed; gives standard output.
+    pub fn fine(&self, args: &[&str]) -> String {
+        let said = self.crumb(args);
+        assert_eq!(said.code, 0, "crumb {args:?}\n{}{}", said.out, said.err);
+        said.out
+    }
+
+    /// The same, when it must fail with this code; gives standard error.
+    pub fn fails(&self, code: i32, args: &[&str]) -> String {
+        let said = self.crumb(args);
+        assert_eq!(said.code, code, "crumb {args:?}\n{}{}", said.out, said.err);
+        assert!(!said.err.contains("panicked") && !said.err.contains("RUST_BACKTRACE"), "{}", said.err);
+        said.err
+    }
+}
+
+/// Every line fits in a terminal of 80 columns.
+pub fn assert_fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}\n\n{text}", line.chars().count());
+    }
+}

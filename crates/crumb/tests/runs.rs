@@ -1,0 +1,154 @@
+//! `crumb runs`, from an imported record to the last one removed.
+
+mod binary;
+mod sample;
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
+use binary::{Bench, assert_fits};
+use measure::RunRecord;
+
+const FIRST: &str = "20261121-180000-fstress-3f9a";
+const SECOND: &str = "20261122-090000-fstress-77c0";
+
+fn with_two_runs() -> Bench {
+    let bench = Bench::new();
+    let mut second =
+        sample::invalid_record(SECOND, "a filer whose name goes on and on until no terminal has room");
+    second.started = "2026-11-22T09:00:00Z".parse().unwrap();
+    bench.write("a.json", &sample::record(FIRST, "filer A").to_json());
+    bench.write("b.json", &second.to_json());
+    bench.fine(&["runs", "import", "a.json", "b.json"]);
+    bench
+}
+
+#[test]
+fn a_record_that_goes_in_comes_out_the_same() {
+    let bench = with_two_runs();
+    let asked = RunRecord::from_json(&bench.read("a.json")).unwrap();
+    assert_eq!(RunRecord::from_json(&bench.fine(&["runs", "export", FIRST])).unwrap(), asked);
+    assert_eq!(RunRecord::from_json(&bench.fine(&["runs", "show", "3f9a", "--json"])).unwrap(), asked);
+    let said = bench.crumb(&["runs", "export", "20261121", "-o", "again.json"]);
+    assert!(said.out.is_empty() && said.err.contains("again.json"), "{}{}", said.out, said.err);
+    assert_eq!(RunRecord::from_json(&bench.read("again.json")).unwrap(), asked);
+    bench.fine(&["runs", "rm", "3f9a"]);
+    let said = bench.crumb_fed(&["runs", "import", "-"], &bench.read("again.json"));
+    assert_eq!((said.code, said.err.as_str()), (0, "imported 20261121-180000-fstress-3f9a\n"));
+}
+
+#[test]
+fn the_list_is_newest_first_and_fits_in_80_columns() {
+    let bench = with_two_runs();
+    let list = bench.fine(&["runs", "list"]);
+    assert_fits(&list);
+    let lines: Vec<&str> = list.lines().collect();
+    assert!(
+        lines[2].starts_with(SECOND) && lines[2].contains('…') && lines[2].ends_with("INVALID"),
+        "{list}"
+    );
+    assert!(
+        lines[3].starts_with(FIRST) && lines[3].contains("4,000/s") && lines[3].ends_with("VALID"),
+        "{list}"
+    );
+    let runs: serde_json::Value = serde_json::from_str(&bench.fine(&["runs", "list", "--json"])).unwrap();
+    assert_eq!(runs[1]["id"], FIRST);
+    assert_eq!(runs[1]["metrics"]["saturation_per_sec"], 4000.0);
+    assert_eq!(
+        (&runs[0]["valid"], &runs[0]["complete"], &runs[0]["points"]),
+        (&false.into(), &false.into(), &2.into())
+    );
+}
+
+#[test]
+fn a_run_is_shown_with_points_operations_environment_and_verdict() {
+    let bench = with_two_runs();
+    let shown = bench.fine(&["runs", "show", "3f9a"]);
+    assert_fits(&shown);
+    for part in [
+        "filer A",
+        "S    6,000   4,731.5",
+        "Operations at 4,000/s",
+        "NFS3ERR_STALE 1",
+        "Example Processor",
+        "'p99<20ms'",
+        "VALID",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    assert!(!shown.contains("Operations at 2,000/s") && !shown.contains("workload_toml"), "{shown}");
+    let all = bench.fine(&["runs", "show", "3f9a", "--ops", "all"]);
+    assert!(all.contains("Operations at 2,000/s") && all.contains("Operations at 6,000/s"));
+    let last = bench.fine(&["runs", "show", "last"]);
+    assert!(last.contains("INVALID because") && last.contains("Incomplete"), "{last}");
+    assert_fits(&last);
+}
+
+#[test]
+fn looking_at_a_store_that_is_not_there_makes_none() {
+    let bench = Bench::new();
+    let said = bench.crumb(&["runs", "list"]);
+    assert!(said.code == 0 && said.out.is_empty() && said.err.contains("no runs yet"), "{}", said.err);
+    assert_eq!(bench.fine(&["runs", "list", "--json"]), "[]\n");
+    for verb in ["show", "export", "rm"] {
+        assert!(bench.fails(1, &["runs", verb, "last"]).contains("crumb run fstress"));
+    }
+    assert!(!bench.path("runs.db").exists());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let bench = with_two_runs();
+    for verb in ["show", "export", "import", "rm"] {
+        assert!(bench.fails(2, &["runs", verb]).contains("Usage: crumb runs"));
+    }
+    assert!(bench.fails(1, &["runs", "show", "ffff"]).contains("crumb runs list"));
+    assert!(bench.fails(1, &["runs", "show", "2026112"]).contains(FIRST));
+    assert!(bench.fails(1, &["runs", "import", "missing.json"]).contains("missing.json"));
+    bench.write("half.json", &bench.read("a.json")[..100]);
+    assert!(bench.fails(1, &["runs", "import", "half.json"]).contains("half.json: not imported"));
+    assert!(bench.fails(1, &["runs", "import", "a.json"]).contains("in the store already"));
+    assert!(
+        bench.fails(1, &["runs", "export", "last", "-o", "no/such/dir.json"]).contains("no/such/dir.json")
+    );
+    assert!(bench.fails(1, &["runs", "list", "--store", "a.json"]).contains("not a run store"));
+}
+
+#[test]
+fn nothing_is_removed_when_one_of_the_names_is_wrong() {
+    let bench = with_two_runs();
+    bench.fails(1, &["runs", "rm", "3f9a", "ffff"]);
+    assert!(bench.fine(&["runs", "list"]).contains(FIRST));
+    // The same run by two names is one run.
+    let said = bench.crumb(&["runs", "rm", "3f9a", FIRST]);
+    assert!(said.code == 0 && said.err.ends_with("1 run left\n"), "{}", said.err);
+    bench.fine(&["runs", "rm", "last"]);
+    assert_eq!(bench.fine(&["runs", "list", "--json"]), "[]\n");
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let bench = with_two_runs();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))
+        .args(["runs", "export", FIRST, "--store"])
+        .arg(bench.path("runs.db"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Closed before the first byte is read: the write finds nobody.
+    drop(child.stdout.take());
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_store_is_found_by_flag_then_by_environment_then_at_home() {
+    let bench = with_two_runs();
+    assert_eq!(bench.fine(&["--store", "other.db", "runs", "list", "--json"]), "[]\n");
+    let mut command = assert_cmd::cargo::cargo_bin_cmd!("crumb");
+    command.env_remove("CRUMB_STORE").env("XDG_DATA_HOME", bench.path("data")).current_dir(bench.directory());
+    command.args(["runs", "import", "a.json"]).assert().success();
+    assert!(bench.path("data/crumb/runs.db").is_file());
+}
