@@ -1,0 +1,39 @@
+# What a contributor and CI call. `make help` says what there is.
+SHELL := /bin/bash
+CARGO ?= cargo
+
+.PHONY: help build demo test check lint fmt bench bench-smoke fuzz packages
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the binary, optimised: target/release/crumb
+	$(CARGO) build --release -p crumb
+
+demo: build ## the main job with no server needed: two sweeps on loopback and a report, in under 3 minutes
+	scripts/demo.sh
+
+packages: ## install what the tests need (Debian, root); otherwise say what is missing
+	scripts/test-packages.sh
+
+test: packages ## every test, with real servers where they are installed
+	$(CARGO) test --workspace
+
+lint: ## formatting, and clippy with warnings as errors
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+check: lint test ## what CI runs
+
+fmt: ## format all code
+	$(CARGO) fmt --all
+
+bench: ## the figures: object sets, bare loops against the generator, libnfs beside it
+	$(CARGO) bench -p fstress
+	scripts/bench-capacity.sh
+
+bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
+	$(CARGO) test --workspace --benches
+
+fuzz: ## a minute of the wire decoder's fuzz target (needs cargo-fuzz)
+	cd crates/nfs/fuzz && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60
