@@ -44,7 +44,7 @@ impl Context {
             store: store_path(global.store, variable, std::env::home_dir()),
             quiet: global.quiet,
             verbose: global.verbose,
-            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command: command_line(),
         }
     }
 
@@ -97,6 +97,12 @@ impl Context {
             )
         })
     }
+}
+
+/// The words typed; the program without the directory it lies in, which is nobody's business in a report.
+fn command_line() -> Vec<String> {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("crumb".to_owned()).chain(words).collect()
 }
 
 fn store_path(

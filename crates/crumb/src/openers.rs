@@ -20,6 +20,8 @@ pub struct TransportOptions {
     /// First time-out of a datagram, and how often it is sent again.
     pub udp_timeout: Duration,
     pub udp_retransmits: u8,
+    /// How long a broken TCP connection may take to be regained.
+    pub reconnect_timeout: Duration,
     /// Worker threads of a directory; none: as many as suit the machine.
     pub threads: Option<NonZeroUsize>,
     /// How the generator waits.
@@ -35,7 +37,8 @@ pub fn open_transport(
     match target {
         Target::Null => Ok(Box::new(NullTransport::new(clock.clone()))),
         Target::Directory(path) => {
-            let mut directory = DirectoryTransportOptions { patience: options.patience, ..Default::default() };
+            let mut directory =
+                DirectoryTransportOptions { patience: options.patience, ..Default::default() };
             if let Some(threads) = options.threads {
                 directory.threads = threads.get();
             }
@@ -52,6 +55,7 @@ pub fn open_transport(
                     retransmits_max: options.udp_retransmits,
                     ..UdpOptions::default()
                 },
+                reconnect_timeout: options.reconnect_timeout,
                 patience: options.patience,
                 ..ClientOptions::default()
             };

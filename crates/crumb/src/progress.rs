@@ -37,7 +37,9 @@ impl Progress {
         };
         let bar = if style == Style::Bar { ProgressBar::new(1) } else { ProgressBar::hidden() };
         let template = "{bar:20.cyan/dim} {wide_msg}";
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─"));
+        bar.set_style(
+            ProgressStyle::with_template(template).expect("the template is a constant").progress_chars("━╸─"),
+        );
         Self { style, bar, spans: Default::default(), title: String::new(), said_at: Instant::now() }
     }
 

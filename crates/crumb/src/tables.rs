@@ -44,7 +44,11 @@ pub fn load_points(record: &RunRecord) -> String {
             })
             .collect();
         let heads = ["", head, "achieved", "mean", "sd", "p50", "p90", "p99", "p99.9", "max"];
-        text.push_str(&format!("{title}\n{}{}\n", grid(&heads, 1, &rows), findings(&points)));
+        text.push_str(&format!(
+            "{title}\n{}{}\n",
+            grid(&heads, 1, &rows),
+            findings(&points, &record.verdict)
+        ));
     }
     text
 }
@@ -157,7 +161,7 @@ pub fn summary(record: &RunRecord) -> String {
         let Some(value) = metric(name) else { continue };
         let (words, number, unit) = metric_text(name, value);
         let (words, hint) = match name {
-            "held_per_sec" => ("Highest rate held", "  (no level saturated the storage: it may bear more)"),
+            "held_per_sec" => ("Highest rate held", " (nothing saturated: it may bear more)"),
             _ => (words.as_str(), ""),
         };
         // As in "4,000/s" and "0.412 ms".
@@ -184,29 +188,34 @@ fn verdict(verdict: &Verdict) -> String {
     text
 }
 
-/// What speaks against each point, and the first few remarks.
-fn findings(points: &[&LoadPoint]) -> String {
+/// What speaks against each point and does not stand in the run's verdict anyway, then the first few remarks;
+/// one that several points share is told once.
+fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
     let mut text = String::new();
-    let mut remarks_left = 0;
-    let mut remarks_shown = 0;
+    let mut remarks: Vec<(&str, Vec<&LoadPoint>)> = Vec::new();
     for point in points {
         for reason in &point.verdict.reasons {
-            let sign = match (reason.fatal, mark(point)) {
-                (true, mark) => mark,
-                (false, _) if remarks_shown < REMARKS_SHOWN => {
-                    remarks_shown += 1;
-                    " "
+            if reason.fatal {
+                if !run.reasons.iter().any(|of_run| of_run.text.contains(&reason.text)) {
+                    text.push_str(&wrapped(&format!("{} {}: ", mark(point), load_name(point)), &reason.text));
                 }
-                (false, _) => {
-                    remarks_left += 1;
-                    continue;
-                }
-            };
-            text.push_str(&wrapped(&format!("{sign} {}: ", load_name(point)), &reason.text));
+            } else if let Some((_, sharing)) = remarks.iter_mut().find(|(told, _)| *told == reason.text) {
+                sharing.push(point);
+            } else {
+                remarks.push((&reason.text, vec![point]));
+            }
         }
     }
-    if remarks_left > 0 {
-        let more = counted(remarks_left, "more remark", "more remarks");
+    for (told, sharing) in remarks.iter().take(REMARKS_SHOWN) {
+        let whose = match sharing.as_slice() {
+            [one] => load_name(one),
+            all if all.len() == points.len() => "all levels".to_owned(),
+            several => format!("{} levels", several.len()),
+        };
+        text.push_str(&wrapped(&format!("  {whose}: "), told));
+    }
+    if remarks.len() > REMARKS_SHOWN {
+        let more = counted(remarks.len() - REMARKS_SHOWN, "more remark", "more remarks");
         text.push_str(&format!("  {more}; `crumb report` shows all\n"));
     }
     text
@@ -307,11 +316,24 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Incomplete"), "{text}");
+        assert_eq!(text.matches("late on average").count(), 1, "told by the point and by the run\n{text}");
         assert_fits(&text);
         let closed = sample::closed_record("20261121-180000-fstress-3f9a", "responder");
         let text = [load_points(&closed), operations(&closed.points[0])].concat();
         assert!(text.starts_with("CLOSED LOOP") && text.contains("Operations at 64 outstanding"), "{text}");
         assert_fits(&text);
+    }
+
+    #[test]
+    fn a_remark_that_all_levels_share_is_told_once() {
+        let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        for (at, point) in record.points.iter_mut().enumerate() {
+            point.verdict.remark("debug-build", "measured with a debug build");
+            (0..=at).for_each(|n| point.verdict.remark("own", format!("remark {at}.{n}")));
+        }
+        let text = load_points(&record);
+        assert_eq!(text.matches("  all levels: measured with a debug build\n").count(), 1, "{text}");
+        assert!(text.contains("  2,000/s: remark 0.0\n") && text.contains("  4 more remarks;"), "{text}");
     }
 
     #[test]

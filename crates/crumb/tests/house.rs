@@ -75,7 +75,8 @@ fn project_files() -> Vec<PathBuf> {
         for entry in fs::read_dir(dir).expect("a readable directory").flatten() {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             if path.is_dir() {
-                if !["target", ".git", "node_modules", "demo", "corpus", "artifacts"].contains(&name.as_str()) {
+                if !["target", ".git", "node_modules", "demo", "corpus", "artifacts"].contains(&name.as_str())
+                {
                     walk(&path, found);
                 }
             } else {
@@ -94,12 +95,16 @@ fn every_crate_opens_with_a_header_and_none_is_empty() {
     for name in imports().into_keys() {
         let src = root().join("crates").join(&name).join("src");
         let entry = [src.join("lib.rs"), src.join("main.rs")].into_iter().find(|path| path.exists());
-        let text = fs::read_to_string(entry.unwrap_or_else(|| panic!("{name} has no lib.rs"))).expect("readable");
+        let text =
+            fs::read_to_string(entry.unwrap_or_else(|| panic!("{name} has no lib.rs"))).expect("readable");
         let header: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
         assert!(header.len() >= 3, "{name} does not open with a header of what it is and is not");
         assert!(text.lines().count() > header.len() + 3, "{name} is empty");
         if !BINARIES.contains(&name.as_str()) {
-            assert!(header.iter().any(|line| line.contains("Not here:")), "the header of {name} does not say what is not here");
+            assert!(
+                header.iter().any(|line| line.contains("Not here:")),
+                "the header of {name} does not say what is not here"
+            );
         }
     }
 }

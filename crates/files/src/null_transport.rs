@@ -60,7 +60,9 @@ impl PlausibleReply {
             K::Lookup => Reply::Lookup { object: HandleRef(HANDLE), attributes, dir: attributes },
             K::Access => Reply::Access { attributes, rights: self.bytes },
             K::Readlink => Reply::Readlink { attributes, target: b"target" },
-            K::Read => Reply::Read { attributes, bytes: &zeros[..zeros.len().min(self.bytes as usize)], end: false },
+            K::Read => {
+                Reply::Read { attributes, bytes: &zeros[..zeros.len().min(self.bytes as usize)], end: false }
+            }
             K::Write => Reply::Write {
                 file: wcc,
                 count: self.bytes,

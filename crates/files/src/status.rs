@@ -17,6 +17,14 @@ macro_rules! statuses {
                     other => format!("NFS3ERR_{other}").into(),
                 }
             }
+
+            /// The status of this name, of those that the RFC knows.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$konst),)*
+                    _ => None,
+                }
+            }
         }
     };
 }

@@ -105,7 +105,9 @@ impl std::str::FromStr for Arrivals {
                 .and_then(|mean| mean.parse().ok())
                 .map(|mean| Self::Bursty { mean })
                 .ok_or_else(|| {
-                    format!("`{text}`: expected uniform, poisson, bursty or bursty:N (mean requests in a burst)")
+                    format!(
+                        "`{text}`: expected uniform, poisson, bursty or bursty:N (mean requests in a burst)"
+                    )
                 }),
         }
     }

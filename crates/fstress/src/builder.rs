@@ -91,7 +91,12 @@ impl Builder {
     }
 
     /// Brings the set to `files` files.
-    pub fn resize(&mut self, set: &mut ObjectSets, files: u64, site: &mut Site<'_>) -> Result<(), FstressError> {
+    pub fn resize(
+        &mut self,
+        set: &mut ObjectSets,
+        files: u64,
+        site: &mut Site<'_>,
+    ) -> Result<(), FstressError> {
         if files > set.file_count() {
             self.check_space(set, files, site)?;
             self.grow(set, files, site)
@@ -153,7 +158,10 @@ impl Builder {
 
     /// Writes what the set is for into it, or checks that a set to adopt is for the same.
     fn label(&self, root: HandleRef<'_>, site: &mut Site<'_>) -> Result<(), FstressError> {
-        let text = format!("crumb fstress file set 1\nworkload {}\nseed {}\n", self.workload.name, self.options.seed);
+        let text = format!(
+            "crumb fstress file set 1\nworkload {}\nseed {}\n",
+            self.workload.name, self.options.seed
+        );
         if self.options.adopt {
             let found = call(site, &Request::Lookup { dir: root, name: LABEL }, |reply| match reply {
                 Reply::Lookup { object, .. } => Handle::new(object.0),
@@ -168,7 +176,11 @@ impl Builder {
                 let was = was.map_err(|problem| problem.about("read", "crumb-set"))?;
                 // Empty: it was interrupted while it was being made.
                 if was != text && !was.is_empty() {
-                    return Err(FstressError::OtherSet { name: self.options.root_name.clone(), was, is: text });
+                    return Err(FstressError::OtherSet {
+                        name: self.options.root_name.clone(),
+                        was,
+                        is: text,
+                    });
                 }
             }
         }
@@ -177,9 +189,15 @@ impl Builder {
             Reply::Created { object, .. } => object.and_then(|handle| Handle::new(handle.0)),
             _ => None,
         })?;
-        let Some(label) = made.map_err(|problem| problem.about("create", "crumb-set"))? else { return Ok(()) };
-        let write =
-            Request::Write { file: label.by_ref(), offset: 0, bytes: text.as_bytes(), stability: Stability::FileSync };
+        let Some(label) = made.map_err(|problem| problem.about("create", "crumb-set"))? else {
+            return Ok(());
+        };
+        let write = Request::Write {
+            file: label.by_ref(),
+            offset: 0,
+            bytes: text.as_bytes(),
+            stability: Stability::FileSync,
+        };
         call(site, &write, |_| ())?.map_err(|problem| problem.about("write to", "crumb-set"))
     }
 
@@ -252,7 +270,8 @@ impl Builder {
             if unfilled.links > 0 {
                 unfilled.links -= 1;
                 let link = set.insert_symlink(dir, 0);
-                let weight = self.workload.popularity.symlink.sample_weight(set.symlink_count(), &mut self.rng);
+                let weight =
+                    self.workload.popularity.symlink.sample_weight(set.symlink_count(), &mut self.rng);
                 return Some(Job::Link { link, weight, look });
             }
             // Directories before files, so that their handles are there when their own turn comes.
@@ -309,7 +328,9 @@ fn take_away(set: &mut ObjectSets, file: FileId) -> Job {
 }
 
 fn handle_of(set: &ObjectSets, dir: DirectoryId) -> Handle {
-    set.directory_handle(dir).and_then(Handle::new).unwrap_or(Handle::new(&[]).expect("no bytes are few enough"))
+    set.directory_handle(dir)
+        .and_then(Handle::new)
+        .unwrap_or(Handle::new(&[]).expect("no bytes are few enough"))
 }
 
 /// Removes everything in a directory: what operations made beside the set, and what was in an adopted one.
@@ -320,7 +341,8 @@ fn empty(site: &mut Site<'_>, dir: HandleRef<'_>) -> Result<(), FstressError> {
         let list = Request::Readdir { dir, cookie: 0, verifier: [0; 8], count: 32_768 };
         call(site, &list, |reply| {
             if let Reply::Listing { entries, .. } = reply {
-                names = entries.map(|e| e.name.to_vec()).filter(|name| name != b"." && name != b"..").collect();
+                names =
+                    entries.map(|e| e.name.to_vec()).filter(|name| name != b"." && name != b"..").collect();
             }
         })?
         .map_err(|problem| problem.about("list", "a directory of the file set"))?;

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{
-    CreateHow, Handle, HandleRef, Outcome, Reply, Request, SetAttributes, Stability, Status, Ticket, Transport,
+    CreateHow, Handle, HandleRef, Outcome, Reply, Request, SetAttributes, Stability, Status, Ticket,
+    Transport,
 };
 use quanta::{Clock, Instant};
 
@@ -91,9 +92,10 @@ impl Problem {
             Self::RefusedCall(why) => (why.to_owned(), "the server refuses calls of this user or kind"),
             Self::Unanswered => ("no answer".to_owned(), "is the server still running?"),
             Self::BadReply => ("a reply that makes no sense".to_owned(), "the server breaks the protocol"),
-            Self::NoHandle => {
-                ("no handle in the reply".to_owned(), "the server leaves out an optional field that Crumb needs")
-            }
+            Self::NoHandle => (
+                "no handle in the reply".to_owned(),
+                "the server leaves out an optional field that Crumb needs",
+            ),
         };
         FstressError::Refused { tried, name, why, advice }
     }
@@ -137,7 +139,12 @@ impl Crew {
     }
 
     /// Sends what waits and takes what comes, for a while.
-    pub fn turn(&mut self, payload: &Payload, set: &mut ObjectSets, site: &mut Site<'_>) -> Result<(), FstressError> {
+    pub fn turn(
+        &mut self,
+        payload: &Payload,
+        set: &mut ObjectSets,
+        site: &mut Site<'_>,
+    ) -> Result<(), FstressError> {
         if site.stop.load(Ordering::Relaxed) {
             return Err(FstressError::Interrupted);
         }
@@ -147,7 +154,8 @@ impl Crew {
             self.rest_until = None;
             self.send(payload, set, site)?;
         }
-        let poll_until = now + self.rest_until.map_or(POLL, |until| until.saturating_duration_since(now).min(POLL));
+        let poll_until =
+            now + self.rest_until.map_or(POLL, |until| until.saturating_duration_since(now).min(POLL));
         let mut problem = None;
         let Site { transport, late, .. } = site;
         let delivered = transport.poll(Some(poll_until), &mut |completion| {
@@ -179,10 +187,14 @@ impl Crew {
         }
         if self.rest_until.is_some() && !self.told_of_retries {
             self.told_of_retries = true;
-            (site.tell)(Event::Note("the server asks to retry later (NFS3ERR_JUKEBOX); waiting and retrying".into()));
+            (site.tell)(Event::Note(
+                "the server asks to retry later (NFS3ERR_JUKEBOX); waiting and retrying".into(),
+            ));
         }
         if self.retries_in_row > RETRIES_IN_ROW_MAX {
-            problem.get_or_insert(Problem::Refused(Status::JUKEBOX).about("work on the file set", set.root_name()));
+            problem.get_or_insert(
+                Problem::Refused(Status::JUKEBOX).about("work on the file set", set.root_name()),
+            );
         }
         let silent_since = *self.last_reply.get_or_insert(now);
         if now.saturating_duration_since(silent_since) > SILENCE_MAX {
@@ -207,7 +219,12 @@ impl Crew {
     }
 
     /// Takes in a reply; returns what is next to do for the same object.
-    fn settle(&mut self, job: Job, outcome: &Outcome<'_>, set: &mut ObjectSets) -> Result<Option<Job>, Problem> {
+    fn settle(
+        &mut self,
+        job: Job,
+        outcome: &Outcome<'_>,
+        set: &mut ObjectSets,
+    ) -> Result<Option<Job>, Problem> {
         let reply = match (outcome, job) {
             (Outcome::Ok(reply), _) => reply,
             (Outcome::Failed(Status::NOENT), Job::File { file, bytes, weight, look: true }) => {
@@ -227,7 +244,10 @@ impl Crew {
                 return Ok(Some(Job::Link { link, weight, look: true }));
             }
             // And what is to go may be gone already.
-            (Outcome::Failed(Status::NOENT | Status::STALE), Job::Remove { .. } | Job::Unlink { .. } | Job::Rmdir { .. }) => {
+            (
+                Outcome::Failed(Status::NOENT | Status::STALE),
+                Job::Remove { .. } | Job::Unlink { .. } | Job::Rmdir { .. },
+            ) => {
                 self.finish(job, set);
                 return Ok(None);
             }
@@ -307,7 +327,12 @@ impl Crew {
 
     /// Tells how far it is.
     pub fn tell_now(&self, site: &mut Site<'_>) {
-        (site.tell)(Event::FileSet { work: self.work, done: self.done, asked: self.asked, bytes: self.bytes });
+        (site.tell)(Event::FileSet {
+            work: self.work,
+            done: self.done,
+            asked: self.asked,
+            bytes: self.bytes,
+        });
     }
 }
 
@@ -331,8 +356,12 @@ impl Job {
                 };
             }
             Self::File { file, .. } | Self::Remove { file } => (set.file_parent(file), set.file_name(file)),
-            Self::Dir { dir, .. } | Self::Rmdir { dir } => (set.directory_parent(dir), set.directory_name(dir)),
-            Self::Link { link, .. } | Self::Unlink { link } => (set.symlink_parent(link), set.symlink_name(link)),
+            Self::Dir { dir, .. } | Self::Rmdir { dir } => {
+                (set.directory_parent(dir), set.directory_name(dir))
+            }
+            Self::Link { link, .. } | Self::Unlink { link } => {
+                (set.symlink_parent(link), set.symlink_name(link))
+            }
         };
         let dir = HandleRef(set.directory_handle(dir).unwrap_or_default());
         let name = name.insert(own_name).as_bytes();
@@ -342,7 +371,9 @@ impl Job {
             }
             Self::File { .. } => Request::Create { dir, name, how: CreateHow::Unchecked(FILE_ATTRIBUTES) },
             Self::Dir { .. } => Request::Mkdir { dir, name, new: DIR_ATTRIBUTES },
-            Self::Link { .. } => Request::Symlink { dir, name, target: LINK_TARGET, new: SetAttributes::default() },
+            Self::Link { .. } => {
+                Request::Symlink { dir, name, target: LINK_TARGET, new: SetAttributes::default() }
+            }
             Self::Remove { .. } | Self::Unlink { .. } => Request::Remove { dir, name },
             Self::Rmdir { .. } => Request::Rmdir { dir, name },
             Self::Fill { .. } => unreachable!("returned above"),
@@ -413,7 +444,8 @@ pub(crate) fn call<T>(
         match result.expect("the loop above ends with one") {
             Err(Problem::Refused(Status::JUKEBOX)) if site.clock.now() < begun + SILENCE_MAX => {
                 let Site { transport, late, clock, .. } = site;
-                transport.poll(Some(clock.now() + RETRY_LATER), &mut |completion| late.push(completion.ticket))?;
+                transport
+                    .poll(Some(clock.now() + RETRY_LATER), &mut |completion| late.push(completion.ticket))?;
             }
             other => return Ok(other),
         }
@@ -444,7 +476,9 @@ pub(crate) fn make_dir(
         Reply::Lookup { object, .. } => Handle::new(object.0),
         _ => None,
     })?;
-    found.map_err(|problem| problem.about("look up", name))?.ok_or_else(|| Problem::BadReply.about("look up", name))
+    found
+        .map_err(|problem| problem.about("look up", name))?
+        .ok_or_else(|| Problem::BadReply.about("look up", name))
 }
 
 /// The first tickets of a run's first crew.

@@ -7,8 +7,10 @@
 //! Sources: DESIGN.md (what makes a number count); SPEC SFS 3.0 run rules (overall response time); Fstress paper,
 //! section 6.2 (mix within 0.1 points).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use files::Status;
 use measure::{FileSetRecord, LoadPoint, LoopKind, Verdict};
 
 use crate::metronome::{CutShort, Measured};
@@ -129,19 +131,26 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
         if off.abs() > points_max {
             verdict.invalidate(
                 "mix-off",
-                format!("{name} was {:.2}% of the requests, not {:.2}%", stats.share_percent, stats.share_asked_percent),
+                format!(
+                    "{name} was {:.2}% of the requests, not {:.2}%",
+                    stats.share_percent, stats.share_asked_percent
+                ),
             );
         }
     }
     let failed_share = failed as f64 / attempted as f64;
     if failed_share > ERRORS_MAX {
-        verdict.invalidate("errors", format!("{:.1}% of the operations failed", 100.0 * failed_share));
+        let most = commonest_error(point);
+        verdict.invalidate("errors", format!("{:.1}% of the operations failed{most}", 100.0 * failed_share));
     } else if failed > 0 {
-        verdict.remark("errors", format!("{failed} of {attempted} operations failed"));
+        let most = commonest_error(point);
+        verdict.remark("errors", format!("{failed} of {attempted} operations failed{most}"));
     }
     let set = &point.file_set;
-    if (set.files as f64 - set.files_asked as f64).abs() > (FILES_OFF_MAX * set.files_asked as f64).max(10.0) {
-        verdict.invalidate("file-set-off", format!("the set had {} files, not {}", set.files, set.files_asked));
+    if (set.files as f64 - set.files_asked as f64).abs() > (FILES_OFF_MAX * set.files_asked as f64).max(10.0)
+    {
+        verdict
+            .invalidate("file-set-off", format!("the set had {} files, not {}", set.files, set.files_asked));
     }
     if point.latency_us.count < SAMPLES_MIN {
         verdict.remark(
@@ -164,6 +173,19 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
     point.verdict = verdict;
 }
 
+/// The name of the error met most, with what to do about it, as the end of a sentence.
+fn commonest_error(point: &LoadPoint) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, count) in point.ops.values().flat_map(|stats| &stats.errors) {
+        *counts.entry(name).or_insert(0) += count;
+    }
+    let Some((name, _)) = counts.into_iter().max_by_key(|&(_, count)| count) else { return String::new() };
+    match Status::from_name(name).map(Status::advice) {
+        Some(advice) if !advice.is_empty() => format!(", most with {name}: {advice}"),
+        _ => format!(", most with {name}"),
+    }
+}
+
 /// The verdict on the whole run.
 ///
 /// A sweep is meant to end in saturation, so points past the first saturated one do not spoil it; but some point
@@ -179,7 +201,8 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
             (Some(rate), _) => format!("{rate}/s"),
             (None, outstanding) => format!("{} outstanding", outstanding.unwrap_or(0)),
         };
-        for reason in point.verdict.reasons.iter().filter(|reason| reason.fatal && reason.code != "rate-off") {
+        for reason in point.verdict.reasons.iter().filter(|reason| reason.fatal && reason.code != "rate-off")
+        {
             // Past saturation replies come late and files fill up; only who was at fault matters there.
             if !point.saturated || reason.code.starts_with("generator") {
                 verdict.invalidate(&reason.code, format!("at {what}: {}", reason.text));

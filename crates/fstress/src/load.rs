@@ -74,7 +74,9 @@ impl Load {
             }
             let points = ((to - from) / step + 1e-9).floor() as usize + 1;
             if points > POINTS_MAX {
-                return Err(format!("`{text}`: {points} load points; choose a step that makes at most {POINTS_MAX}"));
+                return Err(format!(
+                    "`{text}`: {points} load points; choose a step that makes at most {POINTS_MAX}"
+                ));
             }
             return Ok(Self::Sweep((0..points).map(|n| from + n as f64 * step).collect()));
         }
@@ -104,25 +106,28 @@ impl std::str::FromStr for LatencyBound {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("`{text}`: expected a percentile and a time, such as p99<20ms or p99.9<100ms");
+        let expected =
+            || format!("`{text}`: expected a percentile and a time, such as p99<20ms or p99.9<100ms");
         let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
-        let percentile: f64 = percentile.trim().strip_prefix('p').and_then(|p| p.parse().ok()).ok_or_else(expected)?;
+        let percentile: f64 =
+            percentile.trim().strip_prefix('p').and_then(|p| p.parse().ok()).ok_or_else(expected)?;
         let below = below.trim();
         let (number, unit_s) = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0)]
             .iter()
             .find_map(|(unit, s)| Some((below.strip_suffix(unit)?.trim().parse::<f64>().ok()?, s)))
             .ok_or_else(expected)?;
         let below = Duration::try_from_secs_f64(number * unit_s).map_err(|_| expected())?;
-        if !(percentile > 0.0 && percentile < 100.0) || below.is_zero() {
+        if !(0.01..=99.99).contains(&percentile) || below.is_zero() {
             return Err(expected());
         }
-        Ok(Self { quantile: percentile / 100.0, below })
+        // Rounded to a hundredth of a percent, so that p99.9 is 0.999 and not a bit beside it.
+        Ok(Self { quantile: (percentile * 100.0).round() / 1e4, below })
     }
 }
 
 impl std::fmt::Display for LatencyBound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "p{} < {:?}", (self.quantile * 1e6).round() / 1e4, self.below)
+        write!(f, "p{} < {:?}", (self.quantile * 1e4).round() / 1e2, self.below)
     }
 }
 

@@ -390,14 +390,16 @@ impl Count {
             if left > 0 {
                 let tally = self.tallies.of(kind);
                 // One planned and held back for want of room was never attempted.
-                let unanswered = left.min(tally.attempted - tally.ok - tally.cancelled - tally.errors_total());
+                let unanswered =
+                    left.min(tally.attempted - tally.ok - tally.cancelled - tally.errors_total());
                 tally.cancelled += unanswered;
             }
         }
     }
 
     fn live(&mut self, now: Instant, begin: Instant, counted_from: Instant) -> Live {
-        let since = now.saturating_duration_since(self.told_at.replace(now).unwrap_or(begin)).as_secs_f64().max(1e-9);
+        let since =
+            now.saturating_duration_since(self.told_at.replace(now).unwrap_or(begin)).as_secs_f64().max(1e-9);
         let live = Live {
             stage: if now < counted_from { Stage::Warm } else { Stage::Measure },
             elapsed: now.saturating_duration_since(begin),

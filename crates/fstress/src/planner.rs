@@ -14,7 +14,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use files::{CreateHow, HandleRef, NodeKind, OpKind, Outcome, Reply, Request, SetAttributes, SetTime, Stability};
+use files::{
+    CreateHow, HandleRef, NodeKind, OpKind, Outcome, Reply, Request, SetAttributes, SetTime, Stability,
+};
 use quanta::Instant;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -140,8 +142,14 @@ const DIGEST_FACTOR: u64 = 0x0000_0100_0000_01b3;
 pub(crate) const FILE_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o644), ..UNSET };
 /// Attributes of every directory made.
 pub(crate) const DIR_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o755), ..UNSET };
-const UNSET: SetAttributes =
-    SetAttributes { mode: None, uid: None, gid: None, size: None, atime: SetTime::Keep, mtime: SetTime::Keep };
+const UNSET: SetAttributes = SetAttributes {
+    mode: None,
+    uid: None,
+    gid: None,
+    size: None,
+    atime: SetTime::Keep,
+    mtime: SetTime::Keep,
+};
 
 impl Planner {
     /// A planner over `set`.
@@ -236,14 +244,22 @@ impl Planner {
     pub fn plan(&mut self, due: Instant) -> Planned {
         self.pass_time(due);
         let kind = self.deck.draw();
-        let mut planned =
-            Planned { kind, target: Target::None, dir: DirectoryId::ROOT, extra: NO_SERIES, count: 0, offset: 0 };
+        let mut planned = Planned {
+            kind,
+            target: Target::None,
+            dir: DirectoryId::ROOT,
+            extra: NO_SERIES,
+            count: 0,
+            offset: 0,
+        };
         match kind {
             OpKind::Null | OpKind::Fsstat | OpKind::Fsinfo | OpKind::Pathconf => {}
             OpKind::Getattr | OpKind::Lookup | OpKind::Access => self.plan_on_file(&mut planned, due),
             OpKind::Setattr => {
                 self.plan_on_file(&mut planned, due);
-                if let (Target::File(file), SetattrUse::Truncate) = (planned.target, self.workload.access.setattr) {
+                if let (Target::File(file), SetattrUse::Truncate) =
+                    (planned.target, self.workload.access.setattr)
+                {
                     self.set.set_file_size_bytes(file, 0);
                 }
             }
@@ -310,7 +326,9 @@ impl Planner {
                 let new = SetAttributes { size, mtime: SetTime::ServerTime, ..UNSET };
                 Request::Setattr { object, new, guard: None }
             }
-            OpKind::Lookup => Request::Lookup { dir: parent(), name: names.first.insert(file_name()).as_bytes() },
+            OpKind::Lookup => {
+                Request::Lookup { dir: parent(), name: names.first.insert(file_name()).as_bytes() }
+            }
             OpKind::Access => Request::Access { object, rights: ALL_RIGHTS },
             OpKind::Readlink => Request::Readlink { link: object },
             OpKind::Read => Request::Read { file: object, offset: planned.offset, count: planned.count },
@@ -322,9 +340,13 @@ impl Planner {
                 let name = names.first.insert(file_name()).as_bytes();
                 Request::Create { dir: parent(), name, how: CreateHow::Unchecked(FILE_ATTRIBUTES) }
             }
-            OpKind::Remove => Request::Remove { dir: parent(), name: names.first.insert(file_name()).as_bytes() },
+            OpKind::Remove => {
+                Request::Remove { dir: parent(), name: names.first.insert(file_name()).as_bytes() }
+            }
             OpKind::Mkdir | OpKind::Rmdir => {
-                let Target::Dir(made) = planned.target else { unreachable!("MKDIR and RMDIR name a directory") };
+                let Target::Dir(made) = planned.target else {
+                    unreachable!("MKDIR and RMDIR name a directory")
+                };
                 let name = names.first.insert(set.directory_name(made)).as_bytes();
                 let dir = dir_handle(set.directory_parent(made));
                 if planned.kind == OpKind::Mkdir {
@@ -353,7 +375,9 @@ impl Planner {
                 let name = names.first.insert(ObjectName::extra(planned.extra)).as_bytes();
                 Request::Link { file: object, dir: new_dir, name }
             }
-            OpKind::Readdir => Request::Readdir { dir: object, cookie: 0, verifier: [0; 8], count: LISTING_BYTES },
+            OpKind::Readdir => {
+                Request::Readdir { dir: object, cookie: 0, verifier: [0; 8], count: LISTING_BYTES }
+            }
             OpKind::Readdirplus => Request::Readdirplus {
                 dir: object,
                 cookie: 0,
@@ -377,10 +401,14 @@ impl Planner {
         };
         let ok = matches!(outcome, Outcome::Ok(_));
         match (planned.kind, planned.target) {
-            (OpKind::Read | OpKind::Write, _) if planned.extra != NO_SERIES => self.settle_series(planned, ok),
+            (OpKind::Read | OpKind::Write, _) if planned.extra != NO_SERIES => {
+                self.settle_series(planned, ok)
+            }
             (OpKind::Create, Target::File(file)) => self.settle_create(file, made),
             (OpKind::Mkdir, Target::Dir(dir)) => match made {
-                Some(handle) if self.set.set_directory_handle(dir, handle.0) => self.spare_dirs.push_back(dir),
+                Some(handle) if self.set.set_directory_handle(dir, handle.0) => {
+                    self.spare_dirs.push_back(dir)
+                }
                 _ => self.forget_dir(dir),
             },
             (OpKind::Rmdir, Target::Dir(dir)) => self.forget_dir(dir),
@@ -538,7 +566,9 @@ impl Planner {
         for _ in 0..REMOVE_DRAWS {
             let used_ms = self.last_used_ms.get(file.slot() as usize).copied().unwrap_or(0);
             let young = self.birth_states.contains_key(&file);
-            if !young && (used_ms == 0 || self.closed || now_ms.saturating_sub(used_ms) >= QUIET.as_millis() as u32) {
+            if !young
+                && (used_ms == 0 || self.closed || now_ms.saturating_sub(used_ms) >= QUIET.as_millis() as u32)
+            {
                 return Some(file);
             }
             file = self.set.select_file_uniformly(&mut self.targets)?;
@@ -679,7 +709,8 @@ impl Planner {
     }
 
     fn written(&mut self, file: FileId, due: Instant) {
-        let wanted = self.workload.access.write_stability == WriteStability::Unstable && self.workload.mix.has(OpKind::Commit);
+        let wanted = self.workload.access.write_stability == WriteStability::Unstable
+            && self.workload.mix.has(OpKind::Commit);
         let known = self.set.file_flags(file).contains(FileFlags::UNCOMMITTED);
         if wanted && !known && self.uncommitted.len() < UNCOMMITTED_MAX {
             self.set.mark_file(file, FileFlags::UNCOMMITTED, true);

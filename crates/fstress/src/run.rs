@@ -189,7 +189,9 @@ impl Session<'_> {
                 }
                 Ok(())
             }
-            Load::Auto { first } => self.search(planner, first, needs_files, "held", |point| !point.saturated),
+            Load::Auto { first } => {
+                self.search(planner, first, needs_files, "held", |point| !point.saturated)
+            }
             Load::FindMax { first, bound } => {
                 let goal = format!("held with {bound}");
                 self.search(planner, first, needs_files, &goal, |point| {
@@ -242,7 +244,8 @@ impl Session<'_> {
         let number = self.points.len() as u32 + 1;
         let spans = (config.warm, config.measure);
         (self.tell)(Event::PointBegins { offered_per_sec: rate, number, of, spans });
-        let seed_of_point = config.seed ^ rand::Rng::next_u64(&mut stream(config.seed, 100 + u64::from(number)));
+        let seed_of_point =
+            config.seed ^ rand::Rng::next_u64(&mut stream(config.seed, 100 + u64::from(number)));
         let pace = match rate {
             Some(rate) => Pace::Open(config.arrivals.schedule(rate, seed_of_point)),
             None => Pace::Closed(outstanding.unwrap_or(1)),
@@ -261,13 +264,18 @@ impl Session<'_> {
 
         let set = &planner.set;
         let file_set = FileSetRecord {
-            files_asked: if config.workload.needs_files() { self.files_at(rate.unwrap_or(CLOSED_LOOP_RATE)) } else { 0 },
+            files_asked: if config.workload.needs_files() {
+                self.files_at(rate.unwrap_or(CLOSED_LOOP_RATE))
+            } else {
+                0
+            },
             files: set.file_count(),
             directories: set.directory_count(),
             symlinks: set.symlink_count(),
             bytes: set.file_bytes(),
         };
-        let point = judge::load_point(&measured, &Asked { rate, outstanding, mix: &config.workload.mix, file_set });
+        let point =
+            judge::load_point(&measured, &Asked { rate, outstanding, mix: &config.workload.mix, file_set });
         let Measured { cut_short, measured, .. } = measured;
         // Cut short in its warm-up it has nothing to say.
         if !measured.is_zero() {
@@ -370,7 +378,8 @@ fn metrics(points: &[LoadPoint]) -> BTreeMap<String, f64> {
     };
     let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
     let any_saturated = points.iter().any(|point| point.saturated);
-    let held = most(&mut points.iter().filter(|point| !point.saturated).filter_map(|point| point.offered_per_sec));
+    let held =
+        most(&mut points.iter().filter(|point| !point.saturated).filter_map(|point| point.offered_per_sec));
     // Without a point that failed nobody knows where it saturates; then this is only the highest rate held.
     put("saturation_per_sec", held.filter(|_| any_saturated));
     put("held_per_sec", held);

@@ -85,7 +85,10 @@ impl Tallies {
 
     /// All kinds met or asked for.
     pub fn iter(&self) -> impl Iterator<Item = (OpKind, &Tally)> {
-        OpKind::ALL.into_iter().zip(self.by_kind.iter()).filter_map(|(kind, tally)| Some((kind, tally.as_deref()?)))
+        OpKind::ALL
+            .into_iter()
+            .zip(self.by_kind.iter())
+            .filter_map(|(kind, tally)| Some((kind, tally.as_deref()?)))
     }
 
     /// Sum of a count over all kinds.

@@ -38,10 +38,19 @@ fn every_percentile_is_within_a_hundredth_of_the_laws() {
     for law in [Law::Uniform(from, to), Law::Exponential(Duration::from_millis(5)), Law::Constant(from)] {
         let outcome = run(&config("web-server", Load::Sweep(vec![20_000.0])), law, &[]);
         let point = &outcome.points[0];
-        assert!(point.verdict.valid && outcome.error.is_none(), "{law:?}: {} {:?}", point.verdict, outcome.error);
+        assert!(
+            point.verdict.valid && outcome.error.is_none(),
+            "{law:?}: {} {:?}",
+            point.verdict,
+            outcome.error
+        );
         for quantile in [0.1, 0.5, 0.9, 0.99, 0.999] {
             let told = point.histogram.quantile(quantile).as_secs_f64();
-            assert_within_a_hundredth(&format!("{law:?} p{quantile}"), told, law.quantile(quantile).as_secs_f64());
+            assert_within_a_hundredth(
+                &format!("{law:?} p{quantile}"),
+                told,
+                law.quantile(quantile).as_secs_f64(),
+            );
         }
     }
 }
@@ -52,13 +61,18 @@ fn every_percentile_is_within_a_hundredth_of_the_laws() {
 #[test]
 fn a_stall_of_the_server_is_met_by_every_request_that_was_due_in_it() {
     let stall = Fault::Stall(Duration::from_secs(30), Duration::from_secs(1));
-    let outcome = run(&config("null", Load::Sweep(vec![1000.0])), Law::Constant(Duration::from_millis(1)), &[stall]);
+    let outcome =
+        run(&config("null", Load::Sweep(vec![1000.0])), Law::Constant(Duration::from_millis(1)), &[stall]);
     let point = &outcome.points[0];
     // Of a minute's requests those due in the second of the stall wait for its end and 1 ms more, the first the
     // longest; those due in the millisecond before are caught by it with their answers under way.
     for quantile in [0.985, 0.99, 0.995, 0.999] {
         let law_s = 1.002 - 60.0 * (1.0 - quantile);
-        assert_within_a_hundredth(&format!("p{quantile}"), point.histogram.quantile(quantile).as_secs_f64(), law_s);
+        assert_within_a_hundredth(
+            &format!("p{quantile}"),
+            point.histogram.quantile(quantile).as_secs_f64(),
+            law_s,
+        );
     }
     assert_within_a_hundredth("mean", point.latency_us.mean, 1000.0 + 1e6 * 0.5 / 60.0);
     assert_eq!(point.histogram.count(), 60_000, "no request may be left out");
@@ -93,7 +107,10 @@ fn the_highest_rate_within_a_latency_bound_is_found() {
     let mut asked = config("null", Load::FindMax { first: 100.0, bound });
     asked.arrivals = Arrivals::Poisson;
     let outcome = run(&asked, law, &[]);
-    let held = outcome.points.iter().filter(|p| p.histogram.quantile(0.99) < Duration::from_millis(20) && !p.saturated);
+    let held = outcome
+        .points
+        .iter()
+        .filter(|p| p.histogram.quantile(0.99) < Duration::from_millis(20) && !p.saturated);
     let best = held.filter_map(|point| point.offered_per_sec).fold(0.0, f64::max);
     // M/D/1: the wait's tail is near exp(-2 (1-u) t / u); p99 of 20 ms is met up to about 0.9 of capacity.
     assert!((800.0..=970.0).contains(&best), "found {best}");
@@ -111,14 +128,26 @@ fn the_same_seed_asks_the_same_operations_whatever_the_server_does() {
                 asked.files = FileCount::Fixed(1000.try_into().unwrap());
             }
             let outcome = run(&asked, law, &[]);
-            assert!(outcome.points.iter().all(|point| point.overtaken == 0), "{workload}: {:?}", outcome.points[0].verdict);
+            assert!(
+                outcome.points.iter().all(|point| point.overtaken == 0),
+                "{workload}: {:?}",
+                outcome.points[0].verdict
+            );
             outcome.points.iter().map(|point| point.operations_digest.clone()).collect::<Vec<_>>()
         };
         let quick = digests(Law::Constant(Duration::from_micros(100)), 42);
-        assert_eq!(quick, digests(Law::Uniform(Duration::from_micros(50), Duration::from_millis(30)), 42), "{workload}");
+        assert_eq!(
+            quick,
+            digests(Law::Uniform(Duration::from_micros(50), Duration::from_millis(30)), 42),
+            "{workload}"
+        );
         // NULL after NULL is the same in any order.
         if workload != "null" {
-            assert_ne!(quick, digests(Law::Constant(Duration::from_micros(100)), 43), "{workload}: another seed");
+            assert_ne!(
+                quick,
+                digests(Law::Constant(Duration::from_micros(100)), 43),
+                "{workload}: another seed"
+            );
         }
     }
 }
@@ -132,7 +161,12 @@ fn the_mix_is_held_to_a_tenth_of_a_point_in_every_workload() {
         let point = &outcome.points[0];
         for (name, stats) in &point.ops {
             let off = stats.share_percent - stats.share_asked_percent;
-            assert!(off.abs() <= 0.1, "{workload} {name}: {} of {}", stats.share_percent, stats.share_asked_percent);
+            assert!(
+                off.abs() <= 0.1,
+                "{workload} {name}: {} of {}",
+                stats.share_percent,
+                stats.share_asked_percent
+            );
         }
         assert!(point.verdict.valid, "{workload}: {}", point.verdict);
         assert_within_a_hundredth(workload, point.sent_per_sec, 2000.0);
@@ -153,7 +187,8 @@ fn a_storage_that_vanishes_leaves_what_was_measured_and_says_so() {
 #[test]
 fn errors_are_counted_by_name_and_kept_out_of_the_latencies() {
     let fail = Fault::Fail(50, Status::JUKEBOX);
-    let outcome = run(&config("null", Load::Sweep(vec![1000.0])), Law::Constant(Duration::from_millis(1)), &[fail]);
+    let outcome =
+        run(&config("null", Load::Sweep(vec![1000.0])), Law::Constant(Duration::from_millis(1)), &[fail]);
     let stats = &outcome.points[0].ops["null"];
     assert_eq!(stats.attempted, 60_000);
     assert_eq!(stats.errors["NFS3ERR_JUKEBOX"], 1200);

@@ -74,7 +74,6 @@ fn every_mistake_names_file_and_line_and_what_was_expected() {
         ("lookup = 40", "write = 40", 0, "`sizes.write` is missing"),
         ("files_per_op = 2.5\nfiles_min = 10", "files_per_op = 0\nfiles_min = 0", 17, "at least 1"),
         ("about = \"test\"", "about = \"test", 1, "not valid TOML"),
-        ("about = \"test\"", "tree = 5", 1, "a section of keys"),
         ("lookup = 40", "read = 40", 14, "not valid TOML"),
         ("\"10KB\"", "\"file sizes.txt\"", 8, "not in a folder"),
     ] {
@@ -84,6 +83,12 @@ fn every_mistake_names_file_and_line_and_what_was_expected() {
         let place = if line == 0 { "w.toml:".to_owned() } else { format!("w.toml, line {line}:") };
         assert!(error.starts_with(&place), "{bad}: expected {place} in: {error}");
     }
+}
+
+#[test]
+fn a_value_where_a_section_belongs_is_told_by_its_line() {
+    let error = error_of("about = \"x\"\ntree = 5\n[mix]\nnull = 1\n");
+    assert!(error.starts_with("w.toml, line 2:") && error.contains("a section of keys"), "{error}");
 }
 
 #[test]

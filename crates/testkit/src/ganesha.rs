@@ -32,21 +32,32 @@ impl Ganesha {
     pub fn start_in(parent: &Path) -> Result<Self, String> {
         for program in ["/usr/bin/ganesha.nfsd", "/sbin/rpcbind"] {
             if !Path::new(program).exists() {
-                return Err(format!("{program} is not installed (apt-get install nfs-ganesha nfs-ganesha-vfs rpcbind)"));
+                return Err(format!(
+                    "{program} is not installed (apt-get install nfs-ganesha nfs-ganesha-vfs rpcbind)"
+                ));
             }
         }
         if !is_root() {
             return Err("nfs-ganesha needs root".to_owned());
         }
-        let folder = tempfile::Builder::new().prefix("ganesha").tempdir_in(parent).map_err(|e| e.to_string())?;
+        let folder =
+            tempfile::Builder::new().prefix("ganesha").tempdir_in(parent).map_err(|e| e.to_string())?;
         let export = folder.path().join("export");
-        for dir in [export.as_path(), &folder.path().join("rec/v4recov"), &folder.path().join("rec/v4old"), Path::new("/run/ganesha")] {
+        for dir in [
+            export.as_path(),
+            &folder.path().join("rec/v4recov"),
+            &folder.path().join("rec/v4old"),
+            Path::new("/run/ganesha"),
+        ] {
             fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         }
         let rpcbind = if TcpStream::connect(("127.0.0.1", 111)).is_ok() {
             None
         } else {
-            let started = Command::new("/sbin/rpcbind").args(["-f", "-w", "-h", "127.0.0.2"]).stderr(Stdio::null()).spawn();
+            let started = Command::new("/sbin/rpcbind")
+                .args(["-f", "-w", "-h", "127.0.0.2"])
+                .stderr(Stdio::null())
+                .spawn();
             Some(started.map_err(|error| format!("rpcbind: {error}"))?)
         };
         let [nfs_port, mount_port, nlm_port, rquota_port] = free_ports();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use files::{
-    Completion, Handle, HandleRef, Outcome, PlausibleReply, Request, Status, SubmitError, Ticket, Transport, TransportCounters,
-    TransportError,
+    Completion, Handle, HandleRef, Outcome, PlausibleReply, Request, Status, SubmitError, Ticket, Transport,
+    TransportCounters, TransportError,
 };
 use quanta::{Clock, Instant, Mock};
 use rand::{RngExt, SeedableRng};
@@ -184,8 +184,14 @@ impl Transport for LawTransport {
                 Fault::Fail(every, status) if answer.number.is_multiple_of(every) => Some(status),
                 _ => None,
             });
-            let outcome = failed.map_or_else(|| Outcome::Ok(answer.reply.reply(&self.zeros)), Outcome::Failed);
-            deliver(Completion { ticket: answer.ticket, outcome, retransmits: 0, done: self.begun + answer.at });
+            let outcome =
+                failed.map_or_else(|| Outcome::Ok(answer.reply.reply(&self.zeros)), Outcome::Failed);
+            deliver(Completion {
+                ticket: answer.ticket,
+                outcome,
+                retransmits: 0,
+                done: self.begun + answer.at,
+            });
             delivered += 1;
         }
         Ok(delivered)

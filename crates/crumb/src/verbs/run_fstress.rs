@@ -15,9 +15,9 @@ use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Loa
 use jiff::Timestamp;
 use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord};
 use quanta::Clock;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::context::Context;
+use crate::cpus::CpuList;
 use crate::exit::ExitStatus;
 use crate::openers::{TransportOptions, open_transport, proto_of};
 use crate::progress::Progress;
@@ -106,9 +106,13 @@ pub struct FstressArgs {
     #[arg(long, default_value_t = 5, value_name = "N")]
     udp_retransmits: u8,
 
-    /// Run the generator on this processor only
-    #[arg(long, value_name = "CPU")]
-    pin: Option<usize>,
+    /// How long a broken TCP connection may take to be regained before the run ends
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    reconnect_timeout: Duration,
+
+    /// Run the generator on these processors only, such as 1 or 2-3
+    #[arg(long, value_name = "CPUS")]
+    pin: Option<CpuList>,
 
     /// Spin instead of sleeping between requests: exact to below a microsecond, and takes a whole core
     #[arg(long)]
@@ -164,6 +168,7 @@ pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         proto: args.proto,
         udp_timeout: args.udp_timeout,
         udp_retransmits: args.udp_retransmits,
+        reconnect_timeout: args.reconnect_timeout,
         threads: args.threads,
         patience: if args.spin { Patience::Spin } else { Patience::default() },
     };
@@ -181,11 +186,11 @@ pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
 
     let (events, heard) = mpsc::sync_channel(1024);
-    let pin = args.pin;
+    let pin = args.pin.clone();
     let (config_of_thread, stop_of_thread) = (config.clone(), Arc::clone(&stop));
     let generator = std::thread::Builder::new().name("metronome".to_owned()).spawn(move || {
-        if let Some(cpu) = pin {
-            pin_to(cpu)?;
+        if let Some(cpus) = pin {
+            cpus.pin()?;
         }
         // A full channel drops a line of progress and never holds up the metronome.
         let mut tell = |event: Event| match event {
@@ -279,11 +284,13 @@ fn finish(
         }
     }
     if kept && !to_stdout && !context.quiet {
-        text.push_str(&format!("Stored as {}; `crumb report {}` draws it.\n", record.id, record.id));
+        text.push_str(&format!("Stored as {}; `crumb report last` draws it.\n", record.id));
     }
     write!(std::io::stdout(), "{text}")?;
     match error {
-        Some(error) => Err(error.context("the run ended early; what was measured so far is kept, marked incomplete")),
+        Some(error) => {
+            Err(error.context("the run ended early; what was measured so far is kept, marked incomplete"))
+        }
         None if !record.verdict.valid => Ok(ExitStatus::Invalid),
         None => Ok(ExitStatus::Fine),
     }
@@ -293,8 +300,8 @@ impl FstressArgs {
     fn config(&self, id: &RunId, proto: Option<NfsProto>) -> anyhow::Result<FstressConfig> {
         let mut workload = Workload::find(&self.workload)?;
         if let Some(files) = self.files_per_op {
-            workload.scale.files_per_op =
-                fstress::FilesPerOp::new(files).map_err(|problem| anyhow::anyhow!("--files-per-op: {problem}"))?;
+            workload.scale.files_per_op = fstress::FilesPerOp::new(files)
+                .map_err(|problem| anyhow::anyhow!("--files-per-op: {problem}"))?;
         }
         if let Some(size) = &self.file_size {
             workload.sizes.file = fstress::Distribution::parse(size, fstress::Dimension::Bytes)
@@ -343,8 +350,8 @@ impl FstressArgs {
     }
 }
 
-fn announce(target: &Target, config: &FstressConfig) {
-    let load = match &config.load {
+fn load_text(load: &Load) -> String {
+    match load {
         Load::Sweep(rates) if rates.len() == 1 => format!("{} requests/s", rates[0]),
         Load::Sweep(rates) => {
             format!("{} load points from {} to {} requests/s", rates.len(), rates[0], rates[rates.len() - 1])
@@ -352,22 +359,24 @@ fn announce(target: &Target, config: &FstressConfig) {
         Load::Auto { first } => format!("load rising from {first} requests/s to saturation"),
         Load::FindMax { first, bound } => format!("load rising from {first} requests/s while {bound}"),
         Load::Max { outstanding } => format!("a closed loop with {outstanding} outstanding"),
+    }
+}
+
+fn announce(target: &Target, config: &FstressConfig) {
+    let point = config.warm + config.measure;
+    let takes = match config.load.points() {
+        Some(points) => format!("about {}", humantime::format_duration(point * points)),
+        None => format!("{} for each load point", humantime::format_duration(point)),
     };
-    let spans = match config.load.points() {
-        Some(points) => {
-            let all = (config.warm + config.measure) * points;
-            format!("; about {} and the time to make the files", humantime::format_duration(all))
-        }
-        None => String::new(),
-    };
-    eprintln!("{} on {target}: {load}{spans}; seed {}", config.workload.name, config.seed);
+    eprintln!("{} on {target}: {}; seed {}", config.workload.name, load_text(&config.load), config.seed);
+    eprintln!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has");
 }
 
 fn config_json(config: &FstressConfig, options: &TransportOptions, args: &FstressArgs) -> serde_json::Value {
     serde_json::json!({
         "workload": config.workload.name,
         "workload_toml": config.workload.to_toml(),
-        "load": format!("{:?}", config.load),
+        "load": load_text(&config.load),
         "rate": args.rate,
         "arrivals": config.arrivals.to_string(),
         "warm_s": config.warm.as_secs_f64(),
@@ -377,7 +386,7 @@ fn config_json(config: &FstressConfig, options: &TransportOptions, args: &Fstres
         "connections": options.connections.get(),
         "udp_timeout_ms": options.udp_timeout.as_millis() as u64,
         "udp_retransmits_max": options.udp_retransmits,
-        "pinned_to_cpu": args.pin,
+        "pinned_to_cpus": args.pin.as_ref().map(ToString::to_string),
         "spin": args.spin,
         "file_set": config.set_name,
     })
@@ -391,15 +400,6 @@ fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
             .context("cannot listen to Ctrl-C")?;
     }
     Ok(())
-}
-
-fn pin_to(cpu: usize) -> anyhow::Result<()> {
-    let mut set = CpuSet::new();
-    if cpu >= CpuSet::MAX_CPU {
-        bail!("--pin: there is no processor {cpu}");
-    }
-    set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("--pin: cannot run on processor {cpu}"))
 }
 
 fn proto(text: &str) -> Result<NfsProto, String> {

@@ -40,7 +40,9 @@ Examples:
         mix: bool,
     },
     /// Make a workload from another one by turning knobs
-    #[command(after_help = "\
+    #[command(
+        override_usage = "crumb workload derive <NAME|FILE> <KNOBS> [-o FILE]",
+        after_help = "\
 Examples:
   A web proxy with a better cache:
     crumb workload derive web-proxy --memory-hit 0.4 --disk-hit 0.5 -o proxy.toml
@@ -49,7 +51,8 @@ Examples:
   A database that reads 9 times for each write:
     crumb workload derive database --read-write 9:1 -o reads.toml
   Then:
-    crumb run fstress nfs://filer/export --workload proxy.toml")]
+    crumb run fstress nfs://filer/export --workload proxy.toml"
+    )]
     Derive(Knobs),
 }
 
@@ -112,7 +115,7 @@ fn list() -> anyhow::Result<String> {
         text.push_str(&wrapped(&format!("{name:<12}"), &workload.about));
         text.push_str(&wrapped(&" ".repeat(12), &format!("{}{more}", main.join(", "))));
     }
-    text.push_str("\n`crumb workload show NAME` shows one whole; a file of yours goes where a name does.\n");
+    text.push_str("\n`crumb workload show NAME` shows one; a file of your own is named by its path.\n");
     Ok(text)
 }
 

@@ -1,0 +1,329 @@
+//! `crumb run fstress` against real servers: nfs-ganesha, Crumb's own, and none.
+
+#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use assert_cmd::cargo::CommandCargoExt as _;
+use measure::RunRecord;
+use testkit::Ganesha;
+
+/// A place for file sets where deleting is cheap.
+fn scratch() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("crumb-test").tempdir_in(parent).expect("a scratch folder")
+}
+
+/// Runs a sweep and gives its record; the target and the flags as a user would type them.
+fn fstress(target: &str, flags: &[&str]) -> RunRecord {
+    let output = Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["--quiet", "run", "fstress", target, "--no-store", "--json", "-", "--warm", "100ms"])
+        .args(flags)
+        .output()
+        .expect("crumb starts");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    // 3: done, and on a busy machine the verdict may well be INVALID.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{target} {flags:?}: {:?} {told}", output.status);
+    RunRecord::from_json(&String::from_utf8_lossy(&output.stdout))
+        .unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+fn assert_everything_succeeded(record: &RunRecord) {
+    assert!(record.complete);
+    for point in &record.points {
+        for (name, stats) in &point.ops {
+            let (label, errors) = (&record.label, &stats.errors);
+            assert_eq!(
+                stats.ok, stats.attempted,
+                "{label} {name}: {} cancelled, {errors:?}",
+                stats.cancelled
+            );
+        }
+        assert!(point.latency_us.count > 0);
+    }
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    fs::read_dir(dir)
+        .expect("readable")
+        .flatten()
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn ganesha_bears_every_workload_over_tcp_and_udp_without_an_error() {
+    let scratch = scratch();
+    let ganesha = match Ganesha::start_in(scratch.path()) {
+        Ok(ganesha) => ganesha,
+        Err(why) => return eprintln!("skipped: ganesha_bears_every_workload: {why}"),
+    };
+    for workload in ["sfs97", "web-server", "web-proxy", "mail", "news", "null"] {
+        for proto in ["tcp", "udp"] {
+            let flags =
+                ["-w", workload, "--rate", "200", "--measure", "1s", "--files", "200", "--proto", proto];
+            assert_everything_succeeded(&fstress(&ganesha.url(), &flags));
+        }
+    }
+    for workload in ["database", "p2p"] {
+        let flags =
+            ["-w", workload, "--rate", "100", "--measure", "1s", "--files", "12", "--file-size", "4MiB"];
+        assert_everything_succeeded(&fstress(&ganesha.url(), &flags));
+    }
+    assert_eq!(entries(ganesha.export()), Vec::<String>::new(), "file sets are removed");
+}
+
+#[test]
+fn a_run_repeated_with_the_same_seed_issues_the_same_operations_on_a_real_server() {
+    let scratch = scratch();
+    let ganesha = match Ganesha::start_in(scratch.path()) {
+        Ok(ganesha) => ganesha,
+        Err(why) => return eprintln!("skipped: a_run_repeated_with_the_same_seed: {why}"),
+    };
+    let run = |seed| {
+        let flags = ["-w", "mail", "--rate", "200", "--measure", "1s", "--files", "300", "--seed", seed];
+        fstress(&ganesha.url(), &flags)
+    };
+    let (first, again, other) = (run("5"), run("5"), run("6"));
+    // A request overtaken by a slow reply is the one thing that may differ, and it is counted.
+    if first.points[0].overtaken == 0 && again.points[0].overtaken == 0 {
+        assert_eq!(first.points[0].operations_digest, again.points[0].operations_digest);
+    }
+    assert_ne!(first.points[0].operations_digest, other.points[0].operations_digest);
+    assert_eq!(first.points[0].file_set, again.points[0].file_set);
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
+    let scratch = scratch();
+    let mut ganesha = match Ganesha::start_in(scratch.path()) {
+        Ok(ganesha) => ganesha,
+        Err(why) => return eprintln!("skipped: a_server_that_dies: {why}"),
+    };
+    let record = scratch.path().join("record.json");
+    let mut child = Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["run", "fstress", &ganesha.url(), "--no-store", "--warm", "100ms", "--measure", "2s"])
+        .args(["--rate", "200,200,200", "--files", "100", "--udp-timeout", "100ms", "--proto", "tcp"])
+        .args(["--reconnect-timeout", "1s", "--json"])
+        .arg(&record)
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("crumb starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().expect("piped")));
+    // The first load point's line says that there is something to keep.
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("achieved"))), "no load point was finished");
+    ganesha.kill();
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().expect("waited").code(), Some(1), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("is the server still running")), "{rest:?}");
+    let record = RunRecord::from_json(&fs::read_to_string(&record).expect("a record")).expect("a good one");
+    assert!(!record.complete && record.points[0].latency_us.count > 0);
+}
+
+#[test]
+fn a_local_directory_and_nothing_at_all_are_targets_too() {
+    let scratch = scratch();
+    let target = scratch.path().to_str().expect("a plain path").to_owned();
+    for workload in ["sfs97", "web-proxy", "mail"] {
+        let flags = ["-w", workload, "--rate", "300", "--measure", "1s", "--files", "200"];
+        assert_everything_succeeded(&fstress(&target, &flags));
+        assert_everything_succeeded(&fstress("null:", &flags));
+    }
+    assert_eq!(entries(scratch.path()), Vec::<String>::new(), "file sets are removed");
+}
+
+/// Every operation that a mix may name, in one workload.
+const EVERY_OPERATION: &str = r#"
+name = "every-operation"
+about = "all of them"
+[tree]
+files_per_directory = "uniform 5..20"
+directories_per_directory = "2"
+symlinks_per_directory = "2"
+[sizes]
+file = "uniform 1KiB..64KiB"
+read = "8KiB"
+write = "8KiB"
+[access]
+read = "random"
+write = "append"
+[mix]
+null = 1
+getattr = 5
+setattr = 5
+lookup = 5
+access = 5
+readlink = 5
+read = 5
+write = 5
+create = 5
+mkdir = 5
+symlink = 5
+mknod = 5
+remove = 5
+rmdir = 4
+rename = 5
+link = 5
+readdir = 5
+readdirplus = 5
+fsstat = 1
+fsinfo = 1
+pathconf = 1
+commit = 5
+"#;
+
+#[test]
+fn all_22_operations_succeed_on_crumbs_own_server_and_leave_nothing_behind() {
+    let scratch = scratch();
+    let workload = scratch.path().join("every.toml");
+    fs::write(&workload, EVERY_OPERATION).expect("written");
+    let export = scratch.path().join("export");
+    fs::create_dir(&export).expect("a folder");
+    let server = serve(&export, false);
+    for proto in ["tcp", "udp"] {
+        let workload = workload.to_str().expect("a plain path");
+        let flags = ["-w", workload, "--rate", "400", "--measure", "1s", "--files", "300", "--proto", proto];
+        let record = fstress(&url(&server), &flags);
+        assert_everything_succeeded(&record);
+        assert_eq!(record.points[0].ops.len(), 22);
+    }
+    assert_eq!(entries(&export), Vec::<String>::new(), "what operations made beside the set is removed, too");
+}
+
+#[test]
+fn a_disk_that_fills_in_the_middle_is_counted_by_name_and_told() {
+    let scratch = scratch();
+    let disk = scratch.path().join("disk");
+    fs::create_dir(&disk).expect("a folder");
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "none"]).arg(&disk).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        return eprintln!(
+            "skipped: a_disk_that_fills_in_the_middle: cannot mount a small tmpfs (needs root)"
+        );
+    }
+    let target = disk.to_str().expect("a plain path").to_owned();
+    let flags = ["-w", "news", "--rate", "2000", "--measure", "3s", "--files", "100", "--file-size", "4KiB"];
+    let record = fstress(&target, &flags);
+    let umount = Command::new("umount").arg(&disk).status();
+    let write = &record.points[0].ops["write"];
+    assert!(write.errors.get("NFS3ERR_NOSPC").is_some_and(|count| *count > 0), "{:?}", write.errors);
+    assert!(!record.verdict.valid);
+    assert!(record.verdict.to_string().contains("NFS3ERR_NOSPC"), "{}", record.verdict);
+    assert!(umount.is_ok_and(|status| status.success()), "something still holds the disk");
+}
+
+fn serve(export: &Path, read_only: bool) -> nfs::server::Server {
+    let directory = files::DirectoryOptions { read_only, ..Default::default() };
+    nfs::server::serve_dir(export, nfs::server::ServerOptions::default(), directory).expect("a server")
+}
+
+fn url(server: &nfs::server::Server) -> String {
+    format!("nfs://{}/", server.addr())
+}
+
+#[test]
+fn a_read_only_export_and_a_wrong_one_are_told_apart() {
+    let scratch = scratch();
+    let server = serve(scratch.path(), true);
+    let told = |target: &str| {
+        let output = Command::cargo_bin("crumb")
+            .expect("the binary is built")
+            .args(["run", "fstress", target, "--no-store"])
+            .output()
+            .expect("crumb starts");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let read_only = told(&url(&server));
+    assert!(read_only.contains("NFS3ERR_ROFS") && read_only.contains("read-only"), "{read_only}");
+    let wrong = told(&format!("nfs://{}/nowhere", server.addr()));
+    assert!(wrong.contains("/nowhere") && wrong.contains("export"), "{wrong}");
+}
+
+#[test]
+fn a_file_set_is_kept_and_used_again() {
+    let scratch = scratch();
+    let target = scratch.path().to_str().expect("a plain path").to_owned();
+    let common = ["-w", "web-server", "--rate", "300", "--measure", "500ms", "--files", "150"];
+    fstress(&target, &[&common[..], &["--keep", "mine"]].concat());
+    assert_eq!(entries(scratch.path()), ["crumb-fstress-mine"]);
+    let reused = fstress(&target, &[&common[..], &["--reuse", "mine"]].concat());
+    assert_everything_succeeded(&reused);
+    assert_eq!(reused.points[0].file_set.files, 150);
+    assert_eq!(entries(scratch.path()), ["crumb-fstress-mine"], "and kept again");
+
+    let other = Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["run", "fstress", &target, "--no-store", "--reuse", "mine", "--seed", "9", "--rate", "100"])
+        .output()
+        .expect("crumb starts");
+    let told = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert_eq!(other.status.code(), Some(1), "{told}");
+    assert!(told.contains("was made for something else"), "{told}");
+}
+
+#[test]
+fn what_cannot_work_is_told_with_what_to_do() {
+    let scratch = scratch();
+    let target = scratch.path().to_str().expect("a plain path").to_owned();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["nfs://127.0.0.1:1/vol"], 1, "127.0.0.1"),
+        (&["nfs://127.0.0.1/"], 1, "portmap"),
+        (&["/nowhere/at/all"], 1, "/nowhere/at/all"),
+        (&["http://x/"], 2, "unknown target kind"),
+        (&[&target, "--rate", "fast"], 2, "requests a second"),
+        (&[&target, "-w", "web-servr"], 2, "did you mean `web-server`"),
+        (&[&target, "--find-max", "20ms"], 2, "p99<20ms"),
+        (&[&target, "--files", "900000000", "--rate", "100"], 1, "no room for the file set"),
+        (&[], 2, "<TARGET>"),
+    ];
+    for (args, code, says) in cases {
+        let output = Command::cargo_bin("crumb")
+            .expect("the binary is built")
+            .args(["run", "fstress"])
+            .args(*args)
+            .args(if args.is_empty() { &[][..] } else { &["--no-store"][..] })
+            .output()
+            .expect("crumb starts");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {told}");
+        assert!(told.contains(says), "{args:?}: {told}");
+        assert!(!told.contains("panicked") && !told.contains("backtrace"), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_removes_the_file_set() {
+    let scratch = scratch();
+    let files = scratch.path().join("files");
+    fs::create_dir(&files).expect("a folder");
+    let record = scratch.path().join("record.json");
+    let mut child = Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["run", "fstress"])
+        .arg(&files)
+        .args(["--no-store", "--warm", "100ms", "--measure", "500ms", "--files", "100"])
+        .arg("--json")
+        .arg(&record)
+        .args(["--rate", "200,200,200,200,200,200,200,200"])
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("crumb starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().expect("piped")));
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("achieved"))), "no load point was finished");
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(interrupt.success());
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    let status = child.wait().expect("waited");
+    assert!(matches!(status.code(), Some(0 | 3)), "{status:?} {rest:?}");
+    let record = RunRecord::from_json(&fs::read_to_string(&record).expect("a record")).expect("a good one");
+    assert!(!record.complete && !record.points.is_empty());
+    assert_eq!(entries(&files), Vec::<String>::new(), "the file set is removed");
+}
