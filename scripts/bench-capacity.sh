@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Capacity of one generator: Crumb's closed loop beside a bare loop and libnfs, interleaved in one run, against the same
-# `crumb serve null`; generator and responder pinned to a processor each. Medians of several rounds.
+# `crumb serve null`; generator and responder pinned to a processor each, both spinning. Medians of several rounds.
 #   scripts/bench-capacity.sh [ROUNDS] [SECONDS] [OUTSTANDING]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ work=$(mktemp -d)
 server=
 trap '[ -n "$server" ] && kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-coproc SERVER { exec "$crumb" serve null --listen 127.0.0.1:0 --pin 0 2>&1; }
+coproc SERVER { exec "$crumb" serve null --listen 127.0.0.1:0 --pin 0 --spin 2>&1; }
 server=$SERVER_PID
 read -r -u "${SERVER[0]}" ready
 url=$(grep -o 'nfs://[^ ]*' <<<"$ready")
@@ -31,7 +31,7 @@ generator() { # proto, workload, flags...
     local proto=$1 workload=$2 status=0
     shift 2
     "$crumb" --quiet run fstress "$url" --proto "$proto" -w "$workload" --rate max --outstanding "$outstanding" \
-        --warm 300ms --measure "${seconds}s" --files 1000 --file-size 64KiB --no-store --pin 1 --json - "$@" \
+        --warm 300ms --measure "${seconds}s" --files 1000 --file-size 64KiB --no-store --pin 1 --spin --json - "$@" \
         >"$work/record.json" || status=$?
     sed -n 's/^ *"achieved_per_sec": \([0-9.]*\).*/\1/p' "$work/record.json" | head -1
 }
@@ -39,7 +39,7 @@ for ((round = 1; round <= rounds; round++)); do
     for proto in tcp udp; do
         for workload in null sfs97; do
             loop=$("$bare" --bench --addr "$addr" --proto "$proto" --mix "$workload" --outstanding "$outstanding" \
-                --seconds "$seconds" --cpu 1 --who bare | grep -oE '[0-9]+ calls/s' | head -1 | cut -d' ' -f1)
+                --seconds "$seconds" --cpu 1 --who bare-spinning | grep -oE '[0-9]+ calls/s' | head -1 | cut -d' ' -f1)
             echo "$proto $workload bare $loop"
             echo "$proto $workload crumb $(generator "$proto" "$workload")"
             if [ -n "$libnfs" ] && [ "$proto" = tcp ]; then

@@ -154,13 +154,15 @@ pub fn summary(record: &RunRecord) -> String {
     let metric = |name: &str| record.metrics.get(name).copied();
     // The highest rate held is the saturation point when one was found, and then told once.
     let held_again = metric("saturation_per_sec").is_some();
-    let first = ["saturation_per_sec", "held_per_sec", "peak_per_sec", "overall_response_us"];
+    let first =
+        ["within_bound_per_sec", "saturation_per_sec", "held_per_sec", "peak_per_sec", "overall_response_us"];
     let in_order = first.iter().copied().filter(|name| !(held_again && *name == "held_per_sec"));
     let others = record.metrics.keys().map(String::as_str).filter(|name| !first.contains(name));
     for name in in_order.chain(others) {
         let Some(value) = metric(name) else { continue };
         let (words, number, unit) = metric_text(name, value);
         let (words, hint) = match name {
+            "within_bound_per_sec" => ("Highest within bound", ""),
             "held_per_sec" => ("Highest rate held", " (nothing saturated: it may bear more)"),
             _ => (words.as_str(), ""),
         };

@@ -173,6 +173,11 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
     point.verdict = verdict;
 }
 
+/// Whether the generator, and not the storage, made a point what it is.
+pub(crate) fn generator_was_the_limit(point: &LoadPoint) -> bool {
+    point.verdict.has("generator-late") || point.verdict.has("generator-busy")
+}
+
 /// The name of the error met most, with what to do about it, as the end of a sentence.
 fn commonest_error(point: &LoadPoint) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();

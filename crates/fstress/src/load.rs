@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use measure::LatencyHistogram;
+
 /// Load to offer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
@@ -99,6 +101,13 @@ fn rate(text: &str) -> Result<f64, String> {
         _ => Err(format!(
             "`{text}`: expected requests a second from {RATE_MIN} to {RATE_MAX}, such as 1000, 500..8000/500 or auto"
         )),
+    }
+}
+
+impl LatencyBound {
+    /// Whether these latencies stay below it.
+    pub fn is_met_by(&self, histogram: &LatencyHistogram) -> bool {
+        histogram.count() > 0 && histogram.quantile(self.quantile) < self.below
     }
 }
 

@@ -89,6 +89,8 @@ pub struct RunOutcome {
     pub error: Option<FstressError>,
 }
 
+/// How often a search measures a level that the generator spoilt.
+const TRIES_MAX: u32 = 3;
 /// A closed loop has no rate to scale the file set by; this one is taken.
 const CLOSED_LOOP_RATE: f64 = 1000.0;
 
@@ -132,7 +134,7 @@ pub fn run(
     };
     let Session { points, phases, .. } = session;
     RunOutcome {
-        metrics: metrics(&points),
+        metrics: metrics(&points, &config.load),
         verdict: judge::run_verdict(&points, complete),
         points,
         phases,
@@ -195,7 +197,7 @@ impl Session<'_> {
             Load::FindMax { first, bound } => {
                 let goal = format!("held with {bound}");
                 self.search(planner, first, needs_files, &goal, |point| {
-                    !point.saturated && point.histogram.quantile(bound.quantile) < bound.below
+                    !point.saturated && bound.is_met_by(&point.histogram)
                 })
             }
             Load::Max { outstanding } => {
@@ -221,10 +223,20 @@ impl Session<'_> {
             if needs_files {
                 self.resize(planner, rate)?;
             }
-            self.open_point(planner, rate, None)?;
-            let point = self.points.last().expect("a load point was just measured");
-            // What the generator could not send says nothing about the storage above it: stop rising.
-            search.learn(rate, holds(point));
+            let mut tries_left = TRIES_MAX;
+            loop {
+                self.open_point(planner, rate, None)?;
+                tries_left -= 1;
+                let point = self.points.last().expect("a load point was just measured");
+                // A level that the generator spoilt says nothing about the storage.
+                if holds(point) || !judge::generator_was_the_limit(point) || tries_left == 0 {
+                    break;
+                }
+                let why = point.verdict.to_string();
+                (self.tell)(Event::Note(format!("{rate}/s is measured again: {why}")));
+                self.points.pop();
+            }
+            search.learn(rate, holds(self.points.last().expect("a load point was just measured")));
         }
         Ok(())
     }
@@ -369,7 +381,7 @@ impl Session<'_> {
     }
 }
 
-fn metrics(points: &[LoadPoint]) -> BTreeMap<String, f64> {
+fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let mut put = |name: &str, value: Option<f64>| {
         if let Some(value) = value {
@@ -382,7 +394,15 @@ fn metrics(points: &[LoadPoint]) -> BTreeMap<String, f64> {
         most(&mut points.iter().filter(|point| !point.saturated).filter_map(|point| point.offered_per_sec));
     // Without a point that failed nobody knows where it saturates; then this is only the highest rate held.
     put("saturation_per_sec", held.filter(|_| any_saturated));
-    put("held_per_sec", held);
+    // A search under a bound stops before saturation and says its own answer.
+    put("held_per_sec", held.filter(|_| !matches!(load, Load::FindMax { .. })));
+    if let Load::FindMax { bound, .. } = load {
+        let within = |point: &&LoadPoint| !point.saturated && bound.is_met_by(&point.histogram);
+        put(
+            "within_bound_per_sec",
+            most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),
+        );
+    }
     put("peak_per_sec", most(&mut points.iter().map(|point| point.achieved_per_sec)));
     put("overall_response_us", judge::overall_response_time_us(points));
     metrics

@@ -10,9 +10,9 @@
 //! shape: one choice reads a line a level, and with 8 or 16 ways a level there are 8 levels for 10 million
 //! objects instead of 23, of which all but the lowest few stay in the processor's cache. Running sums instead
 //! of sums let the way down be found by counting those not above the point, without a branch to mispredict.
-//! It also costs 4.6 bytes an object
-//! instead of 16. What is left is waiting for memory, so several choices are made at once (`select_many`). `cargo bench -p fstress --bench object_sets` measures both; docs/design/fstress.md has the
-//! figures.
+//! It also costs 4.6 bytes an object instead of 16. What is left is waiting for memory, so several choices are made
+//! at once (`select_many`). `cargo bench -p fstress --bench object_sets` measures both; docs/design/fstress.md has
+//! the figures.
 //!
 //! Always holds: a slot never moves; every sum is exactly that of the weights below it (integers, so no drift);
 //! a free slot weighs zero; growing adds lines and levels and copies no existing one.

@@ -28,6 +28,9 @@ const PORT_DEFAULT: u16 = 20490;
 /// How often `--status` tells.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
+/// How long `--spin` looks for the next call before it sleeps all the same: an idle server must not heat the room.
+const SPIN: Duration = Duration::from_millis(1);
+
 #[derive(Args, Debug)]
 pub struct ServeArgs {
     #[command(subcommand)]
@@ -82,6 +85,9 @@ struct How {
     /// TCP connections at a time; more are closed at once
     #[arg(long, value_name = "N", default_value_t = ServerOptions::default().connections_max)]
     connections_max: usize,
+    /// Spin instead of sleeping between calls: needs a processor of its own, see --pin
+    #[arg(long)]
+    spin: bool,
     /// Show calls a second on the terminal
     #[arg(long)]
     status: bool,
@@ -117,10 +123,13 @@ impl How {
         if let Some(cpus) = &self.pin {
             cpus.pin().map_err(|error| error.context(BadUsage))?;
         }
+        let default = ServerOptions::default();
         Ok(ServerOptions {
             listen: self.listen,
             connections_max: self.connections_max,
-            ..ServerOptions::default()
+            // Two that spin on one socket would only be in each other's way.
+            udp_threads: if self.spin { 1 } else { default.udp_threads },
+            spin: if self.spin { SPIN } else { default.spin },
         })
     }
 }

@@ -1,13 +1,18 @@
 //! The bare loop: prebuilt bytes out, XIDs in, over one blocking socket.
 
 use std::{
-    io::{Read, Write},
+    io::Write,
     net::{TcpStream, UdpSocket},
     time::{Duration, Instant},
 };
 
 use files::NfsProto;
 use nfs::wire::{nfs3, record, rpc};
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
+use std::os::fd::AsFd;
 
 use crate::{Moment, Rate, Run, mix};
 
@@ -15,6 +20,8 @@ use crate::{Moment, Rate, Run, mix};
 const BATCH: usize = 16;
 /// Replies between looks at the clock.
 const LOOK: u64 = 1024;
+/// Lost datagrams show as a panic, not as a hang.
+const LOST: Duration = Duration::from_secs(5);
 
 pub fn run(run: &Run) -> Rate {
     let user = rpc::AuthSys { stamp: 0, machine: b"bench".to_vec(), uid: 0, gid: 0, gids: Vec::new() };
@@ -86,6 +93,22 @@ impl Matcher {
     }
 }
 
+/// Waits for bytes: asleep, or looking all the time.
+fn receive(socket: impl AsFd, buffer: &mut [u8], spin: bool) -> usize {
+    let flags = if spin { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    let mut since = None;
+    loop {
+        match recv(&socket, &mut *buffer, flags) {
+            Ok((bytes, _)) => return bytes,
+            Err(Errno::AGAIN) if spin => {
+                let since = since.get_or_insert_with(Instant::now);
+                assert!(since.elapsed() < LOST, "no reply; was a datagram lost?");
+            }
+            Err(error) => panic!("no reply; was a datagram lost? {error}"),
+        }
+    }
+}
+
 fn tcp(run: &Run, calls: &[Vec<u8>]) -> Rate {
     let mut stream = TcpStream::connect(run.addr).expect("a responder");
     stream.set_nodelay(true).unwrap();
@@ -105,7 +128,7 @@ fn tcp(run: &Run, calls: &[Vec<u8>]) -> Rate {
             }
             stream.write_all(&out).unwrap();
         }
-        let bytes = stream.read(&mut received[filled..]).unwrap();
+        let bytes = receive(&stream, &mut received[filled..], run.spin);
         assert!(bytes > 0, "the responder went away");
         filled += bytes;
         let mut at = 0;
@@ -128,8 +151,7 @@ fn tcp(run: &Run, calls: &[Vec<u8>]) -> Rate {
 fn udp(run: &Run, calls: &[Vec<u8>]) -> Rate {
     let socket = UdpSocket::bind((run.addr.ip(), 0)).unwrap();
     socket.connect(run.addr).unwrap();
-    // Lost datagrams show as a panic, not as a hang.
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(LOST)).unwrap();
     let mut calls: Vec<Vec<u8>> = calls.iter().map(|call| call[4..].to_vec()).collect();
     let mut matcher = Matcher::new(run);
     let (mut next, mut received) = (0, vec![0; 65_536]);
@@ -140,7 +162,7 @@ fn udp(run: &Run, calls: &[Vec<u8>]) -> Rate {
             matcher.in_flight[xid as usize] = true;
             next = if next + 1 == calls.len() { 0 } else { next + 1 };
         }
-        let bytes = socket.recv(&mut received).expect("a reply; was a datagram lost?");
+        let bytes = receive(&socket, &mut received, run.spin);
         matcher.answered(&received[..bytes]);
         if let Some(rate) = matcher.rate {
             return rate;

@@ -1,7 +1,7 @@
 //! NFS over TCP: a thread accepts, and each connection has its own, so that a slow reader delays nobody.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::busy;
 use super::replies::Replies;
 use super::service::Worker;
 use super::{ServerError, Shared};
@@ -134,7 +135,7 @@ fn answer_all(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     let mut worker = Worker::new();
     let mut replies = Replies::for_stream();
     loop {
-        let received = match stream.read(&mut buffer[filled..]) {
+        let received = match busy::receive(&*stream, &mut buffer[filled..], shared.spin) {
             Ok(0) => return Ok(()),
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::busy;
 use super::replies::Replies;
 use super::service::Worker;
 use super::{ServerError, Shared};
@@ -84,7 +85,7 @@ fn receive(socket: &UdpSocket, shared: &Shared) {
     let mut worker = Worker::new();
     let mut replies = Replies::for_datagrams();
     while !shared.stop.load(Ordering::Relaxed) {
-        let (len, peer) = match socket.recv_from(&mut buffer) {
+        let (len, peer) = match busy::receive_from(socket, &mut buffer, shared.spin) {
             Ok(received) => received,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 continue;
