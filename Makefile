@@ -16,7 +16,7 @@ demo: build ## the main job with no server needed: two sweeps on loopback and a 
 packages: ## install what the tests need (Debian, root); otherwise say what is missing
 	scripts/test-packages.sh
 
-test: packages ## every test, with real servers where they are installed
+test: packages bench-smoke ## every test, with real servers where they are installed
 	$(CARGO) test --workspace
 
 lint: ## formatting, and clippy with warnings as errors
@@ -33,7 +33,8 @@ bench: ## the figures: object sets, bare loops against the generator, libnfs bes
 	scripts/bench-capacity.sh
 
 bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
-	$(CARGO) test --workspace --benches
+	$(CARGO) test -p fstress --bench object_sets
+	$(CARGO) test -p nfs --bench bare_loop
 
 fuzz: ## a minute of the wire decoder's fuzz target (needs cargo-fuzz)
 	cd crates/nfs/fuzz && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Capacity of one generator: Crumb's closed loop beside a bare loop and libnfs, interleaved in one run, against the same
-# `crumb serve null`; generator and responder pinned to a processor each, both spinning. Medians of several rounds.
+# `crumb serve null`; libnfs at its best depth of 16, 64 and 256. Generator and responder pinned to a processor each,
+# both spinning. Medians of several rounds.
 #   scripts/bench-capacity.sh [ROUNDS] [SECONDS] [OUTSTANDING]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,7 +46,7 @@ for ((round = 1; round <= rounds; round++)); do
             if [ -n "$libnfs" ] && [ "$proto" = tcp ]; then
                 host=${addr%:*} port=${addr##*:}
                 best=$(taskset -c 1 "$libnfs" "nfs://$host/x?version=3&nfsport=$port&mountport=$port" "$workload" \
-                    "$seconds" "$outstanding" | grep -oE '[0-9]+ (calls)?/s' | cut -d' ' -f1 | sort -n | tail -1)
+                    "$seconds" 16 64 256 | grep -oE '[0-9]+ (calls)?/s' | cut -d' ' -f1 | sort -n | tail -1)
                 echo "$proto $workload libnfs $best"
             fi
         done

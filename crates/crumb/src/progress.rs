@@ -7,6 +7,8 @@ use fstress::{Event, Live, SetWork, Stage};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::LoadPoint;
 
+use crate::layout::wrapped;
+
 /// Shows events as they come.
 pub struct Progress {
     style: Style,
@@ -57,7 +59,7 @@ impl Progress {
             }
             Event::Live(live) => self.live(live),
             Event::PointDone(point) => self.say(&point_line(point)),
-            Event::Note(text) => self.say(text),
+            Event::Note(text) => self.say(wrapped("", text).trim_end()),
             _ => {}
         }
     }

@@ -191,6 +191,13 @@ fn commonest_error(point: &LoadPoint) -> String {
     }
 }
 
+fn level(point: &LoadPoint) -> String {
+    match (point.offered_per_sec, point.outstanding) {
+        (Some(rate), _) => format!("{rate}/s"),
+        (None, outstanding) => format!("{} outstanding", outstanding.unwrap_or(0)),
+    }
+}
+
 /// The verdict on the whole run.
 ///
 /// A sweep is meant to end in saturation, so points past the first saturated one do not spoil it; but some point
@@ -201,18 +208,26 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
         verdict.invalidate("no-points", "no load point was measured");
         return verdict;
     }
+    // One reason a code, however many levels it concerns.
+    let mut levels_by_code: BTreeMap<&str, Vec<(String, &str)>> = BTreeMap::new();
     for point in points {
-        let what = match (point.offered_per_sec, point.outstanding) {
-            (Some(rate), _) => format!("{rate}/s"),
-            (None, outstanding) => format!("{} outstanding", outstanding.unwrap_or(0)),
-        };
         for reason in point.verdict.reasons.iter().filter(|reason| reason.fatal && reason.code != "rate-off")
         {
             // Past saturation replies come late and files fill up; only who was at fault matters there.
             if !point.saturated || reason.code.starts_with("generator") {
-                verdict.invalidate(&reason.code, format!("at {what}: {}", reason.text));
+                levels_by_code.entry(&reason.code).or_default().push((level(point), &reason.text));
             }
         }
+    }
+    for (code, levels) in levels_by_code {
+        let text = match levels.as_slice() {
+            [(at, text)] => format!("at {at}: {text}"),
+            [(at, text), .., (last, _)] => {
+                format!("at {} levels from {at} to {last}, at the first of them {text}", levels.len())
+            }
+            [] => continue,
+        };
+        verdict.invalidate(code, text);
     }
     if points.iter().all(|point| point.saturated) {
         verdict.invalidate("all-saturated", "every load point was past saturation; start with a lower rate");

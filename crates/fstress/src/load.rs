@@ -150,8 +150,8 @@ pub(crate) struct Search {
 }
 
 /// What the search tells the user about itself.
-pub(crate) const SEARCH_RULE: &str = "rate rises by half as much again until a level fails, then the gap between \
-     the highest that held and the lowest that failed is halved until it is below 5%";
+pub(crate) const SEARCH_RULE: &str =
+    "up by half until a level fails, then halving the gap until it is below 5%";
 
 const RISE: f64 = 1.5;
 const GAP_MAX: f64 = 0.05;

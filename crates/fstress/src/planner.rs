@@ -136,7 +136,7 @@ const ALL_RIGHTS: u32 = 0x3f;
 /// Where every symbolic link made points to.
 pub(crate) const LINK_TARGET: &[u8] = b"target-of-a-link-made-by-crumb";
 const DIGEST_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
-const DIGEST_FACTOR: u64 = 0x0000_0100_0000_01b3;
+const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Attributes of every file made.
 pub(crate) const FILE_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o644), ..UNSET };
@@ -793,8 +793,8 @@ impl Planner {
             Target::Link(link) => 3 << 32 | u64::from(link.slot()),
         };
         let shape = (planned.kind as u64) << 32 | u64::from(planned.count);
-        for word in [object, shape, planned.offset] {
-            self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(DIGEST_FACTOR);
-        }
+        // One multiplication in the chain, as this runs for each of millions of requests a second.
+        let operation = object ^ shape.rotate_left(17) ^ planned.offset.wrapping_mul(DIGEST_FACTOR);
+        self.digest = (self.digest.rotate_left(5) ^ operation).wrapping_mul(DIGEST_FACTOR);
     }
 }

@@ -217,7 +217,7 @@ impl Session<'_> {
         goal: &str,
         holds: impl Fn(&LoadPoint) -> bool,
     ) -> Result<(), FstressError> {
-        (self.tell)(Event::Note(format!("searching for the highest rate {goal}: the {SEARCH_RULE}")));
+        (self.tell)(Event::Note(format!("searching for the highest rate {goal}: {SEARCH_RULE}")));
         let mut search = Search::from(first);
         while let Some(rate) = search.next_rate() {
             if needs_files {
