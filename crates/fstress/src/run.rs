@@ -397,7 +397,7 @@ fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
     // A search under a bound stops before saturation and says its own answer.
     put("held_per_sec", held.filter(|_| !matches!(load, Load::FindMax { .. })));
     if let Load::FindMax { bound, .. } = load {
-        let within = |point: &&LoadPoint| !point.saturated && bound.is_met_by(&point.histogram);
+        let within = |point: &&LoadPoint| point.verdict.valid && bound.is_met_by(&point.histogram);
         put(
             "within_bound_per_sec",
             most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),
