@@ -17,7 +17,7 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 	scripts/test-packages.sh
 
 test: packages bench-smoke ## every test, with real servers where they are installed
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 lint: ## formatting, and clippy with warnings as errors
 	$(CARGO) fmt --all -- --check

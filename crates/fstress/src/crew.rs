@@ -68,6 +68,8 @@ const FILL_BYTES_MAX: u32 = 256 << 10;
 const RETRY_LATER: Duration = Duration::from_millis(100);
 /// A server that asks to retry later for so many replies in a row has failed.
 const RETRIES_IN_ROW_MAX: u32 = 50_000;
+/// A request that was never answered, however often it was sent, weighs as much as so many that were put off.
+const UNANSWERED_COUNTS: u32 = 100;
 const TELL_EVERY: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(50);
 /// Longer than a server takes for one call, and than all retransmissions over UDP together.
@@ -171,10 +173,10 @@ impl Crew {
                     self.rest_until = Some(completion.done + RETRY_LATER);
                     self.waiting.push_front(job);
                 }
-                // Whether it took effect is unknown, so look before making it again.
+                // Whether it took effect is unknown. Asking again is harmless: `settle` knows what is there already.
                 Err(Problem::Unanswered) => {
-                    self.retries_in_row += 100;
-                    self.waiting.push_front(job.again());
+                    self.retries_in_row += UNANSWERED_COUNTS;
+                    self.waiting.push_front(job);
                 }
                 Err(other) => {
                     problem.get_or_insert(other.about(job.tried(), job.name(set)));
@@ -378,11 +380,6 @@ impl Job {
             Self::Rmdir { .. } => Request::Rmdir { dir, name },
             Self::Fill { .. } => unreachable!("returned above"),
         }
-    }
-
-    /// The same after a reply that never came. What makes a name is harmless to repeat: see `settle`.
-    fn again(self) -> Self {
-        self
     }
 
     fn tried(self) -> &'static str {

@@ -183,7 +183,7 @@ impl ObjectSets {
 
     /// Operations on the file now in flight.
     #[inline]
-    pub fn file_ops_in_flight(&self, file: FileId) -> u16 {
+    pub fn file_ops_in_flight(&self, file: FileId) -> u32 {
         self.files.in_flight(file)
     }
 

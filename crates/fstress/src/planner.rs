@@ -780,8 +780,8 @@ impl Planner {
     }
 
     fn forget_dir(&mut self, dir: DirectoryId) {
-        // Something may have been made in it meanwhile by another hand; then it stays, as it does on the server.
-        let _stays = !self.set.remove_directory(dir);
+        // With something in it, it stays: so it does on the server.
+        let _removed = self.set.remove_directory(dir);
     }
 
     #[inline]

@@ -201,3 +201,29 @@ fn a_closed_loop_keeps_its_number_outstanding() {
     assert_within_a_hundredth("achieved", point.achieved_per_sec, 800.0);
     assert_eq!((point.offered_per_sec, point.outstanding), (None, Some(8)));
 }
+
+/// Symptom: saturated levels were INVALID as `generator-late`. Cause: what waited behind a full transport went out in
+/// several batches, and only the first was excused. Fix: excused until all that was due has gone out.
+#[test]
+fn waiting_behind_a_full_transport_is_the_storages_lateness_and_not_the_generators() {
+    let (transport, clock) = LawTransport::new(Law::Queue(Duration::from_millis(1)), &[], 7);
+    let mut transport = transport.with_in_flight_max(200);
+    let asked = config("null", Load::Sweep(vec![500.0, 3000.0]));
+    let outcome = fstress::run(&asked, &mut transport, &clock, &AtomicBool::new(false), &mut |_| {});
+    let point = &outcome.points[1];
+    assert!(point.saturated && point.unsent > 0, "unsent {}", point.unsent);
+    assert!(!point.verdict.has("generator-late"), "{}", point.verdict);
+    assert!(outcome.verdict.valid, "{}", outcome.verdict);
+}
+
+#[test]
+fn the_overall_response_time_of_a_flat_curve_is_its_height() {
+    let outcome = run(
+        &config("null", Load::Sweep(vec![500.0, 1000.0, 4000.0])),
+        Law::Constant(Duration::from_millis(2)),
+        &[],
+    );
+    assert_within_a_hundredth("overall response time", outcome.metrics["overall_response_us"], 2000.0);
+    assert!(!outcome.metrics.contains_key("saturation_per_sec"), "nothing saturated");
+    assert_eq!(outcome.metrics["held_per_sec"], 4000.0);
+}

@@ -99,6 +99,7 @@ pub struct LawTransport {
     zeros: Vec<u8>,
     requests: u64,
     server_free_at: Duration,
+    in_flight_max: usize,
 }
 
 impl LawTransport {
@@ -118,8 +119,15 @@ impl LawTransport {
             due: BinaryHeap::new(),
             requests: 0,
             server_free_at: Duration::ZERO,
+            in_flight_max: IN_FLIGHT_MAX,
         };
         (transport, clock)
+    }
+
+    /// The same with room for only so many requests in flight.
+    pub fn with_in_flight_max(mut self, in_flight_max: usize) -> Self {
+        self.in_flight_max = in_flight_max;
+        self
     }
 
     fn now(&self) -> Duration {
@@ -142,7 +150,7 @@ impl Transport for LawTransport {
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
         // A stall holds up the caller too, as a full pipe or a busy machine would.
         self.advance_to(self.stall_over(self.now()));
-        if self.due.len() == IN_FLIGHT_MAX {
+        if self.due.len() >= self.in_flight_max {
             return Err(SubmitError::Full);
         }
         let now = self.now();

@@ -153,6 +153,8 @@ Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is 
 
 /// Lengths that no run needs and that arithmetic on clocks does not like.
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// What file numbers of 32 bits leave room for, with as many again for files made in a run.
+const FILES_MAX: u64 = 1 << 31;
 const DRAIN: Duration = Duration::from_secs(10);
 const BUILD_IN_FLIGHT: usize = 64;
 /// Some servers lose what does not fit their receive buffer.
@@ -311,6 +313,9 @@ impl FstressArgs {
             if span > SPAN_MAX {
                 bail!("{flag}: {} is more than 30 days", humantime::format_duration(span));
             }
+        }
+        if self.files.is_some_and(|files| files.get() > FILES_MAX) {
+            bail!("--files: a set can have at most {FILES_MAX} files");
         }
         if self.measure < Duration::from_millis(100) {
             bail!("--measure: an interval must last at least 100ms");

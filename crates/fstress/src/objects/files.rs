@@ -56,7 +56,7 @@ struct FileRecord {
     size_bytes: u64,
     parent: u32,
     name: u32,
-    in_flight: u16,
+    in_flight: u32,
     flags: FileFlags,
 }
 
@@ -253,8 +253,10 @@ impl Files {
     #[inline]
     pub fn begin_op(&mut self, file: FileId) {
         let record = self.live_mut(file);
-        record.in_flight =
-            record.in_flight.checked_add(1).expect("fewer than 65536 operations in flight on one file");
+        record.in_flight = record
+            .in_flight
+            .checked_add(1)
+            .expect("fewer than 4 thousand million operations in flight on one file");
     }
 
     #[inline]
@@ -267,7 +269,7 @@ impl Files {
     }
 
     #[inline]
-    pub fn in_flight(&self, file: FileId) -> u16 {
+    pub fn in_flight(&self, file: FileId) -> u32 {
         self.taken(file).in_flight
     }
 
