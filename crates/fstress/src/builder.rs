@@ -18,7 +18,7 @@ use files::{CreateHow, Handle, HandleRef, Reply, Request, Stability};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::arrivals::stream;
-use crate::crew::{Crew, FIRST_TICKET, Job, Problem, Site, call, make_dir};
+use crate::crew::{Crew, Job, Problem, Site, call, make_dir};
 use crate::error::FstressError;
 use crate::objects::{DirectoryId, FileFlags, FileId, ObjectSets};
 use crate::payload::Payload;
@@ -34,7 +34,6 @@ pub(crate) struct Builder {
     /// Directories whose children are still to be made.
     frontier: VecDeque<Unfilled>,
     options: BuilderOptions,
-    next_ticket: u32,
 }
 
 /// How a set is made.
@@ -71,7 +70,6 @@ impl Builder {
             rng: stream(options.seed, 10),
             frontier: VecDeque::new(),
             options,
-            next_ticket: FIRST_TICKET,
         }
     }
 
@@ -108,7 +106,7 @@ impl Builder {
     /// Removes the set from the storage, its root included.
     pub fn remove(&mut self, set: &mut ObjectSets, site: &mut Site<'_>) -> Result<(), FstressError> {
         let asked = set.file_count() + set.symlink_count() + set.directory_count() - 1;
-        let mut crew = Crew::new(self.options.in_flight_max, SetWork::Remove, asked, self.next_ticket);
+        let mut crew = Crew::new(self.options.in_flight_max, SetWork::Remove, asked);
         let links: Vec<_> = set.symlinks().collect();
         let mut jobs = links.into_iter().map(|link| Job::Unlink { link });
         loop {
@@ -147,7 +145,6 @@ impl Builder {
                     .map_err(|problem| problem.about("remove directory", name.as_str()))?;
             }
         }
-        self.next_ticket = crew.tickets_end();
         crew.tell_now(site);
         empty(site, handle_of(set, DirectoryId::ROOT).by_ref())?;
         let top = Handle::new(site.transport.root().0).expect("a root handle is a handle");
@@ -223,7 +220,7 @@ impl Builder {
     fn grow(&mut self, set: &mut ObjectSets, files: u64, site: &mut Site<'_>) -> Result<(), FstressError> {
         let asked = files - set.file_count();
         let work = if self.options.adopt { SetWork::Adopt } else { SetWork::Grow };
-        let mut crew = Crew::new(self.options.in_flight_max, work, asked, self.next_ticket);
+        let mut crew = Crew::new(self.options.in_flight_max, work, asked);
         loop {
             while crew.has_room() && set.file_count() < files {
                 match self.next_job(set) {
@@ -238,14 +235,13 @@ impl Builder {
             }
             crew.turn(&self.payload, set, site)?;
         }
-        self.next_ticket = crew.tickets_end();
         crew.tell_now(site);
         Ok(())
     }
 
     fn shrink(&mut self, set: &mut ObjectSets, files: u64, site: &mut Site<'_>) -> Result<(), FstressError> {
         let asked = set.file_count() - files;
-        let mut crew = Crew::new(self.options.in_flight_max, SetWork::Shrink, asked, self.next_ticket);
+        let mut crew = Crew::new(self.options.in_flight_max, SetWork::Shrink, asked);
         loop {
             while crew.has_room() && set.file_count() > files {
                 let Some(file) = set.select_file_uniformly(&mut self.rng) else { break };
@@ -256,7 +252,6 @@ impl Builder {
             }
             crew.turn(&self.payload, set, site)?;
         }
-        self.next_ticket = crew.tickets_end();
         Ok(())
     }
 

@@ -28,6 +28,9 @@ pub(crate) struct Site<'a> {
     pub tell: &'a mut dyn FnMut(Event),
     /// Tickets that were not the crew's.
     pub late: &'a mut Vec<Ticket>,
+    /// The next crew ticket of the run. It outlives a crew, and an interrupted one too, so that a late reply to one
+    /// is not taken for a reply to the next.
+    pub next_ticket: &'a mut u32,
 }
 
 /// One object on its way. With `look` it may be there already.
@@ -47,7 +50,6 @@ pub(crate) struct Crew {
     in_flight: HashMap<u32, Job>,
     waiting: VecDeque<Job>,
     in_flight_max: usize,
-    next_ticket: u32,
     /// The server asked to retry later: nothing is sent before.
     rest_until: Option<Instant>,
     retries_in_row: u32,
@@ -62,6 +64,8 @@ pub(crate) struct Crew {
     pub not_empty: Vec<DirectoryId>,
 }
 
+/// The ticket of a request by itself, see [`call`].
+const CALL_TICKET: Ticket = Ticket(u32::MAX);
 /// Tickets from here on are a crew's, below a metronome's.
 const TICKETS_FROM: u32 = 1 << 31;
 const FILL_BYTES_MAX: u32 = 256 << 10;
@@ -104,12 +108,11 @@ impl Problem {
 }
 
 impl Crew {
-    pub fn new(in_flight_max: usize, work: SetWork, asked: u64, first_ticket: u32) -> Self {
+    pub fn new(in_flight_max: usize, work: SetWork, asked: u64) -> Self {
         Self {
             in_flight: HashMap::new(),
             waiting: VecDeque::new(),
             in_flight_max,
-            next_ticket: first_ticket,
             rest_until: None,
             retries_in_row: 0,
             told_of_retries: false,
@@ -121,11 +124,6 @@ impl Crew {
             last_reply: None,
             not_empty: Vec::new(),
         }
-    }
-
-    /// Where the next crew's tickets begin, so that a late reply to this one is not taken for a reply to that.
-    pub fn tickets_end(&self) -> u32 {
-        self.next_ticket
     }
 
     pub fn has_room(&self) -> bool {
@@ -209,11 +207,12 @@ impl Crew {
         let io_bytes_max = site.transport.io_bytes_max().min(FILL_BYTES_MAX);
         while let Some(&job) = self.waiting.front() {
             let mut name = None;
-            let ticket = Ticket(self.next_ticket);
+            let ticket = Ticket(*site.next_ticket);
             if site.transport.submit(ticket, &job.request(set, payload, io_bytes_max, &mut name)).is_err() {
                 break;
             }
-            self.next_ticket = self.next_ticket.checked_add(1).unwrap_or(TICKETS_FROM);
+            *site.next_ticket =
+                site.next_ticket.checked_add(1).filter(|&next| next != CALL_TICKET.0).unwrap_or(TICKETS_FROM);
             self.waiting.pop_front();
             self.in_flight.insert(ticket.0, job);
         }
@@ -413,7 +412,7 @@ pub(crate) fn call<T>(
     loop {
         let mut result = None;
         // Of no crew and no metronome: nothing else is in flight that could be mistaken for it.
-        let ticket = Ticket(u32::MAX);
+        let ticket = CALL_TICKET;
         while site.transport.submit(ticket, request).is_err() {
             let Site { transport, late, clock, .. } = site;
             transport.poll(Some(clock.now() + POLL), &mut |completion| late.push(completion.ticket))?;

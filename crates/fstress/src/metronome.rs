@@ -251,8 +251,10 @@ impl Metronome<'_> {
         let measured = stopped_at.min(end).saturating_duration_since(counted_from);
         let busy = 1.0 - count.idle.as_secs_f64() / measured.as_secs_f64().max(1e-9);
         // What was due and never sent: the one held back, and what the schedule still had.
-        if held.is_some_and(|flight| flight.counted_in != 0) {
-            count.unsent += 1;
+        if let Some(flight) = held {
+            // The planner has applied its effects already and waits for an end.
+            self.planner.settle(&flight.planned, &Outcome::Cancelled);
+            count.take_back(&flight);
         }
         if let Pace::Open(schedule) = &mut pace {
             while next_due < stopped_at {
@@ -407,6 +409,15 @@ impl Count {
             self.in_flight -= 1;
             self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
             self.tallies.of(flight.planned.kind).settle(&completion.outcome, completion.retransmits, latency);
+        }
+    }
+
+    /// A request that was planned and never sent.
+    fn take_back(&mut self, flight: &Flight) {
+        if flight.counted_in == self.point {
+            self.unsent += 1;
+            self.in_flight -= 1;
+            self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
         }
     }
 

@@ -14,7 +14,7 @@ use quanta::Clock;
 
 use crate::arrivals::{Arrivals, stream};
 use crate::builder::{Builder, BuilderOptions};
-use crate::crew::Site;
+use crate::crew::{FIRST_TICKET, Site};
 use crate::error::FstressError;
 use crate::judge::{self, Asked};
 use crate::load::{Load, SEARCH_RULE, Search};
@@ -121,6 +121,7 @@ pub fn run(
         points: Vec::new(),
         phases: Vec::new(),
         late: Vec::new(),
+        next_ticket: FIRST_TICKET,
     };
     let (set, result) = session.all_points();
     let removed = match set {
@@ -154,6 +155,7 @@ struct Session<'a> {
     points: Vec<LoadPoint>,
     phases: Vec<Phase>,
     late: Vec<Ticket>,
+    next_ticket: u32,
 }
 
 impl Session<'_> {
@@ -339,6 +341,7 @@ impl Session<'_> {
             stop: &go_on,
             tell: &mut *self.tell,
             late: &mut self.late,
+            next_ticket: &mut self.next_ticket,
         };
         let result = self.builder.remove(&mut set, &mut site);
         let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
@@ -368,6 +371,7 @@ impl Session<'_> {
             stop: self.stop,
             tell: &mut *self.tell,
             late: &mut self.late,
+            next_ticket: &mut self.next_ticket,
         };
         work(&mut self.builder, &mut site)
     }

@@ -373,7 +373,7 @@ fn announce(target: &Target, config: &FstressConfig) {
         Some(points) => format!("about {}", humantime::format_duration(point * points)),
         None => format!("{} for each load point", humantime::format_duration(point)),
     };
-    eprintln!("{} on {target}: {}; seed {}", config.workload.name, load_text(&config.load), config.seed);
+    eprintln!("{} on {target}, {}; seed {}", config.workload.name, load_text(&config.load), config.seed);
     eprintln!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has");
 }
 
