@@ -23,7 +23,7 @@
 //! Not here: the network (`nfs::server`), threads (`DirectoryTransport`).
 //! Source: RFC 1813, section 3.3.
 
-mod attributes;
+pub(crate) mod attributes;
 mod descriptors;
 mod listing;
 mod naming;

@@ -5,6 +5,9 @@
 //!         <-Completion-            +-- a directory, by worker threads (DirectoryTransport)
 //!                                  +-- nothing at all                 (NullTransport)
 //!                                  +-- a law of latency, in tests     (crate testkit)
+//!
+//! postmark, dirscale --call--> FileSystem --+-- a local directory             (LocalFs)
+//!                                           +-- NFSv3 over UDP or TCP         (crate nfs)
 //! ```
 //!
 //! Always holds: each submitted ticket comes back in exactly one completion; times are `quanta` instants
@@ -13,6 +16,8 @@
 
 mod directory;
 mod directory_transport;
+mod file_system;
+mod local_fs;
 mod null_transport;
 mod op;
 mod patience;
@@ -22,6 +27,8 @@ mod transport;
 
 pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
 pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
+pub use file_system::{Access, FileSystem, FsError, FsOp, ListedEntry, OpenFile, SyncScope};
+pub use local_fs::LocalFs;
 pub use null_transport::{NullTransport, PlausibleReply};
 pub use op::{
     Attributes, CreateHow, DirEntry, Entries, EntryStep, FileKind, Fsinfo, Fsstat, Handle, HandleRef,

@@ -55,6 +55,12 @@ pub struct RunRecord {
     /// Phases, in order.
     #[serde(default)]
     pub phases: Vec<Phase>,
+    /// Curves over something else than load, such as the size of a directory.
+    #[serde(default)]
+    pub curves: Vec<Curve>,
+    /// Where the run stands among repeats; none for a run made alone.
+    #[serde(default)]
+    pub series: Option<SeriesPlace>,
     /// The flat list of figures that comparing works on. Units in the names.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
@@ -184,6 +190,50 @@ pub struct Phase {
     /// Operating system counters over the phase; units in the names.
     #[serde(default)]
     pub counters: BTreeMap<String, f64>,
+}
+
+/// One figure drawn over another, for several variants of the thing measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// What is drawn upwards, its unit in the name, such as `lookup_random_us`.
+    pub name: String,
+    /// What is drawn to the right, such as `files`.
+    pub over: String,
+    /// The variants.
+    pub lines: Vec<CurveLine>,
+}
+
+/// One variant's curve.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CurveLine {
+    /// What distinguishes it, such as the layout's name.
+    pub label: String,
+    /// By rising `x`.
+    pub points: Vec<CurvePoint>,
+}
+
+/// One point of a curve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// To the right.
+    pub x: f64,
+    /// Upwards: the median, where it was measured several times.
+    pub y: f64,
+    /// Lower end of the 95% confidence interval of `y`, where there is one.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// Where a run stands among interleaved repeats.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesPlace {
+    /// The series: the name of its first run.
+    pub of: RunId,
+    /// Which of the things compared it measured: `A`, `B`, and so on.
+    pub side: String,
+    /// Place in the order of measuring, from 1.
+    pub turn: u32,
 }
 
 /// A text that is not a RunRecord of a schema we know.

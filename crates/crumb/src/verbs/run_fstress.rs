@@ -231,6 +231,8 @@ pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         complete: outcome.complete,
         points: outcome.points,
         phases: outcome.phases,
+        curves: vec![],
+        series: None,
         metrics: outcome.metrics,
         verdict: outcome.verdict,
     };

@@ -1,8 +1,8 @@
-//! What `statx` says, in NFSv3's terms.
+//! What `statx` and `statvfs` say, in NFSv3's terms.
 
-use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{FileType, StatVfs, Statx, StatxFlags, StatxTimestamp};
 
-use crate::{Attributes, FileKind, NodeTime, PreAttributes};
+use crate::{Attributes, FileKind, Fsstat, NodeTime, PreAttributes};
 
 /// The fields asked for.
 pub(super) const STAT_MASK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
@@ -49,7 +49,7 @@ pub(super) fn kind_of(stat: &Statx) -> FileKind {
     }
 }
 
-pub(super) fn attributes_of(stat: &Statx) -> Attributes {
+pub(crate) fn attributes_of(stat: &Statx) -> Attributes {
     Attributes {
         kind: kind_of(stat),
         mode: mode_of(stat),
@@ -69,6 +69,20 @@ pub(super) fn attributes_of(stat: &Statx) -> Attributes {
 
 pub(super) fn pre_attributes_of(stat: &Statx) -> PreAttributes {
     PreAttributes { size: stat.stx_size, mtime: time_of(stat.stx_mtime), ctime: time_of(stat.stx_ctime) }
+}
+
+/// Room in a file system.
+pub(crate) fn space_of(space: &StatVfs) -> Fsstat {
+    let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+    Fsstat {
+        bytes_total: bytes(space.f_blocks),
+        bytes_free: bytes(space.f_bfree),
+        bytes_available: bytes(space.f_bavail),
+        files_total: space.f_files,
+        files_free: space.f_ffree,
+        files_available: space.f_favail,
+        stable_s: 0,
+    }
 }
 
 /// Permission bits with set-id and sticky bits.

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{fstatvfs, readlinkat_raw, statx};
 use rustix::io::{Errno, pread};
 
-use super::attributes::{Identity, STAT_MASK, attributes_of, kind_of};
+use super::attributes::{Identity, STAT_MASK, attributes_of, kind_of, space_of};
 use super::nodes::{NO_FOLLOW, Use, stat_fd, stat_same};
 use super::table::{Node, ROOT};
 use super::{Caller, Directory, Scratch};
-use crate::{Attributes, FileKind, Fsinfo, Fsstat, HandleRef, NodeTime, Pathconf, Reply, Status};
+use crate::{Attributes, FileKind, Fsinfo, HandleRef, NodeTime, Pathconf, Reply, Status};
 
 /// `PATH_MAX`: no link's target is longer.
 const TARGET_BYTES_MAX: usize = 4096;
@@ -122,17 +122,7 @@ impl Directory {
 
     pub(super) fn fsstat(&self, root: HandleRef<'_>) -> Result<Reply<'static>, Status> {
         let attributes = self.attributes(root)?;
-        let space = fstatvfs(self.nodes.root_fd())?;
-        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
-        let stat = Fsstat {
-            bytes_total: bytes(space.f_blocks),
-            bytes_free: bytes(space.f_bfree),
-            bytes_available: bytes(space.f_bavail),
-            files_total: space.f_files,
-            files_free: space.f_ffree,
-            files_available: space.f_favail,
-            stable_s: 0,
-        };
+        let stat = space_of(&fstatvfs(self.nodes.root_fd())?);
         Ok(Reply::Fsstat { attributes: Some(attributes), stat })
     }
 

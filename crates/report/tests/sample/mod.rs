@@ -108,6 +108,8 @@ impl Sweep {
             seed: 42,
             complete: true,
             points,
+            curves: vec![],
+            series: None,
             phases: vec![Phase {
                 name: "build".to_owned(),
                 pass: 1,

@@ -1,0 +1,303 @@
+//! The blocking seam to storage: one call at a time on paths below a root, for closed-loop benchmarks.
+//!
+//! ```text
+//! postmark, netnews, dirscale --> FileSystem --+-- LocalFs   a local directory, by openat and its kin
+//!                                              `-- NfsFs     NFSv3 over UDP or TCP       (crate nfs)
+//! ```
+//!
+//! Paths are relative to the root, walked from it and never from `/`; an empty path is the root itself. A
+//! benchmark that works in one directory for long takes [`FileSystem::below`] and saves the walk.
+//!
+//! Always holds: every failure tells the operation, the path and a [`Status`], the same one for the same cause
+//! behind every implementation; a file's cursor moves by what was read or written and by nothing else.
+//! Not here: open-loop load (see `Transport`), caches of our own (an implementation's options say which it has).
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{Attributes, Fsstat, Status};
+
+/// Storage under a closed-loop benchmark. Shared between threads by reference; calls block.
+pub trait FileSystem: Send + Sync {
+    /// Makes a regular file that is not there yet and opens it for writing, its cursor at 0.
+    ///
+    /// # Errors
+    /// `EXIST` when the name is taken: nothing is ever overwritten by making a file.
+    fn create(&self, path: &Path) -> Result<Box<dyn OpenFile>, FsError>;
+
+    /// Opens a file that is there. Symbolic links are followed as the storage follows them.
+    ///
+    /// # Errors
+    /// `NOENT`, `ISDIR`, `ACCES`, …
+    fn open(&self, path: &Path, access: Access) -> Result<Box<dyn OpenFile>, FsError>;
+
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// `EXIST`, `XDEV`, `MLINK`, …
+    fn link(&self, existing: &Path, new: &Path) -> Result<(), FsError>;
+
+    /// Makes a symbolic link at `path` that holds `target`, uninterpreted.
+    ///
+    /// # Errors
+    /// `EXIST`, …
+    fn symlink(&self, target: &Path, path: &Path) -> Result<(), FsError>;
+
+    /// What a symbolic link holds.
+    ///
+    /// # Errors
+    /// `INVAL` when it is none.
+    fn readlink(&self, path: &Path) -> Result<PathBuf, FsError>;
+
+    /// Renames; what was at `to` is replaced, as rename(2) does.
+    ///
+    /// # Errors
+    /// `NOENT`, `NOTEMPTY`, `XDEV`, …
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError>;
+
+    /// Removes a name of something that is no directory.
+    ///
+    /// # Errors
+    /// `NOENT`, `ISDIR` (`PERM` on some storage), …
+    fn unlink(&self, path: &Path) -> Result<(), FsError>;
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// `EXIST`, `NOENT` when its parent is not there, …
+    fn mkdir(&self, path: &Path) -> Result<(), FsError>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NOTEMPTY`, `NOTDIR`, …
+    fn rmdir(&self, path: &Path) -> Result<(), FsError>;
+
+    /// Hands over every entry of a directory but `.` and `..`, in the storage's order.
+    ///
+    /// # Errors
+    /// `NOTDIR`, `NOENT`, …
+    fn readdir(&self, path: &Path, each: &mut dyn FnMut(ListedEntry<'_>)) -> Result<(), FsError>;
+
+    /// Attributes; of a symbolic link itself, not of what it names (lstat).
+    ///
+    /// # Errors
+    /// `NOENT`, `NOTDIR`, …
+    fn stat(&self, path: &Path) -> Result<Attributes, FsError>;
+
+    /// Room in the file system that holds the root.
+    ///
+    /// # Errors
+    /// When the storage is gone.
+    fn statfs(&self) -> Result<Fsstat, FsError>;
+
+    /// Makes the names in a directory durable (fsync of the directory). Nothing to do where each operation is
+    /// durable once answered, as in NFSv3.
+    ///
+    /// # Errors
+    /// `NOENT`, `IO`, …
+    fn sync_dir(&self, path: &Path) -> Result<(), FsError>;
+
+    /// The same storage with its root at the directory `path`, which is found once and held.
+    ///
+    /// # Errors
+    /// `NOENT`, `NOTDIR`, …
+    fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError>;
+
+    /// The root as a user knows it: a path or an URL.
+    fn place(&self) -> String;
+
+    /// Where the root lies in this machine's own tree, when it does: for mount options, device counters, caches.
+    fn local_root(&self) -> Option<&Path>;
+}
+
+/// An open file with a cursor. Dropping it closes it and forgets errors that closing would tell.
+pub trait OpenFile: Send {
+    /// Reads at the cursor; 0 only at the end of the file or for an empty `buf`.
+    ///
+    /// # Errors
+    /// `IO`, `STALE`, …
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, FsError>;
+
+    /// Writes at the cursor, or at the end when opened to append. May take fewer bytes than given, as write(2).
+    ///
+    /// # Errors
+    /// `NOSPC`, `DQUOT`, `IO`, …
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, FsError>;
+
+    /// Moves the cursor to the end and tells where that is, bytes from the beginning.
+    ///
+    /// # Errors
+    /// `STALE`, `IO`, …
+    fn seek_end(&mut self) -> Result<u64, FsError>;
+
+    /// Moves the cursor to `offset_bytes` from the beginning.
+    ///
+    /// # Errors
+    /// `INVAL` beyond what the storage can address.
+    fn seek(&mut self, offset_bytes: u64) -> Result<(), FsError>;
+
+    /// Bytes that one transfer should best carry (`st_blksize`): what a stream buffer is sized by.
+    ///
+    /// # Errors
+    /// `STALE`, `IO`, …
+    fn block_bytes(&mut self) -> Result<usize, FsError>;
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// `IO`, `NOSPC`, …: the data may be lost, and a later sync that succeeds says nothing about it.
+    fn sync(&mut self, scope: SyncScope) -> Result<(), FsError>;
+
+    /// Closes and tells errors of writes that were held back.
+    ///
+    /// # Errors
+    /// `NOSPC`, `IO`, …
+    fn close(self: Box<Self>) -> Result<(), FsError>;
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Writing over what is there, from the beginning.
+    Write,
+    /// Writing behind what is there, wherever the end is by then.
+    Append,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// What a sync must make durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncScope {
+    /// The data, and of the attributes what is needed to read it back (fdatasync).
+    Data,
+    /// Data and attributes (fsync).
+    All,
+}
+
+/// One entry of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedEntry<'a> {
+    /// Its name, bytes without meaning.
+    pub name: &'a [u8],
+    /// Its number within the file system.
+    pub fileid: u64,
+}
+
+/// What was tried when a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // The calls of the seam.
+pub enum FsOp {
+    Create,
+    Open,
+    Read,
+    Write,
+    Seek,
+    Sync,
+    Close,
+    Link,
+    Symlink,
+    Readlink,
+    Rename,
+    Unlink,
+    Mkdir,
+    Rmdir,
+    Readdir,
+    Stat,
+    Statfs,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FsError {
+    /// The storage refused it.
+    #[error("{}: cannot {op}: {}", .path.display(), told(*.status, .source.as_ref()))]
+    Failed {
+        /// What was tried.
+        op: FsOp,
+        /// On what, as a user would name it.
+        path: PathBuf,
+        /// Why, in the words that all implementations share.
+        status: Status,
+        /// The operating system's own error, when it was the one to refuse.
+        source: Option<io::Error>,
+    },
+    /// The storage does not answer any more.
+    #[error("{}: cannot {op}: the storage is gone", .path.display())]
+    Lost {
+        /// What was tried.
+        op: FsOp,
+        /// On what.
+        path: PathBuf,
+        /// How it showed.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+fn told(status: Status, source: Option<&io::Error>) -> String {
+    match (source, status.advice()) {
+        (Some(error), _) => error.to_string(),
+        (None, "") => status.to_string(),
+        (None, advice) => format!("{status}; {advice}"),
+    }
+}
+
+impl FsError {
+    /// An error of a system call on `path`.
+    pub fn of_errno(op: FsOp, path: PathBuf, errno: rustix::io::Errno) -> Self {
+        Self::Failed { op, path, status: errno.into(), source: Some(errno.into()) }
+    }
+
+    /// Why, unless the storage was lost.
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Self::Failed { status, .. } => Some(*status),
+            Self::Lost { .. } => None,
+        }
+    }
+
+    /// What was tried.
+    pub fn op(&self) -> FsOp {
+        match self {
+            Self::Failed { op, .. } | Self::Lost { op, .. } => *op,
+        }
+    }
+}
+
+impl FsOp {
+    /// As the system call is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Seek => "seek",
+            Self::Sync => "sync",
+            Self::Close => "close",
+            Self::Link => "link",
+            Self::Symlink => "symlink",
+            Self::Readlink => "readlink",
+            Self::Rename => "rename",
+            Self::Unlink => "unlink",
+            Self::Mkdir => "mkdir",
+            Self::Rmdir => "rmdir",
+            Self::Readdir => "readdir",
+            Self::Stat => "stat",
+            Self::Statfs => "statfs",
+        }
+    }
+}
+
+impl fmt::Display for FsOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,254 @@
+//! A local directory behind the blocking seam: each call is the system call it is named after.
+//!
+//! | call | system calls |
+//! |---|---|
+//! | create | openat (`O_CREAT`, `O_EXCL`) |
+//! | open | openat |
+//! | read, write, seek, block_bytes, close | read, write, lseek, fstat, close |
+//! | sync | fdatasync or fsync |
+//! | sync_dir | openat, fsync, close |
+//! | stat | statx (`AT_SYMLINK_NOFOLLOW`) |
+//! | readdir | openat, getdents64 until it is empty, close |
+//! | link, symlink, readlink, rename, unlink, mkdir, rmdir, statfs | linkat, symlinkat, readlinkat, renameat, unlinkat, mkdirat, unlinkat, fstatvfs |
+//!
+//! Always holds: paths are resolved from the root's descriptor; each open file is one descriptor.
+//! Not here: handles that outlive a rename (see `Directory`), worker threads (see `DirectoryTransport`).
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, StatxFlags, openat, statx};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::directory::attributes::{attributes_of, space_of};
+use crate::{Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, OpenFile, SyncScope};
+
+/// A local directory.
+#[derive(Debug)]
+pub struct LocalFs {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+/// Bytes taken by one getdents64: about 1000 entries, what libc's readdir asks for.
+const LISTING_BYTES: usize = 32 << 10;
+/// As fopen(3) makes files, less the umask.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
+
+impl LocalFs {
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    /// When it is not there, no directory, or not permitted.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, FsError> {
+        let path = path.into();
+        match rustix::fs::open(&path, DIRECTORY_FLAGS, Mode::empty()) {
+            Ok(root) => Ok(Self { root, path }),
+            Err(errno) => Err(FsError::of_errno(FsOp::Open, path, errno)),
+        }
+    }
+
+    fn opened(
+        &self,
+        opened: Result<OwnedFd, Errno>,
+        op: FsOp,
+        path: &Path,
+    ) -> Result<Box<dyn OpenFile>, FsError> {
+        let descriptor = opened.map_err(self.failed(op, path))?;
+        Ok(Box::new(LocalFile { descriptor }))
+    }
+
+    fn failed(&self, op: FsOp, path: &Path) -> impl FnOnce(Errno) -> FsError {
+        move |errno| FsError::of_errno(op, self.path.join(path), errno)
+    }
+}
+
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The root itself has no name of its own to resolve. A path from `/` would leave the root unseen.
+fn from_root(path: &Path) -> Result<&Path, Errno> {
+    match path.as_os_str().as_bytes() {
+        [] => Ok(Path::new(".")),
+        [b'/', ..] => Err(Errno::INVAL),
+        _ => Ok(path),
+    }
+}
+
+impl FileSystem for LocalFs {
+    fn create(&self, path: &Path) -> Result<Box<dyn OpenFile>, FsError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let opened = from_root(path).and_then(|from| openat(&self.root, from, flags, FILE_MODE));
+        self.opened(opened, FsOp::Create, path)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> Result<Box<dyn OpenFile>, FsError> {
+        let flags = OFlags::CLOEXEC
+            | match access {
+                Access::Read => OFlags::RDONLY,
+                Access::Write => OFlags::WRONLY,
+                Access::Append => OFlags::WRONLY | OFlags::APPEND,
+                Access::ReadWrite => OFlags::RDWR,
+            };
+        let opened = from_root(path).and_then(|from| openat(&self.root, from, flags, Mode::empty()));
+        self.opened(opened, FsOp::Open, path)
+    }
+
+    fn link(&self, existing: &Path, new: &Path) -> Result<(), FsError> {
+        let link = || {
+            rustix::fs::linkat(
+                &self.root,
+                from_root(existing)?,
+                &self.root,
+                from_root(new)?,
+                AtFlags::empty(),
+            )
+        };
+        link().map_err(self.failed(FsOp::Link, new))
+    }
+
+    fn symlink(&self, target: &Path, path: &Path) -> Result<(), FsError> {
+        from_root(path)
+            .and_then(|from| rustix::fs::symlinkat(target, &self.root, from))
+            .map_err(self.failed(FsOp::Symlink, path))
+    }
+
+    fn readlink(&self, path: &Path) -> Result<PathBuf, FsError> {
+        from_root(path)
+            .and_then(|from| rustix::fs::readlinkat(&self.root, from, Vec::new()))
+            .map(|target| PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+            .map_err(self.failed(FsOp::Readlink, path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
+        let rename = || rustix::fs::renameat(&self.root, from_root(from)?, &self.root, from_root(to)?);
+        rename().map_err(self.failed(FsOp::Rename, to))
+    }
+
+    fn unlink(&self, path: &Path) -> Result<(), FsError> {
+        from_root(path)
+            .and_then(|from| rustix::fs::unlinkat(&self.root, from, AtFlags::empty()))
+            .map_err(self.failed(FsOp::Unlink, path))
+    }
+
+    fn mkdir(&self, path: &Path) -> Result<(), FsError> {
+        from_root(path)
+            .and_then(|from| rustix::fs::mkdirat(&self.root, from, DIRECTORY_MODE))
+            .map_err(self.failed(FsOp::Mkdir, path))
+    }
+
+    fn rmdir(&self, path: &Path) -> Result<(), FsError> {
+        from_root(path)
+            .and_then(|from| rustix::fs::unlinkat(&self.root, from, AtFlags::REMOVEDIR))
+            .map_err(self.failed(FsOp::Rmdir, path))
+    }
+
+    fn readdir(&self, path: &Path, each: &mut dyn FnMut(ListedEntry<'_>)) -> Result<(), FsError> {
+        let mut listed = || {
+            let dir = openat(&self.root, from_root(path)?, DIRECTORY_FLAGS, Mode::empty())?;
+            let mut buf = Vec::with_capacity(LISTING_BYTES);
+            let mut entries = RawDir::new(&dir, buf.spare_capacity_mut());
+            while let Some(entry) = entries.next() {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                if name != b"." && name != b".." {
+                    each(ListedEntry { name, fileid: entry.ino() });
+                }
+            }
+            Ok(())
+        };
+        listed().map_err(self.failed(FsOp::Readdir, path))
+    }
+
+    fn stat(&self, path: &Path) -> Result<Attributes, FsError> {
+        from_root(path)
+            .and_then(|from| statx(&self.root, from, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS))
+            .map(|stat| attributes_of(&stat))
+            .map_err(self.failed(FsOp::Stat, path))
+    }
+
+    fn statfs(&self) -> Result<Fsstat, FsError> {
+        rustix::fs::fstatvfs(&self.root)
+            .map(|space| space_of(&space))
+            .map_err(self.failed(FsOp::Statfs, Path::new("")))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<(), FsError> {
+        from_root(path)
+            .and_then(|from| openat(&self.root, from, DIRECTORY_FLAGS, Mode::empty()))
+            .and_then(|dir| rustix::fs::fsync(&dir))
+            .map_err(self.failed(FsOp::Sync, path))
+    }
+
+    fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        let root = from_root(path)
+            .and_then(|from| openat(&self.root, from, DIRECTORY_FLAGS, Mode::empty()))
+            .map_err(self.failed(FsOp::Open, path))?;
+        Ok(Arc::new(Self { root, path: self.path.join(path) }))
+    }
+
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn local_root(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+}
+
+/// An open file: its descriptor and nothing else, so that opening allocates 4 bytes. Its path is read from
+/// `/proc` when an error must name it.
+struct LocalFile {
+    descriptor: OwnedFd,
+}
+
+impl LocalFile {
+    fn failed(&self, op: FsOp) -> impl FnOnce(Errno) -> FsError {
+        let number = self.descriptor.as_raw_fd();
+        move |errno| {
+            let link = PathBuf::from(format!("/proc/self/fd/{number}"));
+            let path = std::fs::read_link(&link).unwrap_or(link);
+            FsError::of_errno(op, path, errno)
+        }
+    }
+}
+
+impl OpenFile for LocalFile {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, FsError> {
+        retry_on_intr(|| rustix::io::read(&self.descriptor, &mut *buf)).map_err(self.failed(FsOp::Read))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, FsError> {
+        retry_on_intr(|| rustix::io::write(&self.descriptor, bytes)).map_err(self.failed(FsOp::Write))
+    }
+
+    fn seek_end(&mut self) -> Result<u64, FsError> {
+        rustix::fs::seek(&self.descriptor, SeekFrom::End(0)).map_err(self.failed(FsOp::Seek))
+    }
+
+    fn seek(&mut self, offset_bytes: u64) -> Result<(), FsError> {
+        rustix::fs::seek(&self.descriptor, SeekFrom::Start(offset_bytes))
+            .map(drop)
+            .map_err(self.failed(FsOp::Seek))
+    }
+
+    fn block_bytes(&mut self) -> Result<usize, FsError> {
+        let stat = rustix::fs::fstat(&self.descriptor).map_err(self.failed(FsOp::Stat))?;
+        Ok(usize::try_from(stat.st_blksize).unwrap_or(0).clamp(512, 1 << 20))
+    }
+
+    fn sync(&mut self, scope: SyncScope) -> Result<(), FsError> {
+        match scope {
+            SyncScope::Data => rustix::fs::fdatasync(&self.descriptor),
+            SyncScope::All => rustix::fs::fsync(&self.descriptor),
+        }
+        .map_err(self.failed(FsOp::Sync))
+    }
+
+    fn close(self: Box<Self>) -> Result<(), FsError> {
+        // Held-back errors of a local file system come with sync; rustix closes on drop and cannot tell them.
+        Ok(())
+    }
+}
