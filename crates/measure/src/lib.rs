@@ -8,16 +8,21 @@
 //! percentiles can be computed later and runs can be merged; a number carries its unit in its name.
 //! Not here: drawing and storing records (see `report`), deciding what to measure (the benchmarks).
 
+mod bound;
 mod cpu;
+mod disk;
 mod environment;
 mod latency;
 mod record;
 mod verdict;
 
+pub use bound::{Bound, Usage};
 pub use cpu::{CpuMeter, CpuTimes};
+pub use disk::{DiskMeter, DiskUse};
 pub use environment::{Environment, MountPoint};
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use record::{
-    FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA, RecordError, RunId, RunRecord,
+    Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA,
+    RecordError, RunId, RunRecord, SeriesPlace,
 };
 pub use verdict::{Reason, Verdict};
