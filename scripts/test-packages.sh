@@ -14,6 +14,10 @@ need rpcbind rpcbind
 need nfs-ls libnfs-utils
 need chromium chromium
 need mkfs.ext4 e2fsprogs
+need mkfs.xfs xfsprogs
+need mkfs.btrfs btrfs-progs
+need postmark postmark
+need strace strace
 need npm npm
 
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -1,0 +1,80 @@
+//! A small real file system for tests: an image file made with mkfs and mounted through a loop device.
+//!
+//! Always holds: it is unmounted and its image removed when the value is dropped, also by a panic. Mounted without
+//! `discard`, so that deleting in it is as quick as in memory.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A mounted file system of its own.
+pub struct LoopImage {
+    mount: PathBuf,
+    _folder: TempDir,
+}
+
+impl LoopImage {
+    /// Makes a file system of `fs_type` (`ext4`, `xfs`, `btrfs`, …) and `size_bytes` with further flags for its mkfs,
+    /// and mounts it. An error text says why it cannot be had: not root, no mkfs, no loop devices.
+    pub fn make(fs_type: &str, size_bytes: u64, mkfs_flags: &[&str]) -> Result<Self, String> {
+        let parent = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let told = |error: std::io::Error| error.to_string();
+        let folder = tempfile::Builder::new().prefix("crumb-image").tempdir_in(parent).map_err(told)?;
+        let (image, mount) = (folder.path().join("image"), folder.path().join("mount"));
+        File::create(&image).and_then(|file| file.set_len(size_bytes)).map_err(told)?;
+        fs::create_dir(&mount).map_err(told)?;
+        let quiet = if fs_type == "ext2" || fs_type == "ext4" { &["-q", "-F"][..] } else { &["-q"][..] };
+        let mkfs = Command::new(format!("/sbin/mkfs.{fs_type}"));
+        carried_out(mkfs, &[quiet, mkfs_flags].concat(), &image)?;
+        let options = if fs_type == "btrfs" { "loop,nodiscard" } else { "loop" };
+        let mut mounting = Command::new("mount");
+        mounting.args(["-t", fs_type, "-o", options]).arg(&image);
+        carried_out(mounting, &[], &mount)?;
+        Ok(Self { mount, _folder: folder })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+}
+
+impl Drop for LoopImage {
+    fn drop(&mut self) {
+        // A server that still holds a descriptor keeps a plain unmount from working; a lazy one ends with it.
+        let plain = Command::new("umount").arg(&self.mount).stderr(Stdio::null()).status();
+        if !plain.is_ok_and(|status| status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.mount).status();
+        }
+    }
+}
+
+fn carried_out(mut command: Command, flags: &[&str], path: &Path) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.args(flags).arg(path).output().map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_a_file_system_of_its_own_and_gone_afterwards() {
+        let image = match LoopImage::make("ext4", 16 << 20, &[]) {
+            Ok(image) => image,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let path = image.path().to_owned();
+        fs::write(path.join("a"), b"x").expect("a file in it");
+        let mounts = || fs::read_to_string("/proc/self/mounts").expect("mounts");
+        assert!(mounts().contains(&path.display().to_string()));
+        drop(image);
+        assert!(!mounts().contains(&path.display().to_string()) && !path.exists());
+    }
+}
