@@ -5,11 +5,13 @@
 //!                                              `-- NfsFs     NFSv3 over UDP or TCP       (crate nfs)
 //! ```
 //!
-//! Paths are relative to the root, walked from it and never from `/`; an empty path is the root itself. A
+//! Paths are relative to the root, walked from it and never from `/`; an empty path is the root itself, `.` means
+//! nothing, and `..` or a path from `/` is refused with `INVAL`. A
 //! benchmark that works in one directory for long takes [`FileSystem::below`] and saves the walk.
 //!
 //! Always holds: every failure tells the operation, the path and a [`Status`], the same one for the same cause
 //! behind every implementation; a file's cursor moves by what was read or written and by nothing else.
+//! What all implementations must do alike is code: `testkit::conformance`.
 //! Not here: open-loop load (see `Transport`), caches of our own (an implementation's options say which it has).
 
 use std::error::Error;

@@ -68,13 +68,25 @@ impl LocalFs {
 
 const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The root itself has no name of its own to resolve. A path from `/` would leave the root unseen.
+/// The root itself has no name of its own to resolve. A path from `/`, or up by `..`, would leave the root unseen.
 fn from_root(path: &Path) -> Result<&Path, Errno> {
     match path.as_os_str().as_bytes() {
         [] => Ok(Path::new(".")),
         [b'/', ..] => Err(Errno::INVAL),
+        bytes if climbs(bytes) => Err(Errno::INVAL),
         _ => Ok(path),
     }
+}
+
+/// Whether `..` is one of a path's names. Two dots are rare enough to look closer only where they are.
+fn climbs(path: &[u8]) -> bool {
+    path.windows(2).any(|pair| pair == b"..") && path.split(|byte| *byte == b'/').any(|name| name == b"..")
+}
+
+/// As [`from_root`], for what must have a name: the kernel's `EBUSY` for the root would read as a broken disk.
+fn named(path: &Path) -> Result<&Path, Errno> {
+    let from = from_root(path)?;
+    if from == Path::new(".") { Err(Errno::INVAL) } else { Ok(from) }
 }
 
 impl FileSystem for LocalFs {
@@ -123,7 +135,7 @@ impl FileSystem for LocalFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), FsError> {
-        let rename = || rustix::fs::renameat(&self.root, from_root(from)?, &self.root, from_root(to)?);
+        let rename = || rustix::fs::renameat(&self.root, named(from)?, &self.root, named(to)?);
         rename().map_err(self.failed(FsOp::Rename, to))
     }
 
@@ -250,5 +262,38 @@ impl OpenFile for LocalFile {
     fn close(self: Box<Self>) -> Result<(), FsError> {
         // Held-back errors of a local file system come with sync; rustix closes on drop and cannot tell them.
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_would_leave_the_root_is_refused_and_dots_in_names_are_not() {
+        for path in ["/", "/etc", "..", "a/..", "a/../b", "../b", "./.."] {
+            assert_eq!(from_root(Path::new(path)), Err(Errno::INVAL), "{path}");
+        }
+        for path in ["a..b", "...", "a/...", "..a/b", "a/b..", "./a"] {
+            assert_eq!(from_root(Path::new(path)), Ok(Path::new(path)), "{path}");
+        }
+        assert_eq!((from_root(Path::new("")), named(Path::new(""))), (Ok(Path::new(".")), Err(Errno::INVAL)));
+    }
+
+    #[test]
+    fn a_root_that_is_none_is_named_with_the_systems_own_words() {
+        let error = LocalFs::open("/nowhere/at/all").expect_err("not there");
+        assert_eq!((error.op(), error.status()), (FsOp::Open, Some(crate::Status::NOENT)));
+        let told = error.to_string();
+        assert!(told.contains("/nowhere/at/all") && told.contains("No such file"), "{told}");
+    }
+
+    #[test]
+    fn an_open_file_names_itself_in_its_errors() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fs = LocalFs::open(folder.path()).expect("opened");
+        let mut file = fs.create(Path::new("written-only")).expect("made");
+        let told = file.read(&mut [0; 4]).expect_err("opened to write").to_string();
+        assert!(told.contains("written-only") && told.contains("cannot read"), "{told}");
     }
 }

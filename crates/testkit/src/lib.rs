@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! LawTransport    answers after times drawn from a law, on a clock that only it moves; stalls on demand
+//! conformance     one suite that every FileSystem passes
 //! Ganesha         a real nfs-ganesha with its own ports and folders, stopped by its own process id
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
 //! ```
 //!
 //! A dev-dependency only. Not here: anything that a user runs.
 
+pub mod conformance;
 mod ganesha;
 mod law;
 mod loop_image;

@@ -19,7 +19,8 @@ impl LoopImage {
     /// Makes a file system of `fs_type` (`ext4`, `xfs`, `btrfs`, …) and `size_bytes` with further flags for its mkfs,
     /// and mounts it. An error text says why it cannot be had: not root, no mkfs, no loop devices.
     pub fn make(fs_type: &str, size_bytes: u64, mkfs_flags: &[&str]) -> Result<Self, String> {
-        let parent = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let parent =
+            if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
         let told = |error: std::io::Error| error.to_string();
         let folder = tempfile::Builder::new().prefix("crumb-image").tempdir_in(parent).map_err(told)?;
         let (image, mount) = (folder.path().join("image"), folder.path().join("mount"));
@@ -60,7 +61,9 @@ fn carried_out(mut command: Command, flags: &[&str], path: &Path) -> Result<(), 
     Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+// Tests say on standard error what they skip.
 #[cfg(test)]
+#[allow(clippy::print_stderr)]
 mod tests {
     use super::*;
 

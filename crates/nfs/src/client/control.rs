@@ -30,8 +30,20 @@ pub struct Control {
     xid: u32,
     call: Vec<u8>,
     received: Vec<u8>,
+    /// Bytes of `received` that hold something; the rest is room, zeroed once and used again.
+    received_bytes: usize,
+    retransmits: u32,
     records: record::RecordReader,
     answer: Vec<u8>,
+}
+
+/// What one call cost on the wire; RPC headers are counted, those below are not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    pub sent_bytes: usize,
+    pub received_bytes: usize,
+    /// Times that it was sent again.
+    pub retransmits: u32,
 }
 
 impl Control {
@@ -52,6 +64,8 @@ impl Control {
             xid: socket::unique(),
             call: Vec::new(),
             received: Vec::new(),
+            received_bytes: 0,
+            retransmits: 0,
             records: record::RecordReader::new(ANSWER_BYTES_MAX),
             answer: Vec::new(),
         })
@@ -60,6 +74,20 @@ impl Control {
     /// Whom this speaks to.
     pub fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// How long to wait for each answer from now on.
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// What the last call cost on the wire.
+    pub(super) fn last_exchange(&self) -> Exchange {
+        Exchange {
+            sent_bytes: self.call.len(),
+            received_bytes: self.answer.len(),
+            retransmits: self.retransmits,
+        }
     }
 
     /// Calls NULL of NFS and tells how long the answer took.
@@ -135,15 +163,21 @@ impl Control {
             }
         }
         loop {
-            let filled = self.received.len();
-            self.received.resize(filled + RECEIVE_BYTES, 0);
-            let arrived = rustix::io::read(&self.socket, &mut self.received[filled..]);
-            self.received.truncate(filled + arrived.unwrap_or(0));
-            match arrived {
+            // The answer is hardly ever there at once: to look first would cost a system call for nothing.
+            self.wait(PollFlags::IN, deadline)?;
+            let filled = self.received_bytes;
+            if self.received.len() < filled + RECEIVE_BYTES {
+                self.received.resize(filled + RECEIVE_BYTES, 0);
+            }
+            match rustix::io::read(&self.socket, &mut self.received[filled..]) {
                 Ok(0) => return Err(self.io("receiving", Errno::CONNRESET)),
-                Ok(_) if self.take_answer()? => return Ok(()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait(PollFlags::IN, deadline)?,
+                Ok(bytes) => {
+                    self.received_bytes += bytes;
+                    if self.take_answer()? {
+                        return Ok(());
+                    }
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(self.io("receiving", errno)),
             }
         }
@@ -152,7 +186,7 @@ impl Control {
     /// Looks for the answer among what was received; answers to earlier calls, given up on, are dropped.
     fn take_answer(&mut self) -> Result<bool, NfsError> {
         let peer = self.peer;
-        let mut rest = &self.received[..];
+        let mut rest = &self.received[..self.received_bytes];
         let mut found = false;
         while let Some(message) = self.records.next(&mut rest).map_err(|source| NfsError::Malformed {
             peer,
@@ -165,14 +199,16 @@ impl Control {
                 found = true;
             }
         }
-        let taken = self.received.len() - rest.len();
-        self.received.drain(..taken);
+        let taken = self.received_bytes - rest.len();
+        self.received.copy_within(taken..self.received_bytes, 0);
+        self.received_bytes -= taken;
         Ok(found)
     }
 
     fn exchange_datagrams(&mut self) -> Result<(), NfsError> {
         let deadline = Instant::now() + self.timeout;
         for retransmits in 0.. {
+            self.retransmits = retransmits;
             match rustix::net::send(&self.socket, &self.call[record::MARK_BYTES..], SendFlags::NOSIGNAL) {
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(self.io("sending", errno)),

@@ -4,6 +4,8 @@
 //! connect(target) = resolve, portmap, MOUNT, FSINFO   (control, blocking)
 //!                   then N sockets in one thread      (tcp | udp, files::Transport)
 //!
+//! NfsFs::open(target)                            blocking calls on paths (files::FileSystem), a connection a caller
+//!
 //! submit -> slots (XID = generation | slot) + template -> socket -> reply -> slot -> Completion
 //! ```
 //!
@@ -12,6 +14,7 @@
 //! Not here: what to send and when (`fstress`), the meaning of a reply (`files`).
 
 mod control;
+mod fs;
 mod mount;
 mod options;
 mod slots;
@@ -26,6 +29,7 @@ use quanta::Clock;
 use crate::NfsError;
 
 pub use control::Control;
+pub use fs::{CacheMode, FsCounters, FsOptions, ModeError, NfsFs, WriteMode};
 pub use mount::{Mount, exports};
 pub use options::{ClientOptions, SourcePort, UdpOptions, User};
 
