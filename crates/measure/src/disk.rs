@@ -143,7 +143,9 @@ impl Counters {
     }
 }
 
+// Tests say on standard error what they skip.
 #[cfg(test)]
+#[allow(clippy::print_stderr)]
 mod tests {
     use super::*;
 
