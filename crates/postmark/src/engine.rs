@@ -1,0 +1,316 @@
+//! One run of the benchmark: five phases, by one worker or by several side by side.
+//!
+//! ```text
+//! settings, seed -> Worker 0 --+                                  each worker: own table, own draws
+//! settings, seed+1 -> Worker 1 +--> subdirectories | create | transactions | delete | subdirectories
+//!                              |     all workers end a phase before any begins the next
+//!                              `--> Outcome: counts added up, times of the phases, latencies merged
+//! ```
+//!
+//! Always holds: whatever fails or whoever interrupts, the removing phases run, so that nothing of the run stays;
+//! the clock is read between phases alone; one worker's counts are PostMark 1.51's.
+//! Not here: what a worker does (see `worker`), words for people (see `report` and `Session`).
+
+mod outcome;
+mod worker;
+
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use files::{FileSystem, FsError, Status};
+use measure::CpuMeter;
+
+pub use outcome::{Counts, Ending, Latencies, Outcome, PhaseTimes};
+
+use crate::clock::{Clock, SystemClock};
+use crate::{PostmarkError, Settings};
+use worker::Worker;
+
+/// A location, opened.
+#[derive(Clone)]
+pub struct Place {
+    /// Storage with its root at the location.
+    pub fs: Arc<dyn FileSystem>,
+    /// How often it is chosen relative to the others.
+    pub weight: NonZeroU32,
+}
+
+/// What a run does besides the original's work.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// When data must be durable.
+    pub sync: SyncMode,
+    /// Times each operation on a file, which costs two readings of the system's clock each.
+    pub latencies: bool,
+    /// Times the phases.
+    pub clock: Arc<dyn Clock>,
+    /// Counts up while the run works: files made before the transactions, transactions, files removed after them.
+    /// For whoever shows how far it is.
+    pub done: Arc<AtomicU64>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { sync: SyncMode::None, latencies: false, clock: Arc::new(SystemClock), done: Arc::default() }
+    }
+}
+
+/// When data must be durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncMode {
+    /// When the system likes. The original's way.
+    #[default]
+    None,
+    /// Before a file that was written to is closed (fsync).
+    Close,
+    /// After each call that writes (fsync).
+    Every,
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// Making `s0`, `s1`, …; left out without subdirectories.
+    MakeDirectories,
+    /// Making the files.
+    Create,
+    /// Reading or appending, and creating or deleting.
+    Transactions,
+    /// Removing the files that are left.
+    Delete,
+    /// Removing `s0`, `s1`, …
+    RemoveDirectories,
+}
+
+impl Phase {
+    /// All, in order.
+    pub const ALL: [Self; 5] =
+        [Self::MakeDirectories, Self::Create, Self::Transactions, Self::Delete, Self::RemoveDirectories];
+
+    fn removes(self) -> bool {
+        matches!(self, Self::Delete | Self::RemoveDirectories)
+    }
+
+    fn about_directories(self) -> bool {
+        matches!(self, Self::MakeDirectories | Self::RemoveDirectories)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MakeDirectories => "creating subdirectories",
+            Self::Create => "creating files",
+            Self::Transactions => "performing transactions",
+            Self::Delete => "deleting files",
+            Self::RemoveDirectories => "deleting subdirectories",
+        })
+    }
+}
+
+/// How a run gets on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A phase begins.
+    Begins(Phase),
+    /// About a tenth of the first worker's transactions is done.
+    Tenth,
+    /// No file is left to work on; the transactions end.
+    OutOfFiles,
+    /// A phase is over.
+    Ends {
+        /// Which.
+        phase: Phase,
+        /// Nothing went wrong.
+        well: bool,
+        /// It ended for want of files, as told before.
+        out_of_files: bool,
+    },
+    /// Something else went wrong besides what the run returns: most often when cleaning up.
+    Trouble(PostmarkError),
+}
+
+/// Runs the benchmark once, as PostMark 1.51 would. `stop` ends it early; what it made is removed all the same.
+///
+/// # Errors
+/// When the storage refuses something, or something is in the way. What the run had made is removed by then; what
+/// could not be was told in an [`Event::Trouble`].
+pub fn run(
+    settings: &Settings,
+    places: &[Place],
+    how: &RunOptions,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Outcome, PostmarkError> {
+    let mut workers = [Worker::new(settings, places, how, settings.seed, stop)?];
+    drive(&mut workers, settings, how, stop, tell)
+}
+
+/// Runs the benchmark by `threads` workers side by side, a closed loop of as many operations at a time. Each has
+/// its own table, its own seed (`seed` and up), and its own directory `t0`, `t1`, … in each place.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_threads(
+    settings: &Settings,
+    places: &[Place],
+    how: &RunOptions,
+    threads: NonZeroUsize,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Outcome, PostmarkError> {
+    let mut homes = Homes { places, made: Vec::new() };
+    let result = homes.make(threads).and_then(|homes| {
+        let mut workers = homes
+            .iter()
+            .enumerate()
+            .map(|(index, home)| {
+                Worker::new(settings, home, how, settings.seed.wrapping_add(index as u32), stop)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        drive(&mut workers, settings, how, stop, tell)
+    });
+    let left = homes.remove();
+    match (result, left) {
+        (Ok(_), Some(left)) => Err(left),
+        (result, left) => {
+            left.into_iter().for_each(|left| tell(Event::Trouble(left)));
+            result
+        }
+    }
+}
+
+/// The directories `t0`, `t1`, … that workers live in.
+struct Homes<'a> {
+    places: &'a [Place],
+    made: Vec<(usize, usize)>,
+}
+
+impl Homes<'_> {
+    /// For each worker, the places it works in.
+    fn make(&mut self, threads: NonZeroUsize) -> Result<Vec<Vec<Place>>, PostmarkError> {
+        let mut homes = Vec::with_capacity(threads.get());
+        for worker in 0..threads.get() {
+            let name = format!("t{worker}");
+            let mut home = Vec::with_capacity(self.places.len());
+            for (index, place) in self.places.iter().enumerate() {
+                place.fs.mkdir(name.as_ref()).map_err(|source| refused(source, Phase::MakeDirectories))?;
+                self.made.push((worker, index));
+                let fs = place.fs.below(name.as_ref());
+                let fs = fs.map_err(|source| refused(source, Phase::MakeDirectories))?;
+                home.push(Place { fs, weight: place.weight });
+            }
+            homes.push(home);
+        }
+        Ok(homes)
+    }
+
+    fn remove(&self) -> Option<PostmarkError> {
+        let mut left = None;
+        for (worker, index) in self.made.iter().rev() {
+            let fs = &self.places[*index].fs;
+            if let Err(source) = fs.rmdir(format!("t{worker}").as_ref()) {
+                left.get_or_insert(PostmarkError::Left { place: fs.place(), left: 1, source });
+            }
+        }
+        left
+    }
+}
+
+/// What is in the way is named as such; all else is told as the storage tells it.
+fn refused(source: FsError, phase: Phase) -> PostmarkError {
+    match &source {
+        FsError::Failed { path, status: Status::EXIST, .. } => {
+            PostmarkError::Taken { name: path.display().to_string(), source }
+        }
+        _ => PostmarkError::Storage { phase, source },
+    }
+}
+
+fn drive(
+    workers: &mut [Worker<'_>],
+    settings: &Settings,
+    how: &RunOptions,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Outcome, PostmarkError> {
+    let mut failed = None;
+    let mut phases = Vec::with_capacity(Phase::ALL.len());
+    let mut started = how.clock.now();
+    for phase in Phase::ALL {
+        let needless = phase.about_directories() && settings.directories_made() == 0;
+        let given_up = failed.is_some() || stop.load(Ordering::Relaxed);
+        if needless || given_up && !phase.removes() {
+            continue;
+        }
+        tell(Event::Begins(phase));
+        let meter = CpuMeter::start();
+        let errors = match &mut *workers {
+            [worker] => worker.work(phase, &mut || tell(Event::Tenth)).err().into_iter().collect(),
+            workers => side_by_side(workers, phase, tell),
+        };
+        let ended = how.clock.now();
+        phases.push(PhaseTimes { phase, started, ended, cpu: meter.used() });
+        started = ended;
+        let out_of_files = phase == Phase::Transactions && workers.iter().any(|worker| worker.out_of_files);
+        if out_of_files {
+            tell(Event::OutOfFiles);
+        }
+        tell(Event::Ends { phase, well: errors.is_empty(), out_of_files });
+        for error in errors {
+            match failed {
+                None => failed = Some(error),
+                Some(_) => tell(Event::Trouble(error)),
+            }
+        }
+    }
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let asked = u64::from(settings.transactions.get()) * workers.len() as u64;
+    let mut outcome = Outcome::new(phases, how.latencies);
+    for worker in workers {
+        outcome.add(worker);
+    }
+    if stop.load(Ordering::Relaxed) && outcome.complete() && outcome.transactions_done < asked {
+        outcome.ending = Ending::Interrupted;
+    }
+    Ok(outcome)
+}
+
+/// Runs one phase by all workers, each in a thread of its own, and waits for all of them.
+fn side_by_side(workers: &mut [Worker<'_>], phase: Phase, tell: &mut dyn FnMut(Event)) -> Vec<PostmarkError> {
+    let (tenths, heard) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let mut running = Vec::with_capacity(workers.len());
+        let mut errors = Vec::new();
+        for (index, worker) in workers.iter_mut().enumerate() {
+            let tenths = (index == 0).then(|| tenths.clone());
+            let work = move || {
+                worker.work(phase, &mut || {
+                    if let Some(tenths) = &tenths {
+                        // Progress alone: when nobody listens any more nothing is lost.
+                        let _ = tenths.send(());
+                    }
+                })
+            };
+            match std::thread::Builder::new().name(format!("postmark-{index}")).spawn_scoped(scope, work) {
+                Ok(thread) => running.push(thread),
+                Err(source) => errors.push(PostmarkError::Thread { worker: index, source }),
+            }
+        }
+        drop(tenths);
+        heard.iter().for_each(|()| tell(Event::Tenth));
+        for thread in running {
+            match thread.join() {
+                Ok(done) => errors.extend(done.err()),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        errors
+    })
+}

@@ -1,0 +1,36 @@
+//! PostMark: many small files made, read, grown and removed, as a busy mail server does it.
+//!
+//! ```text
+//! commands -> Session (language) -> Settings --+
+//!                                              v
+//! crumb run postmark ------------> Settings -> engine::run -> files::FileSystem (one a location)
+//!                                              |
+//!                                              `-> Event (progress), Outcome (counts, times, latencies)
+//!                                                     `-> report: verbose, terse
+//! ```
+//!
+//! Always holds: with equal settings every count equals PostMark 1.51's, number for number; a run ends, and
+//! leaves nothing of its own behind, whatever the settings and whatever the storage does; nothing that was there
+//! before is overwritten or removed.
+//! Not here: storage (see `files`), figures beyond counts, times and latencies (see `measure`).
+//! Source: behaviour of PostMark 1.51 as observed; J. Katcher, "PostMark: a new file system benchmark", 1997.
+
+mod clock;
+pub mod engine;
+mod error;
+mod language;
+mod lines;
+mod memory;
+mod random;
+mod report;
+mod session;
+mod settings;
+mod stream;
+mod table;
+mod text;
+
+pub use clock::{Clock, SystemClock};
+pub use error::PostmarkError;
+pub use report::Figures;
+pub use session::{OpenLocation, Session, SessionEnd, Shell, Surroundings};
+pub use settings::{Bias, ReportForm, Settings, SizeRange};
