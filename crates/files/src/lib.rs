@@ -17,6 +17,7 @@
 mod directory;
 mod directory_transport;
 mod file_system;
+mod layout;
 mod local_fs;
 mod null_transport;
 mod op;
@@ -28,6 +29,7 @@ mod transport;
 pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
 pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
 pub use file_system::{Access, FileSystem, FsError, FsOp, ListedEntry, OpenFile, SyncScope};
+pub use layout::{Layout, LayoutError};
 pub use local_fs::LocalFs;
 pub use null_transport::{NullTransport, PlausibleReply};
 pub use op::{

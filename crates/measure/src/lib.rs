@@ -9,14 +9,17 @@
 //! Not here: drawing and storing records (see `report`), deciding what to measure (the benchmarks).
 
 mod bound;
+mod caches;
 mod cpu;
 mod disk;
 mod environment;
 mod latency;
 mod record;
+pub mod statistics;
 mod verdict;
 
 pub use bound::{Bound, Usage};
+pub use caches::{CacheControl, CacheState, KernelCaches, UnreachableCaches};
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DiskMeter, DiskUse};
 pub use environment::{Environment, MountPoint};

@@ -1,0 +1,100 @@
+//! What is measured. The field types leave no invalid value to check for, but for layouts named twice.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use files::Layout;
+
+use crate::{Frequencies, Sizes};
+
+/// One run's question.
+#[derive(Clone, Debug)]
+pub struct DirscaleConfig {
+    /// Layouts to measure, in this order at the first size and in turns backwards and forwards from there. Default
+    /// `flat` and `345`, the paper's pair. One named twice is measured once.
+    pub layouts: Vec<Layout>,
+    /// Files in the directory. Default 1, 2, 4 … 524288, as in the paper.
+    pub sizes: Sizes,
+    /// Bytes in a file. Default 2048, the paper's most common article.
+    pub file_bytes: u32,
+    /// Operations in one measurement, and files added and removed. Default 1000, as in the paper.
+    pub operations: NonZeroU32,
+    /// What the kernel's caches hold when a measurement begins. Default cold.
+    pub cache: Cache,
+    /// Same seed, same files looked up in the same order.
+    pub seed: u64,
+    /// How often each size is measured. Default 3: figures are medians then, and intervals cover what differs from one
+    /// time to the next. On a busy machine a single round has made a crossing out of another program's work.
+    pub rounds: NonZeroU32,
+    /// Readings of the whole directory in a round. Default 3: one reading has no interval.
+    pub readings: NonZeroU32,
+    /// What a day consists of, for `day_us`. Default the paper's table 1.
+    pub frequencies: Frequencies,
+    /// What becomes of the directories.
+    pub keep: Keep,
+    /// Folder in the target that holds the directories is [`crate::SET_PREFIX`] and this: letters, digits, `-`, `_`
+    /// and `.`.
+    pub set_name: String,
+}
+
+/// What the kernel's caches hold when a measurement begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Nothing of the storage: dropped before each measurement.
+    Cold,
+    /// What is about to be used, which is looked at once before.
+    Warm,
+}
+
+/// What becomes of the directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Removed at the end, also after an error and after Ctrl-C.
+    Remove,
+    /// Made anew and kept for [`Keep::Reuse`].
+    Keep,
+    /// Taken up as an earlier run left them, grown further, and kept.
+    Reuse,
+}
+
+impl DirscaleConfig {
+    /// The paper's measurements in a folder of this name.
+    pub fn new(set_name: impl Into<String>) -> Self {
+        Self {
+            layouts: vec![Layout::Flat, Layout::D345],
+            sizes: Sizes::default(),
+            file_bytes: 2048,
+            operations: NonZeroU32::new(1000).expect("1000 is not 0"),
+            cache: Cache::Cold,
+            seed: 1,
+            rounds: NonZeroU32::new(3).expect("3 is not 0"),
+            readings: NonZeroU32::new(3).expect("3 is not 0"),
+            frequencies: Frequencies::default(),
+            keep: Keep::Remove,
+            set_name: set_name.into(),
+        }
+    }
+
+    /// The layouts, each once.
+    pub(crate) fn distinct_layouts(&self) -> Vec<Layout> {
+        let mut layouts: Vec<Layout> = Vec::new();
+        for layout in &self.layouts {
+            if !layouts.contains(layout) {
+                layouts.push(*layout);
+            }
+        }
+        layouts
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        NonZeroU64::from(self.operations).get()
+    }
+}
+
+impl std::fmt::Display for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether the storage has room for what is asked, before hours go into filling it.
+
+use files::{Fsstat, Layout};
+
+use crate::DirscaleConfig;
+
+/// What directories of a size take, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub bytes: u64,
+    pub inodes: u64,
+}
+
+/// What is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub bytes: u64,
+    /// None where inodes are made as they are needed.
+    pub inodes: Option<u64>,
+}
+
+/// Data is kept in blocks of this size on nearly all storage; where they are smaller, this overestimates.
+const BLOCK_BYTES: u64 = 4096;
+/// Inode and directory entry: 256 to 512 bytes and 16 to 80.
+const FILE_OVERHEAD_BYTES: u64 = 640;
+/// File systems slow down or refuse when nearly full.
+const USABLE_PERCENT: u64 = 95;
+
+impl Need {
+    /// Directories of `size` files each, with the files that are added for a while.
+    pub fn of(config: &DirscaleConfig, layouts: &[Layout], size: u64) -> Self {
+        let each = size.saturating_add(config.operations());
+        let files = each.saturating_mul(layouts.len() as u64);
+        let directories: u64 = layouts.iter().map(|layout| layout.directories().count() as u64 + 1).sum();
+        Self {
+            bytes: files
+                .saturating_mul(Self::file_bytes(config))
+                .saturating_add((directories + 2) * BLOCK_BYTES),
+            inodes: files.saturating_add(directories + 2),
+        }
+    }
+
+    /// What files that are there take, and the directories of all layouts.
+    pub fn of_files(config: &DirscaleConfig, layouts: &[Layout], files: u64) -> Self {
+        let directories = Self::of(config, layouts, 0);
+        let added = config.operations() * layouts.len() as u64;
+        Self {
+            bytes: (directories.bytes - added * Self::file_bytes(config)) + files * Self::file_bytes(config),
+            inodes: directories.inodes - added + files,
+        }
+    }
+
+    fn file_bytes(config: &DirscaleConfig) -> u64 {
+        u64::from(config.file_bytes).next_multiple_of(BLOCK_BYTES) + FILE_OVERHEAD_BYTES
+    }
+
+    /// The same, less what is there already.
+    pub fn beyond(self, there: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(there.bytes),
+            inodes: self.inodes.saturating_sub(there.inodes),
+        }
+    }
+}
+
+impl Room {
+    /// As the storage tells it. Storage without a limit of inodes says that it has none in all (btrfs, some servers).
+    pub fn of(space: &Fsstat) -> Self {
+        Self {
+            bytes: space.bytes_available / 100 * USABLE_PERCENT,
+            inodes: (space.files_total > 0).then_some(space.files_available),
+        }
+    }
+
+    pub fn holds(&self, need: Need) -> bool {
+        need.bytes <= self.bytes && self.inodes.is_none_or(|inodes| need.inodes <= inodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_short_by_bytes_or_by_inodes() {
+        let config = DirscaleConfig::new("x");
+        let need = Need::of(&config, &[Layout::Flat, Layout::D345], 10_000);
+        assert_eq!(need.inodes, 2 * 11_000 + 1000 + 2 + 2);
+        assert!(need.bytes > 22_000 * 4096);
+        let enough = Room { bytes: need.bytes, inodes: Some(need.inodes) };
+        assert!(enough.holds(need));
+        assert!(!Room { bytes: need.bytes - 1, ..enough }.holds(need));
+        assert!(!Room { inodes: Some(need.inodes - 1), ..enough }.holds(need));
+        assert!(Room { inodes: None, ..enough }.holds(need));
+    }
+
+    #[test]
+    fn storage_that_counts_no_inodes_has_no_limit_of_them() {
+        let space = Fsstat { bytes_available: 1000, files_total: 0, files_available: 0, ..Fsstat::default() };
+        assert_eq!(Room::of(&space), Room { bytes: 950, inodes: None });
+    }
+}

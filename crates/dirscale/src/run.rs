@@ -1,0 +1,480 @@
+//! One run from the empty folder to the last size.
+//!
+//! Order: sizes rising; within a size as many rounds as asked for; within a round each layout in turn, backwards in
+//! every other one, so that what drifts in the machine hits all alike. The same places in the row are looked up in
+//! each layout.
+//!
+//! Always holds: caches are dropped right before each measurement of a cold run, and what came of it is told; the
+//! folder is removed, or kept and written down, however the run ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use files::{FileSystem, Layout};
+use measure::{CacheControl, CacheState, CpuMeter, Curve, DiskMeter, DiskUse, Phase, Verdict};
+use quanta::Clock;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::results::{Measure, Paying, Results};
+use crate::room::{Need, Room};
+use crate::set::{Set, leftovers};
+use crate::window::{Articles, Cut, Tools, Window};
+use crate::{Cache, DirscaleConfig, DirscaleError, Keep};
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// `lookup_random_us`, `lookup_sequential_us`, `add_us`, `remove_us`: of one operation; `readdir_us`: of the
+    /// whole directory; `day_us`: of the day's mean operation. All over `files`, a line for each layout.
+    pub curves: Vec<Curve>,
+    /// `fill LAYOUT FILES` and `MEASURE LAYOUT FILES`, in order; `pass` is the round.
+    pub phases: Vec<Phase>,
+    /// From which size each layout pays.
+    pub paying: Vec<Paying>,
+    /// The flat list of figures.
+    pub metrics: BTreeMap<String, f64>,
+    /// Whether to believe it.
+    pub verdict: Verdict,
+    /// False when it was cut short.
+    pub complete: bool,
+    /// What cut it short, other than the user.
+    pub error: Option<DirscaleError>,
+}
+
+/// What happens, for whoever watches.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Something the user should know.
+    Note(String),
+    /// Long work under way.
+    Progress {
+        /// What is done.
+        work: Work,
+        /// Files there, or gone.
+        done: u64,
+        /// Files there are to be, or to go.
+        of: u64,
+    },
+    /// A size's measurements begin.
+    SizeBegins {
+        /// Files in each directory.
+        files: u64,
+        /// Which of the sizes, from 1.
+        number: usize,
+        /// Of how many.
+        sizes: usize,
+    },
+    /// One measurement is done.
+    Measured {
+        /// Of which directory.
+        layout: Layout,
+        /// Files in it.
+        files: u64,
+        /// What was measured.
+        measure: Measure,
+        /// Microseconds an operation.
+        mean_us: f64,
+    },
+}
+
+/// Long work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Making files up to the next size.
+    Fill(Layout),
+    /// Removing everything.
+    Remove,
+}
+
+/// How the caches turned out.
+#[derive(Debug, Default)]
+struct CacheLog {
+    drops: u64,
+    proven: u64,
+    always_warm: Option<String>,
+    unknown: Option<String>,
+}
+
+struct Bench<'a> {
+    config: &'a DirscaleConfig,
+    tools: Tools<'a>,
+    caches: &'a mut dyn CacheControl,
+    tell: &'a mut dyn FnMut(Event),
+    cache_log: CacheLog,
+    disk: Option<DiskMeter>,
+    results: Results,
+    phases: Vec<Phase>,
+    verdict: Verdict,
+}
+
+/// Names that the proof of coldness looks at.
+const PROBES: u64 = 32;
+
+/// Measures; `stop` ends it soon and cleanly.
+pub fn run(
+    config: &DirscaleConfig,
+    fs: Arc<dyn FileSystem>,
+    caches: &mut dyn CacheControl,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Outcome {
+    let tools = Tools { clock: Clock::new(), stop, articles: Articles::new(config.file_bytes, config.seed) };
+    let mut bench = Bench {
+        config,
+        tools,
+        caches,
+        tell,
+        cache_log: CacheLog::default(),
+        disk: fs.local_root().and_then(DiskMeter::start),
+        results: Results::default(),
+        phases: Vec::new(),
+        verdict: Verdict::valid(),
+    };
+    let mut error = None;
+    let mut complete = false;
+    match bench.open(&fs) {
+        Err(Cut::Stopped) => {}
+        Err(Cut::Failed(failed)) => error = Some(failed),
+        Ok(mut set) => {
+            match bench.sizes(&fs, &mut set) {
+                Ok(()) => complete = true,
+                Err(Cut::Stopped) => {}
+                Err(Cut::Failed(failed)) => error = Some(failed),
+            }
+            if let Err(failed) = bench.leave(&set) {
+                complete = false;
+                error.get_or_insert(failed);
+            }
+        }
+    }
+    bench.outcome(complete, error)
+}
+
+impl Bench<'_> {
+    fn open(&mut self, fs: &Arc<dyn FileSystem>) -> Result<Set, Cut> {
+        let mine = &self.config.set_name;
+        for name in leftovers(&**fs)?.into_iter().filter(|name| name != mine) {
+            (self.tell)(Event::Note(format!(
+                "{place} holds {SET_PREFIX}{name} of another run, kept or cut off; if none is under way, go on with it \
+                 by --reuse {name} or remove it (rm -r {place}/{SET_PREFIX}{name})",
+                place = fs.place(),
+                SET_PREFIX = crate::SET_PREFIX,
+            )));
+        }
+        let tell = &mut self.tell;
+        Set::open(self.config, fs, &self.tools, &mut |text| tell(Event::Note(text)))
+    }
+
+    fn sizes(&mut self, fs: &Arc<dyn FileSystem>, set: &mut Set) -> Result<(), Cut> {
+        let sizes = self.sizes_that_fit(&**fs, set)?;
+        for (index, size) in sizes.iter().enumerate() {
+            (self.tell)(Event::SizeBegins { files: *size, number: index + 1, sizes: sizes.len() });
+            let open: Vec<usize> = self.open_layouts(set, *size);
+            for place in &open {
+                self.fill(&mut set.directories[*place].1, *size)?;
+            }
+            for round in 0..self.config.rounds.get() {
+                let backwards = (index as u32 + round) % 2 == 1;
+                let order: Vec<usize> =
+                    if backwards { open.iter().rev().copied().collect() } else { open.clone() };
+                for place in order {
+                    self.round(&mut set.directories[place].1, *size, round + 1)?;
+                }
+            }
+            for place in open {
+                set.directories[place].0 = *size;
+            }
+            set.save(false)?;
+        }
+        Ok(())
+    }
+
+    /// Sizes to measure: what a reused set has behind it and what has no room is left out, with a word.
+    fn sizes_that_fit(&mut self, fs: &dyn FileSystem, set: &Set) -> Result<Vec<u64>, DirscaleError> {
+        let asked = self.config.sizes.as_slice();
+        let ahead: Vec<u64> =
+            asked.iter().copied().filter(|size| !self.open_layouts(set, *size).is_empty()).collect();
+        if ahead.is_empty() {
+            let largest = self.config.sizes.largest();
+            return Err(DirscaleError::SetOutgrown { name: set.name.clone(), largest });
+        }
+        if ahead.len() < asked.len() {
+            let text = format!("going on with {} files; smaller sizes were measured before", ahead[0]);
+            (self.tell)(Event::Note(text));
+        }
+        let layouts: Vec<Layout> = set.directories.iter().map(|(_, window)| window.layout).collect();
+        let room = Room::of(&fs.statfs()?);
+        // Subdirectories are made by now; they are counted on both sides.
+        let there = Need::of_files(self.config, &layouts, set.files());
+        let need = |size| Need::of(self.config, &layouts, size).beyond(there);
+        let fit: Vec<u64> = ahead.iter().copied().filter(|size| room.holds(need(*size))).collect();
+        let Some(largest) = fit.last() else {
+            let need = need(ahead[0]);
+            return Err(DirscaleError::NoRoom {
+                place: fs.place(),
+                size: ahead[0],
+                layouts: layouts.len(),
+                bytes_needed: need.bytes,
+                inodes_needed: need.inodes,
+                bytes_available: room.bytes,
+                inodes_available: room.inodes,
+            });
+        };
+        if fit.len() < ahead.len() {
+            let text = format!(
+                "{} has room for {largest} files in each layout; larger sizes are left out",
+                fs.place()
+            );
+            (self.tell)(Event::Note(text.clone()));
+            self.verdict.remark("no-room", text);
+        }
+        Ok(fit)
+    }
+
+    /// Layouts to measure at a size, by their place: those that have not grown past it. A size measured already is
+    /// measured again only when nothing larger is asked for.
+    fn open_layouts(&self, set: &Set, size: u64) -> Vec<usize> {
+        let again = self.config.sizes.largest() == size;
+        let open = |measured: u64| size > measured || again && size == measured;
+        let places = set.directories.iter().enumerate();
+        places.filter(|(_, (measured, _))| open(*measured)).map(|(place, _)| place).collect()
+    }
+
+    fn fill(&mut self, window: &mut Window, size: u64) -> Result<(), Cut> {
+        let (layout, before) = (window.layout, window.files);
+        let clocks = Clocks::start(&self.tools, &mut self.disk);
+        let tell = &mut self.tell;
+        let filled = window.grow_to(size, &self.tools, &mut |done| {
+            tell(Event::Progress { work: Work::Fill(layout), done, of: size });
+        });
+        let items = window.files.saturating_sub(before);
+        let mut phase = clocks.phase(&self.tools, &mut self.disk, format!("fill {layout} {size}"), 1, items);
+        phase.bytes = items * u64::from(self.config.file_bytes);
+        if items > 0 {
+            self.phases.push(phase);
+        }
+        filled
+    }
+
+    /// All measurements on one directory.
+    fn round(&mut self, window: &mut Window, size: u64, round: u32) -> Result<(), Cut> {
+        let mut rng =
+            Xoshiro256PlusPlus::seed_from_u64(self.config.seed ^ size.rotate_left(20) ^ u64::from(round));
+        let operations = self.config.operations();
+        let random: Vec<u64> = (0..operations).map(|_| rng.random_range(0..size)).collect();
+        let begin = rng.random_range(0..=size.saturating_sub(operations));
+        let sequential: Vec<u64> = (0..operations).map(|at| (begin + at) % size).collect();
+        for (measure, offsets) in [(Measure::LookupRandom, random), (Measure::LookupSequential, sequential)] {
+            let places: Vec<PathBuf> = offsets.iter().map(|at| window.place(window.first + at)).collect();
+            self.prepare(window, &places)?;
+            self.measured(window, size, round, measure, |window, tools| window.look_up(&places, tools))?;
+        }
+        self.prepare(window, &[])?;
+        self.measured(window, size, round, Measure::Add, |window, tools| window.add(operations, tools))?;
+        let oldest = window.oldest(operations);
+        self.prepare(window, &oldest)?;
+        self.measured(window, size, round, Measure::Remove, |window, tools| {
+            window.remove_oldest(operations, tools)
+        })?;
+        let mut spent = Vec::new();
+        for reading in 0..self.config.readings.get() {
+            if self.config.cache == Cache::Cold {
+                self.prepare(window, &[])?;
+            } else if reading == 0 {
+                window.read(&self.tools)?;
+            }
+            let clocks = Clocks::start(&self.tools, &mut self.disk);
+            let (found, took_ns) = window.read(&self.tools)?;
+            if found != window.files {
+                let (layout, files) = (window.layout, window.files);
+                self.verdict.invalidate(
+                    "files-missing",
+                    format!("{layout}: reading a directory of {files} files gave {found}"),
+                );
+            }
+            let name = format!("{} {} {size}", Measure::Readdir.name(), window.layout);
+            self.phases.push(clocks.phase(&self.tools, &mut self.disk, name, round, found));
+            spent.push(took_ns);
+        }
+        self.took(window.layout, size, Measure::Readdir, &spent);
+        Ok(())
+    }
+
+    fn measured(
+        &mut self,
+        window: &mut Window,
+        size: u64,
+        round: u32,
+        measure: Measure,
+        operate: impl FnOnce(&mut Window, &Tools<'_>) -> Result<Vec<u64>, Cut>,
+    ) -> Result<(), Cut> {
+        let clocks = Clocks::start(&self.tools, &mut self.disk);
+        let spent = operate(window, &self.tools)?;
+        let name = format!("{} {} {size}", measure.name(), window.layout);
+        let mut phase = clocks.phase(&self.tools, &mut self.disk, name, round, spent.len() as u64);
+        if measure == Measure::Add {
+            phase.bytes = phase.items * u64::from(self.config.file_bytes);
+        }
+        phase.counters.extend(percentiles(&spent));
+        self.phases.push(phase);
+        self.took(window.layout, size, measure, &spent);
+        Ok(())
+    }
+
+    fn took(&mut self, layout: Layout, files: u64, measure: Measure, spent_ns: &[u64]) {
+        self.results.add(layout, files, measure, spent_ns);
+        let mean_us = spent_ns.iter().sum::<u64>() as f64 / 1e3 / spent_ns.len().max(1) as f64;
+        (self.tell)(Event::Measured { layout, files, measure, mean_us });
+    }
+
+    /// Makes the caches as they are to be: cold, or warm of what is about to be looked up.
+    fn prepare(&mut self, window: &Window, places: &[PathBuf]) -> Result<(), Cut> {
+        self.tools.go_on()?;
+        if self.config.cache == Cache::Warm {
+            window.look_up(places, &self.tools)?;
+            return Ok(());
+        }
+        if self.cache_log.always_warm.is_some() {
+            return Ok(());
+        }
+        let step = (window.files / PROBES).max(1);
+        let probes: BTreeSet<u64> =
+            (0..PROBES.min(window.files)).map(|probe| window.first + probe * step).collect();
+        let names: Vec<PathBuf> = probes.into_iter().map(|number| window.place_in_target(number)).collect();
+        self.cache_log.drops += 1;
+        match self.caches.chill(&names) {
+            CacheState::Cold => self.cache_log.proven += 1,
+            CacheState::AlwaysWarm { why } => self.cache_log.always_warm = Some(why),
+            CacheState::Unknown { why } => {
+                if self.cache_log.unknown.is_none() {
+                    (self.tell)(Event::Note(format!("cache state unknown: {why}")));
+                    self.cache_log.unknown = Some(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the set, or leaves it at rest.
+    fn leave(&mut self, set: &Set) -> Result<(), DirscaleError> {
+        if self.config.keep != Keep::Remove {
+            return Ok(set.save(true)?);
+        }
+        let (tell, of) = (&mut self.tell, set.files());
+        set.remove(&mut |done| tell(Event::Progress { work: Work::Remove, done, of }))?;
+        Ok(())
+    }
+
+    fn outcome(self, complete: bool, error: Option<DirscaleError>) -> Outcome {
+        let Self { config, results, phases, mut verdict, cache_log, .. } = self;
+        let (layouts, day) = (config.distinct_layouts(), &config.frequencies);
+        let paying = results.paying(&layouts, day, config.seed);
+        let mut metrics = results.metrics(&layouts, day, &paying, config.seed);
+        if !phases.is_empty() {
+            cache_log.judge(config.cache, &mut verdict);
+            metrics.insert("cache_drops".to_owned(), cache_log.drops as f64);
+            metrics.insert("cache_drops_proven_cold".to_owned(), cache_log.proven as f64);
+        }
+        for layout in &layouts {
+            let answers = paying.iter().filter(|answer| answer.layout == *layout).map(ToString::to_string);
+            let answers = answers.collect::<Vec<_>>().join("; ");
+            if !answers.is_empty() {
+                verdict.remark("pays-from", format!("{layout} against flat: pays {answers}"));
+            }
+        }
+        if config.rounds.get() == 1 && !phases.is_empty() {
+            let text = "each size was measured once: the intervals do not cover what differs from one time to the next";
+            verdict.remark("one-round", format!("{text}; measure with --rounds 3 or more"));
+        }
+        if cfg!(debug_assertions) {
+            verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
+        }
+        let curves = results.curves(&layouts, day, config.seed);
+        let curves =
+            curves.into_iter().filter(|curve| curve.lines.iter().any(|line| !line.points.is_empty()));
+        Outcome { curves: curves.collect(), phases, paying, metrics, verdict, complete, error }
+    }
+}
+
+impl CacheLog {
+    fn judge(&self, asked: Cache, verdict: &mut Verdict) {
+        if asked == Cache::Warm {
+            return;
+        }
+        if let Some(why) = &self.always_warm {
+            verdict.remark("cache-always-warm", format!("measured warm though cold was asked for: {why}"));
+        } else if let Some(why) = &self.unknown {
+            let unknown = self.drops - self.proven;
+            let text = format!("cache state unknown in {unknown} of {} measurements: {why}", self.drops);
+            verdict.remark("cache-state-unknown", text);
+        }
+    }
+}
+
+impl std::fmt::Display for Paying {
+    /// To go on behind "pays ".
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.question.words(), self.crossover)
+    }
+}
+
+/// Clocks and counters at the beginning of a phase.
+struct Clocks {
+    begun: quanta::Instant,
+    cpu: CpuMeter,
+}
+
+impl Clocks {
+    fn start(tools: &Tools<'_>, disk: &mut Option<DiskMeter>) -> Self {
+        drop(disk.as_mut().map(DiskMeter::lap));
+        Self { cpu: CpuMeter::start(), begun: tools.clock.now() }
+    }
+
+    fn phase(
+        self,
+        tools: &Tools<'_>,
+        disk: &mut Option<DiskMeter>,
+        name: String,
+        pass: u32,
+        items: u64,
+    ) -> Phase {
+        let wall: Duration = tools.clock.now().saturating_duration_since(self.begun);
+        let cpu = self.cpu.used();
+        let wall_s = wall.as_secs_f64();
+        Phase {
+            name,
+            pass,
+            wall_s,
+            user_s: cpu.user.as_secs_f64(),
+            sys_s: cpu.sys.as_secs_f64(),
+            items,
+            items_per_sec: if wall_s > 0.0 { items as f64 / wall_s } else { 0.0 },
+            counters: disk.as_mut().map(|disk| counters(&disk.lap())).unwrap_or_default(),
+            ..Phase::default()
+        }
+    }
+}
+
+/// What the device did, and how much was read: a cold measurement that reads nothing was none.
+fn counters(used: &DiskUse) -> BTreeMap<String, f64> {
+    let mut counters = used.counters();
+    counters.insert("device_read_bytes".to_owned(), used.read_bytes as f64);
+    counters
+}
+
+/// How single operations were spread, microseconds.
+fn percentiles(spent_ns: &[u64]) -> BTreeMap<String, f64> {
+    let mut sorted = spent_ns.to_vec();
+    sorted.sort_unstable();
+    let at = |share: f64| {
+        let place = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
+        sorted.get(place).map(|ns| *ns as f64 / 1e3)
+    };
+    let named = [("p50_us", 0.5), ("p99_us", 0.99), ("max_us", 1.0)];
+    named.into_iter().filter_map(|(name, share)| Some((name.to_owned(), at(share)?))).collect()
+}

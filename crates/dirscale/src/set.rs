@@ -1,0 +1,342 @@
+//! The folder in the target that holds the directories, and the little file that says what is in it.
+//!
+//! ```text
+//! crumb-dirscale-NAME/
+//!   crumb-set        plain text, replaced by a rename whenever a size is done
+//!   flat/ 345/ …     one directory for each layout; 34/56 is 34-56
+//!
+//! crumb dirscale set 1
+//! file_bytes 2048
+//! in-use                                      or: at-rest
+//! flat first 1001 files 1024 measured 1024
+//! ```
+//!
+//! A set at rest must hold what its file says. One that was in use when its run was killed is taken as it is found,
+//! as long as it is a row of numbers without holes; that is all that a kill can leave.
+//!
+//! Always holds: nothing outside the folder is touched; no set is ever written over.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use files::{Access, FileSystem, FsError, Layout, Status};
+
+use crate::window::{AdoptError, Cut, TOLD_EVERY, Tools, Window, write_all};
+use crate::{DirscaleConfig, DirscaleError, Keep};
+
+/// Folders of sets are called this and the set's name.
+pub const SET_PREFIX: &str = "crumb-dirscale-";
+
+const STATE_FILE: &str = "crumb-set";
+const NEW_STATE_FILE: &str = "crumb-set.new";
+const HEAD: &str = "crumb dirscale set 1";
+/// A state file has six lines or so.
+const STATE_BYTES_MAX: usize = 4096;
+/// Folder, layout, two levels of subdirectories: deeper is nothing of ours.
+const DEPTH_MAX: u32 = 4;
+
+/// The folder, open.
+pub(crate) struct Set {
+    fs: Arc<dyn FileSystem>,
+    pub name: String,
+    pub folder: PathBuf,
+    file_bytes: u32,
+    /// Of the layouts in use, in the configuration's order; the largest size measured by runs before, and the
+    /// directory.
+    pub directories: Vec<(u64, Window)>,
+    /// Lines of layouts that this run leaves alone.
+    others: Vec<Line>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line {
+    layout: Layout,
+    first: u64,
+    files: u64,
+    measured: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    file_bytes: u32,
+    at_rest: bool,
+    lines: Vec<Line>,
+}
+
+/// Names of the sets that lie in a storage's root: kept ones, and those of killed runs.
+///
+/// # Errors
+/// When the root cannot be read.
+pub fn leftovers(fs: &dyn FileSystem) -> Result<Vec<String>, FsError> {
+    let mut names = Vec::new();
+    fs.readdir(Path::new(""), &mut |entry| {
+        let name = entry.name.strip_prefix(SET_PREFIX.as_bytes());
+        names.extend(name.map(|name| String::from_utf8_lossy(name).into_owned()));
+    })?;
+    names.sort();
+    Ok(names)
+}
+
+impl Set {
+    /// Makes or takes up the set that the configuration names.
+    pub fn open(
+        config: &DirscaleConfig,
+        fs: &Arc<dyn FileSystem>,
+        tools: &Tools<'_>,
+        note: &mut dyn FnMut(String),
+    ) -> Result<Self, Cut> {
+        let mut set = Self {
+            fs: Arc::clone(fs),
+            name: config.set_name.clone(),
+            folder: PathBuf::from(format!("{SET_PREFIX}{}", config.set_name)),
+            file_bytes: config.file_bytes,
+            directories: Vec::new(),
+            others: Vec::new(),
+        };
+        let state = match config.keep {
+            Keep::Reuse => Some(set.read_state()?),
+            Keep::Remove | Keep::Keep => {
+                set.make_folder()?;
+                None
+            }
+        };
+        let opened = set.open_directories(config, state, tools, note);
+        if opened.is_err() && config.keep == Keep::Remove {
+            // Nothing of it is of use, and the error that is on its way matters more.
+            drop(set.remove(&mut |_| {}));
+        }
+        opened.map(|()| set)
+    }
+
+    /// Writes down what is there.
+    pub fn save(&self, at_rest: bool) -> Result<(), FsError> {
+        let lines = self.directories.iter().map(|(measured, window)| Line {
+            layout: window.layout,
+            first: window.first,
+            files: window.files,
+            measured: *measured,
+        });
+        let state = State {
+            file_bytes: self.file_bytes,
+            at_rest,
+            lines: lines.chain(self.others.iter().copied()).collect(),
+        };
+        let (new, place) = (self.folder.join(NEW_STATE_FILE), self.folder.join(STATE_FILE));
+        match self.fs.unlink(&new) {
+            Err(error) if error.status() == Some(Status::NOENT) => {}
+            gone => gone?,
+        }
+        let mut file = self.fs.create(&new)?;
+        write_all(&mut *file, &new, state.to_string().as_bytes())?;
+        file.close()?;
+        self.fs.rename(&new, &place)
+    }
+
+    /// Removes the folder and all in it; `told` hears how many files are gone.
+    pub fn remove(&self, told: &mut dyn FnMut(u64)) -> Result<(), FsError> {
+        let mut gone = 0;
+        remove_tree(&*self.fs, &self.folder, DEPTH_MAX, &mut || {
+            gone += 1;
+            if gone % TOLD_EVERY == 0 {
+                told(gone);
+            }
+        })
+    }
+
+    /// Files in all directories together.
+    pub fn files(&self) -> u64 {
+        self.directories.iter().map(|(_, window)| window.files).sum()
+    }
+
+    fn make_folder(&self) -> Result<(), DirscaleError> {
+        match self.fs.mkdir(&self.folder) {
+            Err(error) if error.status() == Some(Status::EXIST) => {
+                Err(DirscaleError::SetExists { place: self.fs.place(), name: self.name.clone() })
+            }
+            made => Ok(made?),
+        }
+    }
+
+    fn open_directories(
+        &mut self,
+        config: &DirscaleConfig,
+        state: Option<State>,
+        tools: &Tools<'_>,
+        note: &mut dyn FnMut(String),
+    ) -> Result<(), Cut> {
+        if let Some(state) = &state
+            && state.file_bytes != config.file_bytes
+        {
+            let wrong = format!("its files have {} bytes, not {}", state.file_bytes, config.file_bytes);
+            return Err(self.unfit(wrong).into());
+        }
+        let layouts = config.distinct_layouts();
+        let known = state.as_ref().map_or(&[][..], |state| &state.lines);
+        self.others = known.iter().filter(|line| !layouts.contains(&line.layout)).copied().collect();
+        for layout in layouts {
+            let from_target = self.folder.join(directory_name(layout));
+            let line = known.iter().find(|line| line.layout == layout);
+            let (measured, window) = match line {
+                Some(line) => {
+                    let at_rest = state.as_ref().is_some_and(|state| state.at_rest);
+                    (line.measured, self.take_up(line, from_target, at_rest, note)?)
+                }
+                None => {
+                    match self.fs.mkdir(&from_target) {
+                        Err(error) if error.status() == Some(Status::EXIST) => {}
+                        made => made?,
+                    }
+                    (0, Window::open(&*self.fs, from_target, layout, 1, 0)?)
+                }
+            };
+            window.make_subdirectories(tools)?;
+            self.directories.push((measured, window));
+        }
+        self.save(false)?;
+        Ok(())
+    }
+
+    fn take_up(
+        &self,
+        line: &Line,
+        from_target: PathBuf,
+        at_rest: bool,
+        note: &mut dyn FnMut(String),
+    ) -> Result<Window, DirscaleError> {
+        let mut window = Window::open(&*self.fs, from_target, line.layout, line.first, line.files)?;
+        window.adopt(self.file_bytes).map_err(|error| match error {
+            AdoptError::Storage(error) => error.into(),
+            AdoptError::Unfit(wrong) => self.unfit(format!("in {}: {wrong}", line.layout)),
+        })?;
+        let (found, said) = ((window.first, window.files), (line.first, line.files));
+        if found != said && at_rest {
+            let text = |(first, files): (u64, u64)| format!("{files} files from {first} on");
+            let wrong = format!("{} should hold {} and holds {}", line.layout, text(said), text(found));
+            return Err(self.unfit(wrong));
+        }
+        if !at_rest {
+            let (layout, files) = (line.layout, window.files);
+            note(format!("{layout}: an earlier run was cut off; going on with the {files} files it left"));
+        }
+        Ok(window)
+    }
+
+    fn read_state(&self) -> Result<State, DirscaleError> {
+        let place = self.folder.join(STATE_FILE);
+        let mut text = Vec::new();
+        match self.fs.open(&place, Access::Read) {
+            Err(error) if error.status() == Some(Status::NOENT) => {
+                let name = self.name.clone();
+                return Err(match self.fs.stat(&self.folder) {
+                    Ok(_) => self.unfit(format!("it has no file {STATE_FILE}")),
+                    Err(_) => DirscaleError::SetMissing { place: self.fs.place(), name },
+                });
+            }
+            opened => {
+                let mut file = opened?;
+                let mut buf = [0; STATE_BYTES_MAX];
+                while text.len() < STATE_BYTES_MAX {
+                    match file.read(&mut buf)? {
+                        0 => break,
+                        read => text.extend_from_slice(&buf[..read]),
+                    }
+                }
+            }
+        }
+        State::parse(&String::from_utf8_lossy(&text))
+            .ok_or_else(|| self.unfit(format!("{STATE_FILE} in it is not what this Crumb writes")))
+    }
+
+    fn unfit(&self, wrong: String) -> DirscaleError {
+        DirscaleError::SetUnfit { place: self.fs.place(), name: self.name.clone(), wrong }
+    }
+}
+
+impl State {
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        if lines.next()? != HEAD {
+            return None;
+        }
+        let file_bytes = lines.next()?.strip_prefix("file_bytes ")?.parse().ok()?;
+        let at_rest = match lines.next()? {
+            "at-rest" => true,
+            "in-use" => false,
+            _ => return None,
+        };
+        Some(Self { file_bytes, at_rest, lines: lines.map(Line::parse).collect::<Option<_>>()? })
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rest = if self.at_rest { "at-rest" } else { "in-use" };
+        let mut text = format!("{HEAD}\nfile_bytes {}\n{rest}\n", self.file_bytes);
+        for Line { layout, first, files, measured } in &self.lines {
+            writeln!(text, "{layout} first {first} files {files} measured {measured}")?;
+        }
+        f.write_str(&text)
+    }
+}
+
+impl Line {
+    fn parse(text: &str) -> Option<Self> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [layout, "first", first, "files", files, "measured", measured] = words[..] else { return None };
+        Some(Self {
+            layout: layout.parse().ok()?,
+            first: first.parse().ok()?,
+            files: files.parse().ok()?,
+            measured: measured.parse().ok()?,
+        })
+    }
+}
+
+fn directory_name(layout: Layout) -> String {
+    layout.name().replace('/', "-")
+}
+
+/// Removes a directory and all below it.
+fn remove_tree(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    depth: u32,
+    gone: &mut dyn FnMut(),
+) -> Result<(), FsError> {
+    let mut names: Vec<u8> = Vec::new();
+    fs.readdir(directory, &mut |entry| {
+        names.extend_from_slice(entry.name);
+        names.push(0);
+    })?;
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let path = directory.join(OsStr::from_bytes(name));
+        match fs.unlink(&path) {
+            Ok(()) => gone(),
+            // Listings do not say what is a directory; some storage refuses with PERM.
+            Err(error) if depth > 0 && matches!(error.status(), Some(Status::ISDIR | Status::PERM)) => {
+                remove_tree(fs, &path, depth - 1, gone)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    fs.rmdir(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_back_and_a_torn_or_foreign_one_is_not_taken() {
+        let line = |layout| Line { layout, first: 1001, files: 1024, measured: 512 };
+        let state = State { file_bytes: 2048, at_rest: true, lines: Layout::ALL.map(line).into() };
+        let text = state.to_string();
+        assert_eq!(State::parse(&text), Some(state));
+        for wrong in ["", "crumb dirscale set 2\n", &text[..text.len() - 2].replace("measured", "m")] {
+            assert_eq!(State::parse(wrong), None, "{wrong}");
+        }
+    }
+}
