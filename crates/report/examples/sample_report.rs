@@ -7,7 +7,7 @@ mod sample;
 use std::path::PathBuf;
 
 use report::html::{Options, Plots, render};
-use sample::{Sweep, two_runs};
+use sample::{Sweep, dirscale_run, postmark_series, two_runs};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = PathBuf::from(std::env::args().nth(1).ok_or("usage: sample_report DIR")?);
@@ -19,7 +19,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .outstanding(&[1, 4, 16, 64])
             .record(),
     );
-    let pages = [("two", two_runs()), ("three", three), ("one", two_runs()[..1].to_vec())];
+    let pages = [
+        ("two", two_runs()),
+        ("three", three),
+        ("one", two_runs()[..1].to_vec()),
+        ("postmark", postmark_series(1.09)),
+        ("postmark-one", postmark_series(1.0)[..1].to_vec()),
+        ("dirscale", vec![dirscale_run("ext4 without dir_index", false)]),
+        ("dirscale-two", vec![dirscale_run("ext2", false), dirscale_run("XFS", true)]),
+    ];
     for (name, runs) in pages {
         std::fs::write(directory.join(format!("{name}.html")), render(&runs, &Options::default())?)?;
         let fixed = Options { plots: Plots::Fixed, ..Options::default() };

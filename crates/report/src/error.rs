@@ -99,6 +99,75 @@ pub enum ReportError {
         /// The runs it could be, newest first.
         candidates: Vec<String>,
     },
+    /// Names that make no two sides.
+    #[error("there is nothing to compare with: name two or more sides, or one series of sides A and B")]
+    OneSide,
+    /// A side without runs.
+    #[error("side {side} has no runs")]
+    EmptySide {
+        /// Name of the side.
+        side: String,
+    },
+    /// A run cannot be compared with itself.
+    #[error("run {id} stands on sides {sides}: a run cannot be compared with itself")]
+    OnTwoSides {
+        /// Name of the run.
+        id: String,
+        /// The sides.
+        sides: String,
+    },
+    /// Runs that measured different things.
+    #[error("these runs cannot be compared: {reason}")]
+    NotComparable {
+        /// What differs.
+        reason: String,
+    },
+    /// A metric was named that the sides do not share.
+    #[error("no metric {wanted:?} that the sides share; there are: {}", some(.known))]
+    NoMetric {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// No run has this label.
+    #[error("no run is labelled {label:?}; `crumb runs list` shows the labels")]
+    NoLabel {
+        /// What was asked for.
+        label: String,
+    },
+    /// A run that was made alone.
+    #[error("{wanted:?} is no series: give runs to compare it with, or a run made with --repeat or --vs")]
+    NoSeries {
+        /// What was asked for.
+        wanted: String,
+    },
+    /// A series without that side.
+    #[error("series {of} has no side {side:?}; it has {}", some(.there))]
+    NoSide {
+        /// The series.
+        of: String,
+        /// What was asked for.
+        side: String,
+        /// The sides there are.
+        there: Vec<String>,
+    },
+    /// A file that should hold a record cannot be read.
+    #[error("{path}: cannot read this RunRecord")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file that should hold a record holds something else.
+    #[error("{path}: not to be compared")]
+    NoRecord {
+        /// The file.
+        path: String,
+        /// What reading said.
+        source: RecordError,
+    },
     /// A report of nothing.
     #[error("there is no run to report on; name one, or `last`")]
     NothingToDraw,

@@ -57,11 +57,18 @@ pub fn bytes_text(bytes: u64) -> String {
 pub fn metric_text(name: &str, value: f64) -> (String, String, &'static str) {
     let (stem, number, unit) = if let Some(stem) = name.strip_suffix("_per_sec") {
         match stem.strip_suffix("_bytes").filter(|_| value >= 0.0) {
-            Some(stem) => return (words(stem), format!("{}/s", bytes_text(value as u64)), ""),
+            Some(stem) => {
+                return (words(&format!("{stem}_bytes")), format!("{}/s", bytes_text(value as u64)), "");
+            }
             None => (stem, round_rate_text(value), "/s"),
         }
     } else if let Some(stem) = name.strip_suffix("_us") {
-        (stem, ms_text(value), "ms")
+        // A tenth of a millisecond in milliseconds would lose the digits that count.
+        match value.abs() {
+            us if us < 100.0 => (stem, ms_text(value * 1e3), "µs"),
+            us if us < 1e7 => (stem, ms_text(value), "ms"),
+            _ => (stem, ms_text(value / 1e3), "s"),
+        }
     } else if let Some(stem) = name.strip_suffix("_ms") {
         (stem, ms_text(value * 1e3), "ms")
     } else if let Some(stem) = name.strip_suffix("_s") {
@@ -78,17 +85,71 @@ pub fn metric_text(name: &str, value: f64) -> (String, String, &'static str) {
     (words(stem), number, unit)
 }
 
+/// A metric's name in words.
+pub(crate) fn metric_title(name: &str) -> String {
+    metric_text(name, 1.0).0
+}
+
+/// A metric's value with its unit: `4,321/s`, `0.412 ms`.
+pub fn figure_text(name: &str, value: f64) -> String {
+    let (_, number, unit) = metric_text(name, value);
+    let gap = if unit.is_empty() || unit.starts_with('/') || unit == "%" { "" } else { " " };
+    format!("{number}{gap}{unit}")
+}
+
 fn words(stem: &str) -> String {
-    match stem {
-        "saturation" => "Saturation point".to_owned(),
-        "peak" => "Peak rate".to_owned(),
-        "ort" | "overall_response" | "overall_response_time" => "Overall response time".to_owned(),
-        _ => {
-            let spaced = stem.replace('_', " ");
-            let mut letters = spaced.chars();
-            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-        }
+    // A metric about one variant has the variant's name at its end.
+    let of_variant = [("day_cost_", "Cost of a day"), ("pays_from_files_", "Pays from, files")];
+    if let Some((variant, text)) =
+        of_variant.iter().find_map(|(begin, text)| Some((stem.strip_prefix(begin)?, text)))
+    {
+        return format!("{text}, {}", variant.replace('_', "/"));
     }
+    let known = match stem {
+        "saturation" => "Saturation point",
+        "held" => "Highest rate held",
+        "peak" => "Peak rate",
+        "ort" | "overall_response" | "overall_response_time" => "Overall response time",
+        "total" => "Total time",
+        "created" => "Files created",
+        "created_alone" => "Files created, alone",
+        "created_mixed" => "Files created, with transactions",
+        "read" => "Files read",
+        "appended" => "Files appended to",
+        "deleted" => "Files deleted",
+        "deleted_alone" => "Files deleted, alone",
+        "deleted_mixed" => "Files deleted, with transactions",
+        "read_bytes" => "Read",
+        "written_bytes" => "Written",
+        "device_busy" => "Device busy",
+        "cpu" => "CPU used",
+        "readdir" => "Read the directory",
+        "add" => "Add a file",
+        "remove" => "Remove a file",
+        "day" => "Cost of a day",
+        "lookup_random" => "Lookup, random order",
+        "lookup_sequential" => "Lookup, sequential order",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
+    // `create_p99` is the 99th percentile of creating.
+    let stem = match stem.rsplit_once('_') {
+        Some((of, percentile))
+            if percentile.len() > 1 && percentile.strip_prefix('p').is_some_and(digits) =>
+        {
+            format!("{of} latency {percentile}")
+        }
+        _ => stem.to_owned(),
+    };
+    let spaced = stem.replace('_', " ");
+    let mut letters = spaced.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// `number` with `decimals` and commas between thousands.
@@ -124,6 +185,24 @@ mod tests {
         assert_eq!(ms_text(f64::INFINITY), "inf");
         assert_eq!(rate_text(-0.01), "0.0");
         assert_eq!(rate_text(-1234.5), "-1,234.5");
+    }
+
+    #[test]
+    fn the_metrics_of_closed_loop_benchmarks_are_worded_for_people() {
+        let title = |name| metric_text(name, 12.0).0;
+        assert_eq!(title("transactions_per_sec"), "Transactions");
+        assert_eq!(title("created_alone_per_sec"), "Files created, alone");
+        assert_eq!(title("create_p99_us"), "Create latency p99");
+        assert_eq!(title("day_cost_34_56_us"), "Cost of a day, 34/56");
+        assert_eq!(title("pays_from_files_345"), "Pays from, files, 345");
+        assert_eq!(title("lookup_random_us"), "Lookup, random order");
+        let names =
+            ["transactions_per_sec", "create_p50_us", "create_p99_us", "cpu_percent", "read_bytes_per_sec"];
+        let texts = names
+            .iter()
+            .zip([1_120.0, 41.2, 2_410.0, 61.5, 2e6])
+            .map(|(name, value)| figure_text(name, value));
+        assert_eq!(texts.collect::<Vec<_>>(), ["1,120/s", "41.2 µs", "2.41 ms", "61.50%", "2.00 MB/s"]);
     }
 
     #[test]

@@ -14,10 +14,13 @@ use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 use serde::Serialize;
 
+use crate::compare::Comparison;
+use crate::dots::DotPlot;
 use crate::figures::{grouped, rate_text, round_rate_text};
+use crate::lines::{self, LinePlot};
 use crate::series::{self, Cumulative, Curve, Stat};
-use crate::views::{self, RunView};
-use crate::{ReportError, Result, svg};
+use crate::views::{self, ComparisonView, RunView};
+use crate::{ReportError, Result, sides, svg};
 
 const TEMPLATE: &str = include_str!("../web/report.html.j2");
 const STYLE: &str = include_str!("../web/report.css");
@@ -34,6 +37,8 @@ pub struct Options {
     pub title: Option<String>,
     /// Which plots to draw.
     pub plots: Plots,
+    /// A comparison of these runs, drawn first. Without one, runs of one series of several sides are compared.
+    pub comparison: Option<Comparison>,
 }
 
 /// How plots are drawn.
@@ -57,6 +62,7 @@ struct PlotNumbers<'a> {
     curves: &'a [Curve],
     stats: Vec<StatNumbers>,
     cumulative: &'a [Cumulative],
+    lines: &'a [LinePlot],
 }
 
 #[derive(Serialize)]
@@ -79,8 +85,11 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
         runs.iter().enumerate().filter_map(|(at, run)| series::cumulative(at, run)).collect();
     let stats = Stat::ALL
         .map(|stat| StatNumbers { name: stat.name(), linear_top_ms: series::linear_top_ms(&curves, stat) });
-    let numbers = PlotNumbers { curves: &curves, stats: stats.into(), cumulative: &cumulative };
-    let title = options.title.clone().unwrap_or_else(|| default_title(runs));
+    let lines = lines::plots(runs);
+    let numbers =
+        PlotNumbers { curves: &curves, stats: stats.into(), cumulative: &cumulative, lines: &lines };
+    let comparison = options.comparison.clone().or_else(|| sides::compared(runs));
+    let title = options.title.clone().unwrap_or_else(|| default_title(runs, comparison.as_ref()));
 
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -90,13 +99,19 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
     environment.add_filter("round_rate", round_rate_text);
     environment.add_filter("ms", |ms: f64| crate::ms_text(ms * 1e3));
     environment.add_filter("two", |number: f64| grouped(number, 2));
+    environment.add_filter("three", |number: f64| crate::ms_text(number * 1e3));
+    environment.add_filter("plain", svg::plain);
     environment.add_template("report.html", TEMPLATE)?;
     let page = environment.get_template("report.html")?.render(context! {
         title,
         interactive,
         version => env!("CARGO_PKG_VERSION"),
         runs => runs.iter().map(RunView::new).collect::<Vec<_>>(),
-        metrics => views::metrics(runs),
+        metrics => comparison.as_ref().map_or_else(|| views::metrics(runs), views::medians),
+        comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
+        dots => comparison.as_ref().and_then(DotPlot::of),
+        lines => lines,
+        line_svgs => line_svgs(runs, lines.len())?,
         stats => Stat::ALL.map(Stat::name),
         curves => curves,
         cumulative => cumulative,
@@ -109,6 +124,10 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
         uplot_license => Value::from_safe_string(UPLOT_LICENSE.to_owned()),
     })?;
     Ok(page)
+}
+
+fn line_svgs(runs: &[RunRecord], plots: usize) -> Result<Vec<Value>> {
+    (0..plots).map(|at| svg::render(runs, svg::Kind::Lines { at }).map(Value::from_safe_string)).collect()
 }
 
 /// The fixed plots in the page's order: both latency plots, achieved against offered, and per run the
@@ -131,7 +150,11 @@ fn script_json(value: &impl Serialize) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-fn default_title(runs: &[RunRecord]) -> String {
+fn default_title(runs: &[RunRecord], comparison: Option<&Comparison>) -> String {
+    if let Some(comparison) = comparison {
+        let labels: Vec<&str> = comparison.sides.iter().map(|side| side.label.as_str()).collect();
+        return format!("{} against {}", labels[1..].join(" and "), labels[0]);
+    }
     match runs {
         [one] => one.label.clone(),
         [first, second] => format!("{} and {}", first.label, second.label),

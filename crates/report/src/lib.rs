@@ -3,6 +3,7 @@
 //! ```text
 //! RunRecord -> Store (SQLite) -> RunRecord -> series -> html: one file, uPlot or inlined SVG
 //!                                                   \-> svg:  files for papers and mails
+//! names -> sides -> compare: Comparison -> terminal table, JSON, dot plots
 //! ```
 //!
 //! Always holds: a record is kept whole, as its JSON; a page asks nothing of the network; what a user
@@ -10,16 +11,20 @@
 //! Not here: where the store lies (the binary says), measuring (see `measure`), terminal tables.
 
 mod axis;
+pub mod compare;
+mod dots;
 mod error;
 mod figures;
 pub mod html;
+mod lines;
 mod series;
+pub mod sides;
 mod store;
 pub mod svg;
 mod views;
 
 pub use error::ReportError;
-pub use figures::{bytes_text, count_text, metric_text, ms_text, rate_text};
+pub use figures::{bytes_text, count_text, figure_text, metric_text, ms_text, rate_text};
 pub use store::{RunSummary, Store};
 
 /// What this crate's functions return.

@@ -39,6 +39,7 @@ const TABLES: &str = "
 const SUMMARY: &str =
     "SELECT id, benchmark, label, target, started_us, complete, valid, points, metrics FROM runs";
 const NEWEST_FIRST: &str = "ORDER BY started_us DESC, id DESC";
+const OLDEST_FIRST: &str = "ORDER BY started_us, id";
 
 /// An open run store.
 #[derive(Debug)]
@@ -208,6 +209,51 @@ impl Store {
                 candidates: several.iter().map(|run| run.id.0.clone()).collect(),
             }),
         }
+    }
+
+    /// All runs with exactly this label, in the order measured.
+    ///
+    /// # Errors
+    /// When there is none, one is damaged, or SQLite cannot read.
+    pub fn labelled(&self, label: &str) -> Result<Vec<RunRecord>> {
+        let runs = self.summaries(&format!("{SUMMARY} WHERE label = ?1 {OLDEST_FIRST}"), params![label])?;
+        if runs.is_empty() {
+            return Err(ReportError::NoLabel { label: label.to_owned() });
+        }
+        runs.iter().map(|run| self.record(&run.id)).collect()
+    }
+
+    /// All runs of a series in the order measured: named by `last`, by one of its runs, or by the name of the series
+    /// itself, even when its first run is there no more. Each name may be cut to a beginning or an end.
+    ///
+    /// # Errors
+    /// When no run or several are named so, when the run was made alone, and as for [`Store::labelled`].
+    pub fn series(&self, wanted: &str) -> Result<Vec<RunRecord>> {
+        // A damaged record is no JSON, and must not hide the others.
+        const OF: &str = "CASE WHEN json_valid(record) THEN json_extract(record, '$.series.of') END";
+        let failed = |source| self.failed("look for the series", source);
+        let matching = format!(
+            "SELECT DISTINCT {OF} AS named FROM runs WHERE ?1 NOT IN ('', 'last') AND named IS NOT NULL \
+             AND (substr(named, 1, length(?1)) = ?1 OR substr(named, -length(?1)) = ?1)"
+        );
+        let mut statement = self.sqlite.prepare(&matching).map_err(failed)?;
+        let rows = statement.query_map(params![wanted], |row| row.get::<_, String>(0)).map_err(failed)?;
+        let mut named = rows.collect::<rusqlite::Result<Vec<String>>>().map_err(failed)?;
+        if let Some(exact) = named.iter().find(|of| *of == wanted) {
+            named = vec![exact.clone()];
+        }
+        let of = match named.as_slice() {
+            [one] => one.clone(),
+            [] => {
+                let series = self.find(wanted)?.series;
+                series.ok_or_else(|| ReportError::NoSeries { wanted: wanted.to_owned() })?.of.0
+            }
+            _ => return Err(ReportError::Ambiguous { wanted: wanted.to_owned(), candidates: named }),
+        };
+        let runs = self.summaries(&format!("{SUMMARY} WHERE {OF} = ?1 {OLDEST_FIRST}"), params![of])?;
+        let mut records = runs.iter().map(|run| self.record(&run.id)).collect::<Result<Vec<_>>>()?;
+        records.sort_by_key(|record| record.series.as_ref().map(|series| series.turn));
+        Ok(records)
     }
 
     /// Forgets a run.

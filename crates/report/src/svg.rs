@@ -9,12 +9,17 @@
 //! Marks tell runs apart without colour; hollow means saturated, a dashed line means closed loop.
 //! Not here: the numbers (see `series`).
 
+mod dots;
+mod lines;
+
 use measure::RunRecord;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::Axis;
+use crate::compare::Comparison;
+use crate::dots::DotPlot;
 use crate::figures::{grouped, round_rate_text};
 use crate::series::{self, Curve, Dot, Stat};
 use crate::{ReportError, Result};
@@ -32,6 +37,11 @@ pub enum Kind {
     Cumulative {
         /// Index of the run.
         run: usize,
+    },
+    /// One curve name of the records' `curves`, with the lines of all runs.
+    Lines {
+        /// Which name, in the order of the first run that has it.
+        at: usize,
     },
 }
 
@@ -76,7 +86,15 @@ pub fn all(runs: &[RunRecord]) -> Result<Vec<(String, String)>> {
     }
     let sampled = |run: &RunRecord| run.points.iter().any(|point| point.histogram.count() > 0);
     kinds.extend((0..runs.len()).filter(|&run| sampled(&runs[run])).map(|run| Kind::Cumulative { run }));
-    kinds.into_iter().map(|kind| Ok((file_name(runs, kind), render(runs, kind)?))).collect()
+    kinds.extend((0..crate::lines::plots(runs).len()).map(|at| Kind::Lines { at }));
+    let mut drawn: Vec<(String, String)> = kinds
+        .into_iter()
+        .map(|kind| Ok((file_name(runs, kind), render(runs, kind)?)))
+        .collect::<Result<_>>()?;
+    if let Some(compared) = crate::sides::compared(runs) {
+        drawn.extend(comparison(&compared)?.map(|text| ("comparison.svg".to_owned(), text)));
+    }
+    Ok(drawn)
 }
 
 /// One plot as SVG text.
@@ -89,9 +107,24 @@ pub fn render(runs: &[RunRecord], kind: Kind) -> Result<String> {
         Kind::LatencyLinear | Kind::LatencyLog => latency(&mut text, runs, kind == Kind::LatencyLog),
         Kind::AchievedOffered => achieved(&mut text, runs),
         Kind::Cumulative { run } => cumulative(&mut text, runs, run),
+        Kind::Lines { at } => {
+            crate::lines::plots(runs).get(at).map_or(Ok(()), |plot| lines::draw(&mut text, plot))
+        }
     };
     drawn.map_err(|error| ReportError::Draw { plot: file_name(runs, kind), reason: error.to_string() })?;
     Ok(text)
+}
+
+/// A comparison as a dot plot; none when no figure of it has a ratio.
+///
+/// # Errors
+/// When plotters refuses.
+pub fn comparison(comparison: &Comparison) -> Result<Option<String>> {
+    let Some(plot) = DotPlot::of(comparison) else { return Ok(None) };
+    let mut text = String::new();
+    let drawn = dots::draw(&mut text, comparison, &plot);
+    drawn.map_err(|error| ReportError::Draw { plot: "comparison".to_owned(), reason: error.to_string() })?;
+    Ok(Some(text))
 }
 
 fn file_name(runs: &[RunRecord], kind: Kind) -> String {
@@ -102,10 +135,17 @@ fn file_name(runs: &[RunRecord], kind: Kind) -> String {
         Kind::Cumulative { run } => {
             // An imported record's name may hold anything, a slash too.
             let id = runs.get(run).map_or("", |record| record.id.0.as_str());
-            let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-            format!("cumulative-{}.svg", id.chars().map(safe).collect::<String>())
+            format!("cumulative-{}.svg", safe(id))
+        }
+        Kind::Lines { at } => {
+            let plots = crate::lines::plots(runs);
+            format!("curve-{}.svg", safe(plots.get(at).map_or("", |plot| plot.name.as_str())))
         }
     }
+}
+
+fn safe(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
 fn latency(text: &mut String, runs: &[RunRecord], log: bool) -> Drawn<()> {
@@ -343,7 +383,7 @@ fn rate_max(curves: &[Curve]) -> f64 {
 }
 
 /// A tick without needless zeros: `0.05`, `20`, `1,000`.
-fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     let text = grouped(value, if value >= 10.0 { 0 } else { 4 });
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }

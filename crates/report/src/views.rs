@@ -5,6 +5,8 @@
 use measure::{LatencySummary, LoadPoint, LoopKind, OpStats, Phase, RunRecord, Verdict};
 use serde::Serialize;
 
+use crate::compare::{Comparison, FigureKind};
+use crate::dots::confidence_text;
 use crate::figures::{bytes_text, count_text, grouped, metric_text, ms_text, rate_text};
 use crate::series::point_name;
 
@@ -17,6 +19,7 @@ pub(crate) struct RunView {
     target: String,
     started: String,
     took: String,
+    turn: Option<u32>,
     seed: u64,
     complete: bool,
     valid: bool,
@@ -95,6 +98,87 @@ struct PhaseView {
     counters: Vec<(String, String)>,
 }
 
+/// What a comparison says before its plot.
+#[derive(Serialize)]
+pub(crate) struct ComparisonView {
+    /// By side but the first: the answer, the medians behind it, and its colour.
+    answers: Vec<(String, Option<String>, &'static str)>,
+    cautions: Vec<String>,
+    sides: Vec<SideCard>,
+    /// By run of the page: its side; none for a run that is in no side.
+    side_of: Vec<Option<usize>>,
+    /// How the figures below the headline are judged.
+    corrected: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SideCard {
+    name: String,
+    label: String,
+    target: String,
+    runs: usize,
+    invalid: usize,
+    incomplete: usize,
+}
+
+impl ComparisonView {
+    pub fn new(comparison: &Comparison, runs: &[RunRecord]) -> Self {
+        use crate::compare::Verdict::{Faster, Slower};
+        let answer = |side: usize| {
+            let verdict = comparison.headline().map(|figure| figure.against[side - 1].verdict);
+            let mood = match verdict {
+                Some(Faster) => "good",
+                Some(Slower) => "bad",
+                _ => "",
+            };
+            (comparison.answer(side), comparison.behind(side), mood)
+        };
+        let card = |side: &crate::compare::SideView| {
+            let count = |is: &dyn Fn(&RunRecord) -> bool| {
+                runs.iter().filter(|run| side.runs.contains(&run.id.0) && is(run)).count()
+            };
+            SideCard {
+                name: side.name.clone(),
+                label: side.label.clone(),
+                target: side.target.clone(),
+                runs: side.runs.len(),
+                invalid: count(&|run| !run.verdict.valid),
+                incomplete: count(&|run| !run.complete),
+            }
+        };
+        let of_run = |run: &RunRecord| comparison.sides.iter().position(|side| side.runs.contains(&run.id.0));
+        let judged = |figure: &&crate::compare::Figure| !figure.headline;
+        let each = comparison.figures.iter().find(judged).map(|figure| figure.against[0].confidence);
+        Self {
+            answers: (1..comparison.sides.len()).map(answer).collect(),
+            cautions: comparison.cautions.iter().map(|caution| caution.text.clone()).collect(),
+            sides: comparison.sides.iter().map(card).collect(),
+            side_of: runs.iter().map(of_run).collect(),
+            corrected: each.filter(|_| comparison.corrected_for > 1).map(|each| {
+                format!(
+                    "{} ratios are judged together: each has an interval of {} so that all of them are right at once in 95% of cases (Bonferroni)",
+                    comparison.corrected_for,
+                    confidence_text(each)
+                )
+            }),
+        }
+    }
+}
+
+/// The metrics of a comparison: each side's median.
+pub(crate) fn medians(comparison: &Comparison) -> Vec<MetricView> {
+    let metric = |figure: &&crate::compare::Figure| figure.kind == FigureKind::Metric;
+    let view = |figure: &crate::compare::Figure| {
+        let text = |median: f64| {
+            let (_, number, unit) = metric_text(&figure.name, median);
+            (number, unit)
+        };
+        let values = figure.sides.iter().map(|side| side.median.map(text)).collect();
+        MetricView { name: figure.title.clone(), values }
+    };
+    comparison.figures.iter().filter(metric).map(view).collect()
+}
+
 impl RunView {
     pub fn new(record: &RunRecord) -> Self {
         let took_s = record.ended.duration_since(record.started).as_secs().max(0);
@@ -110,6 +194,7 @@ impl RunView {
                 100..6000 => format!("{} min {} s", took_s / 60, took_s % 60),
                 _ => format!("{} h {} min", took_s / 3600, took_s / 60 % 60),
             },
+            turn: record.series.as_ref().map(|series| series.turn),
             seed: record.seed,
             complete: record.complete,
             valid: record.verdict.valid,
@@ -127,8 +212,15 @@ impl RunView {
 
 /// The metrics of all runs by name, those that answer the user's question first.
 pub(crate) fn metrics(runs: &[RunRecord]) -> Vec<MetricView> {
-    const FIRST: [&str; 5] =
-        ["saturation_per_sec", "peak_per_sec", "ort_us", "overall_response_us", "overall_response_ms"];
+    const FIRST: [&str; 7] = [
+        "saturation_per_sec",
+        "transactions_per_sec",
+        "day_cost_flat_us",
+        "peak_per_sec",
+        "ort_us",
+        "overall_response_us",
+        "overall_response_ms",
+    ];
     let mut names: Vec<&String> = runs.iter().flat_map(|run| run.metrics.keys()).collect();
     names.sort_by_key(|name| (FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()), *name));
     names.dedup();
@@ -290,7 +382,7 @@ fn command_line(command: &[String]) -> String {
 }
 
 /// The configuration as `a.b.c` and value; lists stay JSON.
-fn config_lines(config: &serde_json::Value) -> Vec<(String, String)> {
+pub(crate) fn config_lines(config: &serde_json::Value) -> Vec<(String, String)> {
     fn walk(path: &str, value: &serde_json::Value, lines: &mut Vec<(String, String)>) {
         match value {
             serde_json::Value::Object(fields) if !fields.is_empty() => {

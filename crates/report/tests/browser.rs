@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::{env, fs};
 
 use report::html::{Options, Plots, interactive_available, render};
-use sample::{Sweep, two_runs};
+use sample::{Sweep, dirscale_run, postmark_series, two_runs};
 
 /// Directory with Playwright, and the browser; or what is missing.
 static TOOLS: OnceLock<Result<(PathBuf, PathBuf), String>> = OnceLock::new();
@@ -97,4 +97,18 @@ fn a_hostile_name_runs_nothing_in_a_browser() {
     record.target.clone_from(&label);
     record.command.push(label.clone());
     drive("hostile", &render(&[record], &Options::default()).unwrap());
+}
+
+#[test]
+fn a_comparison_of_a_series_is_drawn_told_and_printed_without_load_points() {
+    drive("comparison", &render(&postmark_series(1.09), &Options::default()).unwrap());
+}
+
+#[test]
+fn curves_of_two_runs_are_drawn_on_logarithmic_axes_and_tell_their_points() {
+    if !interactive_available() {
+        return skipped("this build has no uPlot");
+    }
+    let runs = [dirscale_run("ext4 without dir_index", false), dirscale_run("XFS", true)];
+    drive("curves", &render(&runs, &Options::default()).unwrap());
 }

@@ -4,12 +4,12 @@ mod sample;
 
 use report::html::{self, Options, Plots};
 use report::{ReportError, svg};
-use sample::{Sweep, two_runs};
+use sample::{Sweep, dirscale_run, postmark_series, two_runs};
 
 const HOSTILE: &str = r#"</script><img src=x onerror="alert(1)">{{ 7 * 7 }}&amp;"#;
 
 fn page(runs: &[measure::RunRecord], plots: Plots) -> String {
-    html::render(runs, &Options { title: None, plots }).unwrap()
+    html::render(runs, &Options { title: None, plots, ..Options::default() }).unwrap()
 }
 
 #[test]
@@ -96,4 +96,59 @@ fn a_page_names_no_address_on_the_network_but_in_its_licence_comment() {
         assert!(!markup.contains(attribute), "{attribute}");
     }
     assert!(html.contains("default-src 'none'"));
+}
+
+#[test]
+fn a_series_is_answered_drawn_and_tabled_and_its_runs_are_listed() {
+    let html = page(&postmark_series(1.09), Plots::Fixed);
+    assert!(html.contains("<strong>B is faster by 8."), "the answer is missing");
+    assert!(html.contains("XFS, new log against ext4") && html.contains("A: ext4"));
+    assert!(html.contains("no difference shown") && html.contains("(Bonferroni)"));
+    assert_eq!(html.matches("-postmark-00a").count() % 10, 0, "every run is listed as often as the others");
+    assert!(!html.contains("around the load points") && !html.contains("latency-title"));
+    let same = page(&postmark_series(1.0), Plots::Fixed);
+    assert!(same.contains("no difference shown between A and B (ratio 0.9"));
+}
+
+#[test]
+fn two_runs_alone_are_drawn_and_not_compared() {
+    assert!(!page(&two_runs(), Plots::Fixed).contains("comparison-title"));
+    let one_side: Vec<_> = postmark_series(1.0).into_iter().filter(|run| run.target == "/mnt/xfs").collect();
+    assert!(!page(&one_side, Plots::Fixed).contains("comparison-title"));
+}
+
+#[test]
+fn curves_have_a_plot_a_name_and_a_table_and_nonsense_in_them_is_left_out() {
+    let mut runs = [dirscale_run("ext2", false), dirscale_run("XFS", true)];
+    runs[0].curves[0].lines[0].points[3].y = -1.0;
+    runs[0].curves[0].lines[0].points[4].y = f64::NAN;
+    runs[0].curves[0].lines[0].points[5].low = Some(f64::INFINITY);
+    runs[0].curves[1].lines.clear();
+    runs[1].curves[1].lines.clear();
+    let html = page(&runs, Plots::Fixed);
+    assert_eq!(html.matches("<svg width=").count(), 3, "a curve without a line is no plot");
+    assert!(html.contains("Lookup, random order") && html.contains("34/56, XFS"));
+    assert!(!html.contains("NaN") && !html.contains("Infinity"));
+    let names: Vec<String> = svg::all(&runs).unwrap().into_iter().map(|(name, _)| name).collect();
+    assert!(names.contains(&"curve-lookup_random_us.svg".to_owned()), "{names:?}");
+}
+
+#[test]
+fn a_hostile_label_of_a_side_or_a_line_is_text() {
+    let mut runs = postmark_series(1.09);
+    runs.iter_mut().for_each(|run| run.label = HOSTILE.to_owned());
+    runs[0].metrics.insert(HOSTILE.to_owned(), 1.0);
+    let mut curves = dirscale_run(HOSTILE, true);
+    curves.curves[0].name = HOSTILE.to_owned();
+    curves.curves[0].over = HOSTILE.to_owned();
+    curves.curves[0].lines[0].label = HOSTILE.to_owned();
+    for plots in [Plots::Interactive, Plots::Fixed] {
+        for html in [page(&runs, plots), page(&[curves.clone()], plots)] {
+            assert!(!html.contains("<img") && !html.contains("49&amp;"), "{plots:?}");
+            assert_eq!(html.matches("</script>").count(), html.matches("<script").count(), "{plots:?}");
+        }
+    }
+    let comparison = report::compare::compare(&report::sides::of_series(runs), &[]).unwrap();
+    assert!(!svg::comparison(&comparison).unwrap().unwrap().contains("<img"));
+    assert_eq!(svg::all(&postmark_series(1.1)).unwrap()[0].0, "comparison.svg");
 }

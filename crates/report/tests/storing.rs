@@ -6,8 +6,9 @@ use std::error::Error as _;
 use std::fs;
 
 use measure::{RunId, RunRecord};
+use report::sides::{self, Source};
 use report::{ReportError, Store};
-use sample::Sweep;
+use sample::{Sweep, postmark_series};
 use tempfile::TempDir;
 
 fn scratch() -> (TempDir, Store) {
@@ -189,4 +190,71 @@ fn two_that_open_a_new_store_at_once_both_get_it() {
         opening.into_iter().for_each(|thread| thread.join().unwrap());
     });
     assert_eq!(Store::open(&path).unwrap().list().unwrap().len(), 8);
+}
+
+fn with_a_series() -> (TempDir, Store) {
+    let (directory, store) = scratch();
+    for record in postmark_series(1.1) {
+        store.insert(&record).unwrap();
+    }
+    store.insert(&run("20261121-180000-fstress-3f9a", "2026-11-20T18:00:00Z")).unwrap();
+    (directory, store)
+}
+
+#[test]
+fn a_series_is_found_by_any_of_its_runs_and_comes_in_the_order_of_its_turns() {
+    let (_directory, store) = with_a_series();
+    for name in ["20261122-180000-postmark-00a0", "00a0", "00a7", "last"] {
+        let turns: Vec<u32> =
+            store.series(name).unwrap().iter().map(|run| run.series.as_ref().unwrap().turn).collect();
+        assert_eq!(turns, (1..=10).collect::<Vec<_>>(), "{name}");
+    }
+    assert!(matches!(store.series("3f9a"), Err(ReportError::NoSeries { .. })));
+    assert!(matches!(store.series("ffff"), Err(ReportError::NoRun { .. })));
+    store.remove(&RunId("20261122-180000-postmark-00a0".into())).unwrap();
+    assert_eq!(store.series("00a0").unwrap().len(), 9, "the series outlives its first run");
+    let sqlite = rusqlite::Connection::open(store.path()).unwrap();
+    sqlite.execute("UPDATE runs SET record = '{' WHERE id LIKE '%3f9a'", []).unwrap();
+    assert_eq!(store.series("00a7").unwrap().len(), 9, "a damaged run elsewhere is no matter");
+}
+
+#[test]
+fn runs_are_found_by_exactly_their_label() {
+    let (_directory, store) = with_a_series();
+    assert_eq!(store.labelled("ext4").unwrap().len(), 5);
+    assert!(matches!(store.labelled("ext"), Err(ReportError::NoLabel { .. })));
+}
+
+#[test]
+fn sides_are_named_by_runs_series_labels_and_files() {
+    let (directory, store) = with_a_series();
+    let path = store.path().to_owned();
+    drop(store);
+    let source = Source::new(|| Store::open(&path));
+    let sizes = |arguments: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        sides::named(&arguments, &source).map(|sides| {
+            sides
+                .iter()
+                .map(|side| format!("{} {} {}", side.name, side.label, side.runs.len()))
+                .collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(sizes(&["last"]).unwrap(), ["A ext4 5", "B XFS, new log 5"]);
+    assert_eq!(sizes(&["00a3:B", "00a3:a"]).unwrap(), ["A XFS, new log 5", "B ext4 5"]);
+    assert_eq!(sizes(&["label:XFS, new log", "00a0,00a3,00a0"]).unwrap(), ["A XFS, new log 5", "B ext4 2"]);
+    assert_eq!(sizes(&["00a0", "00a1"]).unwrap(), ["A ext4 1", "B XFS, new log 1"]);
+    assert!(matches!(sizes(&["3f9a"]), Err(ReportError::NoSeries { .. })));
+    assert!(
+        matches!(sizes(&["00a0,00a1"]).map(|sides| sides.len()), Ok(1)),
+        "one side is found, and refused later"
+    );
+    let no_side = sizes(&["last:C", "last:A"]).unwrap_err().to_string();
+    assert!(no_side.contains("no side \"C\"; it has A, B"), "{no_side}");
+    let ambiguous = sizes(&["2026112", "00a0"]).unwrap_err();
+    assert!(matches!(ambiguous, ReportError::Ambiguous { .. }), "{ambiguous}");
+    let file = directory.path().join("a.json");
+    fs::write(&file, postmark_series(1.0)[0].to_json()).unwrap();
+    assert_eq!(sizes(&[file.to_str().unwrap(), "00a1"]).unwrap(), ["A ext4 1", "B XFS, new log 1"]);
+    assert!(matches!(sizes(&["missing.json", "00a1"]), Err(ReportError::File { .. })));
 }

@@ -19,6 +19,9 @@
   const msText = (ms) => grouped(ms, ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : ms >= 0.9995 ? 2 : 3);
   const tickText = (value) =>
     value.toLocaleString("en-US", { maximumFractionDigits: value >= 10 ? 1 : value >= 0.001 ? 4 : 6 });
+  // For the narrow: 100k
+  const shortText = (value) =>
+    value >= 1e6 ? `${tickText(value / 1e6)}M` : value >= 1e3 ? `${tickText(value / 1e3)}k` : tickText(value);
   const color = (run) => css("--run" + (run % 6));
   const levelColor = (at, of) => {
     const [from, to] = ["--level-from", "--level-to"].map((name) => css(name).split(" ").map(Number));
@@ -62,7 +65,6 @@
   function drawAll() {
     for (const plot of plots) plot.draw();
   }
-  if (!interactive) return;
 
   // ---- the floating box
   const tip = $("tip");
@@ -96,6 +98,18 @@
   };
   const textOf = (content) =>
     content.map((part) => [...part.childNodes].map((node) => node.textContent).filter(Boolean).join(" ")).join(", ");
+
+  // ---- the dot plot of a comparison is drawn by the page itself; here it only learns to tell
+  for (const dots of document.querySelectorAll("[data-tip]")) {
+    const [figure, side, at, ...pairs] = dots.dataset.tip.split("|");
+    dots.addEventListener("pointermove", (event) => {
+      const rows = [];
+      for (let i = 0; i + 1 < pairs.length; i += 2) rows.push(tipRow(pairs[i], pairs[i + 1]));
+      showTip(event.clientX, event.clientY, [tipTitle(figure, color(Number(at))), element("div", "note", side), ...rows]);
+    });
+    dots.addEventListener("pointerleave", hideTip);
+  }
+  if (!interactive) return;
 
   // ---- marks: the shape tells the run, hollow tells saturated, a cross tells INVALID
   const shape = (c, run, x, y, r) => {
@@ -150,7 +164,10 @@
   const logFilter = (low, high) => (_, splits) => {
     const wide = Math.log10(high / low) > 3.2;
     return splits.map((value) => {
-      const digit = Math.round(value / 10 ** Math.floor(Math.log10(value) + 1e-9));
+      const scaled = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
+      const digit = Math.round(scaled);
+      // The axis' own end comes as a tick too, and is seldom round.
+      if (Math.abs(scaled - digit) > 1e-6) return null;
       return digit === 1 || (!wide && (digit === 2 || digit === 5)) ? value : null;
     });
   };
@@ -160,6 +177,8 @@
     ticks: { stroke: () => css("--grid"), width: 1, size: 5, filter: logFilter(low, high) },
   });
 
+  // By run, where the colour tells the variant.
+  const DASHES = [undefined, [7, 5], [2, 3], [12, 3]];
   // Curves have each their own x values: every point gets a column of its own, and gaps are bridged.
   const columns = (curves, y) => {
     const cells = curves.flatMap((curve, at) => curve.dots.map((dot) => ({ at, dot, y: y(dot) })));
@@ -229,16 +248,16 @@
         legend: { show: false },
         cursor: { x: false, y: false, drag: { x: false, y: false }, points: { show: false } },
         scales: {
-          x: { time: false, range: () => [0, now.xEnd] },
+          x: { time: false, distr: now.xRange ? 3 : 1, log: 10, range: () => now.xRange ?? [0, now.xEnd] },
           y: { distr: now.log ? 3 : 1, log: 10, range: () => now.yRange },
         },
         axes: [
-          axis(now.xLabel, 34, tickText, { space: 64 }),
+          axis(now.xLabel, 34, now.xRange && width < 480 ? shortText : tickText, now.xRange ? { space: 30, ...logGrid(...now.xRange) } : { space: 64 }),
           axis(now.yLabel, tickRoom, tickText, now.log ? logGrid(...now.yRange) : { space: 36 }),
         ],
         series: [{}, ...curves.map((curve, at) => ({
           show: shown[at], spanGaps: true, width: 2, stroke: color(curve.run),
-          dash: curve.closed ? [7, 5] : undefined, points: { show: false },
+          dash: DASHES[curve.group ?? 0] ?? (curve.closed ? [7, 5] : undefined), points: { show: false },
         }))],
         hooks: {
           drawAxes: [(u) => now.under?.(u)],
@@ -248,6 +267,17 @@
             c.save();
             // The last line's dashes would go on in the marks.
             c.setLineDash([]);
+            for (const { curve, dot } of visibleDots().filter((cell) => cell.dot.low)) {
+              c.strokeStyle = color(curve.run);
+              c.globalAlpha = 0.45;
+              c.lineWidth = 2 * scale;
+              c.beginPath();
+              for (const end of [dot.low, dot.high]) {
+                c.lineTo(u.valToPos(dot.rate_per_sec, "x", true), u.valToPos(end, "y", true));
+              }
+              c.stroke();
+              c.globalAlpha = 1;
+            }
             for (const cell of visibleDots()) {
               const x = u.valToPos(cell.dot.rate_per_sec, "x", true);
               const y = u.valToPos(cell.y, "y", true);
@@ -308,7 +338,8 @@
       const path = document.createElementNS(space, "path");
       path.setAttribute("d", d);
       if (stroke) path.setAttribute("class", "stroke");
-      if (stroke && curve.closed) path.setAttribute("stroke-dasharray", "5 3.5");
+      const dashes = curve.group ? ["", "5 3.5", "2 2", "9 2"][curve.group] : curve.closed && "5 3.5";
+      if (stroke && dashes) path.setAttribute("stroke-dasharray", dashes);
       svg.append(path);
     }
     return svg;
@@ -374,6 +405,31 @@
       c.restore();
     },
   }));
+
+  // ---- a record's own curves, on logarithmic axes
+  const three = msText;
+  numbers.lines.forEach((of, at) => {
+    const curves = of.lines.map((line) => ({
+      run: line.variant, group: line.group % 4, label: line.label, closed: false,
+      dots: line.points.map((point) => ({ ...point, rate_per_sec: point.x, saturated: false, valid: true })),
+    }));
+    const dots = curves.flatMap((curve) => curve.dots);
+    const ends = (values) => [Math.min(...values) * 0.75, Math.max(...values) * 1.35];
+    const xRange = ends(dots.map((dot) => dot.x));
+    const yRange = ends(dots.flatMap((dot) => [dot.y, dot.low ?? dot.y, dot.high ?? dot.y]));
+    const unit = of.unit && !of.unit.startsWith("/") ? ` ${of.unit}` : of.unit;
+    curvePlot(`plot-curve-${at}`, curves, () => ({
+      log: true, xRange, yRange,
+      xLabel: of.over,
+      yLabel: of.unit ? `${of.title}, ${of.unit}` : of.title,
+      y: (dot) => dot.y,
+      rows: (_, dot) => [
+        tipRow(of.over, tickText(dot.x)),
+        tipRow(of.title, three(dot.y) + unit),
+        ...(dot.low ? [tipRow("95% interval", `${three(dot.low)} to ${three(dot.high)}${unit}`)] : []),
+      ],
+    }));
+  });
 
   // ---- cumulative distribution
   function cumulativePlot() {

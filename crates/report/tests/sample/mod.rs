@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use measure::{
     Environment, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MountPoint, OpStats, Phase, RunId,
-    RunRecord, Verdict,
+    RunRecord, SeriesPlace, Verdict,
 };
 
 /// Name, share of the mix in percent, service time relative to the mean, bytes an operation.
@@ -240,4 +240,120 @@ pub fn two_runs() -> Vec<RunRecord> {
     second.points[6].verdict.invalidate("generator-late", late);
     second.verdict.invalidate("generator-late", late);
     vec![first, second]
+}
+
+/// Ten runs of postmark in turns on two sides, of which B does `ratio` times as many transactions: phases and
+/// metrics, no load points.
+pub fn postmark_series(ratio: f64) -> Vec<RunRecord> {
+    // A B B A and so on.
+    let sides = ["A", "B", "B", "A", "A", "B", "B", "A", "A", "B"];
+    let run = |(at, side): (usize, &&str)| {
+        let wobble = 1.0 + 0.012 * ((at * 7 % 10) as f64 - 4.5) / 4.5;
+        let speed = wobble * if *side == "B" { ratio } else { 1.0 };
+        let mut record = Sweep::new(if *side == "A" { "ext4" } else { "XFS, new log" }, 400.0, 3_000.0)
+            .rates(&[])
+            .record();
+        record.id = RunId(format!("20261122-1800{at:02}-postmark-{:04x}", 0xa0 + at));
+        record.benchmark = "postmark".to_owned();
+        record.target = if *side == "A" { "/mnt/ext4" } else { "/mnt/xfs" }.to_owned();
+        record.started += std::time::Duration::from_secs(80 * at as u64);
+        record.ended = record.started + std::time::Duration::from_secs(70);
+        record.command = ["crumb", "run", "postmark", "/mnt/ext4", "--vs", "/mnt/xfs", "--repeat", "5"]
+            .map(str::to_owned)
+            .to_vec();
+        record.config = serde_json::json!({"files": 20_000, "transactions": 50_000, "threads": 1});
+        record.series = Some(SeriesPlace {
+            of: RunId("20261122-180000-postmark-00a0".to_owned()),
+            side: (*side).to_owned(),
+            turn: at as u32 + 1,
+        });
+        let phase = |name: &str, items: u64, per_sec: f64| Phase {
+            name: name.to_owned(),
+            pass: 1,
+            wall_s: items as f64 / per_sec,
+            user_s: 0.1 * items as f64 / per_sec,
+            sys_s: 0.3 * items as f64 / per_sec,
+            items,
+            bytes: items * 5_000,
+            items_per_sec: per_sec,
+            counters: BTreeMap::from([
+                ("device_busy_percent".to_owned(), 61.0),
+                ("device_requests".to_owned(), 18_411.0),
+            ]),
+        };
+        record.phases = vec![
+            phase("create", 20_000, 4_100.0 * speed),
+            phase("transactions", 50_000, 1_210.0 * speed),
+            phase("delete", 20_000, 9_800.0 * wobble),
+        ];
+        record.metrics = [
+            ("transactions_per_sec", 1_210.0 * speed),
+            ("created_alone_per_sec", 4_100.0 * speed),
+            ("created_mixed_per_sec", 603.0 * speed),
+            ("deleted_alone_per_sec", 9_800.0 * wobble),
+            ("read_per_sec", 601.0 * speed * wobble),
+            ("read_bytes_per_sec", 3.1e6 * speed),
+            ("written_bytes_per_sec", 8.4e6 * speed),
+            ("total_s", 48.0 / speed),
+            ("create_p50_us", 41.0 / wobble),
+            ("create_p99_us", 2_410.0 / speed / speed),
+            ("read_p99_us", 390.0 * wobble * wobble),
+            ("device_busy_percent", 61.0 * wobble),
+            ("cpu_percent", 38.0 * speed),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        record.verdict = Verdict::valid();
+        record
+    };
+    sides.iter().enumerate().map(run).collect()
+}
+
+/// A run of dirscale: lookups and the day's cost over the number of files, by layout; flat grows with the directory.
+pub fn dirscale_run(label: &str, hashed: bool) -> RunRecord {
+    let mut record = Sweep::new(label, 400.0, 3_000.0).rates(&[]).record();
+    record.id = RunId(format!("20261122-190000-dirscale-{:04x}", if hashed { 1 } else { 2 }));
+    record.benchmark = "dirscale".to_owned();
+    record.config = serde_json::json!({"sizes": "1..524288", "layouts": ["flat", "345", "34/56"]});
+    let layouts = [("flat", 4.0, 0.012), ("345", 7.0, 0.00002), ("34/56", 10.0, 0.0)];
+    let curve = |name: &str, scale: f64, intervals: bool| measure::Curve {
+        name: name.to_owned(),
+        over: "files".to_owned(),
+        lines: layouts
+            .iter()
+            .map(|(layout, base, slope)| measure::CurveLine {
+                label: (*layout).to_owned(),
+                points: (0..20)
+                    .map(|power| {
+                        let files = f64::from(1 << power);
+                        let y = scale * (base + if hashed { 0.4 * files.ln() } else { slope * files });
+                        let bounds = intervals.then_some((y * 0.9, y * 1.12));
+                        measure::CurvePoint {
+                            x: files,
+                            y,
+                            low: bounds.map(|b| b.0),
+                            high: bounds.map(|b| b.1),
+                        }
+                    })
+                    .collect(),
+            })
+            .collect(),
+    };
+    record.curves = vec![
+        curve("lookup_random_us", 1.0, true),
+        curve("lookup_sequential_us", 0.6, false),
+        curve("add_us", 4.0, true),
+        curve("day_us", 5_000.0, false),
+    ];
+    record.metrics = [
+        ("day_cost_flat_us", 4.1e7),
+        ("day_cost_345_us", 3.1e5),
+        ("day_cost_34_56_us", 2.2e5),
+        ("pays_from_files_345", 512.0),
+        ("pays_from_files_34_56", 1_024.0),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    record.verdict = Verdict::valid();
+    record
 }

@@ -1,5 +1,5 @@
 // Opens a report in Chromium and checks what a reader sees and does. Prints "ok" lines; fails by an assertion.
-// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile PAGE
+// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile|comparison|curves PAGE
 "use strict";
 const assert = require("node:assert/strict");
 const { createRequire } = require("node:module");
@@ -123,12 +123,14 @@ async function interactive(page) {
 }
 
 async function tables(page) {
-  const shown = () => page.locator(".point:not([hidden])");
-  assert.equal(await shown().count(), 1);
-  await page.locator("#operations-point").selectOption({ index: 2 });
-  assert.equal(await shown().count(), 1);
-  assert.ok((await shown().locator("h3").innerText()).includes("1,500/s offered"));
-  ok("the operations of one load point are shown at a time");
+  if (["interactive", "fixed"].includes(kind)) {
+    const shown = () => page.locator(".point:not([hidden])");
+    assert.equal(await shown().count(), 1);
+    await page.locator("#operations-point").selectOption({ index: 2 });
+    assert.equal(await shown().count(), 1);
+    assert.ok((await shown().locator("h3").innerText()).includes("1,500/s offered"));
+    ok("the operations of one load point are shown at a time");
+  }
   const bare = await page.evaluate(() => [
     document.querySelectorAll("th:not([scope])").length,
     [...document.querySelectorAll("select, input")].filter((field) => !field.labels.length).length,
@@ -149,6 +151,88 @@ async function fixed(page) {
   await fits(page, "nothing is wider than a phone of 375 px");
 }
 
+async function comparison(page) {
+  assert.match(await page.locator(".said strong").innerText(), /^B is faster by [\d.]+% \(95% CI [\d.]+ to [\d.]+\)$/);
+  for (const id of ["latency", "operations", "points", "cumulative"]) assert.equal(await page.locator(`#${id}`).count(), 0);
+  ok("the answer comes first, and nothing speaks of load points");
+  const rows = page.locator(".dots-row:not(.axis)");
+  assert.ok((await rows.count()) > 15);
+  assert.equal(await page.locator("#comparison .one-run").count(), 10 * (await rows.count()));
+  const [one, low] = await page.evaluate(() => {
+    const row = document.querySelector(".dots-row.lead svg");
+    const left = (element) => element.getBoundingClientRect().left;
+    return [left(row.querySelector("line.one")), left(row.querySelector("line.interval"))];
+  });
+  assert.ok(low > one + 5, `the interval begins at ${low} px, the line at 1 is at ${one}`);
+  ok("every figure has its dots, and the headline's interval lies off the line at 1");
+  const tip = page.locator("#tip");
+  await page.locator("#comparison").scrollIntoViewIfNeeded();
+  const strip = await page.locator(".dots-row.lead svg.dots-strip").boundingBox();
+  await page.mouse.move(strip.x + strip.width / 2, strip.y + strip.height * 0.75);
+  await tip.waitFor({ state: "visible" });
+  const told = await tip.innerText();
+  const cells = await page.locator("#comparison tbody tr").nth(1).locator("td").allTextContents();
+  for (const at of [2, 3, 4]) assert.ok(told.includes(cells[at].trim()), `${told} should tell ${cells[at]}`);
+  await page.mouse.move(2, 2);
+  await tip.waitFor({ state: "hidden" });
+  ok("the tooltip tells median, ratio and interval of the table");
+  const mark = () => page.evaluate(() => getComputedStyle(document.querySelector(".dots-strip .interval")).stroke);
+  const before = await mark();
+  await page.locator("#theme").click();
+  assert.notEqual(await mark(), before);
+  ok("the dots follow the theme");
+  await page.setViewportSize({ width: 375, height: 800 });
+  await fits(page, "nothing is wider than a phone of 375 px");
+  await page.emulateMedia({ media: "print" });
+  assert.ok(await page.locator(".dots-row.lead").isVisible());
+  assert.ok((await page.pdf({ format: "A4" })).length > 20_000);
+  await page.emulateMedia({ media: "screen" });
+  ok("it prints");
+}
+
+async function curves(page) {
+  const plots = await page.locator(".plot").count();
+  assert.equal(plots, 4);
+  for (let at = 0; at < plots; at += 1) assert.ok((await inked(page, `plot-curve-${at}`)).count > 2000, `curve ${at} is empty`);
+  ok("four plots are drawn");
+  const target = await page.evaluate(() => {
+    const { lines } = JSON.parse(document.getElementById("numbers").textContent)[`lines`][0];
+    const points = lines.flatMap((line) => line.points);
+    const ends = (values) => [Math.min(...values) * 0.75, Math.max(...values) * 1.35];
+    const share = ([low, high], value) => Math.log(value / low) / Math.log(high / low);
+    const point = lines[0].points[15];
+    const over = document.querySelector("#plot-curve-0 .u-over").getBoundingClientRect();
+    document.querySelector("#plot-curve-0").scrollIntoView({ block: "center" });
+    const now = document.querySelector("#plot-curve-0 .u-over").getBoundingClientRect();
+    const row = document.querySelectorAll("#curve-0 tbody tr")[15];
+    return {
+      x: now.left + over.width * share(ends(points.map((p) => p.x)), point.x),
+      y: now.bottom - over.height * share(ends(points.flatMap((p) => [p.y, p.low, p.high])), point.y),
+      cells: [...row.children].map((cell) => cell.textContent.trim()),
+    };
+  });
+  const tip = page.locator("#tip");
+  await page.mouse.move(target.x + 2, target.y - 2);
+  await tip.waitFor({ state: "visible" });
+  const told = await tip.innerText();
+  for (const cell of target.cells) assert.ok(told.includes(cell), `${told} should tell ${cell}`);
+  await page.mouse.move(2, 2);
+  ok("a point tells its line, size, value and interval, as the table does");
+  await page.locator("#plot-curve-0").focus();
+  await page.keyboard.press("ArrowRight");
+  assert.ok((await page.locator("#said").innerText()).includes("95% interval"));
+  await page.keyboard.press("Escape");
+  const before = await inked(page, "plot-curve-0");
+  await page.locator("#plot-curve-0-legend button").first().click();
+  assert.notEqual((await inked(page, "plot-curve-0")).digest, before.digest);
+  ok("arrow keys go through the points, and the legend hides a line");
+  await page.setViewportSize({ width: 375, height: 800 });
+  await page.waitForFunction(() => document.querySelector("#plot-curve-0 canvas").getBoundingClientRect().width <= 375);
+  await fits(page, "nothing is wider than a phone of 375 px");
+  assert.ok((await page.pdf({ format: "A4" })).length > 20_000);
+  ok("it prints");
+}
+
 async function hostile(page) {
   assert.equal(await page.locator("main img").count(), 0);
   assert.ok((await page.locator("h1").innerText()).includes("<img"));
@@ -161,7 +245,7 @@ async function hostile(page) {
   const context = await chromium.launchPersistentContext(profile, { executablePath, args: FLAGS, viewport: { width: 1200, height: 900 } });
   context.setDefaultTimeout(15_000);
   try {
-    for (const colorScheme of kind === "interactive" ? ["light", "dark"] : ["light"]) {
+    for (const colorScheme of ["interactive", "comparison", "curves"].includes(kind) ? ["light", "dark"] : ["light"]) {
       const page = await context.newPage();
       const [complaints, requests] = [[], []];
       page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
@@ -175,7 +259,7 @@ async function hostile(page) {
       assert.ok(colorScheme === "dark" ? luminance < 60 : luminance > 200, `${colorScheme} paper has luminance ${luminance}`);
       ok(`the paper follows the system's ${colorScheme} scheme`);
       if (kind !== "hostile") await tables(page);
-      await { interactive, fixed, hostile }[kind](page);
+      await { interactive, fixed, hostile, comparison, curves }[kind](page);
       const outside = requests.filter((url) => url !== address && !url.startsWith("data:"));
       assert.equal(complaints.join("\n"), "", "the console is not silent");
       assert.equal(outside.join("\n"), "", "a request left the file");

@@ -1,0 +1,469 @@
+//! Comparing: which of several sides is faster, by how much, and how sure that is.
+//!
+//! ```text
+//! Side A (baseline): runs ─┐            ┌ Figure: medians, ratio B/A with interval, verdict   headline first
+//! Side B:            runs ─┼─ compare ──┤ Figure ...
+//! Side C:            runs ─┘            └ Caution: what speaks against believing it
+//! ```
+//!
+//! Always holds: a sample is one run; the headline figures are judged by a 95% interval, all others together
+//! by intervals that are right at once in 95% of cases (Bonferroni), since many figures looked at once
+//! raise false alarms; a difference is "shown" only when the interval leaves out 1; open-loop load points are compared
+//! at the same offered rate and with open-loop ones alone.
+//! Not here: who the sides are (see `sides`), the intervals themselves (see `measure::statistics`), tables.
+
+mod cautions;
+mod figures;
+
+use measure::RunRecord;
+use measure::statistics::{self, SAMPLES_ENOUGH, SAMPLES_MIN};
+use serde::Serialize;
+
+use crate::figures::{figure_text, grouped};
+use crate::{ReportError, Result};
+
+/// Runs of one of the things compared.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// `A` for the baseline, `B`, and so on.
+    pub name: String,
+    /// What it is, for people.
+    pub label: String,
+    /// Its runs, in the order measured.
+    pub runs: Vec<RunRecord>,
+}
+
+/// What came of comparing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// `fstress`, `postmark`, ...
+    pub benchmark: String,
+    /// Confidence of every interval of a headline figure, and of all others together.
+    pub confidence: f64,
+    /// Number of ratios, other than those of headline figures, that share that confidence.
+    pub corrected_for: usize,
+    /// The baseline first.
+    pub sides: Vec<SideView>,
+    /// Headline figures first, then metrics, phases, load points and curves.
+    pub figures: Vec<Figure>,
+    /// What the reader must know before believing it.
+    pub cautions: Vec<Caution>,
+}
+
+/// A side, without its records.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideView {
+    /// `A`, `B`, ...
+    pub name: String,
+    /// What it is, for people.
+    pub label: String,
+    /// Target of its first run.
+    pub target: String,
+    /// Names of its runs.
+    pub runs: Vec<String>,
+}
+
+/// One figure on all sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Where it was found.
+    pub kind: FigureKind,
+    /// Its name with its unit: a metric's own, or such as `phase build: items_per_sec`.
+    pub name: String,
+    /// Its name in words.
+    pub title: String,
+    /// What is better.
+    pub better: Better,
+    /// True when it is judged by itself.
+    pub headline: bool,
+    /// By side: the values of the runs that have it.
+    pub sides: Vec<Samples>,
+    /// Every side but the first against the first.
+    pub against: Vec<Against>,
+}
+
+/// Where a figure was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// In `metrics`.
+    Metric,
+    /// In a phase.
+    Phase,
+    /// At an open-loop load point.
+    LoadPoint,
+    /// A curve: the geometric mean over all its points that every run has.
+    Curve,
+}
+
+/// What is better, read off the unit in the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// Rates.
+    Higher,
+    /// Times, and what an operation costs.
+    Lower,
+    /// Neither is known to be: such figures only differ.
+    Unknown,
+}
+
+/// One side's values of a figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Samples {
+    /// One a run.
+    pub values: Vec<f64>,
+    /// Their median; none without values.
+    pub median: Option<f64>,
+}
+
+/// One side against the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Against {
+    /// Index of the side.
+    pub side: usize,
+    /// Median of the side over the median of the baseline; none where there is none.
+    pub ratio: Option<f64>,
+    /// Lower end of the interval by which it was judged.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Confidence of this one interval: above 0.95 where several share 0.95.
+    pub confidence: f64,
+    /// What is shown.
+    pub verdict: Verdict,
+}
+
+/// What a comparison shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Better than the baseline.
+    Faster,
+    /// Worse than the baseline.
+    Slower,
+    /// Different, and nobody knows what is better.
+    Differs,
+    /// The interval holds 1.
+    NoDifferenceShown,
+    /// Fewer than [`SAMPLES_MIN`] runs on a side.
+    TooFewRepeats,
+    /// Some value is not above zero, so that there is no ratio.
+    NoRatio,
+}
+
+/// Something that speaks against believing a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Caution {
+    /// Stable short name.
+    pub code: &'static str,
+    /// One sentence, for people.
+    pub text: String,
+}
+
+/// What a gate such as `--fail-if-slower 5%` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// No headline figure is shown to be slower by more than the limit; with remarks where the interval reaches
+    /// beyond it.
+    Passed(Vec<String>),
+    /// It cannot tell, and why.
+    CannotTell(Vec<String>),
+    /// These are slower by more than the limit.
+    Slower(Vec<String>),
+}
+
+/// Confidence of the whole.
+const CONFIDENCE: f64 = 0.95;
+
+/// The metrics that answer a benchmark's question, the best first.
+pub fn headline(benchmark: &str) -> &'static [&'static str] {
+    match benchmark {
+        "fstress" => &["saturation_per_sec", "held_per_sec", "peak_per_sec"],
+        "postmark" => &["transactions_per_sec"],
+        "dirscale" => &["day_cost_flat_us"],
+        _ => &[],
+    }
+}
+
+impl Better {
+    /// Read off the unit.
+    pub fn of(name: &str) -> Self {
+        let times = ["_us", "_ms", "_s"];
+        if name.ends_with("_per_sec") {
+            Self::Higher
+        } else if times.iter().any(|unit| name.ends_with(unit) || name.contains(&format!("{unit}_per_")))
+            || name.contains("_bytes_per_")
+        {
+            Self::Lower
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+/// Compares `sides`, the first being the baseline. `chosen` names the metrics to be judged as headline figures; when
+/// it is empty the benchmark's own is.
+///
+/// # Errors
+/// When there are fewer than two sides, a side without runs, a run on two sides, a chosen metric that nobody has,
+/// or when the runs are not of one benchmark, workload and kind of loop.
+pub fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
+    cautions::comparable(sides)?;
+    let mut found = figures::of(sides);
+    choose_headlines(&mut found, &sides[0].runs[0].benchmark, chosen)?;
+    // Headline figures in the order asked for, the others as found.
+    let rank = |figure: &Figure| chosen.iter().position(|name| *name == figure.name).unwrap_or(chosen.len());
+    found.sort_by_key(|figure| (!figure.headline, if figure.headline { rank(figure) } else { 0 }));
+    let ratios = |headline: bool| {
+        let of = found.iter().filter(|figure| figure.headline == headline);
+        of.flat_map(|figure| figure.sides[1..].iter().map(move |side| possible(&figure.sides[0], side)))
+            .filter(|possible| *possible)
+            .count()
+    };
+    let corrected_for = ratios(false);
+    // Several headlines are only there when the user named them: they share the confidence as well.
+    let chosen_for = if chosen.len() > 1 { chosen.len() } else { 1 };
+    for figure in &mut found {
+        let sharing = if figure.headline { chosen_for } else { corrected_for.max(1) };
+        let confidence = 1.0 - (1.0 - CONFIDENCE) / sharing as f64;
+        figure.against = (1..sides.len()).map(|side| against(figure, side, confidence)).collect();
+    }
+    let view = |side: &Side| SideView {
+        name: side.name.clone(),
+        label: side.label.clone(),
+        target: side.runs[0].target.clone(),
+        runs: side.runs.iter().map(|run| run.id.0.clone()).collect(),
+    };
+    Ok(Comparison {
+        benchmark: sides[0].runs[0].benchmark.clone(),
+        confidence: CONFIDENCE,
+        corrected_for,
+        sides: sides.iter().map(view).collect(),
+        figures: found,
+        cautions: cautions::of(sides),
+    })
+}
+
+fn choose_headlines(found: &mut [Figure], benchmark: &str, chosen: &[String]) -> Result<()> {
+    for name in chosen {
+        match found.iter_mut().find(|figure| figure.name == *name) {
+            Some(figure) => figure.headline = true,
+            None => {
+                let known = found.iter().map(|figure| figure.name.clone()).collect();
+                return Err(ReportError::NoMetric { wanted: name.clone(), known });
+            }
+        }
+    }
+    if chosen.is_empty() {
+        let metric = |figure: &&mut Figure| {
+            figure.kind == FigureKind::Metric && figure.sides.iter().all(|side| side.median.is_some())
+        };
+        let usual = headline(benchmark).iter();
+        let best = usual.filter_map(|name| found.iter().position(|figure| figure.name == *name));
+        let best = best.into_iter().find(|&at| found[at].sides.iter().all(|side| side.median.is_some()));
+        match best {
+            Some(at) => found[at].headline = true,
+            None => {
+                let first = found.iter_mut().filter(metric).find(|figure| figure.better != Better::Unknown);
+                first.into_iter().for_each(|figure| figure.headline = true);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn possible(a: &Samples, b: &Samples) -> bool {
+    let enough =
+        |side: &Samples| side.values.len() >= SAMPLES_MIN && side.values.iter().all(|value| *value > 0.0);
+    enough(a) && enough(b)
+}
+
+fn against(figure: &Figure, side: usize, confidence: f64) -> Against {
+    let (a, b) = (&figure.sides[0], &figure.sides[side]);
+    let estimate = statistics::ratio_interval_at(&a.values, &b.values, confidence);
+    let plain = a.median.zip(b.median).filter(|(a, b)| *a > 0.0 && *b > 0.0).map(|(a, b)| b / a);
+    let verdict = match estimate {
+        None if a.values.len().min(b.values.len()) < SAMPLES_MIN => Verdict::TooFewRepeats,
+        None => Verdict::NoRatio,
+        Some(found) => match (figure.better, found.low > 1.0, found.high < 1.0) {
+            (_, false, false) => Verdict::NoDifferenceShown,
+            (Better::Unknown, ..) => Verdict::Differs,
+            (Better::Higher, more, _) | (Better::Lower, _, more) if more => Verdict::Faster,
+            _ => Verdict::Slower,
+        },
+    };
+    Against {
+        side,
+        ratio: estimate.map(|found| found.ratio).or(plain),
+        low: estimate.map(|found| found.low),
+        high: estimate.map(|found| found.high),
+        confidence,
+        verdict,
+    }
+}
+
+impl Comparison {
+    /// The first headline figure.
+    pub fn headline(&self) -> Option<&Figure> {
+        self.figures.first().filter(|figure| figure.headline)
+    }
+
+    /// The one sentence that answers whether side number `side` is faster than the first.
+    pub fn answer(&self, side: usize) -> String {
+        let (a, b) = (&self.sides[0].name, &self.sides[side].name);
+        let Some(figure) = self.headline() else {
+            return format!("{a} and {b} have no figure in common that says which is faster");
+        };
+        let of = &figure.against[side - 1];
+        match of.verdict {
+            Verdict::Faster | Verdict::Slower | Verdict::Differs => {
+                let word = match (of.verdict, of.ratio) {
+                    (Verdict::Faster, _) => "is faster",
+                    (Verdict::Slower, _) => "is slower",
+                    (_, Some(ratio)) if ratio > 1.0 => "is higher",
+                    _ => "is lower",
+                };
+                format!("{b} {word} {}", self.by(of))
+            }
+            Verdict::NoDifferenceShown => {
+                let ends = of.low.zip(of.high);
+                let [low, high] =
+                    ends.map_or([String::new(), String::new()], |ends| [ends.0, ends.1].map(ratio_text));
+                format!("no difference shown between {a} and {b} (ratio {low} to {high})")
+            }
+            Verdict::TooFewRepeats => format!(
+                "too few repeats to tell {a} and {b} apart ({} of {a}, {} of {b}): at least {SAMPLES_MIN} of each, better {SAMPLES_ENOUGH} or more",
+                figure.sides[0].values.len(),
+                figure.sides[side].values.len()
+            ),
+            Verdict::NoRatio => {
+                format!("{a} and {b} cannot be told apart by figures that are not above zero")
+            }
+        }
+    }
+
+    /// The medians behind the answer.
+    pub fn behind(&self, side: usize) -> Option<String> {
+        let figure = self.headline()?;
+        let (a, b) = (&figure.sides[0], &figure.sides[side]);
+        let runs = |samples: &Samples| match samples.values.len() {
+            1 => "1 run".to_owned(),
+            n => format!("{n} runs"),
+        };
+        Some(format!(
+            "{}: median {} on {} ({}), {} on {} ({})",
+            figure.title,
+            figure_text(&figure.name, a.median?),
+            self.sides[0].name,
+            runs(a),
+            figure_text(&figure.name, b.median?),
+            self.sides[side].name,
+            runs(b)
+        ))
+    }
+
+    /// "by 12.3% (95% CI 10.1 to 14.6)": how far the figure itself lies from the baseline's.
+    fn by(&self, of: &Against) -> String {
+        let (Some(ratio), Some(low), Some(high)) = (of.ratio, of.low, of.high) else { return String::new() };
+        let away = |ratio: f64| 100.0 * (ratio - 1.0).abs();
+        let (near, far) = if ratio >= 1.0 { (away(low), away(high)) } else { (away(high), away(low)) };
+        format!(
+            "by {} ({}% CI {} to {})",
+            percent_text(away(ratio)),
+            grouped(100.0 * of.confidence, usize::from(of.confidence > 0.951)),
+            bare_percent(near),
+            bare_percent(far)
+        )
+    }
+
+    /// Whether a headline figure of any side is shown to be slower than the baseline by more than
+    /// `limit_percent` of the baseline's. Slower wins over not being able to tell.
+    pub fn gate(&self, limit_percent: f64) -> Gate {
+        let (mut slower, mut unknown, mut remarks) = (vec![], vec![], vec![]);
+        let limit = limit_percent / 100.0;
+        for figure in self.figures.iter().filter(|figure| figure.headline) {
+            for of in &figure.against {
+                let who = format!("{} on {}", figure.title, self.sides[of.side].name);
+                let (Some(low), Some(high)) = (of.low, of.high) else {
+                    unknown.push(match of.verdict {
+                        Verdict::TooFewRepeats => format!("{who}: too few repeats"),
+                        _ => format!("{who}: some value is missing or not above zero"),
+                    });
+                    continue;
+                };
+                let (near, far) = match figure.better {
+                    Better::Higher => (1.0 - high, 1.0 - low),
+                    Better::Lower => (low - 1.0, high - 1.0),
+                    Better::Unknown => {
+                        unknown.push(format!(
+                            "{who}: its name does not say whether more or less of it is slower"
+                        ));
+                        continue;
+                    }
+                };
+                if near > limit {
+                    slower.push(format!("{who} is slower {}", self.by(of)));
+                } else if far > limit {
+                    remarks.push(format!(
+                        "{who}: the interval reaches to {} slower, so such a loss is not ruled out; more repeats would tell",
+                        percent_text(100.0 * far)
+                    ));
+                }
+            }
+        }
+        if self.headline().is_none() {
+            unknown.push("the sides have no figure in common that says which is faster".to_owned());
+        }
+        let distrusted = |code| self.cautions.iter().filter(move |caution| caution.code == code);
+        unknown.extend(
+            ["invalid-runs", "incomplete-runs"].into_iter().flat_map(distrusted).map(|c| c.text.clone()),
+        );
+        match (slower.is_empty(), unknown.is_empty()) {
+            (false, _) => Gate::Slower(slower),
+            (true, false) => Gate::CannotTell(unknown),
+            (true, true) => Gate::Passed(remarks),
+        }
+    }
+}
+
+impl Figure {
+    /// A verdict on this figure in a word: what is measured in bytes or CPU seconds is not "faster".
+    pub fn word(&self, of: &Against) -> &'static str {
+        let time = !self.name.contains("cpu") && !self.name.contains("_bytes_per_op");
+        match of.verdict {
+            Verdict::Faster if time => "faster",
+            Verdict::Slower if time => "slower",
+            Verdict::Faster => "less",
+            Verdict::Slower => "more",
+            Verdict::Differs => "differs",
+            Verdict::NoDifferenceShown => "none shown",
+            Verdict::TooFewRepeats => "too few",
+            Verdict::NoRatio => "no ratio",
+        }
+    }
+}
+
+/// A ratio with the digits that count: `0.982`, `1.12`, `46.3`, `1,204`.
+pub fn ratio_text(ratio: f64) -> String {
+    grouped(
+        ratio,
+        match ratio {
+            ratio if ratio < 1.0995 => 3,
+            ratio if ratio < 9.995 => 2,
+            ratio if ratio < 99.95 => 1,
+            _ => 0,
+        },
+    )
+}
+
+fn percent_text(percent: f64) -> String {
+    format!("{}%", bare_percent(percent))
+}
+
+fn bare_percent(percent: f64) -> String {
+    grouped(percent, if percent < 0.0995 { 2 } else { usize::from(percent < 99.95) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Every figure that runs have in common, with one value a run.
+//!
+//! Always holds: a figure stands on at least two sides, one of them the baseline; what is not finite is left
+//! out; closed-loop load points are no figures, since their load is not the same.
+
+use std::collections::BTreeMap;
+
+use measure::{LoopKind, RunRecord};
+
+use super::{Better, Figure, FigureKind, Samples, Side};
+use crate::figures::{metric_title, round_rate_text};
+
+/// Figures by the order in which a reader looks at them.
+pub(super) fn of(sides: &[Side]) -> Vec<Figure> {
+    let mut found = Vec::new();
+    let metrics =
+        |run: &RunRecord| run.metrics.iter().map(|(name, &value)| (Key::metric(name), value)).collect();
+    gather(&mut found, sides, FigureKind::Metric, &metrics);
+    gather(&mut found, sides, FigureKind::Phase, &phases);
+    gather(&mut found, sides, FigureKind::LoadPoint, &load_points);
+    let common = common_points(sides);
+    gather(&mut found, sides, FigureKind::Curve, &|run| curves(run, &common));
+    found
+}
+
+/// Name and title; the number keeps the order of what is not told by name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key(u64, String, String);
+
+impl Key {
+    fn metric(name: &str) -> Self {
+        Self(0, name.to_owned(), metric_title(name))
+    }
+}
+
+type Values = Vec<(Key, f64)>;
+
+fn gather(found: &mut Vec<Figure>, sides: &[Side], kind: FigureKind, values: &dyn Fn(&RunRecord) -> Values) {
+    let mut by_key: BTreeMap<Key, Vec<Vec<f64>>> = BTreeMap::new();
+    for (at, side) in sides.iter().enumerate() {
+        for run in &side.runs {
+            for (key, value) in values(run).into_iter().filter(|(_, value)| value.is_finite()) {
+                by_key.entry(key).or_insert_with(|| vec![vec![]; sides.len()])[at].push(value);
+            }
+        }
+    }
+    let shared = by_key
+        .into_iter()
+        .filter(|(_, sides)| !sides[0].is_empty() && sides[1..].iter().any(|side| !side.is_empty()));
+    found.extend(shared.map(|(Key(_, name, title), values)| {
+        Figure {
+            kind,
+            better: Better::of(&name),
+            name,
+            title,
+            headline: false,
+            sides: values
+                .into_iter()
+                .map(|values| Samples { median: measure::statistics::median(&values), values })
+                .collect(),
+            against: vec![],
+        }
+    }));
+}
+
+fn phases(run: &RunRecord) -> Values {
+    let mut values = Vec::new();
+    for (at, phase) in run.phases.iter().enumerate() {
+        let name = match run.phases.iter().filter(|other| other.name == phase.name).count() {
+            1 => phase.name.clone(),
+            _ => format!("{} {}", phase.name, phase.pass),
+        };
+        let key = |what: &str, words: &str| {
+            Key(at as u64, format!("phase {name}: {what}"), format!("Phase {name}: {words}"))
+        };
+        if phase.items > 0 {
+            values.push((key("items_per_sec", "items"), phase.items_per_sec));
+        } else {
+            values.push((key("wall_s", "wall time"), phase.wall_s));
+        }
+        values.push((key("cpu_s", "CPU time"), phase.user_s + phase.sys_s));
+    }
+    values
+}
+
+fn load_points(run: &RunRecord) -> Values {
+    // By key, so that of a level measured again the last counts.
+    let mut values = BTreeMap::new();
+    for point in run.points.iter().filter(|point| point.loop_kind == LoopKind::Open) {
+        let Some(offered) = point.offered_per_sec.filter(|rate| rate.is_finite() && *rate > 0.0) else {
+            continue;
+        };
+        let at = format!("{}/s", round_rate_text(offered));
+        let key = |what: &str, words: &str| {
+            Key((offered * 10.0) as u64, format!("at {at}: {what}"), format!("At {at}: {words}"))
+        };
+        values.insert(key("achieved_per_sec", "achieved"), point.achieved_per_sec);
+        if point.latency_us.count > 0 {
+            values.insert(key("p50_us", "p50 latency"), point.latency_us.p50);
+            values.insert(key("p99_us", "p99 latency"), point.latency_us.p99);
+        }
+    }
+    values.into_iter().collect()
+}
+
+/// Of every line of every curve, the x at which all runs that have the line have a point.
+type Common = BTreeMap<(String, String), Vec<f64>>;
+
+fn common_points(sides: &[Side]) -> Common {
+    let mut common = Common::new();
+    for run in sides.iter().flat_map(|side| &side.runs) {
+        for curve in &run.curves {
+            for line in &curve.lines {
+                let here: Vec<f64> = line.points.iter().filter(|p| p.y > 0.0).map(|p| p.x).collect();
+                common
+                    .entry((curve.name.clone(), line.label.clone()))
+                    .and_modify(|xs| xs.retain(|x| here.contains(x)))
+                    .or_insert(here);
+            }
+        }
+    }
+    common
+}
+
+fn curves(run: &RunRecord, common: &Common) -> Values {
+    let mut values = Vec::new();
+    for curve in &run.curves {
+        for line in &curve.lines {
+            let xs = &common[&(curve.name.clone(), line.label.clone())];
+            let logs: Vec<f64> =
+                line.points.iter().filter(|point| xs.contains(&point.x)).map(|point| point.y.ln()).collect();
+            if !logs.is_empty() {
+                let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+                let name = format!("curve {}: {}", line.label, curve.name);
+                values.push((Key(0, name, format!("{}, {}", metric_title(&curve.name), line.label)), mean));
+            }
+        }
+    }
+    values
+}

@@ -1,0 +1,215 @@
+use measure::{Environment, Phase, RunId, RunRecord, SeriesPlace};
+
+use super::*;
+
+fn run(id: &str, metrics: &[(&str, f64)]) -> RunRecord {
+    RunRecord {
+        schema: measure::RECORD_SCHEMA,
+        id: RunId(id.to_owned()),
+        benchmark: "postmark".to_owned(),
+        label: "disk".to_owned(),
+        target: "/mnt/a".to_owned(),
+        started: "2026-11-21T18:00:00Z".parse().unwrap(),
+        ended: "2026-11-21T18:01:00Z".parse().unwrap(),
+        command: vec![],
+        config: serde_json::json!({"files": 500, "target": "/mnt/a"}),
+        environment: Environment::default(),
+        seed: 42,
+        complete: true,
+        points: vec![],
+        phases: vec![Phase {
+            name: "create".into(),
+            pass: 1,
+            items: 10,
+            items_per_sec: 5.0,
+            ..Phase::default()
+        }],
+        curves: vec![],
+        series: None,
+        metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        verdict: measure::Verdict::valid(),
+    }
+}
+
+/// Runs of one side, whose figures spread by some 2% without any chance.
+fn side(name: &str, n: usize, per_sec: f64, total_s: f64) -> Side {
+    let wobble = |at: usize| 1.0 + 0.01 * ((at * 7 % 5) as f64 - 2.0);
+    let runs = (0..n).map(|at| {
+        run(
+            &format!("{name}{at}"),
+            &[
+                ("transactions_per_sec", per_sec * wobble(at)),
+                ("total_s", total_s / wobble(at)),
+                ("files", 500.0),
+            ],
+        )
+    });
+    Side { name: name.to_owned(), label: name.to_owned(), runs: runs.collect() }
+}
+
+fn of(a: Side, b: Side) -> Comparison {
+    compare(&[a, b], &[]).unwrap()
+}
+
+#[test]
+fn a_rate_is_better_when_higher_and_a_time_when_lower() {
+    let names = [
+        "x_per_sec",
+        "read_bytes_per_sec",
+        "p99_us",
+        "wall_ms",
+        "total_s",
+        "net_bytes_per_op",
+        "cpu_us_per_op",
+        "busy_percent",
+        "files",
+    ];
+    use Better::{Higher as H, Lower as L, Unknown as U};
+    assert_eq!(names.map(Better::of), [H, H, L, L, L, L, L, U, U]);
+}
+
+#[test]
+fn the_headline_comes_first_and_answers_in_one_sentence() {
+    let comparison = of(side("A", 5, 1000.0, 60.0), side("B", 5, 1120.0, 53.0));
+    let first = comparison.headline().unwrap();
+    assert_eq!((first.name.as_str(), first.against[0].confidence), ("transactions_per_sec", 0.95));
+    let answer = comparison.answer(1);
+    assert!(answer.starts_with("B is faster by 12.0% (95% CI ") && answer.contains(" to "), "{answer}");
+    let total = comparison.figures.iter().find(|figure| figure.name == "total_s").unwrap();
+    assert_eq!((total.against[0].verdict, total.word(&total.against[0])), (Verdict::Faster, "faster"));
+    assert!(total.against[0].confidence > 0.98, "shared by {} ratios", comparison.corrected_for);
+    assert_eq!(
+        comparison.behind(1).unwrap(),
+        "Transactions: median 1,000/s on A (5 runs), 1,120/s on B (5 runs)"
+    );
+}
+
+#[test]
+fn the_same_again_shows_no_difference() {
+    let comparison = of(side("A", 5, 1000.0, 60.0), side("B", 5, 1001.0, 60.0));
+    let answer = comparison.answer(1);
+    assert!(answer.starts_with("no difference shown between A and B (ratio 0.9"), "{answer}");
+    assert_eq!(comparison.gate(0.0), Gate::Passed(comparison_remarks(&comparison)));
+}
+
+fn comparison_remarks(comparison: &Comparison) -> Vec<String> {
+    match comparison.gate(0.0) {
+        Gate::Passed(remarks) => {
+            assert!(remarks[0].contains("not ruled out"), "{remarks:?}");
+            remarks
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_gate_closes_only_when_the_near_end_lies_beyond_the_limit() {
+    let slower = of(side("A", 5, 1000.0, 60.0), side("B", 5, 900.0, 66.0));
+    assert!(matches!(slower.gate(2.0), Gate::Slower(of) if of[0].contains("slower by 10.0%")));
+    assert!(matches!(slower.gate(9.0), Gate::Passed(remarks) if remarks.len() == 1));
+    let two = of(side("A", 5, 1000.0, 60.0), side("B", 2, 100.0, 600.0));
+    assert!(matches!(two.gate(5.0), Gate::CannotTell(why) if why[0].contains("too few repeats")));
+    assert!(two.answer(1).contains("(5 of A, 2 of B)"), "{}", two.answer(1));
+    let mut bad = [side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0)];
+    bad[1].runs[3].verdict.invalidate("x", "the disk was full");
+    let untrusted = compare(&bad, &[]).unwrap();
+    assert!(matches!(untrusted.gate(5.0), Gate::CannotTell(why) if why[0].contains("the disk was full")));
+}
+
+#[test]
+fn named_metrics_are_judged_by_themselves_and_an_unknown_one_is_refused() {
+    let sides = [side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 66.0)];
+    let comparison = compare(&sides, &["total_s".to_owned()]).unwrap();
+    assert_eq!(comparison.headline().unwrap().name, "total_s");
+    assert!(comparison.answer(1).starts_with("B is slower by 10"), "{}", comparison.answer(1));
+    assert!(matches!(comparison.gate(5.0), Gate::Slower(_)));
+    let error = compare(&sides, &["tolat_s".to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("total_s"), "{error}");
+    let directionless = compare(&sides, &["files".to_owned()]).unwrap();
+    assert!(matches!(directionless.gate(5.0), Gate::CannotTell(_)));
+}
+
+#[test]
+fn what_measured_something_else_is_not_compared() {
+    let (a, mut b) = (side("A", 5, 1.0, 1.0), side("B", 5, 1.0, 1.0));
+    b.runs[2].benchmark = "dirscale".to_owned();
+    let error = compare(&[a.clone(), b.clone()], &[]).unwrap_err().to_string();
+    assert!(error.contains("the benchmark of A0 is postmark, of B2 dirscale"), "{error}");
+    b.runs[2].benchmark = "postmark".to_owned();
+    b.runs[0].config = serde_json::json!({"workload": "mail"});
+    assert!(matches!(compare(&[a.clone(), b], &[]), Err(ReportError::NotComparable { .. })));
+    assert!(matches!(compare(std::slice::from_ref(&a), &[]), Err(ReportError::OneSide)));
+    assert!(matches!(compare(&[a.clone(), a], &[]), Err(ReportError::OnTwoSides { .. })));
+}
+
+#[test]
+fn everything_that_speaks_against_a_comparison_is_said() {
+    let (mut a, mut b) = (side("A", 4, 1000.0, 60.0), side("B", 2, 1000.0, 60.0));
+    b.runs[0].environment.kernel = "Linux 6.1".to_owned();
+    b.runs[0].environment.build_profile = "debug".to_owned();
+    b.runs[1].seed = 7;
+    b.runs[1].complete = false;
+    b.runs[0].verdict.invalidate("x", "because");
+    a.runs[0].config = serde_json::json!({"files": 600, "target": "/elsewhere"});
+    for run in &mut b.runs {
+        run.started = "2026-11-22T18:00:00Z".parse().unwrap();
+    }
+    let comparison = of(a, b);
+    let codes: Vec<&str> = comparison.cautions.iter().map(|caution| caution.code).collect();
+    for code in [
+        "few-repeats",
+        "too-few-repeats",
+        "invalid-runs",
+        "incomplete-runs",
+        "debug-build",
+        "environment-differs",
+        "seed-differs",
+        "config-differs",
+        "not-interleaved",
+    ] {
+        assert!(codes.contains(&code), "{code} is missing among {codes:?}");
+    }
+    let setting = comparison.cautions.iter().find(|caution| caution.code == "config-differs").unwrap();
+    assert_eq!(setting.text, "setting files differs: 500 and 600 on A, 500 on B");
+    assert_eq!(
+        codes.iter().filter(|code| **code == "config-differs").count(),
+        1,
+        "the target is meant to differ"
+    );
+}
+
+#[test]
+fn interleaved_repeats_of_equal_machines_need_no_caution() {
+    let mut sides = [side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0)];
+    for (at, side) in sides.iter_mut().enumerate() {
+        for (turn, run) in side.runs.iter_mut().enumerate() {
+            let turn = (2 * turn + at) as u32 + 1;
+            run.series = Some(SeriesPlace { of: RunId("A0".into()), side: side.name.clone(), turn });
+        }
+    }
+    assert_eq!(compare(&sides, &[]).unwrap().cautions, []);
+}
+
+#[test]
+fn a_figure_that_is_zero_or_missing_has_no_ratio_and_breaks_nothing() {
+    let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
+    a.runs[0].metrics.insert("errors_per_sec".into(), 0.0);
+    b.runs[0].metrics.insert("errors_per_sec".into(), f64::MAX);
+    a.runs[1].metrics.insert("only_a_s".into(), 1.0);
+    b.runs[1].metrics.insert("odd_s".into(), f64::NAN);
+    a.runs[1].metrics.insert("odd_s".into(), f64::INFINITY);
+    b.runs.iter_mut().for_each(|run| run.phases.clear());
+    let comparison = of(a, b);
+    let names: Vec<&str> = comparison.figures.iter().map(|figure| figure.name.as_str()).collect();
+    assert_eq!(names, ["transactions_per_sec", "errors_per_sec", "files", "total_s"]);
+    assert_eq!(comparison.figures[1].against[0].verdict, Verdict::TooFewRepeats);
+    assert!(!serde_json::to_string(&comparison).unwrap().is_empty());
+}
+
+#[test]
+fn three_sides_are_each_held_against_the_first() {
+    let sides = [side("A", 5, 1000.0, 60.0), side("B", 5, 2000.0, 30.0), side("C", 5, 500.0, 120.0)];
+    let comparison = compare(&sides, &[]).unwrap();
+    assert!(comparison.answer(1).starts_with("B is faster by 100%"), "{}", comparison.answer(1));
+    assert!(comparison.answer(2).starts_with("C is slower by 50.0%"), "{}", comparison.answer(2));
+}

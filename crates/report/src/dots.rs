@@ -1,0 +1,208 @@
+//! The numbers of the dot plot: every figure of a comparison as ratios on one logarithmic axis.
+//!
+//! ```text
+//!                0.9    1    1.1
+//! Transactions    |     |  [-●-]     B    interval and ratio; the runs are small dots behind it
+//! ```
+//!
+//! Always holds: places are percent of the axis' length, from 0 to 100, so that a page of any width can draw
+//! them; the axis holds 1 and every interval's end that lies within a factor of 100.
+
+use serde::Serialize;
+
+use crate::compare::{Comparison, Figure, Verdict, ratio_text};
+use crate::figures::figure_text;
+
+/// The whole plot.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DotPlot {
+    pub ticks: Vec<Tick>,
+    /// Place of ratio 1.
+    pub one: f64,
+    pub rows: Vec<DotRow>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tick {
+    pub at: f64,
+    pub text: String,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DotRow {
+    pub title: String,
+    pub headline: bool,
+    /// `higher`, `lower` or nothing is better.
+    pub better: &'static str,
+    /// By side, the baseline too.
+    pub sides: Vec<SideDots>,
+}
+
+/// One side of a figure.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SideDots {
+    pub side: usize,
+    pub n: usize,
+    pub median: String,
+    /// Its runs, normalised by the baseline's median.
+    pub runs: Vec<f64>,
+    /// Ratio's place; the baseline's is that of 1.
+    pub at: Option<f64>,
+    /// Places of the interval's ends.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    pub ratio: String,
+    pub interval: String,
+    pub confidence: String,
+    pub shown: &'static str,
+    /// `good`, `bad` or nothing: how `shown` is coloured.
+    pub mood: &'static str,
+}
+
+/// The axis is never shorter than from 0.95 to 1.05, where noise would look like news.
+const SPAN_MIN: f64 = 1.05;
+/// Nor longer than this on one side of 1.
+const SPAN_MAX: f64 = 100.0;
+const TICKS_MAX: usize = 7;
+
+impl DotPlot {
+    /// None when no figure has a ratio.
+    pub fn of(comparison: &Comparison) -> Option<Self> {
+        let ratios = comparison.figures.iter().flat_map(|figure| &figure.against);
+        let ends = ratios.flat_map(|of| [of.low.or(of.ratio), of.high.or(of.ratio)]).flatten();
+        let ends: Vec<f64> = ends.filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
+        if ends.is_empty() {
+            return None;
+        }
+        let low = ends.iter().copied().fold(1.0 / SPAN_MIN, f64::min).max(1.0 / SPAN_MAX) / 1.015;
+        let high = ends.iter().copied().fold(SPAN_MIN, f64::max).min(SPAN_MAX) * 1.015;
+        let place = |ratio: f64| 100.0 * (ratio / low).ln() / (high / low).ln();
+        let ticks =
+            ticks(low, high).into_iter().map(|ratio| Tick { at: place(ratio), text: tick_text(ratio) });
+        let rows = comparison.figures.iter().filter(|figure| {
+            figure.sides[0].median.is_some_and(|median| median > 0.0)
+                && figure.against.iter().any(|of| of.ratio.is_some())
+        });
+        Some(Self {
+            ticks: ticks.collect(),
+            one: place(1.0),
+            rows: rows.map(|figure| DotRow::of(figure, &place)).collect(),
+        })
+    }
+}
+
+impl DotRow {
+    fn of(figure: &Figure, place: &dyn Fn(f64) -> f64) -> Self {
+        let within = |at: f64| Some(at).filter(|at| (0.0..=100.0).contains(at));
+        let baseline = figure.sides[0].median.unwrap_or(1.0);
+        let side = |side: usize| {
+            let samples = &figure.sides[side];
+            let of = side.checked_sub(1).map(|at| &figure.against[at]);
+            let ends = of.and_then(|of| of.low.zip(of.high));
+            SideDots {
+                side,
+                n: samples.values.len(),
+                median: samples
+                    .median
+                    .map_or_else(|| "–".to_owned(), |median| figure_text(&figure.name, median)),
+                runs: samples
+                    .values
+                    .iter()
+                    .filter(|value| **value > 0.0)
+                    .filter_map(|value| within(place(value / baseline)))
+                    .collect(),
+                at: match of {
+                    None => within(place(1.0)),
+                    Some(of) => of.ratio.and_then(|ratio| within(place(ratio))),
+                },
+                low: ends.map(|(low, _)| place(low).clamp(0.0, 100.0)),
+                high: ends.map(|(_, high)| place(high).clamp(0.0, 100.0)),
+                ratio: of.and_then(|of| of.ratio).map_or_else(|| "–".to_owned(), ratio_text),
+                interval: ends.map_or_else(
+                    || "–".to_owned(),
+                    |(low, high)| format!("{} to {}", ratio_text(low), ratio_text(high)),
+                ),
+                confidence: of.map_or_else(String::new, |of| confidence_text(of.confidence)),
+                shown: match of {
+                    None => "baseline",
+                    Some(of) if of.verdict == Verdict::NoDifferenceShown => "no difference shown",
+                    Some(of) if of.verdict == Verdict::TooFewRepeats => "too few repeats",
+                    Some(of) => figure.word(of),
+                },
+                mood: match of.map(|of| of.verdict) {
+                    Some(Verdict::Faster) => "good",
+                    Some(Verdict::Slower) => "bad",
+                    _ => "",
+                },
+            }
+        };
+        Self {
+            title: figure.title.clone(),
+            headline: figure.headline,
+            better: match figure.better {
+                crate::compare::Better::Higher => "higher",
+                crate::compare::Better::Lower => "lower",
+                crate::compare::Better::Unknown => "",
+            },
+            sides: (0..figure.sides.len())
+                .filter(|at| !figure.sides[*at].values.is_empty())
+                .map(side)
+                .collect(),
+        }
+    }
+}
+
+/// 0.95 as `95%`, 0.9972 as `99.7%`, 0.99917 as `99.92%`.
+pub(crate) fn confidence_text(confidence: f64) -> String {
+    let percent = 100.0 * confidence;
+    let decimals = if percent < 95.05 { 0 } else { usize::from(percent > 99.8) + 1 };
+    format!("{}%", crate::figures::grouped(percent, decimals))
+}
+
+/// Round ratios within the axis: the finest set that leaves room for its numbers.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let even = |step: f64| (1..200).map(|at| f64::from(at) * step).collect::<Vec<f64>>();
+    let decades = |digits: &[f64]| -> Vec<f64> {
+        (-3..=3).flat_map(|power| digits.iter().map(move |digit| digit * 10f64.powi(power))).collect()
+    };
+    let sets = [
+        even(0.01),
+        even(0.02),
+        even(0.05),
+        even(0.1),
+        vec![0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0],
+        vec![0.2, 0.33, 0.5, 1.0, 2.0, 3.0, 5.0],
+        decades(&[1.0, 2.0, 5.0]),
+        decades(&[1.0]),
+    ];
+    let inside = |set: &Vec<f64>| -> Vec<f64> {
+        set.iter().copied().filter(|ratio| (low * 0.9999..=high * 1.0001).contains(ratio)).collect()
+    };
+    let fitting = sets.iter().map(inside).find(|set| set.len() <= TICKS_MAX);
+    fitting.unwrap_or_else(|| vec![1.0])
+}
+
+fn tick_text(ratio: f64) -> String {
+    let text = format!("{ratio:.2}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_axis_has_some_ticks_and_one_of_them_is_1() {
+        for (low, high) in [(0.94, 1.06), (0.5, 1.1), (0.9, 3.0), (0.01, 100.0), (0.2, 46.0)] {
+            let ticks = ticks(low, high);
+            assert!((3..=TICKS_MAX).contains(&ticks.len()), "{low} to {high}: {ticks:?}");
+            assert!(ticks.iter().any(|tick| (tick - 1.0).abs() < 1e-9), "{low} to {high}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn a_confidence_keeps_the_digit_that_counts() {
+        assert_eq!([0.95, 0.9972, 0.99917].map(confidence_text), ["95%", "99.7%", "99.92%"]);
+    }
+}
