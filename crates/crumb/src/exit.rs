@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | fine |
-//! | 1 | the run failed |
+//! | 1 | the run failed, or `compare` found it slower than allowed |
 //! | 2 | bad usage |
 //! | 3 | done, but the verdict is INVALID |
 
@@ -18,6 +18,8 @@ pub enum ExitStatus {
     Fine,
     /// Done, but the numbers are not to be trusted.
     Invalid,
+    /// Done, and slower than `compare --fail-if-slower` allows.
+    Slower,
 }
 
 /// Context that marks an error as lying in what was typed, so that typing it again cannot help: exit code 2.
@@ -36,6 +38,7 @@ pub fn code(done: anyhow::Result<ExitStatus>) -> ExitCode {
     let error = match done {
         Ok(ExitStatus::Fine) => return ExitCode::SUCCESS,
         Ok(ExitStatus::Invalid) => return ExitCode::from(3),
+        Ok(ExitStatus::Slower) => return ExitCode::from(1),
         Err(error) => error,
     };
     // As in `crumb runs list | head -1`: whoever reads has enough. A server's broken pipe never comes as a bare

@@ -57,9 +57,10 @@ pub fn wrapped(first: &str, text: &str) -> String {
     out
 }
 
-/// A name and its value, values below each other.
+/// A name and its value, values below each other; two blanks at least between them.
 pub fn named(name: &str, value: &str) -> String {
-    wrapped(&format!("{name:<NAME_WIDTH$}"), value)
+    let width = NAME_WIDTH.max(name.chars().count() + 2);
+    wrapped(&format!("{name:<width$}"), value)
 }
 
 /// `text`, if need be cut to `width` columns and an ellipsis put for the rest.
@@ -104,6 +105,12 @@ mod tests {
         );
         assert_eq!(wrapped("- ", &"x".repeat(100)), format!("- {}\n", "x".repeat(100)));
         assert_eq!(wrapped("name  ", ""), "name\n");
+    }
+
+    #[test]
+    fn a_long_name_is_still_apart_from_its_value() {
+        assert_eq!(named("Verdict", "VALID"), format!("{:<24}VALID\n", "Verdict"));
+        assert_eq!(named(&"n".repeat(30), "1"), format!("{}  1\n", "n".repeat(30)));
     }
 
     #[test]

@@ -18,8 +18,11 @@ mod cpus;
 mod exit;
 mod layout;
 mod openers;
+mod outcome;
 mod output;
 mod progress;
+mod series;
+mod signals;
 mod tables;
 mod verbs;
 
@@ -60,12 +63,15 @@ enum Verb {
     Run(Box<RunArgs>),
     /// List, show, move and remove the runs kept so far
     Runs(verbs::runs::RunsArgs),
+    /// Compare runs: faster, slower, or no difference shown
+    Compare(verbs::compare::CompareArgs),
     /// Draw runs as one HTML file that works offline
     Report(verbs::report::ReportArgs),
     /// Serve NFSv3: a directory, or a responder that answers at once
     Serve(verbs::serve::ServeArgs),
     /// List, show and derive the workloads of `crumb run fstress`
     Workload(verbs::workload::WorkloadArgs),
+    Postmark(verbs::postmark::PostmarkArgs),
 }
 
 #[derive(Args)]
@@ -78,6 +84,10 @@ struct RunArgs {
 enum RunBenchmark {
     /// Latency of a file service against offered load, by an open-loop generator
     Fstress(verbs::run_fstress::FstressArgs),
+    /// Many small files made, read, appended to and deleted (PostMark), with latencies and what held it up
+    Postmark(verbs::run_postmark::RunPostmarkArgs),
+    /// What lookups, creation, removal and listing cost by the size of the directory
+    Dirscale(verbs::run_dirscale::DirscaleArgs),
 }
 
 fn main() -> ExitCode {
@@ -96,11 +106,15 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
     match verb {
         Verb::Run(run) => match run.benchmark {
             RunBenchmark::Fstress(args) => verbs::run_fstress::run(args, context),
+            RunBenchmark::Postmark(args) => verbs::run_postmark::run(args, context),
+            RunBenchmark::Dirscale(args) => verbs::run_dirscale::run(args, context),
         },
         Verb::Runs(args) => verbs::runs::run(args, context),
         Verb::Report(args) => verbs::report::run(args, context),
         Verb::Serve(args) => verbs::serve::run(args, context),
         Verb::Workload(args) => verbs::workload::run(args, context),
+        Verb::Compare(args) => verbs::compare::run(args, context),
+        Verb::Postmark(args) => verbs::postmark::run(args, context),
     }
 }
 

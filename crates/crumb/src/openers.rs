@@ -1,13 +1,16 @@
 //! From a target to the storage behind it: the one place that knows all kinds.
 
 use std::num::{NonZeroU16, NonZeroUsize};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use clap::Args;
 use files::{
-    DirectoryTransport, DirectoryTransportOptions, NfsProto, NullTransport, Patience, Target, Transport,
+    DirectoryTransport, DirectoryTransportOptions, FileSystem, LocalFs, NfsProto, NullTransport, Patience,
+    Target, Transport,
 };
-use nfs::client::{ClientOptions, UdpOptions};
+use nfs::client::{CacheMode, ClientOptions, FsOptions, NfsFs, UdpOptions, WriteMode};
 use quanta::Clock;
 
 /// How to reach the storage, for all kinds; what does not concern the kind at hand is left alone.
@@ -61,6 +64,69 @@ pub fn open_transport(
             };
             Ok(nfs::client::connect(nfs, &client, clock.clone())?)
         }
+    }
+}
+
+/// How closed-loop benchmarks reach an NFS server; directories need none of it.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "NFS targets")]
+pub struct FileSystemArgs {
+    /// UDP or TCP, where the target does not say; TCP when neither does
+    #[arg(long, value_parser = proto, value_name = "udp|tcp")]
+    pub proto: Option<NfsProto>,
+
+    /// What the client remembers of names and attributes: off, or for how long, such as 3s
+    #[arg(long, default_value_t = CacheMode::default(), value_name = "off|TIME")]
+    pub nfs_cache: CacheMode,
+
+    /// unstable: WRITEs are made durable by COMMIT when a file is closed or synced; stable: each by itself
+    #[arg(long, default_value_t = WriteMode::default(), value_name = "unstable|stable")]
+    pub nfs_writes: WriteMode,
+}
+
+impl FileSystemArgs {
+    /// Opens the storage for blocking calls.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be reached.
+    pub fn open(&self, target: &Target) -> anyhow::Result<Arc<dyn FileSystem>> {
+        match target {
+            Target::Null => bail!(
+                "null: answers requests of `crumb run fstress` only; name a directory or an nfs:// target"
+            ),
+            Target::Directory(path) => {
+                let fs = LocalFs::open(path.clone())
+                    .with_context(|| format!("cannot use directory {}", path.display()))?;
+                Ok(Arc::new(fs))
+            }
+            Target::Nfs(nfs) => {
+                let client =
+                    ClientOptions { proto: self.proto.unwrap_or_default(), ..ClientOptions::default() };
+                let options = FsOptions { client, cache: self.nfs_cache, writes: self.nfs_writes };
+                Ok(Arc::new(NfsFs::open(nfs, &options)?))
+            }
+        }
+    }
+
+    /// What of it applies to `target`, for the record's configuration.
+    pub fn config_json(&self, target: &Target) -> serde_json::Value {
+        match target {
+            Target::Nfs(nfs) => serde_json::json!({
+                "proto": nfs.proto.or(self.proto).unwrap_or_default().to_string(),
+                "cache": self.nfs_cache.to_string(),
+                "writes": self.nfs_writes.to_string(),
+            }),
+            Target::Directory(_) | Target::Null => serde_json::Value::Null,
+        }
+    }
+}
+
+/// `udp` or `tcp`.
+pub fn proto(text: &str) -> Result<NfsProto, String> {
+    match text {
+        "udp" => Ok(NfsProto::Udp),
+        "tcp" => Ok(NfsProto::Tcp),
+        _ => Err("expected udp or tcp".to_owned()),
     }
 }
 

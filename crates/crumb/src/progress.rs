@@ -80,7 +80,7 @@ impl Progress {
         if bytes > 0 {
             text.push_str(&format!(", {}", report::bytes_text(bytes)));
         }
-        self.advance(done, asked, text);
+        self.step(done, asked, text);
     }
 
     fn live(&mut self, live: &Live) {
@@ -99,10 +99,11 @@ impl Progress {
         if live.errors > 0 {
             text.push_str(&format!(", {} errors", report::count_text(live.errors)));
         }
-        self.advance(live.elapsed.as_millis() as u64, (warm + measure).as_millis() as u64, text);
+        self.step(live.elapsed.as_millis() as u64, (warm + measure).as_millis() as u64, text);
     }
 
-    fn advance(&mut self, done: u64, of: u64, text: String) {
+    /// Shows how far something has come: `done` of `of`, and a line about it. A log hears of it now and then.
+    pub fn step(&mut self, done: u64, of: u64, text: String) {
         match self.style {
             Style::Quiet => {}
             Style::Bar => {
@@ -118,7 +119,8 @@ impl Progress {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    /// A line that stays.
+    pub fn say(&mut self, text: &str) {
         self.said_at = Instant::now();
         match self.style {
             Style::Quiet => {}

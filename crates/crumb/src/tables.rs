@@ -140,7 +140,7 @@ pub fn phases(phases: &[Phase]) -> String {
                 format!("{:.2}", phase.sys_s),
                 count_text(phase.items),
                 rate_text(phase.items_per_sec),
-                bytes_text(phase.bytes),
+                if phase.bytes == 0 { "-".to_owned() } else { bytes_text(phase.bytes) },
             ]
         })
         .collect();
@@ -154,8 +154,15 @@ pub fn summary(record: &RunRecord) -> String {
     let metric = |name: &str| record.metrics.get(name).copied();
     // The highest rate held is the saturation point when one was found, and then told once.
     let held_again = metric("saturation_per_sec").is_some();
-    let first =
-        ["within_bound_per_sec", "saturation_per_sec", "held_per_sec", "peak_per_sec", "overall_response_us"];
+    let first = [
+        "within_bound_per_sec",
+        "saturation_per_sec",
+        "held_per_sec",
+        "peak_per_sec",
+        "overall_response_us",
+        "transactions_per_sec",
+        "total_s",
+    ];
     let in_order = first.iter().copied().filter(|name| !(held_again && *name == "held_per_sec"));
     let others = record.metrics.keys().map(String::as_str).filter(|name| !first.contains(name));
     for name in in_order.chain(others) {

@@ -1,7 +1,11 @@
 //! One file a verb: flags in, reports out, no logic worth a unit test.
 
+pub mod compare;
+pub mod postmark;
 pub mod report;
+pub mod run_dirscale;
 pub mod run_fstress;
+pub mod run_postmark;
 pub mod runs;
 pub mod serve;
 pub mod workload;

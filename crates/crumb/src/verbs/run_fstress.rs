@@ -1,8 +1,6 @@
 //! `crumb run fstress`: latency against offered load, until the storage saturates.
 
-use std::io::Write as _;
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -12,16 +10,17 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use files::{NfsProto, Patience, Target};
 use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
-use jiff::Timestamp;
-use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord};
+use measure::{RunId, RunRecord};
 use quanta::Clock;
 
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::ExitStatus;
-use crate::openers::{TransportOptions, open_transport, proto_of};
+use crate::openers::{TransportOptions, open_transport, proto, proto_of};
+use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
-use crate::tables;
+use crate::series::{SeriesArgs, Turn};
+use crate::{signals, tables};
 
 /// Offer rising load to a file service and measure how its latency answers.
 ///
@@ -118,21 +117,11 @@ pub struct FstressArgs {
     #[arg(long)]
     spin: bool,
 
-    /// What to call this run in tables and plots
-    #[arg(long, value_name = "TEXT")]
-    label: Option<String>,
+    #[command(flatten)]
+    series: SeriesArgs,
 
-    /// Write the RunRecord as JSON to this file, - for standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the HTML report to this file
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-
-    /// Do not keep the run in the results store
-    #[arg(long)]
-    no_store: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -162,9 +151,6 @@ const BUILD_IN_FLIGHT_UDP: usize = 8;
 
 /// Runs the verb.
 pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let started = Timestamp::now();
-    let entropy = std::process::id() as u16 ^ started.subsec_nanosecond() as u16;
-    let id = RunId::new("fstress", started, entropy);
     let transport_options = TransportOptions {
         connections: args.connections,
         proto: args.proto,
@@ -174,133 +160,76 @@ pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         threads: args.threads,
         patience: if args.spin { Patience::Spin } else { Patience::default() },
     };
-    let config = match args.config(&id, proto_of(&args.target, &transport_options)) {
-        Ok(config) => config,
-        Err(error) => return Err(error.context(crate::exit::BadUsage)),
-    };
-
-    let clock = Clock::new();
-    let stop = Arc::new(AtomicBool::new(false));
-    stop_on_signals(&stop)?;
-    let mut transport = open_transport(&args.target, &transport_options, &clock)?;
-    if !context.quiet {
-        announce(&args.target, &config);
-    }
-
-    let (events, heard) = mpsc::sync_channel(1024);
-    let pin = args.pin.clone();
-    let (config_of_thread, stop_of_thread) = (config.clone(), Arc::clone(&stop));
-    let generator = std::thread::Builder::new().name("metronome".to_owned()).spawn(move || {
-        if let Some(cpus) = pin {
-            cpus.pin()?;
-        }
-        // A full channel drops a line of progress and never holds up the metronome.
-        let mut tell = |event: Event| match event {
-            Event::PointDone(_) | Event::Note(_) | Event::PointBegins { .. } => drop(events.send(event)),
-            _ => drop(events.try_send(event)),
-        };
-        anyhow::Ok(fstress::run(&config_of_thread, &mut *transport, &clock, &stop_of_thread, &mut tell))
-    });
-    let generator = generator.context("cannot start the generator's thread")?;
-    let mut progress = Progress::new(context.quiet);
-    for event in heard {
-        progress.show(&event);
-    }
-    progress.finish();
-    let outcome = match generator.join() {
-        Ok(outcome) => outcome?,
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
-
-    let directory = match &args.target {
-        Target::Directory(path) => Some(path.as_path()),
-        Target::Nfs(_) | Target::Null => None,
-    };
-    let record = RunRecord {
-        schema: RECORD_SCHEMA,
-        id,
-        benchmark: "fstress".to_owned(),
-        label: args.label.clone().unwrap_or_else(|| format!("{} on {}", config.workload.name, args.target)),
-        target: args.target.to_string(),
-        started,
-        ended: Timestamp::now(),
-        command: context.command.clone(),
-        config: config_json(&config, &transport_options, &args),
-        environment: Environment::capture(env!("CARGO_PKG_VERSION"), directory),
-        seed: config.seed,
-        complete: outcome.complete,
-        points: outcome.points,
-        phases: outcome.phases,
-        curves: vec![],
-        series: None,
-        metrics: outcome.metrics,
-        verdict: outcome.verdict,
-    };
-    let interrupted = stop.load(Ordering::Relaxed);
-    finish(&args, context, &record, outcome.error.map(anyhow::Error::from), interrupted)
-}
-
-/// Keeps the record and shows what it says.
-fn finish(
-    args: &FstressArgs,
-    context: &Context,
-    record: &RunRecord,
-    error: Option<anyhow::Error>,
-    interrupted: bool,
-) -> anyhow::Result<ExitStatus> {
-    if record.points.is_empty() {
-        return match error {
-            Some(error) => Err(error),
-            None if interrupted => bail!("interrupted before anything was measured"),
-            None => bail!("nothing was measured"),
-        };
-    }
-    let mut kept = false;
-    if !args.no_store {
-        // A store that fails must not take the result with it.
-        match report::Store::open(&context.store).and_then(|store| store.insert(record)) {
-            Ok(()) => kept = true,
-            Err(error) => eprintln!("crumb: the run was not stored: {:#}", anyhow::Error::from(error)),
-        }
-    }
-    let to_stdout = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    if let Some(path) = &args.json {
-        let json = record.to_json();
-        if to_stdout {
-            writeln!(std::io::stdout(), "{json}")?;
-        } else {
-            std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-    }
-    let mut text = String::new();
-    if !to_stdout {
-        text.push_str(&tables::load_points(record));
+    let stop = signals::stop_flag()?;
+    let measure_one = |turn: Turn<'_>| args.measure_one(turn, &transport_options, context, &stop);
+    args.series.run(&args.target, &args.output, context, &stop, measure_one, |record| {
+        let mut text = tables::load_points(record);
         if let Some(point) = tables::telling_point(record) {
             text.push_str(&tables::operations(point));
         }
-        text.push_str(&tables::summary(record));
-    }
-    if let Some(path) = &args.report {
-        let page = report::html::render(std::slice::from_ref(record), &report::html::Options::default())?;
-        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-        if !to_stdout {
-            text.push_str(&format!("Report: {}\n", path.display()));
-        }
-    }
-    if kept && !to_stdout && !context.quiet {
-        text.push_str(&format!("Stored as {}; `crumb report last` draws it.\n", record.id));
-    }
-    write!(std::io::stdout(), "{text}")?;
-    match error {
-        Some(error) => {
-            Err(error.context("the run ended early; what was measured so far is kept, marked incomplete"))
-        }
-        None if !record.verdict.valid => Ok(ExitStatus::Invalid),
-        None => Ok(ExitStatus::Fine),
-    }
+        text + &tables::summary(record)
+    })
 }
 
 impl FstressArgs {
+    fn measure_one(
+        &self,
+        turn: Turn<'_>,
+        transport_options: &TransportOptions,
+        context: &Context,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Run> {
+        let begun = Begun::now("fstress", turn.target);
+        let target = turn.target;
+        let config = self
+            .config(&begun.id, proto_of(target, transport_options))
+            .map_err(|error| error.context(crate::exit::BadUsage))?;
+        let clock = Clock::new();
+        let mut transport = open_transport(target, transport_options, &clock)?;
+        if !context.quiet {
+            announce(target, &config);
+        }
+
+        let (events, heard) = mpsc::sync_channel(1024);
+        let pin = self.pin.clone();
+        let (config_of_thread, stop_of_thread) = (config.clone(), Arc::clone(stop));
+        let generator = std::thread::Builder::new().name("metronome".to_owned()).spawn(move || {
+            if let Some(cpus) = pin {
+                cpus.pin()?;
+            }
+            // A full channel drops a line of progress and never holds up the metronome.
+            let mut tell = |event: Event| match event {
+                Event::PointDone(_) | Event::Note(_) | Event::PointBegins { .. } => drop(events.send(event)),
+                _ => drop(events.try_send(event)),
+            };
+            anyhow::Ok(fstress::run(&config_of_thread, &mut *transport, &clock, &stop_of_thread, &mut tell))
+        });
+        let generator = generator.context("cannot start the generator's thread")?;
+        let mut progress = Progress::new(context.quiet);
+        for event in heard {
+            progress.show(&event);
+        }
+        progress.finish();
+        let outcome = match generator.join() {
+            Ok(outcome) => outcome?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+
+        let label = turn.label.unwrap_or_else(|| format!("{} on {target}", config.workload.name));
+        let record = RunRecord {
+            config: config_json(&config, transport_options, self),
+            seed: config.seed,
+            complete: outcome.complete,
+            points: outcome.points,
+            phases: outcome.phases,
+            metrics: outcome.metrics,
+            verdict: outcome.verdict,
+            ..begun.record(context, label)
+        };
+        let interrupted = stop.load(Ordering::Relaxed);
+        Ok(Run { record, error: outcome.error.map(anyhow::Error::from), interrupted })
+    }
+
     fn config(&self, id: &RunId, proto: Option<NfsProto>) -> anyhow::Result<FstressConfig> {
         let mut workload = Workload::find(&self.workload)?;
         if let Some(files) = self.files_per_op {
@@ -397,24 +326,6 @@ fn config_json(config: &FstressConfig, options: &TransportOptions, args: &Fstres
         "spin": args.spin,
         "file_set": config.set_name,
     })
-}
-
-/// The first Ctrl-C asks for a clean end, the second one ends the process.
-fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
-            .context("cannot listen to Ctrl-C")?;
-    }
-    Ok(())
-}
-
-fn proto(text: &str) -> Result<NfsProto, String> {
-    match text {
-        "udp" => Ok(NfsProto::Udp),
-        "tcp" => Ok(NfsProto::Tcp),
-        _ => Err("expected udp or tcp".to_owned()),
-    }
 }
 
 fn set_name(text: &str) -> Result<String, String> {

@@ -1,0 +1,210 @@
+//! What becomes of a run once it is measured: kept in the store, written as JSON, drawn, told.
+//!
+//! Always holds: a run that was measured is told and kept even when it ended early or the store fails.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use files::Target;
+use jiff::Timestamp;
+use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, Verdict};
+use report::Store;
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::output::print;
+
+/// Where results go besides the terminal; the same for every benchmark.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Results")]
+pub struct OutputArgs {
+    /// What to call this run in tables and plots
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// Write the RunRecord as JSON to this file, - for standard output; a list of records when there are several
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write the HTML report to this file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    /// Do not keep the run in the results store
+    #[arg(long)]
+    pub no_store: bool,
+}
+
+/// A run that has begun: its name, its first moment, and the machine as it was then.
+pub struct Begun {
+    /// Its name.
+    pub id: RunId,
+    benchmark: &'static str,
+    target: String,
+    started: Timestamp,
+    environment: Environment,
+}
+
+impl Begun {
+    /// A run of `benchmark` on `target` that begins now.
+    pub fn now(benchmark: &'static str, target: &Target) -> Self {
+        let started = Timestamp::now();
+        let entropy = std::process::id() as u16 ^ started.subsec_nanosecond() as u16;
+        let directory = match target {
+            Target::Directory(path) => Some(path.as_path()),
+            Target::Nfs(_) | Target::Null => None,
+        };
+        Self {
+            id: RunId::new(benchmark, started, entropy),
+            benchmark,
+            target: target.to_string(),
+            started,
+            environment: Environment::capture(env!("CARGO_PKG_VERSION"), directory),
+        }
+    }
+
+    /// The record of it, ended now, with all that does not depend on the benchmark.
+    pub fn record(self, context: &Context, label: String) -> RunRecord {
+        RunRecord {
+            schema: RECORD_SCHEMA,
+            id: self.id,
+            benchmark: self.benchmark.to_owned(),
+            label,
+            target: self.target,
+            started: self.started,
+            ended: Timestamp::now(),
+            command: context.command.clone(),
+            config: serde_json::Value::Null,
+            environment: self.environment,
+            seed: 0,
+            complete: true,
+            points: vec![],
+            phases: vec![],
+            curves: vec![],
+            series: None,
+            metrics: Default::default(),
+            verdict: Verdict::valid(),
+        }
+    }
+}
+
+/// One run as it came out.
+#[derive(Debug)]
+pub struct Run {
+    /// What was measured.
+    pub record: RunRecord,
+    /// What ended it early.
+    pub error: Option<anyhow::Error>,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+}
+
+impl Run {
+    /// Whether there is anything in it to tell.
+    fn is_empty(&self) -> bool {
+        self.record.points.is_empty() && self.record.phases.is_empty() && self.record.metrics.is_empty()
+    }
+
+    /// The run, unless nothing was measured.
+    ///
+    /// # Errors
+    /// What ended it before anything was.
+    pub fn measured(self) -> anyhow::Result<Self> {
+        match (self.is_empty(), self.error) {
+            (false, error) => Ok(Self { error, ..self }),
+            (true, Some(error)) => Err(error),
+            (true, None) if self.interrupted => bail!("interrupted before anything was measured"),
+            (true, None) => bail!("nothing was measured"),
+        }
+    }
+
+    /// How the run ended.
+    ///
+    /// # Errors
+    /// What ended it early.
+    pub fn status(self) -> anyhow::Result<ExitStatus> {
+        match self.error {
+            Some(error) => {
+                Err(error.context("the run ended early; what was measured so far is kept, marked incomplete"))
+            }
+            None if !self.record.verdict.valid => Ok(ExitStatus::Invalid),
+            None => Ok(ExitStatus::Fine),
+        }
+    }
+}
+
+impl OutputArgs {
+    /// Whether standard output belongs to the JSON.
+    fn json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Keeps a record, unless told not to; whether it is kept. A store that fails must not take the result with it.
+    pub fn keep(&self, context: &Context, record: &RunRecord) -> bool {
+        if self.no_store {
+            return false;
+        }
+        match Store::open(&context.store).and_then(|store| store.insert(record)) {
+            Ok(()) => true,
+            Err(error) => {
+                eprintln!("crumb: the run was not stored: {:#}", anyhow::Error::from(error));
+                false
+            }
+        }
+    }
+
+    /// Writes JSON and report, then tells `text` and `hint`, the latter unless `--quiet`.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn tell(
+        &self,
+        context: &Context,
+        records: &[RunRecord],
+        text: &str,
+        hint: Option<&str>,
+    ) -> anyhow::Result<()> {
+        if let Some(path) = &self.json {
+            let json = match records {
+                [one] => one.to_json(),
+                several => {
+                    serde_json::to_string_pretty(several).context("cannot write the records as JSON")?
+                }
+            };
+            if self.json_to_stdout() {
+                writeln!(std::io::stdout(), "{json}")?;
+            } else {
+                std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        let mut text = text.to_owned();
+        if let Some(path) = &self.report {
+            let page = report::html::render(records, &report::html::Options::default())?;
+            std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+            text.push_str(&format!("Report: {}\n", path.display()));
+        }
+        if let Some(hint) = hint.filter(|_| !context.quiet) {
+            text.push_str(hint);
+        }
+        if self.json_to_stdout() { Ok(()) } else { print(&text) }
+    }
+
+    /// All of it for a run made alone.
+    ///
+    /// # Errors
+    /// When nothing was measured, the run ended early, or a file cannot be written.
+    pub fn finish(
+        &self,
+        context: &Context,
+        run: Run,
+        tables: impl FnOnce(&RunRecord) -> String,
+    ) -> anyhow::Result<ExitStatus> {
+        let run = run.measured()?;
+        let kept = self.keep(context, &run.record);
+        let hint = kept.then(|| format!("Stored as {}; `crumb report last` draws it.\n", run.record.id));
+        self.tell(context, std::slice::from_ref(&run.record), &tables(&run.record), hint.as_deref())?;
+        run.status()
+    }
+}

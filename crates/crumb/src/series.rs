@@ -1,0 +1,289 @@
+//! Repeats, and several targets against each other: interleaved, so that what drifts in the machine hits all alike.
+//!
+//! ```text
+//! --repeat 4 --vs B        round 1: A B   round 2: B A   round 3: A B   round 4: B A
+//! --until-ci 5%            rounds until each side's median is known that well, or --time-limit is reached
+//! ```
+//!
+//! Always holds: each run is kept as soon as it is measured and knows its series, side and turn; Ctrl-C ends the run
+//! under way and the series; a failed run ends the series and the ones before it are told.
+//! Not here: the statistics (`measure::statistics`), judging one side against another (`report::compare`).
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use files::Target;
+use measure::statistics::{median, median_interval, relative_half_width};
+use measure::{RunId, RunRecord, SeriesPlace};
+use report::compare::{Side, headline};
+use report::metric_text;
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::{counted, grid, wrapped};
+use crate::outcome::{OutputArgs, Run};
+use crate::output::note;
+use crate::verbs::compare;
+
+/// How often, and against what.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Repeating and comparing")]
+pub struct SeriesArgs {
+    /// Run this often on each target, the targets in turns (A B, B A, A B, …)
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<NonZeroU32>,
+
+    /// Further targets to compare the first one with
+    #[arg(long, value_name = "TARGET", num_args = 1..)]
+    pub vs: Vec<Target>,
+
+    /// Repeat until the 95% confidence interval of each target's median reaches no further than this to either side
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub until_ci: Option<f64>,
+
+    /// With --until-ci: begin no further round after this time
+    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub time_limit: Duration,
+}
+
+/// Rounds with neither --repeat nor --until-ci: enough for an interval of the median at 95%.
+const ROUNDS: u32 = 6;
+/// Rounds that --until-ci makes at most when --repeat does not say.
+const ROUNDS_MAX: u32 = 1000;
+const CONFIDENCE: f64 = 0.95;
+
+/// What one run is to measure.
+pub struct Turn<'a> {
+    /// The target.
+    pub target: &'a Target,
+    /// What to call the run when the user gave no label for all.
+    pub label: Option<String>,
+}
+
+impl SeriesArgs {
+    /// Runs once, or as a series. `measure_one` does one run; `tables` shows a run made alone.
+    ///
+    /// # Errors
+    /// What `measure_one` fails with, and what keeps results from being written.
+    pub fn run(
+        &self,
+        first: &Target,
+        output: &OutputArgs,
+        context: &Context,
+        stop: &AtomicBool,
+        mut measure_one: impl FnMut(Turn<'_>) -> anyhow::Result<Run>,
+        tables: impl FnOnce(&RunRecord) -> String,
+    ) -> anyhow::Result<ExitStatus> {
+        if self.is_alone() {
+            let run = measure_one(Turn { target: first, label: output.label.clone() })?;
+            return output.finish(context, run, tables);
+        }
+        let targets: Vec<&Target> = std::iter::once(first).chain(&self.vs).collect();
+        let mut series = Series { sides: targets.len(), records: Vec::new() };
+        let begun = Instant::now();
+        let mut ended = None;
+        'rounds: for round in 0..self.rounds_max() {
+            for side in order_of(round, targets.len()) {
+                let label = output.label.as_ref().map(|label| match targets.len() {
+                    1 => label.clone(),
+                    _ => format!("{label} {}", side_name(side)),
+                });
+                let done = measure_one(Turn { target: targets[side], label }).and_then(Run::measured);
+                let mut run = match done {
+                    Ok(run) => run,
+                    Err(error) => {
+                        ended = Some(error);
+                        break 'rounds;
+                    }
+                };
+                run.record.series = Some(series.place(side, &run.record.id));
+                let kept = output.keep(context, &run.record);
+                note(context, &self.line(&run.record, round, kept));
+                series.records.push(run.record);
+                if let Some(error) = run.error {
+                    ended = Some(error);
+                    break 'rounds;
+                }
+                if run.interrupted || stop.load(Ordering::Relaxed) {
+                    break 'rounds;
+                }
+            }
+            if self.until_ci.is_some_and(|limit| series.is_known_within(limit)) {
+                break;
+            }
+            if self.until_ci.is_some() && begun.elapsed() >= self.time_limit {
+                note(context, "the time limit is reached before the interval is as narrow as asked for");
+                break;
+            }
+        }
+        self.finish(series, ended, output, context)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.vs.is_empty() && self.until_ci.is_none() && self.repeat.is_none_or(|rounds| rounds.get() == 1)
+    }
+
+    fn rounds_max(&self) -> u32 {
+        let default = if self.until_ci.is_some() { ROUNDS_MAX } else { ROUNDS };
+        self.repeat.map_or(default, NonZeroU32::get)
+    }
+
+    /// One run's line of progress.
+    fn line(&self, record: &RunRecord, round: u32, kept: bool) -> String {
+        let series = record.series.as_ref().expect("a run of a series knows it");
+        let of = if self.until_ci.is_some() { String::new() } else { format!("/{}", self.rounds_max()) };
+        let figure = headline_of(record).map_or_else(String::new, |(name, value)| {
+            let (words, number, unit) = metric_text(name, value);
+            format!(": {words} {number} {unit}").trim_end().to_owned()
+        });
+        let invalid = if record.verdict.valid { "" } else { "  INVALID" };
+        let lost = if kept { "" } else { "  (not stored)" };
+        format!("round {}{of}, {} {}{figure}{invalid}{lost}", round + 1, series.side, record.target)
+    }
+
+    fn finish(
+        &self,
+        series: Series,
+        ended: Option<anyhow::Error>,
+        output: &OutputArgs,
+        context: &Context,
+    ) -> anyhow::Result<ExitStatus> {
+        let Some(id) = series.records.first().map(|record| record.id.clone()) else {
+            return Err(ended.unwrap_or_else(|| anyhow::anyhow!("interrupted before anything was measured")));
+        };
+        let comparison = match series.by_side().len() {
+            1 => None,
+            _ => Some(report::compare::compare(&series.by_side(), &[])?),
+        };
+        let text = match &comparison {
+            Some(comparison) => compare::shown(comparison),
+            None => series.medians(),
+        };
+        let hint = (!output.no_store).then(|| {
+            let again = if series.sides > 1 { "`crumb compare" } else { "`crumb report" };
+            wrapped("", &format!("Stored as series {id}; {again} {id}` shows it again."))
+        });
+        output.tell(context, &series.records, &text, hint.as_deref())?;
+        match ended {
+            Some(error) => Err(error.context("the series ended early; the runs before are kept")),
+            None if series.records.iter().any(|record| !record.verdict.valid) => Ok(ExitStatus::Invalid),
+            None => Ok(ExitStatus::Fine),
+        }
+    }
+}
+
+/// The runs so far.
+struct Series {
+    sides: usize,
+    records: Vec<RunRecord>,
+}
+
+impl Series {
+    fn place(&self, side: usize, id: &RunId) -> SeriesPlace {
+        let of = self.records.first().map_or(id, |first| &first.id).clone();
+        SeriesPlace { of, side: side_name(side), turn: self.records.len() as u32 + 1 }
+    }
+
+    /// Sides of which nothing was measured are left out.
+    fn by_side(&self) -> Vec<Side> {
+        let of = |side: usize| {
+            let name = side_name(side);
+            let mine = |record: &&RunRecord| record.series.as_ref().is_some_and(|place| place.side == name);
+            let runs: Vec<RunRecord> = self.records.iter().filter(mine).cloned().collect();
+            let label = runs.first()?.label.clone();
+            Some(Side { name, label, runs })
+        };
+        (0..self.sides).filter_map(of).collect()
+    }
+
+    /// Whether each side's headline figure is known to `limit` (a share) to either side.
+    fn is_known_within(&self, limit: f64) -> bool {
+        self.by_side().iter().all(|side| {
+            let figures: Vec<f64> =
+                side.runs.iter().filter_map(|record| Some(headline_of(record)?.1)).collect();
+            median_interval(&figures, CONFIDENCE)
+                .is_some_and(|interval| relative_half_width(interval) <= limit)
+        })
+    }
+
+    /// Median and interval of every metric, for repeats on one target.
+    fn medians(&self) -> String {
+        let mut names: Vec<&String> = self.records.iter().flat_map(|record| record.metrics.keys()).collect();
+        names.sort();
+        names.dedup();
+        let row = |name: &&String| {
+            let figures: Vec<f64> =
+                self.records.iter().filter_map(|record| record.metrics.get(*name)).copied().collect();
+            let middle = median(&figures)?;
+            let (words, number, unit) = metric_text(name, middle);
+            let text = |value: f64| metric_text(name, value).1;
+            let (low, high) = match median_interval(&figures, CONFIDENCE) {
+                Some(interval) => (text(interval.low), text(interval.high)),
+                None => ("-".to_owned(), "-".to_owned()),
+            };
+            let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            Some(vec![
+                if unit.is_empty() { words } else { format!("{words}, {unit}") },
+                number,
+                low,
+                high,
+                text(least),
+                text(most),
+            ])
+        };
+        let rows: Vec<Vec<String>> = names.iter().filter_map(row).collect();
+        let runs = counted(self.records.len(), "run", "runs");
+        let heads = ["", "median", "95% from", "to", "min", "max"];
+        format!("{runs}; medians with their confidence intervals\n{}\n", grid(&heads, 1, &rows))
+    }
+}
+
+fn headline_of(record: &RunRecord) -> Option<(&'static str, f64)> {
+    headline(&record.benchmark).iter().find_map(|name| Some((*name, *record.metrics.get(*name)?)))
+}
+
+/// The sides of a round: forwards and backwards in turns, so that a drift adds the same to each.
+fn order_of(round: u32, sides: usize) -> Vec<usize> {
+    let forwards = 0..sides;
+    if round.is_multiple_of(2) { forwards.collect() } else { forwards.rev().collect() }
+}
+
+/// `A`, `B`, …, `Z`, `AA`, …
+fn side_name(side: usize) -> String {
+    let letter = char::from(b'A' + (side % 26) as u8);
+    letter.to_string().repeat(side / 26 + 1)
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    match number {
+        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
+        _ => Err("expected a percentage between 0 and 100, such as 5%".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_round_goes_backwards_so_that_each_side_is_first_as_often() {
+        assert_eq!([order_of(0, 2), order_of(1, 2)], [vec![0, 1], vec![1, 0]]);
+        assert_eq!([order_of(2, 3), order_of(3, 3)], [vec![0, 1, 2], vec![2, 1, 0]]);
+    }
+
+    #[test]
+    fn sides_beyond_z_are_still_told_apart() {
+        assert_eq!([0, 1, 25, 26].map(side_name), ["A", "B", "Z", "AA"]);
+    }
+
+    #[test]
+    fn a_percentage_is_taken_with_its_sign_or_without() {
+        assert_eq!(percent("5%"), Ok(0.05));
+        assert_eq!(percent("2.5"), Ok(0.025));
+        assert!(percent("0").is_err() && percent("x").is_err() && percent("100%").is_err());
+    }
+}

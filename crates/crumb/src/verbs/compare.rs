@@ -1,0 +1,219 @@
+//! `crumb compare`: which of several sides is faster, with confidence; and a gate for CI.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use report::compare::{Comparison, Figure, Gate, ratio_text};
+use report::html::{self, Options};
+use report::sides::{self, Source};
+use report::{ReportError, figure_text};
+
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::layout::{WIDTH, counted, grid, shortened, wrapped};
+use crate::output::{Destination, note, print};
+
+/// Compare runs: ratios with confidence intervals, faster, slower or no difference shown
+///
+/// A side is a run (`3f9a`, `last`, `a.json`), several (`3f9a,77c0,81aa`), one side of a series of repeats
+/// (`3f9a:A`), or all runs of a label (`label:old filer`). One series alone stands for all its sides. The first side is
+/// the baseline. Each run is one sample: 3 a side are the least, 5 or more are better.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  Targets measured in turns (`crumb run … --vs … --repeat 5`):
+    crumb compare last
+  Two sides by their runs, or by label:
+    crumb compare 3f9a,77c0,81aa,90b2,a1c3 4d5e,5e6f,6f70,7081,8192
+    crumb compare 'label:old kernel' 'label:new kernel' --report kernels.html
+  A gate for CI: exit code 1 when shown to be slower by more than 5%:
+    crumb compare label:main label:patch --fail-if-slower 5%
+  Another figure than the benchmark's own:
+    crumb compare last --metric read_p99_us --json -
+
+Exit codes: 0 fine, 1 slower than --fail-if-slower allows (or failed), 2 bad usage, 3 --fail-if-slower cannot tell.")]
+pub struct CompareArgs {
+    /// Sides, the baseline first; or one series
+    #[arg(required = true, value_name = "SIDE")]
+    sides: Vec<String>,
+    /// Metric to answer by, at 95% confidence of its own [default: the benchmark's headline figure]
+    #[arg(long, value_name = "NAME")]
+    metric: Vec<String>,
+    /// Exit with 1 when a side is shown to be slower than the first by more than this
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_if_slower: Option<f64>,
+    /// Write the comparison as JSON, `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write an HTML report with dot plots
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Runs the verb.
+pub fn run(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    // The store's absence is told as every verb tells it, which the report crate cannot.
+    if args.sides.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
+        drop(context.store_with_runs()?);
+    }
+    let source = Source::new(|| report::Store::open(&context.store));
+    let sides = sides::named(&args.sides, &source).map_err(usage)?;
+    let comparison = report::compare::compare(&sides, &args.metric).map_err(usage)?;
+    let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if !to_stdout(&args.json) && !to_stdout(&args.report) {
+        print(&shown(&comparison))?;
+    }
+    if let Some(path) = args.json {
+        let json =
+            serde_json::to_string_pretty(&comparison).context("cannot write the comparison as JSON")?;
+        Destination::new(Some(path)).write(context, "the comparison", &format!("{json}\n"))?;
+    }
+    if let Some(path) = args.report {
+        let runs: Vec<_> = sides.into_iter().flat_map(|side| side.runs).collect();
+        let options = Options { comparison: Some(comparison.clone()), ..Options::default() };
+        let page = html::render(&runs, &options)?;
+        Destination::new(Some(path)).write(context, "the report", &page)?;
+    }
+    Ok(match args.fail_if_slower {
+        None => ExitStatus::Fine,
+        Some(limit_percent) => judged(&comparison, limit_percent, context),
+    })
+}
+
+fn judged(comparison: &Comparison, limit_percent: f64, context: &Context) -> ExitStatus {
+    let (said, status) = match comparison.gate(limit_percent) {
+        Gate::Passed(remarks) => {
+            for remark in remarks {
+                note(context, wrapped("note: ", &remark).trim_end());
+            }
+            return ExitStatus::Fine;
+        }
+        Gate::Slower(figures) => (
+            format!("slower than --fail-if-slower {limit_percent}% allows: {}", figures.join("; ")),
+            ExitStatus::Slower,
+        ),
+        Gate::CannotTell(why) => (
+            format!("--fail-if-slower {limit_percent}% cannot tell: {}", why.join("; ")),
+            ExitStatus::Invalid,
+        ),
+    };
+    // Not by `note`: it is the reason for the exit code, which --quiet must not hide.
+    eprintln!("{}", wrapped("", &said).trim_end());
+    status
+}
+
+/// What was typed is at fault when it names no sides, or runs that cannot be compared.
+fn usage(error: ReportError) -> anyhow::Error {
+    let typed = matches!(
+        error,
+        ReportError::OneSide
+            | ReportError::OnTwoSides { .. }
+            | ReportError::NotComparable { .. }
+            | ReportError::NoMetric { .. }
+            | ReportError::NoSeries { .. }
+            | ReportError::NoSide { .. }
+    );
+    if typed { anyhow::Error::new(error).context(BadUsage) } else { error.into() }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..100.0).contains(&percent) => Ok(percent),
+        _ => Err("expected a percentage from 0 to below 100, such as 5%".to_owned()),
+    }
+}
+
+/// The comparison as text for a terminal of 80 columns: sides, a table for each side against the first, warnings,
+/// and the answers last.
+pub fn shown(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for side in &comparison.sides {
+        let runs = counted(side.runs.len(), "run", "runs");
+        text.push_str(&wrapped(&format!("{}  ", side.name), &format!("{} ({runs})", side.label)));
+    }
+    for at in 1..comparison.sides.len() {
+        text.push('\n');
+        text.push_str(&table(comparison, at));
+    }
+    text.push_str(&legend(comparison));
+    if !comparison.cautions.is_empty() {
+        text.push_str("\nWarnings\n");
+        comparison.cautions.iter().for_each(|caution| text.push_str(&wrapped("  - ", &caution.text)));
+    }
+    text.push('\n');
+    for at in 1..comparison.sides.len() {
+        text.push_str(&wrapped("", &comparison.answer(at)));
+        text.extend(comparison.behind(at).map(|behind| wrapped("  ", &behind)));
+    }
+    text
+}
+
+fn table(comparison: &Comparison, side: usize) -> String {
+    let (a, b) = (&comparison.sides[0].name, &comparison.sides[side].name);
+    let heads = [
+        "figure".to_owned(),
+        a.clone(),
+        b.clone(),
+        format!("{b}/{a}"),
+        "interval".to_owned(),
+        "shown".to_owned(),
+    ];
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let there: Vec<&Figure> =
+        comparison.figures.iter().filter(|figure| !figure.sides[side].values.is_empty()).collect();
+    let rows = |title_width: usize| -> Vec<Vec<String>> {
+        there.iter().map(|figure| row(figure, side, title_width)).collect()
+    };
+    // The names get what the figures leave over.
+    let width =
+        |title_width| grid(&heads, 1, &rows(title_width)).lines().map(|line| line.chars().count()).max();
+    let without = width(1).unwrap_or(0).saturating_sub("figure".len());
+    grid(&heads, 1, &rows(WIDTH.saturating_sub(without).max(10)))
+}
+
+fn row(figure: &Figure, side: usize, title_width: usize) -> Vec<String> {
+    let of = &figure.against[side - 1];
+    let value =
+        |at: usize| figure.sides[at].median.map_or_else(dash, |median| figure_text(&figure.name, median));
+    vec![
+        shortened(&figure.title, title_width),
+        value(0),
+        value(side),
+        of.ratio.map_or_else(dash, ratio_text),
+        of.low
+            .zip(of.high)
+            .map_or_else(dash, |(low, high)| format!("{}..{}", ratio_text(low), ratio_text(high))),
+        figure.word(of).to_owned(),
+    ]
+}
+
+fn legend(comparison: &Comparison) -> String {
+    let mut text = "Values are medians over the runs of a side.".to_owned();
+    if comparison.headline().is_some() {
+        text.push_str(" The first line is judged by a 95% interval.");
+    }
+    if comparison.corrected_for > 0 {
+        text.push_str(&format!(
+            " The others are judged by wider intervals (Bonferroni, for {}), which are right all at once in 95% of cases.",
+            counted(comparison.corrected_for, "ratio", "ratios")
+        ));
+    }
+    wrapped("", &text)
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_percentage_with_or_without_its_sign() {
+        assert_eq!([percent("5%"), percent("2.5"), percent("0")], [Ok(5.0), Ok(2.5), Ok(0.0)]);
+        assert!(["", "%", "-1", "100", "five", "NaN", "1e9"].iter().all(|text| percent(text).is_err()));
+    }
+}

@@ -1,0 +1,72 @@
+//! `crumb postmark`: the drop-in for PostMark 1.51, commands in, its reports out.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use files::LocalFs;
+use postmark::engine::RunOptions;
+use postmark::{Session, SessionEnd, Shell, Surroundings};
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::signals;
+
+/// Run PostMark scripts: the command language, the reports and the counts of PostMark 1.51
+///
+/// Reads FILE (without one ./.pmrc, if it is there), then commands from standard input; `help` lists them. Unlike the
+/// old program it never overwrites a file that is there, removes what it made whatever happens, and exits with 1 when
+/// a run could not be done. Nothing is kept in the results store: see `crumb run postmark` for that, and for
+/// latencies, threads and other targets than directories.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  A script, as for the old program:
+    crumb postmark mail-server.pmrc < /dev/null
+  Commands on standard input:
+    printf 'set location /mnt/disk\\nset transactions 10000\\nrun\\n' | crumb postmark
+  By hand:
+    crumb postmark
+
+Ctrl-C ends a run early: it says how far it got and its files are removed.
+Exit status: 0 fine, 1 a run failed or was interrupted, 2 wrong usage.")]
+pub struct PostmarkArgs {
+    /// Commands to read first; one that is not there is passed over, as the old program does
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+/// As shells tell of a process that SIGINT ended.
+const INTERRUPTED: i32 = 130;
+
+/// Runs the verb.
+pub fn run(args: PostmarkArgs, _context: &Context) -> anyhow::Result<ExitStatus> {
+    let working_directory = std::env::current_dir().context("cannot tell the working directory")?;
+    let idle = Arc::new(AtomicBool::new(true));
+    // Before the flag of a run: at the prompt there is nothing to clean up, and a read would not end by itself.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&idle))
+            .context("cannot listen to Ctrl-C")?;
+    }
+    let stop = signals::stop_flag()?;
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let session = Session::new(Surroundings {
+        out: &mut out,
+        err: &mut err,
+        working_directory: &working_directory,
+        open: &|location| Ok(Arc::new(LocalFs::open(location)?)),
+        how: RunOptions::default(),
+        stop: &stop,
+        idle: &idle,
+        shell: Shell::Inherits,
+    });
+    match session.converse(args.file.as_deref(), &mut io::stdin().lock())? {
+        SessionEnd::Fine => Ok(ExitStatus::Fine),
+        SessionEnd::Failed { runs: 1 } => bail!("a run failed; what stopped it stands above"),
+        SessionEnd::Failed { runs } => bail!("{runs} runs failed; what stopped them stands above"),
+        SessionEnd::Interrupted => bail!("interrupted"),
+    }
+}

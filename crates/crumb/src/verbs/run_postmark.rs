@@ -1,0 +1,606 @@
+//! `crumb run postmark`: PostMark's run on any target, with latencies, threads, and what held it up.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytesize::ByteSize;
+use clap::Args;
+use files::{FileSystem, Target};
+use measure::{
+    CpuTimes, DiskMeter, DiskUse, LatencyHistogram, LoadPoint, LoopKind, OpStats, Phase, RunRecord, Usage,
+    Verdict,
+};
+use postmark::engine::{self, Ending, Event, Outcome, Place, RunOptions, SyncMode};
+use postmark::{Bias, Settings, SizeRange};
+
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::layout::grid;
+use crate::openers::FileSystemArgs;
+use crate::outcome::{Begun, OutputArgs, Run};
+use crate::progress::Progress;
+use crate::series::{SeriesArgs, Turn};
+use crate::{signals, tables};
+
+/// Make, read, grow and remove many small files, as a busy mail server does it (PostMark).
+///
+/// A closed loop: each thread asks for the next operation when the one before is done. With one thread the counts are
+/// those of PostMark 1.51 with equal settings and seed. All is done in a folder of its own, removed at the end.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RunPostmarkArgs {
+    /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
+    target: Target,
+
+    /// Settings to begin with: those of PostMark, or of the comparison of 2001 (10,000 files of 10 to 20 KiB, 100,000
+    /// transactions, 10 subdirectories)
+    #[arg(long, value_enum, default_value = "defaults", value_name = "NAME")]
+    preset: Preset,
+
+    /// Files made before the transactions
+    #[arg(long, value_name = "N")]
+    number: Option<NonZeroU32>,
+
+    /// Transactions: each reads or appends, and creates or deletes
+    #[arg(long, value_name = "N")]
+    transactions: Option<NonZeroU32>,
+
+    /// Sizes of files, such as 500..10000, 10KiB..20KiB or 4KiB
+    #[arg(long, value_name = "LOW..HIGH", value_parser = sizes)]
+    size: Option<SizeRange>,
+
+    /// Spread the files over this many subdirectories
+    #[arg(long, value_name = "N")]
+    subdirectories: Option<u32>,
+
+    /// Bytes asked for by one read
+    #[arg(long, value_name = "SIZE", value_parser = block)]
+    read_block: Option<NonZeroU32>,
+
+    /// Bytes handed over by one write
+    #[arg(long, value_name = "SIZE", value_parser = block)]
+    write_block: Option<NonZeroU32>,
+
+    /// Reading rather than appending, in tenths: 0 to 10, -1 for neither
+    #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
+    read_bias: Option<Bias>,
+
+    /// Creating rather than deleting, in tenths: 0 to 10, -1 for neither
+    #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
+    create_bias: Option<Bias>,
+
+    /// One system call a block, instead of a stream buffer as stdio has it
+    #[arg(long)]
+    unbuffered: bool,
+
+    /// Same seed, same operations [default: 42]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+
+    /// Workers side by side, each with its own files and table
+    #[arg(long, default_value = "1", value_name = "N")]
+    threads: NonZeroUsize,
+
+    /// When data must be durable: none (when the system likes), close (before each file is closed), every (after each
+    /// write)
+    #[arg(long, value_enum, default_value = "none", value_name = "WHEN")]
+    sync: SyncFlag,
+
+    /// Show the published figures of 2001 beside the result
+    #[arg(long)]
+    beside_2001: bool,
+
+    #[command(flatten)]
+    file_system: FileSystemArgs,
+
+    #[command(flatten)]
+    series: SeriesArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A first look at a disk:
+    crumb run postmark /mnt/disk
+  The settings of the 2001 comparison, its figures beside ours:
+    crumb run postmark /mnt/disk --preset 2001 --beside-2001
+  A filer, spoken to directly, by eight workers:
+    crumb run postmark nfs://filer/vol --threads 8
+  Does every file survive a power cut, and at what price?
+    crumb run postmark /mnt/disk --sync close
+  Is the new volume faster? Interleaved runs, with the answer and how sure it is:
+    crumb run postmark /mnt/old --vs /mnt/new --repeat 10
+
+The old program's commands and reports: `crumb postmark --help`.
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// PostMark's own defaults: 500 files of 500 to 10,000 bytes, 500 transactions
+    Defaults,
+    /// The comparison of 2001
+    #[value(name = "2001")]
+    Of2001,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SyncFlag {
+    None,
+    Close,
+    Every,
+}
+
+/// Below this a run is mostly noise: PostMark's own clock ticked in seconds.
+const RUN_MIN: Duration = Duration::from_secs(1);
+
+/// Runs the verb.
+pub fn run(args: RunPostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let settings = args.settings();
+    let stop = signals::stop_flag()?;
+    let measure_one = |turn: Turn<'_>| args.measure_one(turn, &settings, context, &stop);
+    args.series.run(&args.target, &args.output, context, &stop, measure_one, |record| {
+        let mut text = tables::load_points(record) + &tables::phases(&record.phases);
+        text.push_str(&record.points.iter().map(tables::operations).collect::<String>());
+        if args.beside_2001 {
+            text.push_str(&beside_2001(record, &settings));
+        }
+        text + &tables::summary(record)
+    })
+}
+
+impl RunPostmarkArgs {
+    fn settings(&self) -> Settings {
+        let mut settings = match self.preset {
+            Preset::Defaults => Settings::default(),
+            Preset::Of2001 => settings_of_2001(),
+        };
+        fn set<T: Copy>(place: &mut T, value: Option<T>) {
+            *place = value.unwrap_or(*place);
+        }
+        set(&mut settings.number, self.number);
+        set(&mut settings.transactions, self.transactions);
+        set(&mut settings.size, self.size);
+        set(&mut settings.subdirectories, self.subdirectories);
+        set(&mut settings.read_block, self.read_block);
+        set(&mut settings.write_block, self.write_block);
+        set(&mut settings.read_bias, self.read_bias);
+        set(&mut settings.create_bias, self.create_bias);
+        set(&mut settings.seed, self.seed);
+        settings.buffered = !self.unbuffered;
+        settings
+    }
+
+    fn measure_one(
+        &self,
+        turn: Turn<'_>,
+        settings: &Settings,
+        context: &Context,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Run> {
+        let begun = Begun::now("postmark", turn.target);
+        if matches!(turn.target, Target::Null) {
+            return Err(anyhow::anyhow!(
+                "null: has no files to work on; name a directory or an nfs:// target"
+            )
+            .context(BadUsage));
+        }
+        let storage = self.file_system.open(turn.target)?;
+        let folder = Folder::make(&storage, &begun.id.0)?;
+        let mut watch = Watch::new(&*storage, context.quiet);
+        let how = RunOptions {
+            sync: match self.sync {
+                SyncFlag::None => SyncMode::None,
+                SyncFlag::Close => SyncMode::Close,
+                SyncFlag::Every => SyncMode::Every,
+            },
+            latencies: true,
+            ..RunOptions::default()
+        };
+        let drive = |events: mpsc::Sender<Event>| -> anyhow::Result<Outcome> {
+            let place = Place { fs: storage.below(folder.name())?, weight: NonZeroU32::MIN };
+            // Whoever listened is gone only when this thread is not waited for any more.
+            let mut tell = |event| drop(events.send(event));
+            Ok(match self.threads.get() {
+                1 => engine::run(settings, &[place], &how, stop, &mut tell)?,
+                _ => engine::run_threads(settings, &[place], &how, self.threads, stop, &mut tell)?,
+            })
+        };
+        let (events, heard) = mpsc::channel();
+        let outcome = std::thread::scope(|scope| {
+            let engine = std::thread::Builder::new().name("postmark".to_owned());
+            let engine =
+                engine.spawn_scoped(scope, || drive(events)).context("cannot start the run's thread")?;
+            watch.listen(&heard, &how.done, &self.expected(settings));
+            engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        watch.progress.finish();
+        // Also after an error: the folder is ours and empty, unless something in it could not be removed.
+        let removed = folder.remove();
+        let outcome = outcome?;
+        removed?;
+
+        let usage = self.usage(&outcome, &watch, &*storage);
+        let point = load_point(&outcome, self.threads);
+        let label = turn.label.unwrap_or_else(|| format!("postmark on {}", turn.target));
+        let record = RunRecord {
+            config: self.config_json(settings, turn.target),
+            seed: u64::from(settings.seed),
+            complete: outcome.complete(),
+            metrics: metrics(&outcome, &usage),
+            verdict: verdict(&outcome, &usage),
+            phases: watch.phases(&outcome),
+            points: vec![point],
+            ..begun.record(context, label)
+        };
+        Ok(Run { record, error: None, interrupted: stop.load(Ordering::Relaxed) })
+    }
+
+    fn expected(&self, settings: &Settings) -> Expected {
+        let all = |each: NonZeroU32| u64::from(each.get()) * self.threads.get() as u64;
+        Expected { files: all(settings.number), transactions: all(settings.transactions) }
+    }
+
+    fn usage(&self, outcome: &Outcome, watch: &Watch, storage: &dyn FileSystem) -> Usage {
+        let cpu = outcome.phases.iter().fold(CpuTimes::default(), |sum, times| CpuTimes {
+            user: sum.user + times.cpu.user,
+            sys: sum.sys + times.cpu.sys,
+        });
+        Usage {
+            wall: outcome.phases.iter().map(engine::PhaseTimes::wall).sum(),
+            cpu,
+            threads: self.threads.get(),
+            bytes_asked: outcome.counts.bytes_read + outcome.counts.bytes_written,
+            disk: watch.whole.as_ref().map(DiskMeter::used),
+            remote: storage.local_root().is_none(),
+        }
+    }
+
+    fn config_json(&self, settings: &Settings, target: &Target) -> serde_json::Value {
+        serde_json::json!({
+            "number": settings.number,
+            "transactions": settings.transactions,
+            "size_low_bytes": settings.size.low(),
+            "size_high_bytes": settings.size.high(),
+            "subdirectories": settings.subdirectories,
+            "read_block_bytes": settings.read_block,
+            "write_block_bytes": settings.write_block,
+            "read_bias": settings.read_bias.value(),
+            "create_bias": settings.create_bias.value(),
+            "buffered": settings.buffered,
+            "threads": self.threads,
+            "sync": format!("{:?}", self.sync).to_lowercase(),
+            "nfs": self.file_system.config_json(target),
+        })
+    }
+}
+
+/// How much there is to do, of all threads together.
+struct Expected {
+    files: u64,
+    transactions: u64,
+}
+
+impl Expected {
+    fn of(&self, phase: engine::Phase) -> Option<u64> {
+        match phase {
+            engine::Phase::Create | engine::Phase::Delete => Some(self.files),
+            engine::Phase::Transactions => Some(self.transactions),
+            engine::Phase::MakeDirectories | engine::Phase::RemoveDirectories => None,
+        }
+    }
+}
+
+/// A folder of this run's own, so that nothing of the user's is in its way.
+struct Folder<'a> {
+    storage: &'a Arc<dyn FileSystem>,
+    name: String,
+}
+
+impl<'a> Folder<'a> {
+    fn make(storage: &'a Arc<dyn FileSystem>, id: &str) -> anyhow::Result<Self> {
+        let name = format!("crumb-postmark-{}", id.rsplit('-').next().unwrap_or(id));
+        storage.mkdir(name.as_ref()).context("cannot make a folder for the run's files")?;
+        Ok(Self { storage, name })
+    }
+
+    fn name(&self) -> &Path {
+        self.name.as_ref()
+    }
+
+    fn remove(self) -> anyhow::Result<()> {
+        self.storage.rmdir(self.name()).with_context(|| {
+            format!("{}: cannot remove this run's folder {}", self.storage.place(), self.name)
+        })
+    }
+}
+
+/// Hears of the run: progress for the user, the device's counters by phase.
+struct Watch {
+    progress: Progress,
+    /// Laps at the end of each phase.
+    lap: Option<DiskMeter>,
+    /// Over the run as a whole.
+    whole: Option<DiskMeter>,
+    by_phase: Vec<(engine::Phase, DiskUse)>,
+}
+
+/// How often progress is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+impl Watch {
+    fn new(storage: &dyn FileSystem, quiet: bool) -> Self {
+        let meter = storage.local_root().and_then(DiskMeter::start);
+        Self { progress: Progress::new(quiet), lap: meter.clone(), whole: meter, by_phase: Vec::new() }
+    }
+
+    /// Until the run is over.
+    fn listen(&mut self, heard: &mpsc::Receiver<Event>, done: &AtomicU64, expected: &Expected) {
+        let (mut phase, mut done_before) = (None, 0);
+        loop {
+            match heard.recv_timeout(LOOK_EVERY) {
+                Ok(Event::Begins(begun)) => {
+                    phase = Some(begun);
+                    done_before = done.load(Ordering::Relaxed);
+                }
+                Ok(Event::Ends { phase, .. }) => {
+                    if let Some(meter) = &mut self.lap {
+                        self.by_phase.push((phase, meter.lap()));
+                    }
+                }
+                Ok(Event::Trouble(error)) => self.progress.say(&format!("crumb: {error}")),
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let done = done.load(Ordering::Relaxed) - done_before;
+                    if let Some((phase, of)) = phase.and_then(|phase| Some((phase, expected.of(phase)?))) {
+                        let of_text = report::count_text(of);
+                        let text = format!("{phase}: {} of about {of_text}", report::count_text(done));
+                        self.progress.step(done.min(of), of, text);
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    }
+
+    /// The phases of a record.
+    fn phases(&self, outcome: &Outcome) -> Vec<Phase> {
+        let counts = &outcome.counts;
+        let of = |times: &engine::PhaseTimes| {
+            let (name, items) = match times.phase {
+                engine::Phase::MakeDirectories => ("make directories", 0),
+                engine::Phase::Create => ("create", counts.created_alone),
+                engine::Phase::Transactions => ("transactions", outcome.transactions_done),
+                engine::Phase::Delete => ("delete", counts.deleted_alone),
+                engine::Phase::RemoveDirectories => ("remove directories", 0),
+            };
+            let used = self.by_phase.iter().find(|(phase, _)| *phase == times.phase);
+            let wall_s = times.wall().as_secs_f64();
+            Phase {
+                name: name.to_owned(),
+                pass: 1,
+                wall_s,
+                user_s: times.cpu.user.as_secs_f64(),
+                sys_s: times.cpu.sys.as_secs_f64(),
+                items,
+                bytes: 0,
+                items_per_sec: per_sec(items, times.wall()),
+                counters: used.map(|(_, used)| used.counters()).unwrap_or_default(),
+            }
+        };
+        // Directories are few; their phases would only blur the table.
+        outcome.phases.iter().map(of).filter(|phase| phase.items > 0).collect()
+    }
+}
+
+/// The operations of the whole run as one load level of a closed loop.
+fn load_point(outcome: &Outcome, threads: NonZeroUsize) -> LoadPoint {
+    let wall = outcome.wall_of_files();
+    let latencies = outcome.latencies.as_deref().cloned().unwrap_or_default();
+    let kinds = [
+        ("create", &latencies.create),
+        ("read", &latencies.read),
+        ("append", &latencies.append),
+        ("delete", &latencies.delete),
+    ];
+    let mut all = LatencyHistogram::new();
+    kinds.iter().for_each(|(_, of_kind)| all.merge(of_kind));
+    let (count, total_s) = (all.count().max(1) as f64, all.total_s().max(1e-9));
+    let ops = kinds.iter().filter(|(_, of_kind)| of_kind.count() > 0).map(|(name, of_kind)| {
+        let share_percent = 100.0 * of_kind.count() as f64 / count;
+        let stats = OpStats {
+            attempted: of_kind.count(),
+            ok: of_kind.count(),
+            share_percent,
+            // What the biases and the seed asked for is what was done: each failure ends the run.
+            share_asked_percent: share_percent,
+            time_share_percent: 100.0 * of_kind.total_s() / total_s,
+            latency_us: of_kind.summary(),
+            histogram: (*of_kind).clone(),
+            ..OpStats::default()
+        };
+        ((*name).to_owned(), stats)
+    });
+    let achieved_per_sec = per_sec(all.count(), wall);
+    LoadPoint {
+        loop_kind: LoopKind::Closed,
+        offered_per_sec: None,
+        outstanding: Some(threads.get() as u32),
+        sent_per_sec: achieved_per_sec,
+        achieved_per_sec,
+        warm_s: 0.0,
+        measured_s: wall.as_secs_f64(),
+        unsent: 0,
+        reconnects: 0,
+        bad_replies: 0,
+        generator_busy: 0.0,
+        overtaken: 0,
+        operations_digest: String::new(),
+        lateness_us: Default::default(),
+        latency_us: all.summary(),
+        ops: ops.collect(),
+        histogram: all,
+        file_set: Default::default(),
+        saturated: false,
+        verdict: Verdict::valid(),
+    }
+}
+
+/// PostMark's own report as metrics, by a clock finer than its seconds, and the latencies that matter most.
+fn metrics(outcome: &Outcome, usage: &Usage) -> std::collections::BTreeMap<String, f64> {
+    let counts = &outcome.counts;
+    let (create, mixed, delete, all) = (
+        outcome.wall(engine::Phase::Create),
+        outcome.wall(engine::Phase::Transactions),
+        outcome.wall(engine::Phase::Delete),
+        outcome.wall_of_files(),
+    );
+    let mut metrics: std::collections::BTreeMap<String, f64> = [
+        ("transactions_per_sec", per_sec(outcome.transactions_done, mixed)),
+        ("created_per_sec", per_sec(counts.created(), all)),
+        ("created_alone_per_sec", per_sec(counts.created_alone, create)),
+        ("created_mixed_per_sec", per_sec(counts.created_mixed, mixed)),
+        ("read_per_sec", per_sec(counts.read, mixed)),
+        ("appended_per_sec", per_sec(counts.appended, mixed)),
+        ("deleted_per_sec", per_sec(counts.deleted(), all)),
+        ("deleted_alone_per_sec", per_sec(counts.deleted_alone, delete)),
+        ("deleted_mixed_per_sec", per_sec(counts.deleted_mixed, mixed)),
+        ("read_bytes_per_sec", per_sec(counts.bytes_read, all)),
+        ("written_bytes_per_sec", per_sec(counts.bytes_written, all)),
+        ("total_s", all.as_secs_f64()),
+        ("cpu_percent", 100.0 * usage.cpu_share()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    if let Some(disk) = &usage.disk {
+        metrics.insert("device_busy_percent".to_owned(), 100.0 * disk.busy);
+    }
+    let latencies = outcome.latencies.as_deref().cloned().unwrap_or_default();
+    for (name, of_kind) in [
+        ("create", &latencies.create),
+        ("read", &latencies.read),
+        ("append", &latencies.append),
+        ("delete", &latencies.delete),
+    ] {
+        if of_kind.count() > 0 {
+            let us = of_kind.summary();
+            metrics.insert(format!("{name}_p50_us"), us.p50);
+            metrics.insert(format!("{name}_p99_us"), us.p99);
+        }
+    }
+    metrics
+}
+
+fn verdict(outcome: &Outcome, usage: &Usage) -> Verdict {
+    let mut verdict = Verdict::valid();
+    match outcome.ending {
+        Ending::Complete => {}
+        Ending::OutOfFiles => verdict.invalidate(
+            "out-of-files",
+            "as many files were deleted as created, and the transactions ended early; raise --number or --create-bias, or \
+             lower --transactions",
+        ),
+        Ending::Interrupted => verdict.invalidate("interrupted", "the run was interrupted"),
+    }
+    if usage.wall < RUN_MIN {
+        verdict.remark(
+            "short",
+            format!(
+                "the run took {:.2} s only: caches and noise decide; raise --number and --transactions",
+                usage.wall.as_secs_f64()
+            ),
+        );
+    }
+    if cfg!(debug_assertions) {
+        verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
+    }
+    let (bound, text) = usage.bound();
+    verdict.remark(bound.code(), text);
+    verdict
+}
+
+/// The comparison of 2001, which a user tuned RAID arrays by, with this run as its last row.
+fn beside_2001(record: &RunRecord, settings: &Settings) -> String {
+    // total s, transactions/s, creation alone files/s, deletion alone files/s, read KB/s, written KB/s; published.
+    const PUBLISHED: [(&str, [f64; 6]); 5] = [
+        ("RAID 5, chunk 32, read-ahead", [3480.0, 29.0, 95.0, 292.0, 232.05, 280.10]),
+        ("  without read-ahead", [3526.0, 29.0, 80.0, 254.0, 229.02, 276.45]),
+        ("RAID 5, chunk 64, read-ahead", [3609.0, 28.0, 107.0, 381.0, 223.75, 270.09]),
+        ("  without read-ahead", [3506.0, 29.0, 84.0, 320.0, 230.33, 278.03]),
+        ("one Ultra-Wide disk", [6488.0, 17.0, 30.0, 30.0, 124.46, 150.24]),
+    ];
+    let metric = |name: &str| record.metrics.get(name).copied().unwrap_or(0.0);
+    let ours = [
+        metric("total_s"),
+        metric("transactions_per_sec"),
+        metric("created_alone_per_sec"),
+        metric("deleted_alone_per_sec"),
+        metric("read_bytes_per_sec") / 1024.0,
+        metric("written_bytes_per_sec") / 1024.0,
+    ];
+    let row = |name: &str, figures: &[f64; 6]| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(figures.iter().map(|figure| match figure {
+            small if *small < 100.0 => format!("{small:.1}"),
+            large => report::count_text(large.round() as u64),
+        }));
+        cells
+    };
+    let mut rows: Vec<Vec<String>> = PUBLISHED.iter().map(|(name, figures)| row(name, figures)).collect();
+    rows.push(row("this run", &ours));
+    let heads = ["2001, PostMark 1.13", "total s", "trans/s", "creat/s", "delet/s", "read KB/s", "writ KB/s"];
+    let same = settings_of_2001();
+    let note = if (settings.number, settings.transactions, settings.size, settings.subdirectories)
+        == (same.number, same.transactions, same.size, same.subdirectories)
+    {
+        ""
+    } else {
+        "This run had other settings than those of 2001: compare with --preset 2001.\n"
+    };
+    format!("{}{note}\n", grid(&heads, 1, &rows))
+}
+
+/// `size 10240 20480, transactions 100000, subdirectories 10, number 10000`.
+fn settings_of_2001() -> Settings {
+    let count = |count| NonZeroU32::new(count).expect("none of the settings of 2001 is 0");
+    Settings {
+        size: SizeRange::new(count(10_240), count(20_480)),
+        number: count(10_000),
+        transactions: count(100_000),
+        subdirectories: 10,
+        ..Settings::default()
+    }
+}
+
+fn per_sec(count: u64, wall: Duration) -> f64 {
+    if wall.is_zero() { 0.0 } else { count as f64 / wall.as_secs_f64() }
+}
+
+fn block(text: &str) -> Result<NonZeroU32, String> {
+    let size: ByteSize = text.parse().map_err(|_| "expected a size such as 512 or 4KiB".to_owned())?;
+    u32::try_from(size.as_u64())
+        .ok()
+        .and_then(NonZeroU32::new)
+        .filter(|size| size.get() <= 1 << 30)
+        .ok_or_else(|| "expected a size from 1 byte to 1 GiB".to_owned())
+}
+
+fn sizes(text: &str) -> Result<SizeRange, String> {
+    let (low, high) = text.split_once("..").unwrap_or((text, text));
+    let (low, high) = (block(low)?, block(high)?);
+    if low > high {
+        return Err(format!("the first size, {low}, is larger than the second, {high}"));
+    }
+    Ok(SizeRange::new(low, high))
+}
+
+fn bias(text: &str) -> Result<Bias, String> {
+    let value = text.parse().ok().and_then(Bias::new);
+    value.ok_or_else(|| "expected 0 to 10 (tenths), or -1 for neither".to_owned())
+}
