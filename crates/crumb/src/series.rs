@@ -18,11 +18,11 @@ use files::Target;
 use measure::statistics::{median, median_interval, relative_half_width};
 use measure::{RunId, RunRecord, SeriesPlace};
 use report::compare::{Side, headline};
-use report::metric_text;
+use report::{figure_text, metric_text};
 
 use crate::context::Context;
 use crate::exit::ExitStatus;
-use crate::layout::{counted, grid, wrapped};
+use crate::layout::{counted, grid, shortened, wrapped};
 use crate::outcome::{OutputArgs, Run};
 use crate::output::note;
 use crate::verbs::compare;
@@ -53,6 +53,8 @@ const ROUNDS: u32 = 6;
 /// Rounds that --until-ci makes at most when --repeat does not say.
 const ROUNDS_MAX: u32 = 1000;
 const CONFIDENCE: f64 = 0.95;
+/// Leaves room for five figures in a line of the terminal.
+const NAME_WIDTH_MAX: usize = 24;
 
 /// What one run is to measure.
 pub struct Turn<'a> {
@@ -208,17 +210,22 @@ impl Series {
         })
     }
 
+    fn headlines(&self) -> &'static [&'static str] {
+        self.records.first().map_or(&[], |record| headline(&record.benchmark))
+    }
+
     /// Median and interval of every metric, for repeats on one target.
     fn medians(&self) -> String {
         let mut names: Vec<&String> = self.records.iter().flat_map(|record| record.metrics.keys()).collect();
-        names.sort();
+        // The figure that answers the question first.
+        names.sort_by_key(|name| (!self.headlines().contains(&name.as_str()), *name));
         names.dedup();
         let row = |name: &&String| {
             let figures: Vec<f64> =
                 self.records.iter().filter_map(|record| record.metrics.get(*name)).copied().collect();
             let middle = median(&figures)?;
-            let (words, number, unit) = metric_text(name, middle);
-            let text = |value: f64| metric_text(name, value).1;
+            // Each with its unit: that of a latency goes with its size.
+            let text = |value: f64| figure_text(name, value);
             let (low, high) = match median_interval(&figures, CONFIDENCE) {
                 Some(interval) => (text(interval.low), text(interval.high)),
                 None => ("-".to_owned(), "-".to_owned()),
@@ -226,8 +233,8 @@ impl Series {
             let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
             let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             Some(vec![
-                if unit.is_empty() { words } else { format!("{words}, {unit}") },
-                number,
+                shortened(&metric_text(name, middle).0, NAME_WIDTH_MAX),
+                text(middle),
                 low,
                 high,
                 text(least),

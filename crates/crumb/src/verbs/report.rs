@@ -25,12 +25,15 @@ Examples:
     crumb report
   Two filers in one plot:
     crumb report 3f9a 77c0 -o filers.html --title 'Old filer and new'
+  Repeats and their comparison, named by the first run:
+    crumb report 3f9a -o old-and-new.html
   From files, without any store:
     crumb report filer-a.json filer-b.json -o filers.html
   Plots for a paper:
     crumb report last --svg plots/")]
 pub struct ReportArgs {
-    /// Names of runs (or unambiguous beginnings or ends), `last`, or RunRecord JSON files
+    /// Names of runs (or unambiguous beginnings or ends), `last`, or RunRecord JSON files; the first run of a series
+    /// stands for all of it
     #[arg(value_name = "RUN", default_value = "last")]
     runs: Vec<String>,
     /// HTML file to write, `-` for standard output [default: report.html, none when only --svg is given]
@@ -56,7 +59,7 @@ pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             fs::write(&path, text).with_context(|| format!("{}: cannot write the plot", path.display()))?;
         }
         if plots.is_empty() {
-            note(context, "these runs have no load points, so there is nothing to plot");
+            note(context, "these runs have neither load points nor curves, so there is nothing to plot");
         } else if !context.quiet && !matches!(&args.output, Some(path) if path == Path::new("-")) {
             print(&format!("wrote {} to {}\n", counted(plots.len(), "plot", "plots"), directory.display()))?;
         }
@@ -82,12 +85,14 @@ fn page(
             fs::write(&path, &page)
                 .with_context(|| format!("{}: cannot write the report", path.display()))?;
             if !context.quiet {
-                let points = runs.iter().map(|run| run.points.len()).sum();
+                let points = match runs.iter().map(|run| run.points.len()).sum() {
+                    0 => String::new(),
+                    points => format!(" with {}", counted(points, "load point", "load points")),
+                };
                 print(&format!(
-                    "wrote {} of {} with {}, {}; open it in a browser\n",
+                    "wrote {} of {}{points}, {}; open it in a browser\n",
                     path.display(),
                     counted(runs.len(), "run", "runs"),
-                    counted(points, "load point", "load points"),
                     report::bytes_text(page.len() as u64),
                 ))?;
             }
@@ -116,7 +121,13 @@ fn find(wanted: &[String], context: &Context) -> anyhow::Result<Vec<RunRecord>> 
         if store.is_none() {
             store = Some(context.store_with_runs()?);
         }
-        runs.extend(store.as_ref().map(|store| store.find(name)).transpose()?);
+        let Some(store) = &store else { continue };
+        let run = store.find(name)?;
+        // A series is named by its first run, and is what `last` means while its last run is the newest.
+        match run.series.as_ref().filter(|place| name == "last" || place.of == run.id) {
+            Some(place) if wanted.len() == 1 => runs.extend(store.series(&place.of.0)?),
+            _ => runs.push(run),
+        }
     }
     Ok(runs)
 }

@@ -1,0 +1,126 @@
+//! `crumb run postmark` as a process: alone, against others, by several threads, over NFS, interrupted.
+
+mod binary;
+
+use std::process::{Command, Stdio};
+
+use binary::{Bench, assert_fits};
+use measure::RunRecord;
+
+fn bench() -> Bench {
+    let bench = Bench::in_memory();
+    ["a", "b"].iter().for_each(|name| std::fs::create_dir(bench.path(name)).unwrap());
+    bench
+}
+
+fn left(bench: &Bench, directory: &str) -> usize {
+    std::fs::read_dir(bench.path(directory)).unwrap().count()
+}
+
+#[test]
+fn a_run_does_what_postmark_does_with_these_settings_and_leaves_nothing() {
+    let bench = bench();
+    let said = bench.crumb(&["run", "postmark", "a", "--json", "a.json"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_fits(&said.out);
+    assert!(said.out.starts_with("CLOSED LOOP") && said.out.contains("Transactions"), "{}", said.out);
+    let record = RunRecord::from_json(&bench.read("a.json")).unwrap();
+    // What PostMark 1.51 counts with its defaults.
+    let done = |op: &str| record.points[0].ops[op].ok;
+    assert_eq!(["create", "read", "append", "delete"].map(done), [764, 243, 257, 764]);
+    let items: Vec<_> = record.phases.iter().map(|phase| (phase.name.as_str(), phase.items)).collect();
+    assert_eq!(items, [("create", 500), ("transactions", 500), ("delete", 528)]);
+    assert!(
+        record.verdict.reasons.iter().any(|reason| reason.code.ends_with("-bound")),
+        "{:?}",
+        record.verdict
+    );
+    assert_eq!((left(&bench, "a"), record.seed, record.series.is_none()), (0, 42, true));
+}
+
+#[test]
+fn rivals_are_measured_in_turns_and_the_answer_stands_at_the_end() {
+    let bench = bench();
+    let small = ["--transactions", "2000", "--number", "200"];
+    let said = bench.crumb(
+        &[&["run", "postmark", "a", "--vs", "b", "--repeat", "4", "--json", "all.json"], &small[..]].concat(),
+    );
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.starts_with("A  postmark on a (4 runs)\nB  postmark on b (4 runs)\n"), "{}", said.out);
+    assert_fits(&said.out);
+    let records: Vec<RunRecord> = serde_json::from_str(&bench.read("all.json")).unwrap();
+    let series: Vec<_> = records.iter().map(|record| record.series.clone().unwrap()).collect();
+    let sides: String = series.iter().map(|place| place.side.as_str()).collect();
+    assert_eq!(sides, "ABBAABBA");
+    assert!(series.iter().zip(1..).all(|(place, turn)| place.turn == turn && place.of == records[0].id));
+    let again = bench.fine(&["compare", "last"]);
+    assert!(said.out.starts_with(&again), "{again}\n---\n{}", said.out);
+    assert!(bench.fine(&["report", &records[0].id.0]).starts_with("wrote report.html of 8 runs"));
+    assert!(bench.fine(&["report", &records[3].id.0]).starts_with("wrote report.html of 1 run"));
+}
+
+#[test]
+fn repeats_on_one_target_give_medians_and_stop_when_they_are_known_well_enough() {
+    let bench = bench();
+    let said = bench.fine(&["run", "postmark", "a", "--repeat", "6", "--transactions", "1000"]);
+    assert!(said.starts_with("6 runs; medians with their confidence intervals\n"), "{said}");
+    assert_fits(&said);
+    // Any interval is narrower than this, but six runs are what an interval takes.
+    let wide = bench.fine(&["run", "postmark", "a", "--until-ci", "99%", "--transactions", "1000"]);
+    assert!(wide.starts_with("6 runs; "), "{wide}");
+    let limited = bench.crumb(&["run", "postmark", "a", "--until-ci", "0.001%", "--time-limit", "1ms"]);
+    assert!(limited.code == 0 && limited.err.contains("time limit is reached"), "{}", limited.err);
+    assert!(limited.out.starts_with("1 run; "), "{}", limited.out);
+}
+
+#[test]
+fn threads_work_side_by_side_over_nfs_too() {
+    let bench = bench();
+    let server = nfs::server::serve_dir(bench.path("b"), Default::default(), Default::default()).unwrap();
+    let url = format!("nfs://{}/", server.addr());
+    for target in ["a", &url] {
+        let flags =
+            ["--threads", "3", "--sync", "close", "--subdirectories", "4", "--number", "50", "--json", "-"];
+        let said = bench.crumb(&[&["run", "postmark", target], &flags[..]].concat());
+        assert_eq!(said.code, 0, "{target}: {}", said.err);
+        let record = RunRecord::from_json(&said.out).unwrap();
+        assert_eq!(record.points[0].outstanding, Some(3));
+        assert_eq!(record.phases[0].items, 150, "{target}");
+    }
+    assert_eq!((left(&bench, "a"), left(&bench, "b")), (0, 0));
+}
+
+#[test]
+fn an_interrupted_run_tells_what_it_did_and_leaves_nothing() {
+    let bench = bench();
+    let child = Command::new(assert_cmd::cargo::cargo_bin!("crumb"))
+        .current_dir(bench.directory())
+        .env("CRUMB_STORE", bench.path("runs.db"))
+        .args(["run", "postmark", "a", "--transactions", "100000000", "--json", "a.json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Its folder is there before the first file, and its handler before the folder.
+    while left(&bench, "a") == 0 {
+        std::thread::yield_now();
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(left(&bench, "a"), 0, "{out}{err}");
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    let record = RunRecord::from_json(&bench.read("a.json")).unwrap();
+    assert!(!record.complete && record.verdict.has("interrupted"), "{out}");
+}
+
+#[test]
+fn what_cannot_be_run_on_is_told_without_a_run() {
+    let bench = bench();
+    assert!(bench.fails(2, &["run", "postmark", "null:"]).contains("no files to work on"));
+    assert!(bench.fails(1, &["run", "postmark", "nowhere"]).contains("nowhere: cannot open"));
+    assert!(bench.fails(2, &["run", "postmark", "a", "--size", "20..10"]).contains("larger than the second"));
+    assert!(bench.fails(2, &["run", "postmark", "a", "--read-bias", "11"]).contains("0 to 10"));
+    assert!(bench.fails(2, &["run", "postmark", "a", "--until-ci", "0"]).contains("percentage"));
+}
