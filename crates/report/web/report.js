@@ -161,21 +161,17 @@
   });
   // As wide as the longest tick, so that the axis' name never lies on it.
   const tickRoom = (_, ticks) => 16 + 7 * Math.max(3, ...(ticks ?? []).map((tick) => tick?.length ?? 0));
-  const logFilter = (low, high) => (_, splits) => {
-    const wide = Math.log10(high / low) > 3.2;
-    return splits.map((value) => {
-      const scaled = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
-      const digit = Math.round(scaled);
-      // The axis' own end comes as a tick too, and is seldom round.
-      if (Math.abs(scaled - digit) > 1e-6) return null;
-      return digit === 1 || (!wide && (digit === 2 || digit === 5)) ? value : null;
-    });
+  // 1, 2 and 5 of each decade between the ends, or 1 alone where there are many decades. uPlot's own ticks count on
+  // from the axis' lower end, which is seldom round.
+  const logTicks = (low, high) => {
+    const digits = Math.log10(high / low) > 3.2 ? [1] : [1, 2, 5];
+    const ticks = [];
+    for (let decade = Math.floor(Math.log10(low)); decade <= Math.log10(high); decade++) {
+      ticks.push(...digits.map((digit) => Number(`${digit}e${decade}`)).filter((tick) => tick >= low && tick <= high));
+    }
+    return ticks;
   };
-  const logGrid = (low, high) => ({
-    filter: logFilter(low, high),
-    grid: { stroke: () => css("--grid"), width: 1, filter: logFilter(low, high) },
-    ticks: { stroke: () => css("--grid"), width: 1, size: 5, filter: logFilter(low, high) },
-  });
+  const logGrid = (low, high) => ({ splits: () => logTicks(low, high), filter: (_, splits) => splits });
 
   // By run, where the colour tells the variant.
   const DASHES = [undefined, [7, 5], [2, 3], [12, 3]];

@@ -195,6 +195,9 @@ async function curves(page) {
   assert.equal(plots, 4);
   for (let at = 0; at < plots; at += 1) assert.ok((await inked(page, `plot-curve-${at}`)).count > 2000, `curve ${at} is empty`);
   ok("four plots are drawn");
+  const written = await page.evaluate(() => globalThis.written.get(document.querySelector("#plot-curve-3 canvas")));
+  for (const tick of ["5,000", "10,000", "50,000"]) assert.ok(written.includes(tick), `no tick ${tick} among ${written}`);
+  ok("a logarithmic axis whose ends are not round has ticks at round numbers");
   const target = await page.evaluate(() => {
     const { lines } = JSON.parse(document.getElementById("numbers").textContent)[`lines`][0];
     const points = lines.flatMap((line) => line.points);
@@ -254,6 +257,15 @@ async function hostile(page) {
       page.on("request", (request) => requests.push(request.url()));
       await page.route("**/*", (route) => (route.request().url() === address ? route.continue() : route.abort()));
       await page.emulateMedia({ colorScheme });
+      // What is written onto a canvas cannot be asked of it afterwards.
+      await page.addInitScript(() => {
+        globalThis.written = new Map();
+        const fillText = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+          globalThis.written.set(this.canvas, [...(globalThis.written.get(this.canvas) ?? []), String(text)]);
+          return fillText.call(this, text, ...rest);
+        };
+      });
       await page.goto(address);
       const luminance = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 3);
       assert.ok(colorScheme === "dark" ? luminance < 60 : luminance > 200, `${colorScheme} paper has luminance ${luminance}`);
