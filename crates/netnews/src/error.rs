@@ -1,0 +1,169 @@
+//! What can go wrong with feeds and spools; the text says where and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use files::FsError;
+
+use crate::batch::BatchError;
+
+/// Why a feed or a spool cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetnewsError {
+    /// A file outside of the storage under test cannot be read or written.
+    #[error("{}: cannot {what}", .path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The storage under test refused a call.
+    #[error(transparent)]
+    Storage(#[from] FsError),
+    /// A batch cannot be read, or is damaged.
+    #[error("{}: {source}", .path.display())]
+    Batch {
+        /// The batch.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: BatchError,
+    },
+    /// No feed there.
+    #[error(
+        "{0}: no feed there (no feed.json in it); make one: crumb feed synthesize --articles 100000 -o {0}, or crumb \
+         feed import SOURCE -o {0}", .path.display()
+    )]
+    NoFeed {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A feed that was never finished.
+    #[error(
+        "{0}: an unfinished feed: its maker was killed, or is still at work; when it is not, remove it (rm -r {0}) \
+         and make it again", .path.display()
+    )]
+    FeedUnfinished {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A feed would overwrite another one.
+    #[error("{0}: there is a feed already; name another directory, or remove it first (rm -r {0})", .path.display())]
+    FeedExists {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A feed would mix with what is there.
+    #[error("{}: not empty, and no feed; name a directory that is not there yet", .path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Batches are not those that the feed was made with.
+    #[error(
+        "{}: its batches have {file_bytes} bytes and had {expected_bytes} when it was made; make it again", .path.display()
+    )]
+    FeedChanged {
+        /// Its directory.
+        path: PathBuf,
+        /// Bytes of the batches now.
+        file_bytes: u64,
+        /// Bytes then.
+        expected_bytes: u64,
+    },
+    /// A `feed.json` that cannot be read.
+    #[error("{}: no description of a feed: {what}; make the feed again", .path.display())]
+    BadManifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A source without one whole article.
+    #[error("{}: not made: there was no whole article for it", .path.display())]
+    NoArticles {
+        /// The feed.
+        path: PathBuf,
+    },
+    /// A rule of the place map that cannot be understood.
+    #[error("{text}: {why}; an example: alt.*=/disk2")]
+    BadPlace {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A file of a spool that is not as it must be.
+    #[error("{}: {why}", .path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// No spool of that name.
+    #[error("{target}: no spool named {name} (no crumb-netnews-{name} there); `--keep` leaves one")]
+    NoSpool {
+        /// Where it was looked for.
+        target: String,
+        /// Its name.
+        name: String,
+    },
+    /// A spool would be written over.
+    #[error(
+        "{target}: there is a spool named {name}; go on with it (--resume {name}), or remove crumb-netnews-{name}"
+    )]
+    SpoolExists {
+        /// Where it is.
+        target: String,
+        /// Its name.
+        name: String,
+    },
+    /// A spool that is to be gone on with in another way than it was begun.
+    #[error("spool {name} was begun with {was} and is to go on with {asked}: ask for the same")]
+    OtherSpool {
+        /// Its name.
+        name: String,
+        /// What differs, as it was.
+        was: String,
+        /// And as it is asked for.
+        asked: String,
+    },
+    /// A feed without one batch for each pass.
+    #[error(
+        "the feed has {batches} batches, too few for {passes} passes; ask for fewer passes, or for a larger feed"
+    )]
+    FeedTooSmall {
+        /// Batches there are.
+        batches: u64,
+        /// Passes asked for.
+        passes: u32,
+    },
+    /// A feed need not be imported.
+    #[error(
+        "{0}: a feed already; use it as it is, or multiply it: crumb feed clone {0} N -o OUT", .path.display()
+    )]
+    SourceIsFeed {
+        /// The feed.
+        path: PathBuf,
+    },
+    /// A feed would be imported into itself.
+    #[error("{}: within the source; name a directory outside of it", .path.display())]
+    WithinSource {
+        /// The feed to be made.
+        path: PathBuf,
+    },
+    /// Ended by whoever watched.
+    #[error("stopped before the end; nothing is left half-made")]
+    Stopped,
+}
+
+impl NetnewsError {
+    /// `what` failed on the file at `path`.
+    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { what, path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,278 @@
+//! Articles of elsewhere made into a feed: trees of files, spools, mailboxes, rnews batches, gzipped or not.
+//!
+//! ```text
+//! SOURCE -> files -> `#! `     rnews batch --+
+//!                    `From `   mbox ---------+--> CRLF to LF --> Article::parse --> FeedWriter
+//!                    else      one article --+                        `-> broken/000001, reasons.tsv
+//! ```
+//!
+//! Always holds: what is no article ends nothing and is not lost: it is counted by reason and set aside; a file that
+//! has several hard links in the source, as a spool's cross-posts have, comes once; an article whose message id came
+//! before is kept, since duplicates are part of a feed.
+//! Not here: undoing what a server added (`Path:`, `Xref:`), or the dots of articles stored as they come over NNTP.
+//! Source: RFC 4155 for mboxes, and the `>From ` quoting known as mboxrd.
+
+mod aside;
+mod mbox;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use super::make::{FeedShape, FeedWriter};
+use super::{Feed, FeedProgress, MANIFEST_NAME, Origin, Watch};
+use crate::NetnewsError;
+use crate::article::{Article, Broken};
+use crate::batch::{ARTICLE_BYTES_MAX, BatchError, BatchReader};
+use aside::Aside;
+use mbox::{Letter, MboxReader};
+use walk::Walk;
+
+/// In which order files of a tree become a feed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By the `Date:` of the first article in a file; those without one come last. The default: a feed mixes its
+    /// groups, and a tree read group by group would not. Takes a path and a date of memory for each file.
+    #[default]
+    Date,
+    /// By path, numbers by value. Memory for one directory at a time.
+    Path,
+}
+
+/// How to import.
+#[derive(Clone, Debug)]
+pub struct ImportConfig {
+    /// A file or a directory.
+    pub source: PathBuf,
+    /// How the feed is cut.
+    pub shape: FeedShape,
+    /// Of files.
+    pub order: Order,
+    /// Larger articles are set aside. Default 16 MiB.
+    pub article_bytes_max: usize,
+}
+
+impl ImportConfig {
+    /// From `source`, all else as usual.
+    pub fn new(source: impl Into<PathBuf>) -> Self {
+        Self {
+            source: source.into(),
+            shape: FeedShape::default(),
+            order: Order::default(),
+            article_bytes_max: ARTICLE_BYTES_MAX,
+        }
+    }
+}
+
+/// What an import did.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The feed.
+    pub feed: Feed,
+    /// Files read.
+    pub files: u64,
+    /// Further names of files that were read by another name: hard links.
+    pub hard_links: u64,
+    /// Names not followed: symbolic links, devices, names that begin with a dot.
+    pub skipped: u64,
+    /// Articles whose CRLF were made LF.
+    pub crlf: u64,
+    /// Set aside, by reason.
+    pub broken: BTreeMap<Broken, u64>,
+}
+
+/// Makes a feed at `out`.
+///
+/// # Errors
+/// When the source cannot be read, the feed cannot be written, no article is whole, or the work is ended; then
+/// nothing is left of it.
+pub fn import(config: &ImportConfig, out: &Path, watch: &mut Watch<'_>) -> Result<Imported, NetnewsError> {
+    if config.source.join(MANIFEST_NAME).exists() {
+        return Err(NetnewsError::SourceIsFeed { path: config.source.clone() });
+    }
+    if let (Ok(source), Ok(out)) = (config.source.canonicalize(), std::path::absolute(out))
+        && out.starts_with(&source)
+    {
+        return Err(NetnewsError::WithinSource { path: out });
+    }
+    // The source is looked at first: a mistyped name should make no directory.
+    let mut walk = Walk::new(&config.source)?;
+    let mut importer = Importer {
+        writer: FeedWriter::create(out, config.shape)?,
+        aside: Aside::default(),
+        crlf: 0,
+        unix: Vec::new(),
+        article_bytes_max: config.article_bytes_max,
+        files: 0,
+        reader: None,
+    };
+    match config.order {
+        Order::Path => {
+            while let Some(path) = walk.next_file()? {
+                importer.file(&path, watch)?;
+            }
+        }
+        Order::Date => {
+            let mut files = Vec::new();
+            while let Some(path) = walk.next_file()? {
+                let at = importer.first_date(&path).unwrap_or(i64::MAX);
+                files.push((at, path));
+                let files_sorted = files.len() as u64;
+                watch.tick(FeedProgress { articles: 0, bytes: 0, articles_total: None, files_sorted })?;
+            }
+            // Stable: files of the same second stay in the order of their paths.
+            files.sort_by_key(|(at, _)| *at);
+            for (_, path) in files {
+                importer.file(&path, watch)?;
+            }
+        }
+    }
+    let Importer { writer, aside, crlf, files, .. } = importer;
+    let broken = aside.finish()?;
+    let origin = Origin::Import {
+        source: config.source.display().to_string(),
+        broken: broken.iter().map(|(why, count)| (why.name().to_owned(), *count)).collect(),
+    };
+    let feed = writer.finish(origin, 0)?;
+    Ok(Imported { feed, files, hard_links: walk.hard_links(), skipped: walk.skipped(), crlf, broken })
+}
+
+struct Importer {
+    writer: FeedWriter,
+    aside: Aside,
+    crlf: u64,
+    /// The article at hand without its CR.
+    unix: Vec<u8>,
+    article_bytes_max: usize,
+    files: u64,
+    /// Kept for its buffer.
+    reader: Option<BatchReader<Box<dyn Read>>>,
+}
+
+impl Importer {
+    fn file(&mut self, path: &Path, watch: &mut Watch<'_>) -> Result<(), NetnewsError> {
+        self.files += 1;
+        let (start, input) = opened(path)?;
+        if start.starts_with(b"From ") {
+            self.mbox(path, input, watch)
+        } else {
+            self.batch(path, input, watch)
+        }
+    }
+
+    fn batch(
+        &mut self,
+        path: &Path,
+        input: Box<dyn Read>,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), NetnewsError> {
+        let mut reader = match self.reader.take() {
+            Some(reader) => reader.reuse(input),
+            None => BatchReader::with_limit(input, self.article_bytes_max),
+        };
+        let mut any = false;
+        loop {
+            match reader.next() {
+                Ok(Some(article)) => self.article(path, article)?,
+                Ok(None) => break,
+                Err(BatchError::Damaged { offset_bytes, why, .. }) => {
+                    self.aside.take(&self.writer, why, path, offset_bytes, reader.damaged())?;
+                }
+                // Packed and cut short, or packed otherwise: the rest of the file is lost, not the import.
+                Err(BatchError::Io { offset_bytes, source }) if source.raw_os_error().is_none() => {
+                    self.aside.take(&self.writer, Broken::Truncated, path, offset_bytes, &[])?;
+                    any = true;
+                    break;
+                }
+                Err(source) => return Err(NetnewsError::Batch { path: path.to_owned(), source }),
+            }
+            any = true;
+            self.tick(watch)?;
+        }
+        if !any {
+            self.aside.take(&self.writer, Broken::Empty, path, 0, &[])?;
+        }
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    fn mbox(&mut self, path: &Path, input: Box<dyn Read>, watch: &mut Watch<'_>) -> Result<(), NetnewsError> {
+        let mut letters = MboxReader::new(input, self.article_bytes_max);
+        loop {
+            let letter = letters.next_letter();
+            match letter.map_err(|source| NetnewsError::io("read the mailbox", path, source))? {
+                Some(Letter::Whole(bytes)) => self.article(path, bytes)?,
+                Some(Letter::TooLarge { offset_bytes, kept }) => {
+                    self.aside.take(&self.writer, Broken::TooLarge, path, offset_bytes, kept)?;
+                }
+                None => return Ok(()),
+            }
+            self.tick(watch)?;
+        }
+    }
+
+    fn article(&mut self, path: &Path, bytes: &[u8]) -> Result<(), NetnewsError> {
+        let first_line = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+        let is_crlf = first_line > 0 && bytes[first_line - 1] == b'\r';
+        if is_crlf {
+            self.unix.clear();
+            let mut from = 0;
+            while let Some(at) = bytes[from..].windows(2).position(|two| two == b"\r\n") {
+                self.unix.extend_from_slice(&bytes[from..from + at]);
+                from += at + 1;
+            }
+            self.unix.extend_from_slice(&bytes[from..]);
+        }
+        let article = if is_crlf { &self.unix[..] } else { bytes };
+        match Article::parse(article) {
+            Ok(parsed) => {
+                self.crlf += u64::from(is_crlf);
+                self.writer.write(parsed.message_id(), article).map(|_| ())
+            }
+            Err(why) => self.aside.take(&self.writer, why, path, 0, bytes),
+        }
+    }
+
+    /// Of the first article; none when the file cannot be read now, which will be told when it is its turn.
+    fn first_date(&self, path: &Path) -> Option<i64> {
+        let (_, input) = opened(path).ok()?;
+        let mut head = Vec::new();
+        // A header beyond 16 KiB has its Date before that.
+        input.take(16 << 10).read_to_end(&mut head).ok()?;
+        let from = if head.starts_with(b"#! rnews") || head.starts_with(b"From ") {
+            head.iter().position(|byte| *byte == b'\n')? + 1
+        } else {
+            0
+        };
+        crate::article::header_date(&head[from..])
+    }
+
+    fn tick(&self, watch: &mut Watch<'_>) -> Result<(), NetnewsError> {
+        let (articles, bytes) = (self.writer.articles(), self.writer.bytes());
+        watch.tick(FeedProgress { articles, bytes, articles_total: None, files_sorted: 0 })
+    }
+}
+
+/// The file, unpacked when it is gzipped, and its first bytes, which come again.
+fn opened(path: &Path) -> Result<(Vec<u8>, Box<dyn Read>), NetnewsError> {
+    let failed = |source| NetnewsError::io("read the article", path, source);
+    let mut file = File::open(path).map_err(failed)?;
+    let start = first_bytes(&mut file).map_err(failed)?;
+    if !start.starts_with(&[0x1f, 0x8b]) {
+        return Ok((start.clone(), Box::new(Cursor::new(start).chain(file))));
+    }
+    let mut unpacked = MultiGzDecoder::new(Cursor::new(start).chain(file));
+    // What cannot be unpacked at all is found again when it is read.
+    let start = first_bytes(&mut unpacked).unwrap_or_default();
+    Ok((start.clone(), Box::new(Cursor::new(start).chain(unpacked))))
+}
+
+fn first_bytes(input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut start = Vec::with_capacity(16);
+    input.by_ref().take(16).read_to_end(&mut start)?;
+    Ok(start)
+}

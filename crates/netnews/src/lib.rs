@@ -1,0 +1,17 @@
+//! A real news feed stored, fed on and expired, pass after pass: a macro-benchmark of storage for many small files.
+//!
+//! ```text
+//! tree, mbox, spool, rnews --import--+
+//! Model + seed ---------synthesize---+--> Feed: 000001.rnews ... feed.json --batch--> article --> spool
+//! Feed ---------------------clone----+
+//! ```
+//!
+//! Not here: opening targets and drawing (the binary and `report`).
+
+pub mod article;
+pub mod batch;
+mod error;
+pub mod feed;
+pub mod spool;
+
+pub use error::NetnewsError;

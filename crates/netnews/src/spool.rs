@@ -1,0 +1,54 @@
+//! The spool: articles as numbered files, `active`, history, and the passes over them.
+//!
+//! ```text
+//! feed --batch--> unbatch --> storing     rec/sport/hockey/117, links for cross-posts     (places: on which storage)
+//!                    |------> history     the ids seen, and an index                      (history::index)
+//!                    |------> active      the groups' numbers
+//!                    `------> outgoing    the next pass's batch file --> batcher --> sink
+//! history --> expire --> dumbrm | fastrm          recovery: whole again after a kill          verify: is it right?
+//! ```
+//!
+//! All of it lies on `files::FileSystem`, so that the same feed runs on a directory, an NFS server or whatever comes.
+//!
+//! Always holds: history alone says what is accepted; the order of writes that this rests on stands in `unbatch`.
+//! Not here: feeds (see `crate::feed`), which storage there is, drawing.
+//! Source: Swartz, "The Brave Little Toaster Meets Usenet", LISA X 1996; formats as INN 1.7.2 has them.
+
+mod active;
+mod batcher;
+mod clock;
+mod config;
+mod decimal;
+mod expire;
+mod figures;
+mod groups;
+mod history;
+mod journal;
+mod layout;
+mod meter;
+mod outcome;
+mod outgoing;
+mod passes;
+mod places;
+mod readers;
+mod recovery;
+mod state;
+mod storing;
+mod sweep;
+mod unbatch;
+mod verify;
+mod walk;
+mod whole;
+
+pub use batcher::{BatchCounts, BatchSink};
+pub use config::{Keep, NetnewsConfig};
+pub use expire::{ExpireCounts, Removal};
+pub use layout::{Storage, Whereabouts, directory_of, name_of};
+pub use outcome::{Event, Outcome, RunCounts, Work};
+pub use passes::run;
+pub use places::{Hierarchy, PlaceId, PlaceRule};
+pub use readers::Readings;
+pub use recovery::Recovered;
+pub use storing::{LinkKind, StoreCounts};
+pub use unbatch::UnbatchCounts;
+pub use verify::{Finding, FindingKind, Verified, verify};

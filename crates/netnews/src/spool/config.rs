@@ -1,0 +1,80 @@
+//! What a run is to do.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+use super::batcher::BatchSink;
+use super::expire::Removal;
+use super::storing::LinkKind;
+
+/// What becomes of the spool, and whether there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Made anew and removed at the end, however the run ends.
+    #[default]
+    Remove,
+    /// Made anew and left.
+    Keep,
+    /// There since a run with `Keep`, gone on with, and left.
+    Resume,
+}
+
+/// A run of passes. Its field types leave nothing to check but that the feed has a batch for each pass.
+#[derive(Clone, Debug)]
+pub struct NetnewsConfig {
+    /// The spool's name: it lies in `crumb-netnews-NAME`.
+    pub name: String,
+    /// Passes. Default 14, as in the paper: a week, two expiries a day.
+    pub passes: NonZeroU32,
+    /// Passes that articles are kept. Default 6, as in the paper: three days. The first expiry is at the end of the
+    /// pass after.
+    pub retention: NonZeroU32,
+    /// Batch in every such pass; none: never. Default 3, as in the paper.
+    pub batch_every: Option<NonZeroU32>,
+    /// Batches of the feed a pass; none: the feed's divided by the passes.
+    pub batches_per_pass: Option<NonZeroU64>,
+    /// Passes that ids are remembered after their articles arrived. Default 28: two weeks, as INN's `/remember/:14`.
+    pub remember: NonZeroU32,
+    /// How expired files are deleted. Default fastrm, what INN has; the paper's figures are by dumbrm.
+    pub removal: Removal,
+    /// How cross-posts get their other names.
+    pub link: LinkKind,
+    /// Threads that read at random during unbatch. Default none, as in the paper.
+    pub readers: u32,
+    /// Seed of what the readers pick.
+    pub seed: u64,
+    /// What is put in front of `Path:` and into `Xref:`.
+    pub host: String,
+    /// Bytes after which an outgoing batch ends; 0: one batch. Default 60,000, as batcher(8).
+    pub batch_bytes: u64,
+    /// Where outgoing batches go.
+    pub batches_to: BatchSink,
+    /// End the run with what it has after this time; none: never.
+    pub time_limit: Option<Duration>,
+    /// What becomes of the spool.
+    pub keep: Keep,
+}
+
+impl NetnewsConfig {
+    /// The paper's run on a spool of this name.
+    pub fn paper(name: impl Into<String>) -> Self {
+        let number = |number| NonZeroU32::new(number).expect("not 0");
+        Self {
+            name: name.into(),
+            passes: number(14),
+            retention: number(6),
+            batch_every: Some(number(3)),
+            batches_per_pass: None,
+            remember: number(28),
+            removal: Removal::default(),
+            link: LinkKind::default(),
+            readers: 0,
+            seed: 1,
+            host: "news.crumb.example".to_owned(),
+            batch_bytes: 60_000,
+            batches_to: BatchSink::default(),
+            time_limit: None,
+            keep: Keep::default(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Expiry: what is too old leaves history, then the spool.
+//!
+//! ```text
+//! scan       history -> history.new without the files of what is old; a list of these files       not timed
+//! rebuild    history.new -> history, its index made anew, active's lows raised                    not timed
+//! delete     the files of the list, by dumbrm or fastrm                                           timed
+//! ```
+//!
+//! The list is left in `expire.list`, a path a line in the order of deletion, as the paper's expire leaves one to rm.
+//!
+//! Always holds: history is replaced before the first file is deleted, so that it never names a file that is gone;
+//! files that are missing are no error and are counted.
+//! Source: Swartz 1996; fastrm(8) of INN (`-c3`).
+
+use std::path::Path;
+use std::str::FromStr;
+
+use files::{FileSystem, FsError};
+
+use super::clock;
+use super::decimal;
+use super::groups::{GroupId, Groups};
+use super::history::line::{HistoryLine, push_head};
+use super::history::{History, TEXT_FILE, text};
+use super::places::Places;
+use super::storing::put_path;
+use super::unbatch::Spool;
+use super::whole::{CHUNK_BYTES, create_anew, path_of, unlink_if_there, write_all};
+use crate::NetnewsError;
+
+/// How expired files are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Removal {
+    /// One after another in the order of history, by whole paths.
+    Dumbrm,
+    /// Sorted by directory; into a directory where at least three of its files follow.
+    #[default]
+    Fastrm,
+}
+
+/// What a pass's expiry did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpireCounts {
+    /// Lines of history read.
+    pub lines: u64,
+    /// Articles that expired.
+    pub articles: u64,
+    /// Lines left out: of ids that are not remembered any longer, and ones that a later line had taken the place of.
+    pub lines_dropped: u64,
+    /// Files and links on the list.
+    pub names: u64,
+    /// Of these, the ones that were not there.
+    pub names_missing: u64,
+}
+
+/// What is to be deleted, in order.
+pub(crate) struct Doomed {
+    names: Vec<(GroupId, u64)>,
+    pub(crate) counts: ExpireCounts,
+}
+
+/// The list's name in the library directory.
+pub(crate) const LIST_FILE: &str = "expire.list";
+/// fastrm's `-c3`.
+const FOLLOW_MIN: usize = 3;
+
+impl Removal {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dumbrm => "dumbrm",
+            Self::Fastrm => "fastrm",
+        }
+    }
+}
+
+impl FromStr for Removal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "dumbrm" => Ok(Self::Dumbrm),
+            "fastrm" => Ok(Self::Fastrm),
+            _ => Err("expected dumbrm or fastrm".to_owned()),
+        }
+    }
+}
+
+/// Scans and rebuilds: articles of the passes up to `pass - retention` leave history, lines of before `pass -
+/// remember` are forgotten. `articles` more are expected to come.
+pub(crate) fn rebuild(
+    spool: &mut Spool,
+    pass: u32,
+    retention: u32,
+    remember: u32,
+    removal: Removal,
+    articles: u64,
+) -> Result<Doomed, NetnewsError> {
+    let (old, forgotten) = (pass.saturating_sub(retention), pass.saturating_sub(remember));
+    let lib = spool.lib.clone();
+    let new = format!("{TEXT_FILE}.new");
+    let mut out = create_anew(&*lib, Path::new(&new))?;
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES + (4 << 10));
+    let mut doomed = Doomed { names: Vec::new(), counts: ExpireCounts::default() };
+    let mut lows: Vec<u64> = spool.groups.ids().map(|id| spool.groups.get(id).high + 1).collect();
+    let (history, groups) = (&mut spool.history, &spool.groups);
+    text::scan::<NetnewsError>(&*lib, Path::new(TEXT_FILE), |offset, bytes| {
+        doomed.counts.lines += 1;
+        let Some(line) = HistoryLine::parse(bytes) else {
+            doomed.counts.lines_dropped += 1;
+            return Ok(());
+        };
+        // A line that a later one took the place of is of an article cancelled since: its files are gone already.
+        let arrived = clock::pass_of(line.arrived);
+        let is_current = history.find(line.id)? == Some(offset);
+        let expires = is_current && arrived <= old && line.files.is_some();
+        if expires {
+            doomed.counts.articles += 1;
+            doomed
+                .names
+                .extend(line.files().filter_map(|(group, number)| Some((groups.find(group)?, number))));
+        }
+        if !is_current || arrived <= forgotten {
+            doomed.counts.lines_dropped += 1;
+            return Ok(());
+        }
+        if expires {
+            let posted = line.dates.rsplit(|byte| *byte == b'~').next().and_then(decimal::parse);
+            push_head(&mut chunk, line.id, line.arrived, posted.unwrap_or(line.arrived));
+        } else {
+            chunk.extend_from_slice(bytes);
+            for (group, number) in line.files() {
+                if let Some(id) = groups.find(group) {
+                    let low = &mut lows[id.0 as usize];
+                    *low = number.min(*low);
+                }
+            }
+        }
+        chunk.push(b'\n');
+        if chunk.len() >= CHUNK_BYTES {
+            write_all(&mut *out, &chunk)?;
+            chunk.clear();
+        }
+        Ok(())
+    })?;
+    write_all(&mut *out, &chunk)?;
+    out.close()?;
+    lib.rename(Path::new(&new), Path::new(TEXT_FILE))?;
+    spool.history = History::open_with_new_index(&*lib, articles)?;
+    for id in spool.groups.ids() {
+        let low = lows[id.0 as usize];
+        if spool.groups.get(id).low != low {
+            spool.groups.get_mut(id).low = low;
+            spool.active.mark(&mut spool.groups, id);
+        }
+    }
+    spool.active.flush(&mut spool.groups)?;
+    if removal == Removal::Fastrm {
+        let key = |(id, number): &(GroupId, u64)| {
+            let group = spool.groups.get(*id);
+            (group.place, &group.directory, *number)
+        };
+        doomed.names.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+    }
+    doomed.counts.names = doomed.names.len() as u64;
+    write_list(&*lib, &spool.groups, &doomed)?;
+    Ok(doomed)
+}
+
+fn write_list(lib: &dyn FileSystem, groups: &Groups, doomed: &Doomed) -> Result<(), FsError> {
+    let mut file = create_anew(lib, Path::new(LIST_FILE))?;
+    let (mut chunk, mut path) = (Vec::new(), Vec::new());
+    for &(id, number) in &doomed.names {
+        put_path(&mut path, groups.get(id), number);
+        chunk.extend_from_slice(&path);
+        chunk.push(b'\n');
+        if chunk.len() >= CHUNK_BYTES {
+            write_all(&mut *file, &chunk)?;
+            chunk.clear();
+        }
+    }
+    write_all(&mut *file, &chunk)?;
+    file.close()
+}
+
+/// Deletes what is on the list; `told` hears how many names are done. `go_on` is asked now and then.
+pub(crate) fn delete(
+    places: &Places,
+    groups: &Groups,
+    doomed: &mut Doomed,
+    removal: Removal,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<u64, FsError> {
+    let names = std::mem::take(&mut doomed.names);
+    let mut path = Vec::new();
+    let (mut done, mut next_told) = (0, TOLD_EVERY);
+    for run in names.chunk_by(|a, b| removal == Removal::Fastrm && a.0 == b.0) {
+        let group = groups.get(run[0].0);
+        let root = places.root(group.place);
+        let gone = |there: bool| u64::from(!there);
+        if run.len() >= FOLLOW_MIN {
+            let directory = root.below(path_of(&group.directory))?;
+            for &(_, number) in run {
+                path.clear();
+                decimal::push(&mut path, number);
+                doomed.counts.names_missing += gone(unlink_if_there(&*directory, path_of(&path))?);
+            }
+        } else {
+            for &(_, number) in run {
+                put_path(&mut path, group, number);
+                doomed.counts.names_missing += gone(unlink_if_there(root, path_of(&path))?);
+            }
+        }
+        done += run.len() as u64;
+        if done >= next_told {
+            next_told = done + TOLD_EVERY;
+            if !go_on(done) {
+                break;
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Names between two looks at whether to go on.
+const TOLD_EVERY: u64 = 64;

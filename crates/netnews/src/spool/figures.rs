@@ -1,0 +1,235 @@
+//! The figures of a run: rates, ageing, and the curves that the paper draws.
+//!
+//! Always holds: a mean rate is all items through all the time, not the mean of rates; ageing needs two passes.
+//! Source: Swartz 1996, figures 2 to 5.
+
+use std::collections::BTreeMap;
+
+use measure::{Curve, CurveLine, CurvePoint, Phase};
+
+use super::config::NetnewsConfig;
+use super::outcome::{Outcome, RunCounts};
+use super::readers::Readings;
+use super::storing::StoreCounts;
+use super::unbatch::UnbatchCounts;
+
+/// Fills in metrics and curves from the phases.
+pub(super) fn draw(outcome: &mut Outcome, config: &NetnewsConfig) {
+    let of = |name: &str| -> Vec<Phase> {
+        outcome.phases.iter().filter(|phase| phase.name == name).cloned().collect()
+    };
+    let (unbatch, batch, expire) = (of("unbatch"), of("batch"), of("expire"));
+    let mut metrics = BTreeMap::new();
+    let mut put = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            metrics.insert(name.to_owned(), value);
+        }
+    };
+    put("unbatch_articles_per_sec", rate(&unbatch));
+    put("unbatch_first_pass_per_sec", unbatch.first().map(|phase| phase.items_per_sec));
+    put("unbatch_last_pass_per_sec", unbatch.last().map(|phase| phase.items_per_sec));
+    if let ([first, .., last], Some(slope)) = (&unbatch[..], slope_per_pass(&unbatch)) {
+        put("ageing_percent", Some(100.0 * last.items_per_sec / first.items_per_sec));
+        put("ageing_trend_percent_per_pass", Some(100.0 * slope / first.items_per_sec));
+    }
+    let per_item_us = |seconds: fn(&Phase) -> f64| {
+        let items: u64 = unbatch.iter().map(|phase| phase.items).sum();
+        (items > 0).then(|| 1e6 * unbatch.iter().map(seconds).sum::<f64>() / items as f64)
+    };
+    put("unbatch_user_us_per_article", per_item_us(|phase| phase.user_s));
+    put("unbatch_sys_us_per_article", per_item_us(|phase| phase.sys_s));
+    put("unbatch_bytes_per_sec", ratio(&unbatch, |phase| phase.bytes as f64, |phase| phase.wall_s));
+    put("batch_articles_per_sec", rate(&batch));
+    put("batch_minutes", mean(&batch, |phase| phase.wall_s / 60.0));
+    put("expire_files_per_sec", rate(&expire));
+    put("expire_minutes", mean(&expire, |phase| phase.wall_s / 60.0));
+    if let Some(readings) = &outcome.readings {
+        let latency = readings.latency.summary();
+        put("read_articles_per_sec", Some(readings.latency.count() as f64 / wall_s(&unbatch)));
+        put("read_latency_us_p50", Some(latency.p50));
+        put("read_latency_us_p90", Some(latency.p90));
+        put("read_latency_us_p99", Some(latency.p99));
+        put("read_latency_us_p999", Some(latency.p999));
+        put("read_latency_us_max", Some(latency.max));
+        put("read_errors", Some(readings.errors as f64));
+    }
+    let counts = outcome.counts;
+    for (name, count) in [
+        ("articles_stored", counts.unbatch.stored),
+        ("duplicates_refused", counts.unbatch.duplicates),
+        ("articles_broken", counts.unbatch.broken),
+        ("articles_cancelled", counts.unbatch.cancelled),
+        ("articles_superseded", counts.unbatch.superseded),
+        ("hard_links", counts.store.hard_links),
+        ("symlinks", counts.store.symlinks),
+        ("links_refused", counts.store.links_refused),
+        ("articles_expired", counts.expire.articles),
+        ("history_lookups", counts.lookups),
+        ("history_text_reads", counts.lookup_text_reads),
+        ("history_tag_misses", counts.lookup_tag_misses),
+    ] {
+        put(name, Some(count as f64));
+    }
+    outcome.metrics = metrics;
+    outcome.curves = [
+        curve("unbatch_per_sec", "unbatch", &unbatch, |phase| phase.items_per_sec),
+        curve("batch_minutes", "batch", &batch, |phase| phase.wall_s / 60.0),
+        curve("expire_minutes", config.removal.name(), &expire, |phase| phase.wall_s / 60.0),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+}
+
+fn wall_s(phases: &[Phase]) -> f64 {
+    phases.iter().map(|phase| phase.wall_s).sum()
+}
+
+fn ratio(phases: &[Phase], above: fn(&Phase) -> f64, below: fn(&Phase) -> f64) -> Option<f64> {
+    let below: f64 = phases.iter().map(below).sum();
+    (below > 0.0).then(|| phases.iter().map(above).sum::<f64>() / below)
+}
+
+fn rate(phases: &[Phase]) -> Option<f64> {
+    ratio(phases, |phase| phase.items as f64, |phase| phase.wall_s)
+}
+
+fn mean(phases: &[Phase], of: fn(&Phase) -> f64) -> Option<f64> {
+    ratio(phases, of, |_| 1.0)
+}
+
+/// Slope of the rate over the passes by least squares: items a second and pass.
+fn slope_per_pass(phases: &[Phase]) -> Option<f64> {
+    let count = phases.len() as f64;
+    let mean_pass = phases.iter().map(|phase| f64::from(phase.pass)).sum::<f64>() / count;
+    let mean_rate = phases.iter().map(|phase| phase.items_per_sec).sum::<f64>() / count;
+    let (mut across, mut along) = (0.0, 0.0);
+    for phase in phases {
+        let from_mean = f64::from(phase.pass) - mean_pass;
+        across += from_mean * (phase.items_per_sec - mean_rate);
+        along += from_mean * from_mean;
+    }
+    (along > 0.0).then(|| across / along)
+}
+
+fn curve(name: &str, label: &str, phases: &[Phase], y: fn(&Phase) -> f64) -> Option<Curve> {
+    if phases.is_empty() {
+        return None;
+    }
+    let points = phases
+        .iter()
+        .map(|phase| CurvePoint { x: f64::from(phase.pass), y: y(phase), low: None, high: None })
+        .collect();
+    let lines = vec![CurveLine { label: label.to_owned(), points }];
+    Some(Curve { name: name.to_owned(), over: "pass".to_owned(), lines })
+}
+
+/// What was counted since `before`.
+pub(super) fn since(before: UnbatchCounts, now: UnbatchCounts) -> UnbatchCounts {
+    UnbatchCounts {
+        offered: now.offered - before.offered,
+        stored: now.stored - before.stored,
+        duplicates: now.duplicates - before.duplicates,
+        offered_again: now.offered_again - before.offered_again,
+        broken: now.broken - before.broken,
+        cancelled: now.cancelled - before.cancelled,
+        superseded: now.superseded - before.superseded,
+        removed_ahead: now.removed_ahead - before.removed_ahead,
+        names_removed: now.names_removed - before.names_removed,
+    }
+}
+
+/// The same for files and links.
+pub(super) fn stored_since(before: StoreCounts, now: StoreCounts) -> StoreCounts {
+    StoreCounts {
+        files: now.files - before.files,
+        bytes: now.bytes - before.bytes,
+        hard_links: now.hard_links - before.hard_links,
+        symlinks: now.symlinks - before.symlinks,
+        links_refused: now.links_refused - before.links_refused,
+        numbers_taken: now.numbers_taken - before.numbers_taken,
+    }
+}
+
+/// Adds a pass to the sums.
+pub(super) fn add_unbatch(counts: &mut RunCounts, unbatch: &UnbatchCounts, store: &StoreCounts) {
+    let sum = &mut counts.unbatch;
+    sum.offered += unbatch.offered;
+    sum.stored += unbatch.stored;
+    sum.duplicates += unbatch.duplicates;
+    sum.offered_again += unbatch.offered_again;
+    sum.broken += unbatch.broken;
+    sum.cancelled += unbatch.cancelled;
+    sum.superseded += unbatch.superseded;
+    sum.removed_ahead += unbatch.removed_ahead;
+    sum.names_removed += unbatch.names_removed;
+    let sum = &mut counts.store;
+    sum.files += store.files;
+    sum.bytes += store.bytes;
+    sum.hard_links += store.hard_links;
+    sum.symlinks += store.symlinks;
+    sum.links_refused += store.links_refused;
+    sum.numbers_taken += store.numbers_taken;
+}
+
+/// What a pass's unbatch did, as counters of its phase.
+pub(super) fn count_unbatch(phase: &mut Phase, unbatch: &UnbatchCounts, store: &StoreCounts) {
+    for (name, count) in [
+        ("offered", unbatch.offered),
+        ("duplicates", unbatch.duplicates),
+        ("broken", unbatch.broken),
+        ("cancelled", unbatch.cancelled),
+        ("superseded", unbatch.superseded),
+        ("hard_links", store.hard_links),
+        ("symlinks", store.symlinks),
+    ] {
+        phase.counters.insert(name.to_owned(), count as f64);
+    }
+}
+
+/// What the readers did meanwhile.
+pub(super) fn count_readings(phase: &mut Phase, readings: &Readings) {
+    let latency = readings.latency.summary();
+    for (name, value) in [
+        ("read_articles_per_sec", latency.count as f64 / phase.wall_s.max(1e-9)),
+        ("read_latency_us_p50", latency.p50),
+        ("read_latency_us_p99", latency.p99),
+        ("read_gone", readings.gone as f64),
+        ("read_errors", readings.errors as f64),
+    ] {
+        phase.counters.insert(name.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(name: &str, pass: u32, items: u64, wall_s: f64) -> Phase {
+        let items_per_sec = items as f64 / wall_s;
+        Phase { name: name.to_owned(), pass, items, wall_s, items_per_sec, ..Phase::default() }
+    }
+
+    #[test]
+    fn ageing_is_the_last_pass_over_the_first_and_its_trend_the_slope_of_all() {
+        // Rates 100, 90, 80: each pass is slower by a tenth of the first.
+        let phases = [(1, 100), (2, 90), (3, 80)].map(|(pass, items)| phase("unbatch", pass, items, 1.0));
+        let mut outcome = Outcome { phases: phases.into(), ..Outcome::default() };
+        outcome.phases.push(phase("batch", 3, 90, 30.0));
+        outcome.phases.push(phase("expire", 3, 200, 120.0));
+        draw(&mut outcome, &NetnewsConfig::paper("x"));
+        let metric = |name: &str| (outcome.metrics[name] * 1e6).round() / 1e6;
+        assert_eq!((metric("ageing_percent"), metric("ageing_trend_percent_per_pass")), (80.0, -10.0));
+        assert_eq!((metric("unbatch_articles_per_sec"), metric("batch_articles_per_sec")), (90.0, 3.0));
+        assert_eq!((metric("batch_minutes"), metric("expire_minutes")), (0.5, 2.0));
+        let names: Vec<&str> = outcome.curves.iter().map(|curve| curve.name.as_str()).collect();
+        assert_eq!(names, ["unbatch_per_sec", "batch_minutes", "expire_minutes"]);
+    }
+
+    #[test]
+    fn one_pass_has_no_ageing() {
+        let mut outcome = Outcome { phases: vec![phase("unbatch", 1, 10, 1.0)], ..Outcome::default() };
+        draw(&mut outcome, &NetnewsConfig::paper("x"));
+        assert!(!outcome.metrics.contains_key("ageing_percent"));
+    }
+}

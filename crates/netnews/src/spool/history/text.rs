@@ -1,0 +1,124 @@
+//! The text: appended to through a buffer, read at an offset, scanned from end to end.
+
+use std::path::Path;
+
+use files::{Access, FileSystem, FsError, OpenFile};
+
+use super::super::whole::{CHUNK_BYTES, create_anew, write_all};
+use super::TEXT_FILE;
+
+/// Longest line: an id, dates, and files in more groups than an article may name.
+const LINE_BYTES_MAX: usize = 128 << 10;
+/// Read at first for one line; nearly all are shorter.
+const LINE_BYTES: usize = 512;
+
+/// The open text.
+pub(crate) struct Text {
+    file: Box<dyn OpenFile>,
+    /// Bytes in the file.
+    written: u64,
+    /// What comes behind them.
+    waiting: Vec<u8>,
+    /// Of one line read.
+    read: Vec<u8>,
+    /// A write failed: how much of it is there is unknown until the text is opened anew.
+    broken: bool,
+}
+
+impl Text {
+    pub(crate) fn create(lib: &dyn FileSystem) -> Result<Self, FsError> {
+        create_anew(lib, Path::new(TEXT_FILE))?.close()?;
+        Self::open(lib)
+    }
+
+    pub(crate) fn open(lib: &dyn FileSystem) -> Result<Self, FsError> {
+        let mut file = lib.open(Path::new(TEXT_FILE), Access::ReadWrite)?;
+        let written = file.seek_end()?;
+        Ok(Self { file, written, waiting: Vec::new(), read: Vec::new(), broken: false })
+    }
+
+    /// Bytes with what waits: where the next line begins.
+    pub(crate) fn end(&self) -> u64 {
+        self.written + self.waiting.len() as u64
+    }
+
+    /// Adds the line that `write` makes, without its end; where it begins.
+    pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let offset = self.end();
+        write(&mut self.waiting);
+        self.waiting.push(b'\n');
+        offset
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), FsError> {
+        assert!(!self.broken, "after a failed write the spool is opened anew");
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.broken = true;
+        self.file.seek(self.written)?;
+        write_all(&mut *self.file, &self.waiting)?;
+        self.broken = false;
+        self.written += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// The line that begins at `offset`, without its end; none when there is no whole one.
+    pub(crate) fn line_at(&mut self, offset: u64) -> Result<Option<&[u8]>, FsError> {
+        if let Some(ahead) = offset.checked_sub(self.written) {
+            let rest = usize::try_from(ahead).ok().and_then(|ahead| self.waiting.get(ahead..));
+            return Ok(rest.and_then(whole_line));
+        }
+        self.file.seek(offset)?;
+        let mut filled = 0;
+        loop {
+            if self.read.len() < filled + LINE_BYTES {
+                self.read.resize(filled + LINE_BYTES, 0);
+            }
+            let taken = self.file.read(&mut self.read[filled..])?;
+            let found = self.read[filled..filled + taken].iter().position(|byte| *byte == b'\n');
+            if let Some(at) = found {
+                return Ok(Some(&self.read[..filled + at]));
+            }
+            filled += taken;
+            if taken == 0 || filled > LINE_BYTES_MAX {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn whole_line(text: &[u8]) -> Option<&[u8]> {
+    text.iter().position(|byte| *byte == b'\n').map(|end| &text[..end])
+}
+
+/// Hands over every whole line with its offset; how many bytes the whole lines take. What is behind them, or longer
+/// than a line can be, is a torn tail.
+pub(crate) fn scan<E: From<FsError>>(
+    lib: &dyn FileSystem,
+    path: &Path,
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<u64, E> {
+    let mut file = lib.open(path, Access::Read)?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let (mut filled, mut offset) = (0, 0);
+    loop {
+        let taken = file.read(&mut chunk[filled..])?;
+        if taken == 0 {
+            return Ok(offset);
+        }
+        filled += taken;
+        let mut from = 0;
+        while let Some(line) = whole_line(&chunk[from..filled]) {
+            each(offset, line)?;
+            offset += line.len() as u64 + 1;
+            from += line.len() + 1;
+        }
+        chunk.copy_within(from..filled, 0);
+        filled -= from;
+        if filled == chunk.len() {
+            return Ok(offset);
+        }
+    }
+}

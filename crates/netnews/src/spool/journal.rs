@@ -1,0 +1,59 @@
+//! What a kept spool remembers of the passes done on it, so that a resumed run tells of all of them.
+
+use std::path::Path;
+
+use files::{FileSystem, Status};
+use measure::Phase;
+use serde::{Deserialize, Serialize};
+
+use super::whole::{read_whole, replace};
+use crate::NetnewsError;
+
+const FILE: &str = "journal.json";
+const BYTES_MAX: usize = 64 << 20;
+
+/// The run that a spool is of, and its phases so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Journal {
+    pub(crate) feed_articles: u64,
+    pub(crate) feed_bytes: u64,
+    pub(crate) batches_per_pass: u64,
+    pub(crate) host: String,
+    pub(crate) phases: Vec<Phase>,
+}
+
+impl Journal {
+    pub(crate) fn write(&self, lib: &dyn FileSystem) -> Result<(), NetnewsError> {
+        let json = serde_json::to_vec(self).expect("a journal holds nothing that JSON cannot");
+        Ok(replace(lib, FILE, &json)?)
+    }
+
+    /// None when there is none yet.
+    pub(crate) fn read(lib: &dyn FileSystem) -> Result<Option<Self>, NetnewsError> {
+        let mut bytes = Vec::new();
+        match read_whole(lib, Path::new(FILE), &mut bytes, BYTES_MAX) {
+            Err(error) if error.status() == Some(Status::NOENT) => return Ok(None),
+            other => other?,
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| NetnewsError::BadFile {
+            path: Path::new(&lib.place()).join(FILE),
+            why: format!("no journal of a run: {error}"),
+        })
+    }
+
+    /// Whether a run of `asked` may go on with it.
+    pub(crate) fn fits(&self, asked: &Self, name: &str) -> Result<(), NetnewsError> {
+        let told = |journal: &Self| {
+            format!(
+                "a feed of {} articles in {} bytes, {} batches a pass, as {}",
+                journal.feed_articles, journal.feed_bytes, journal.batches_per_pass, journal.host
+            )
+        };
+        let (was, asked) = (told(self), told(asked));
+        if was == asked {
+            Ok(())
+        } else {
+            Err(NetnewsError::OtherSpool { name: name.to_owned(), was, asked })
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Where the parts of a spool lie on the storage that a run was given.
+//!
+//! ```text
+//! TARGET/crumb-netnews-NAME/articles/rec/sport/hockey/117      what no place rule names
+//! TARGET/crumb-netnews-NAME/where                              where the rest is, for `crumb feed verify`
+//! PLACE/crumb-netnews-NAME/articles/alt/…                      what a rule names
+//! HISTORY/crumb-netnews-NAME/lib/                              active history history.pag outgoing.PASS state …
+//!                                                              HISTORY is TARGET unless another one is named
+//! ```
+//!
+//! Always holds: nothing outside of `crumb-netnews-NAME` is written or removed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use files::{FileSystem, FsError, Status};
+
+use super::places::{Hierarchy, Places};
+use super::whole::{mkdir_if_missing, read_whole, replace};
+use crate::NetnewsError;
+
+const PREFIX: &str = "crumb-netnews-";
+const ARTICLES: &str = "articles";
+const LIB: &str = "lib";
+const WHERE: &str = "where";
+const WHERE_BYTES_MAX: usize = 1 << 20;
+
+/// The storage that a spool is spread over, as the user named it.
+#[derive(Clone)]
+pub struct Storage {
+    /// The target: articles that no rule puts elsewhere.
+    pub spool: Arc<dyn FileSystem>,
+    /// History, active and the outgoing batch file; none: the target too.
+    pub history: Option<Arc<dyn FileSystem>>,
+    /// Hierarchies that lie elsewhere.
+    pub places: Vec<(Hierarchy, Arc<dyn FileSystem>)>,
+}
+
+/// The spool's own directories on it.
+pub(crate) struct Homes {
+    pub(crate) places: Places,
+    pub(crate) lib: Arc<dyn FileSystem>,
+}
+
+/// Where the parts of a spool are, as its `where` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// The target with its history, when that is elsewhere.
+    pub history: Option<String>,
+    /// Hierarchies and targets.
+    pub places: Vec<(Hierarchy, String)>,
+}
+
+/// The directory of a spool in each target.
+pub fn directory_of(name: &str) -> PathBuf {
+    PathBuf::from(format!("{PREFIX}{name}"))
+}
+
+/// The name of the spool whose directory this is.
+pub fn name_of(directory: &Path) -> Option<&str> {
+    directory.file_name()?.to_str()?.strip_prefix(PREFIX)
+}
+
+impl Storage {
+    /// All in one target.
+    pub fn of(spool: Arc<dyn FileSystem>) -> Self {
+        Self { spool, history: None, places: Vec::new() }
+    }
+
+    /// Every target once.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Arc<dyn FileSystem>> {
+        [&self.spool].into_iter().chain(&self.history).chain(self.places.iter().map(|(_, fs)| fs))
+    }
+
+    /// Whether a spool of this name is there.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, FsError> {
+        match self.spool.stat(&directory_of(name)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.status() == Some(Status::NOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the directories, or those that are missing.
+    pub(crate) fn make(&self, name: &str) -> Result<Homes, NetnewsError> {
+        let base = directory_of(name);
+        for fs in self.targets() {
+            mkdir_if_missing(&**fs, &base)?;
+        }
+        mkdir_if_missing(&*self.spool, &base.join(ARTICLES))?;
+        for (_, fs) in &self.places {
+            mkdir_if_missing(&**fs, &base.join(ARTICLES))?;
+        }
+        mkdir_if_missing(&**self.history.as_ref().unwrap_or(&self.spool), &base.join(LIB))?;
+        let base = self.spool.below(&base)?;
+        replace(&*base, WHERE, self.whereabouts().encode().as_bytes())?;
+        self.homes(name)
+    }
+
+    /// Opens the directories.
+    pub(crate) fn homes(&self, name: &str) -> Result<Homes, NetnewsError> {
+        let base = directory_of(name);
+        let articles = |fs: &Arc<dyn FileSystem>| fs.below(&base.join(ARTICLES));
+        let mut others = Vec::new();
+        for (hierarchy, fs) in &self.places {
+            others.push((hierarchy.clone(), articles(fs)?));
+        }
+        let lib = self.history.as_ref().unwrap_or(&self.spool).below(&base.join(LIB))?;
+        Ok(Homes { places: Places::new(articles(&self.spool)?, others), lib })
+    }
+
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        Whereabouts {
+            history: self.history.as_ref().map(|fs| fs.place()),
+            places: self.places.iter().map(|(hierarchy, fs)| (hierarchy.clone(), fs.place())).collect(),
+        }
+    }
+}
+
+impl Whereabouts {
+    /// Reads the `where` of the spool `name` in a target.
+    ///
+    /// # Errors
+    /// When there is no spool of that name, or its `where` is damaged.
+    pub fn read(target: &dyn FileSystem, name: &str) -> Result<Self, NetnewsError> {
+        let mut bytes = Vec::new();
+        let path = directory_of(name).join(WHERE);
+        match read_whole(target, &path, &mut bytes, WHERE_BYTES_MAX) {
+            Err(error) if error.status() == Some(Status::NOENT) => {
+                return Err(NetnewsError::NoSpool { target: target.place(), name: name.to_owned() });
+            }
+            other => other?,
+        };
+        let decoded = std::str::from_utf8(&bytes).ok().and_then(Self::decode);
+        decoded.ok_or_else(|| NetnewsError::BadFile {
+            path: Path::new(&target.place()).join(path),
+            why: "it does not say where the parts of the spool are".to_owned(),
+        })
+    }
+
+    fn encode(&self) -> String {
+        let mut text = String::new();
+        if let Some(history) = &self.history {
+            text.push_str(&format!("history {history}\n"));
+        }
+        for (hierarchy, target) in &self.places {
+            text.push_str(&format!("place {hierarchy} {target}\n"));
+        }
+        text
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let mut found = Self::default();
+        for line in text.lines() {
+            match line.split_once(' ')? {
+                ("history", target) => found.history = Some(target.to_owned()),
+                ("place", rest) => {
+                    let (hierarchy, target) = rest.split_once(' ')?;
+                    found.places.push((hierarchy.parse().ok()?, target.to_owned()));
+                }
+                _ => return None,
+            }
+        }
+        Some(found)
+    }
+}
+
+impl std::fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.history {
+            Some(history) => write!(f, "history on {history}")?,
+            None => f.write_str("history on the target")?,
+        }
+        self.places.iter().try_for_each(|(hierarchy, target)| write!(f, ", {hierarchy} on {target}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whereabouts_are_read_back_and_a_line_of_another_kind_is_refused() {
+        let whereabouts = Whereabouts {
+            history: Some("nfs://filer/vol".to_owned()),
+            places: vec![
+                ("alt.*".parse().unwrap(), "/disk 2".to_owned()),
+                ("*".parse().unwrap(), "/d".to_owned()),
+            ],
+        };
+        assert_eq!(Whereabouts::decode(&whereabouts.encode()), Some(whereabouts));
+        assert_eq!(Whereabouts::decode("history"), None);
+        assert_eq!(Whereabouts::decode("elsewhere x\n"), None);
+        assert_eq!(name_of(Path::new("/a/crumb-netnews-x")), Some("x"));
+        assert_eq!(name_of(Path::new("/a/other")), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! What a run tells while it runs, what it comes to, and whether to believe it.
+
+use std::collections::BTreeMap;
+
+use measure::{Curve, MountPoint, Phase, Verdict};
+
+use super::batcher::BatchCounts;
+use super::expire::ExpireCounts;
+use super::layout::Storage;
+use super::readers::Readings;
+use super::recovery::Recovered;
+use super::storing::StoreCounts;
+use super::unbatch::UnbatchCounts;
+use crate::NetnewsError;
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Storing articles.
+    Unbatch,
+    /// Writing outgoing batches.
+    Batch,
+    /// Reading history and making it anew.
+    ExpireScan,
+    /// Deleting expired files.
+    Expire,
+    /// Removing the spool.
+    Remove,
+}
+
+/// What a run tells while it runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// How far something has come.
+    Step {
+        /// What.
+        work: Work,
+        /// In which pass, from 1.
+        pass: u32,
+        /// Of how many.
+        passes: u32,
+        /// Articles, lines or files done.
+        done: u64,
+        /// How many there are, 0 when that is not known.
+        of: u64,
+    },
+    /// A phase is over.
+    PhaseDone(Box<Phase>),
+    /// Something the user should know.
+    Note(String),
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// `unbatch`, `batch`, `expire-scan` and `expire` of each pass; on a resumed spool those of before too.
+    pub phases: Vec<Phase>,
+    /// The flat figures.
+    pub metrics: BTreeMap<String, f64>,
+    /// The paper's figures 3, 4 and 5.
+    pub curves: Vec<Curve>,
+    /// What the readers did, when there were any.
+    pub readings: Option<Readings>,
+    /// Whether to believe it.
+    pub verdict: Verdict,
+    /// All passes were done.
+    pub complete: bool,
+    /// What ended it early.
+    pub error: Option<NetnewsError>,
+    /// Sums over the passes of this run.
+    pub counts: RunCounts,
+    /// What opening a resumed spool took.
+    pub recovered: Option<Recovered>,
+}
+
+/// Sums over the passes of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunCounts {
+    /// Articles offered, stored, refused, removed.
+    pub unbatch: UnbatchCounts,
+    /// Files and links.
+    pub store: StoreCounts,
+    /// Outgoing batches.
+    pub batch: BatchCounts,
+    /// Expiries.
+    pub expire: ExpireCounts,
+    /// Stretches of the feed that were no articles.
+    pub damaged: u64,
+    /// Ids looked up in history.
+    pub lookups: u64,
+    /// Lines of history read for it.
+    pub lookup_text_reads: u64,
+    /// Of these, of another id.
+    pub lookup_tag_misses: u64,
+}
+
+/// Adds what the reader should know of it, and what makes it not to be trusted.
+pub(super) fn judge(outcome: &mut Outcome, storage: &Storage) {
+    let (verdict, counts) = (&mut outcome.verdict, &outcome.counts);
+    for fs in storage.targets() {
+        let Some(mount) = fs.local_root().and_then(MountPoint::of) else { continue };
+        if mount.options.split(',').any(|option| option == "discard" || option.starts_with("discard=")) {
+            let text = format!(
+                "{} is mounted with discard: each deletion may wait for the device; measure expire on one \
+                 mounted with nodiscard",
+                mount.path
+            );
+            verdict.remark("discard", text);
+        }
+    }
+    if let Some(recovered) = outcome.recovered.filter(|recovered| recovered.names_missing > 0) {
+        let missing = recovered.names_missing;
+        let text = format!("{missing} files that history has were missing when the spool was resumed");
+        verdict.invalidate("articles-lost", text);
+    }
+    if counts.expire.names_missing > 0 {
+        let missing = counts.expire.names_missing;
+        verdict.invalidate("expired-missing", format!("{missing} files to be expired were not there"));
+    }
+    let shortest = outcome.phases.iter().filter(|phase| phase.name == "unbatch");
+    if let Some(wall_s) = shortest.map(|phase| phase.wall_s).min_by(f64::total_cmp)
+        && wall_s < 1.0
+    {
+        let text =
+            format!("a pass stored its articles in {wall_s:.2} s: chance weighs much in so short a time");
+        verdict.remark("short-passes", text);
+    }
+    if counts.damaged + counts.unbatch.broken > 0 {
+        let (damaged, broken) = (counts.damaged, counts.unbatch.broken);
+        let text =
+            format!("{broken} articles of the feed were refused as broken, {damaged} stretches damaged");
+        verdict.remark("broken-articles", text);
+    }
+}

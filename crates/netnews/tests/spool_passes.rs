@@ -1,0 +1,259 @@
+//! Whole runs: what is stored, expired, batched, kept, resumed and removed.
+
+mod spool_scene;
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use netnews::article::Article;
+use netnews::batch::BatchReader;
+use netnews::spool::{BatchSink, Event, FindingKind, Keep, LinkKind, NetnewsConfig, Removal, Storage};
+use spool_scene::{Scene, assert_right, config, files_below, run, run_until, verified};
+
+#[test]
+fn a_kept_spool_is_right_line_by_line_and_byte_by_byte() {
+    let scene = Scene::new();
+    let feed = scene.feed(600, 10);
+    let storage = Storage::of(scene.fs("target"));
+    let outcome = run(&config(5, 2, Keep::Keep), &storage, &feed);
+    assert!(outcome.complete);
+    let counts = outcome.counts.unbatch;
+    assert_eq!(counts.offered, 600);
+    assert_eq!(counts.offered, counts.stored + counts.duplicates + counts.broken);
+    assert!(counts.duplicates >= 40 && counts.cancelled > 10 && counts.superseded > 10, "{counts:?}");
+    assert!(counts.removed_ahead > 5 && counts.broken > 10, "{counts:?}");
+    assert!(outcome.counts.store.hard_links > 100 && outcome.counts.store.symlinks == 0);
+    let verified = assert_right(&storage, &feed);
+    // Expiry is first at the end of pass 3; passes 4 and 5 are left.
+    assert_eq!(
+        outcome.counts.expire.articles + verified.articles + counts.cancelled + counts.superseded,
+        counts.stored
+    );
+    assert_eq!(verified.compared, verified.articles);
+    let names: Vec<(&str, u32)> = outcome
+        .phases
+        .iter()
+        .map(|phase| (phase.name.as_str(), phase.pass))
+        .filter(|(name, _)| *name != "expire-scan")
+        .collect();
+    let expected = [
+        ("unbatch", 1),
+        ("unbatch", 2),
+        ("unbatch", 3),
+        ("batch", 3),
+        ("expire", 3),
+        ("unbatch", 4),
+        ("expire", 4),
+        ("unbatch", 5),
+        ("expire", 5),
+    ];
+    assert_eq!(names, expected);
+    assert!(outcome.metrics.contains_key("ageing_percent") && outcome.curves.len() == 3);
+}
+
+#[test]
+fn a_run_without_keep_leaves_nothing_also_when_it_is_stopped_in_the_middle() {
+    let scene = Scene::new();
+    let feed = scene.feed(300, 10);
+    let storage = Storage {
+        history: Some(scene.fs("history")),
+        places: vec![("comp.*".parse().unwrap(), scene.fs("disk2"))],
+        ..Storage::of(scene.fs("target"))
+    };
+    run(&config(3, 1, Keep::Remove), &storage, &feed);
+    let stop = AtomicBool::new(false);
+    let mut steps = 0;
+    let outcome = run_until(&config(3, 1, Keep::Remove), &storage, &feed, &stop, &mut |event| {
+        steps += u32::from(matches!(event, Event::Step { .. }));
+        stop.store(steps > 7, Ordering::Relaxed);
+    });
+    assert!(!outcome.complete && outcome.error.is_none());
+    assert!(outcome.phases.iter().any(|phase| phase.name == "unbatch" && phase.items > 0));
+    for part in ["target", "history", "disk2"] {
+        assert_eq!(std::fs::read_dir(scene.path(part)).unwrap().count(), 0, "{part}");
+    }
+}
+
+#[test]
+fn places_hold_their_hierarchies_cross_posts_lead_there_and_all_expires() {
+    let scene = Scene::new();
+    let feed = scene.feed(400, 10);
+    let storage = Storage {
+        history: Some(scene.fs("history")),
+        places: vec![
+            ("comp.*".parse().unwrap(), scene.fs("disk2")),
+            ("rec.misc".parse().unwrap(), scene.fs("disk3")),
+        ],
+        ..Storage::of(scene.fs("target"))
+    };
+    for removal in [Removal::Dumbrm, Removal::Fastrm] {
+        let config = NetnewsConfig { removal, ..config(4, 1, Keep::Keep) };
+        let outcome = run(&config, &storage, &feed);
+        assert!(outcome.counts.store.symlinks > 50, "{:?}", outcome.counts.store);
+        assert_eq!(outcome.counts.store.links_refused, 0);
+        assert_right(&storage, &feed);
+        assert!(scene.path("disk2/crumb-netnews-s/articles/comp/os/h0").is_dir());
+        assert!(!scene.path("target/crumb-netnews-s/articles/comp").exists());
+        assert!(scene.path("history/crumb-netnews-s/lib/history.pag").is_file());
+        assert!(!scene.path("target/crumb-netnews-s/lib").exists());
+        for part in ["target", "history", "disk2", "disk3"] {
+            std::fs::remove_dir_all(scene.path(part).join("crumb-netnews-s")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_run_stopped_anywhere_and_resumed_ends_in_the_same_spool_as_one_that_was_not() {
+    let scene = Scene::new();
+    let feed = scene.feed(300, 10);
+    let whole = Storage::of(scene.fs("whole"));
+    run(&config(5, 2, Keep::Keep), &whole, &feed);
+    let articles = |name: &str| files_below(&scene.path(name).join("crumb-netnews-s/articles"));
+    let history = |name: &str| std::fs::read(scene.path(name).join("crumb-netnews-s/lib/history")).unwrap();
+    for stop_after in [1, 4, 9, 16, 20, 23, 27, 31] {
+        let part = Storage::of(scene.fs("part"));
+        let stop = AtomicBool::new(false);
+        let mut steps = 0;
+        let first = run_until(&config(5, 2, Keep::Keep), &part, &feed, &stop, &mut |event| {
+            steps += u32::from(matches!(event, Event::Step { .. }));
+            stop.store(steps >= stop_after, Ordering::Relaxed);
+        });
+        assert!(first.error.is_none() && !first.complete, "{stop_after}");
+        let second = run(&config(5, 2, Keep::Resume), &part, &feed);
+        assert!(second.complete);
+        assert_right(&part, &feed);
+        assert_eq!(articles("part"), articles("whole"), "stopped after {stop_after} steps");
+        assert_eq!(history("part"), history("whole"), "stopped after {stop_after} steps");
+        let passes = |outcome: &netnews::spool::Outcome| {
+            outcome
+                .phases
+                .iter()
+                .filter(|phase| phase.name == "unbatch")
+                .map(|phase| phase.pass)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(passes(&second), [1, 2, 3, 4, 5], "stopped after {stop_after} steps");
+        std::fs::remove_dir_all(scene.path("part")).unwrap();
+    }
+}
+
+#[test]
+fn resuming_with_another_feed_or_other_places_is_refused_before_anything_is_touched() {
+    let scene = Scene::new();
+    let feed = scene.feed(100, 10);
+    let storage = Storage::of(scene.fs("target"));
+    run(&config(2, 2, Keep::Keep), &storage, &feed);
+    let before = files_below(&scene.path("target"));
+    let refused = |storage: &Storage, config: &NetnewsConfig, feed: &netnews::feed::Feed| {
+        let outcome = run_until(config, storage, feed, &AtomicBool::new(false), &mut |_| {});
+        outcome.error.expect("refused").to_string()
+    };
+    let other = Scene::new();
+    let text = refused(&storage, &config(2, 2, Keep::Resume), &other.feed(110, 10));
+    assert!(text.contains("100 articles") && text.contains("110 articles"), "{text}");
+    let elsewhere = Storage { history: Some(scene.fs("history")), ..storage.clone() };
+    assert!(refused(&elsewhere, &config(2, 2, Keep::Resume), &feed).contains("history on"));
+    assert!(refused(&storage, &config(2, 2, Keep::Keep), &feed).contains("there is a spool named s"));
+    assert!(
+        refused(&storage, &config(11, 2, Keep::Keep), &feed).contains("10 batches, too few for 11 passes")
+    );
+    let missing = NetnewsConfig { name: "t".to_owned(), ..config(2, 2, Keep::Resume) };
+    assert!(refused(&storage, &missing, &feed).contains("no spool named t"));
+    let after = files_below(&scene.path("target"));
+    assert!(before == after, "{:?} became {:?}", before.keys(), after.keys());
+}
+
+#[test]
+fn batches_written_are_the_articles_of_the_pass_before_as_they_are_stored() {
+    let scene = Scene::new();
+    let feed = scene.feed(300, 10);
+    let storage = Storage::of(scene.fs("target"));
+    let config = NetnewsConfig {
+        batches_to: BatchSink::Folder(scene.path("batches")),
+        batch_bytes: 5000,
+        batch_every: NonZeroU32::new(2),
+        ..config(4, 4, Keep::Keep)
+    };
+    let outcome = run(&config, &storage, &feed);
+    let mut articles = 0;
+    let names = files_below(&scene.path("batches"));
+    for (name, bytes) in &names {
+        assert!(name.starts_with("001-") || name.starts_with("003-"), "{name}");
+        let mut reader = BatchReader::new(&bytes[..]);
+        while let Some(article) = reader.next().unwrap() {
+            let article = Article::parse(article).unwrap();
+            assert!(article.path().unwrap().value.starts_with(b"news.crumb.example!"));
+            assert!(article.xref().unwrap().value.starts_with(b"news.crumb.example "));
+            articles += 1;
+        }
+    }
+    assert_eq!(articles, outcome.counts.batch.articles);
+    assert_eq!(names.len() as u64, outcome.counts.batch.batches);
+    assert!(names.len() > 5 && outcome.counts.batch.missing > 0, "{:?}", outcome.counts.batch);
+}
+
+#[test]
+fn readers_read_whole_articles_while_others_come_in_and_find_nothing_wrong() {
+    let scene = Scene::new();
+    let feed = scene.feed(1200, 20);
+    let storage = Storage::of(scene.fs("target"));
+    let outcome = run(&NetnewsConfig { readers: 2, ..config(3, 1, Keep::Keep) }, &storage, &feed);
+    let readings = outcome.readings.expect("there were readers");
+    assert!(readings.latency.count() > 0 && readings.errors == 0);
+    assert!(outcome.metrics["read_latency_us_p99"] > 0.0);
+    assert_right(&storage, &feed);
+}
+
+#[test]
+fn symbolic_links_on_request_are_verified_as_such() {
+    let scene = Scene::new();
+    let feed = scene.feed(200, 10);
+    let storage = Storage::of(scene.fs("target"));
+    let outcome =
+        run(&NetnewsConfig { link: LinkKind::Symlink, ..config(3, 1, Keep::Keep) }, &storage, &feed);
+    assert!(outcome.counts.store.hard_links == 0 && outcome.counts.store.symlinks > 50);
+    assert_right(&storage, &feed);
+}
+
+#[test]
+fn verify_finds_what_was_tampered_with_and_says_where() {
+    let scene = Scene::new();
+    let feed = scene.feed(200, 10);
+    let storage = Storage::of(scene.fs("target"));
+    run(&config(2, 2, Keep::Keep), &storage, &feed);
+    let articles = scene.path("target/crumb-netnews-s/articles");
+    let all = files_below(&articles);
+    let linked = |name: &str| {
+        std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(articles.join(name)).unwrap()) > 1
+    };
+    let alone: Vec<&String> = all.keys().filter(|name| !linked(name)).collect();
+    let cross = all.keys().find(|name| name.starts_with("comp/") && linked(name)).unwrap();
+    std::fs::remove_file(articles.join(alone[0])).unwrap();
+    std::fs::write(articles.join(alone[1]), "Path: x\n\nother").unwrap();
+    std::fs::write(articles.join("alt/fan/g1/9999"), "stray").unwrap();
+    let bytes = std::fs::read(articles.join(cross)).unwrap();
+    std::fs::remove_file(articles.join(cross)).unwrap();
+    std::fs::write(articles.join(cross), bytes).unwrap();
+    let active = scene.path("target/crumb-netnews-s/lib/active");
+    let text = std::fs::read_to_string(&active).unwrap();
+    let (head, line) = text.split_once("rec.misc ").unwrap();
+    std::fs::write(&active, format!("{head}rec.misc 0000000001{}", &line[10..])).unwrap();
+    for feed in [Some(&feed), None] {
+        let found = verified(&storage, feed);
+        let count = |kind| found.counts.get(&kind).copied().unwrap_or(0);
+        assert_eq!(count(FindingKind::Missing), 1, "{:#?}", found.findings);
+        assert_eq!(
+            (count(FindingKind::WrongContent), count(FindingKind::Stray)),
+            (1, 1),
+            "{:#?}",
+            found.findings
+        );
+        assert!(
+            count(FindingKind::NotLinked) == 1 && count(FindingKind::WrongLinks) == 1,
+            "{:#?}",
+            found.findings
+        );
+        assert!(count(FindingKind::OutOfBounds) > 1, "{:#?}", found.findings);
+        assert!(found.findings.iter().any(|finding| finding.text.contains(alone[0].as_str())));
+    }
+}
