@@ -63,6 +63,8 @@ enum Verb {
     Run(Box<RunArgs>),
     /// List, show, move and remove the runs kept so far
     Runs(verbs::runs::RunsArgs),
+    /// Make, multiply and look at the feeds that `crumb run netnews` stores
+    Feed(verbs::feed::FeedArgs),
     /// Compare runs: faster, slower, or no difference shown
     Compare(verbs::compare::CompareArgs),
     /// Draw runs as one HTML file that works offline
@@ -86,6 +88,8 @@ enum RunBenchmark {
     Fstress(verbs::run_fstress::FstressArgs),
     /// Many small files made, read, appended to and deleted (PostMark), with latencies and what held it up
     Postmark(verbs::run_postmark::RunPostmarkArgs),
+    /// A news feed stored, fed on and expired, pass after pass
+    Netnews(Box<verbs::run_netnews::NetnewsArgs>),
     /// What lookups, creation, removal and listing cost by the size of the directory
     Dirscale(verbs::run_dirscale::DirscaleArgs),
 }
@@ -107,6 +111,7 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         Verb::Run(run) => match run.benchmark {
             RunBenchmark::Fstress(args) => verbs::run_fstress::run(args, context),
             RunBenchmark::Postmark(args) => verbs::run_postmark::run(args, context),
+            RunBenchmark::Netnews(args) => verbs::run_netnews::run(*args, context),
             RunBenchmark::Dirscale(args) => verbs::run_dirscale::run(args, context),
         },
         Verb::Runs(args) => verbs::runs::run(args, context),
@@ -114,6 +119,7 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         Verb::Serve(args) => verbs::serve::run(args, context),
         Verb::Workload(args) => verbs::workload::run(args, context),
         Verb::Compare(args) => verbs::compare::run(args, context),
+        Verb::Feed(args) => verbs::feed::run(args, context),
         Verb::Postmark(args) => verbs::postmark::run(args, context),
     }
 }

@@ -181,6 +181,7 @@ pub fn headline(benchmark: &str) -> &'static [&'static str] {
     match benchmark {
         "fstress" => &["saturation_per_sec", "held_per_sec", "peak_per_sec"],
         "postmark" => &["transactions_per_sec"],
+        "netnews" => &["unbatch_articles_per_sec"],
         "dirscale" => &["day_cost_flat_us"],
         _ => &[],
     }

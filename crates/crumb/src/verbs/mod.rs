@@ -1,10 +1,12 @@
 //! One file a verb: flags in, reports out, no logic worth a unit test.
 
 pub mod compare;
+pub mod feed;
 pub mod postmark;
 pub mod report;
 pub mod run_dirscale;
 pub mod run_fstress;
+pub mod run_netnews;
 pub mod run_postmark;
 pub mod runs;
 pub mod serve;

@@ -1,0 +1,391 @@
+//! `crumb run netnews`: a news feed stored, fed on and expired in passes.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use files::Target;
+use measure::{Phase, RunId, RunRecord};
+use netnews::feed::synthesize::{SynthesisConfig, synthesize};
+use netnews::feed::{Feed, FeedProgress, Watch};
+use netnews::spool::{
+    self, BatchSink, Event, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, Storage, Work,
+};
+
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::layout::grid;
+use crate::openers::FileSystemArgs;
+use crate::outcome::{Begun, OutputArgs, Run};
+use crate::progress::Progress;
+use crate::series::{SeriesArgs, Turn};
+use crate::{signals, tables};
+
+/// Store a news feed as numbered files, feed it on and expire it, pass after pass.
+///
+/// One article after another, as a news server does: look it up, number it in its groups, make its file and the links
+/// of a cross-post, note it in history. Every third pass writes outgoing batches of the pass before, and from the
+/// seventh on each pass deletes what is older than six: the paper's week. The spool is removed at the end.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct NetnewsArgs {
+    /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
+    target: Target,
+
+    /// Store this feed (`crumb feed`) [default: one made up for the run, see --articles]
+    #[arg(long, value_name = "FEED")]
+    feed: Option<PathBuf>,
+
+    /// Articles to make up when there is no --feed [default: 300000; with --quick 20000]
+    #[arg(long, value_name = "N", conflicts_with = "feed")]
+    articles: Option<NonZeroU64>,
+
+    /// Same seed, same articles made up and same ones read
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+
+    /// A small feed in 5 passes that keep 2, ended after 100 s at the latest
+    #[arg(long)]
+    quick: bool,
+
+    /// Passes [default: 14; with --quick 5]
+    #[arg(long, value_name = "N")]
+    passes: Option<NonZeroU32>,
+
+    /// Passes that articles are kept [default: 6; with --quick 2]
+    #[arg(long, value_name = "PASSES")]
+    retention: Option<NonZeroU32>,
+
+    /// Write outgoing batches every so many passes, 0 for never [default: 3; with --quick 2]
+    #[arg(long, value_name = "PASSES")]
+    batch_every: Option<u32>,
+
+    /// Batches of the feed a pass [default: as many as there are for each pass]
+    #[arg(long, value_name = "N")]
+    batches_per_pass: Option<NonZeroU64>,
+
+    /// Write the outgoing batches to files in this directory instead of nowhere
+    #[arg(long, value_name = "DIRECTORY")]
+    batches_to: Option<PathBuf>,
+
+    /// How expired files are deleted: one by one in the order of history, or sorted by directory
+    #[arg(long, default_value = "fastrm", value_parser = Removal::from_str, value_name = "dumbrm|fastrm")]
+    rm: Removal,
+
+    /// Threads that read articles at random while others are stored
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024), value_name = "N")]
+    readers: u32,
+
+    /// Keep history, active and the batch file on another target
+    #[arg(long, value_name = "TARGET")]
+    history: Option<Target>,
+
+    /// Put hierarchies on other targets, such as 'alt.*=/disk2,comp.*=/disk3'
+    #[arg(long, value_name = "HIERARCHY=TARGET", value_delimiter = ',')]
+    place: Vec<PlaceRule>,
+
+    /// How a cross-post gets its other names
+    #[arg(long, default_value = "hard", value_parser = LinkKind::from_str, value_name = "hard|symlink")]
+    link: LinkKind,
+
+    /// Leave the spool under this name, to be verified or resumed
+    #[arg(long, value_name = "NAME", conflicts_with = "resume", value_parser = spool_name)]
+    keep: Option<String>,
+
+    /// Go on with the spool that --keep left under this name, or a run that was killed; it is kept
+    #[arg(long, value_name = "NAME", value_parser = spool_name)]
+    resume: Option<String>,
+
+    #[command(flatten)]
+    storage: FileSystemArgs,
+
+    #[command(flatten)]
+    series: SeriesArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A first look at a disk, within two minutes:
+    crumb run netnews /mnt/disk --quick
+  The paper's week on a filer, with its pictures:
+    crumb run netnews nfs://filer/vol --report filer.html
+  Does it pay to spread hierarchies over disks by hand?
+    crumb run netnews /disk1 --place 'alt.*=/disk2,comp.*=/disk3'
+  What does history on the filer cost?
+    crumb run netnews nfs://filer/vol --history /var/tmp
+    crumb run netnews nfs://filer/vol
+  How do eight people who read feel it?
+    crumb run netnews /mnt/disk --readers 8
+  Keep what was stored, and check every file of it:
+    crumb run netnews /mnt/disk --feed feed --keep mine
+    crumb feed verify /mnt/disk/crumb-netnews-mine
+
+Ctrl-C ends the run early: what was measured is kept and the spool removed, or left with --keep.
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+
+/// The paper's half week.
+const ARTICLES: NonZeroU64 = NonZeroU64::new(300_000).expect("not 0");
+const ARTICLES_QUICK: NonZeroU64 = NonZeroU64::new(20_000).expect("not 0");
+/// With making the feed and removing the spool this stays below two minutes.
+const QUICK_LIMIT: Duration = Duration::from_secs(100);
+
+/// Runs the verb.
+pub fn run(args: NetnewsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let several = !args.series.vs.is_empty()
+        || args.series.until_ci.is_some()
+        || args.series.repeat.is_some_and(|rounds| rounds.get() > 1);
+    if let (Some(name), true) = (args.keep.as_ref().or(args.resume.as_ref()), several) {
+        let wrong = anyhow::anyhow!(
+            "a spool that is kept ({name}) is for a run made alone; leave --repeat and --vs out"
+        );
+        return Err(wrong.context(BadUsage));
+    }
+    let stop = signals::stop_flag()?;
+    // Made once, so that all runs of a series store the same bytes.
+    let made_up = MadeUp::folder();
+    let feed = args.feed(&made_up, context, &stop)?;
+    let measure_one = |turn: Turn<'_>| args.measure_one(&turn, &feed, context, &stop);
+    args.series.run(&args.target, &args.output, context, &stop, measure_one, tables_of)
+}
+
+impl NetnewsArgs {
+    fn feed(&self, made_up: &MadeUp, context: &Context, stop: &AtomicBool) -> anyhow::Result<Feed> {
+        if let Some(path) = &self.feed {
+            return Ok(Feed::open(path.clone())?);
+        }
+        let default = if self.quick { ARTICLES_QUICK } else { ARTICLES };
+        let articles = self.articles.unwrap_or(default);
+        let mut progress = Progress::new(context.quiet);
+        let mut tell = |now: FeedProgress| {
+            let of = now.articles_total.unwrap_or(0);
+            let count = report::count_text;
+            progress.step(
+                now.articles,
+                of,
+                format!("making up articles: {} of {}", count(now.articles), count(of)),
+            );
+        };
+        let config = SynthesisConfig::new(articles, self.seed);
+        let made = synthesize(&config, &made_up.path, &mut Watch { progress: &mut tell, stop });
+        progress.finish();
+        Ok(made.with_context(|| format!("cannot make up a feed in {}", made_up.path.display()))?.feed)
+    }
+
+    fn measure_one(
+        &self,
+        turn: &Turn<'_>,
+        feed: &Feed,
+        context: &Context,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Run> {
+        let begun = Begun::now("netnews", turn.target);
+        let config = self.config(&begun.id);
+        let storage = self.storage(turn.target)?;
+        if !context.quiet {
+            announce(turn.target, &config, feed);
+        }
+        let mut progress = Progress::new(context.quiet);
+        let mut tell = |event: Event| show(&mut progress, &event);
+        let outcome = spool::run(&config, &storage, feed, stop, &mut tell);
+        progress.finish();
+        let label = turn.label.clone().unwrap_or_else(|| format!("news on {}", turn.target));
+        let record = RunRecord {
+            config: self.config_json(&config, turn.target, feed),
+            seed: config.seed,
+            complete: outcome.complete,
+            phases: outcome.phases,
+            curves: outcome.curves,
+            metrics: outcome.metrics,
+            verdict: outcome.verdict,
+            ..begun.record(context, label)
+        };
+        let interrupted = stop.load(Ordering::Relaxed);
+        if config.keep != Keep::Remove && !context.quiet && outcome.error.is_none() {
+            eprintln!(
+                "left as {}; --resume {} goes on with it",
+                spool::directory_of(&config.name).display(),
+                config.name
+            );
+        }
+        Ok(Run { record, error: outcome.error.map(anyhow::Error::from), interrupted })
+    }
+
+    fn storage(&self, target: &Target) -> anyhow::Result<Storage> {
+        let mut places = Vec::new();
+        for rule in &self.place {
+            let target = Target::from_str(&rule.target)
+                .map_err(|error| anyhow::Error::from(error).context(BadUsage))
+                .with_context(|| format!("--place {}={}", rule.hierarchy, rule.target))?;
+            places.push((rule.hierarchy.clone(), self.storage.open(&whole(&target))?));
+        }
+        let history = self.history.as_ref().map(|target| self.storage.open(&whole(target))).transpose()?;
+        Ok(Storage { spool: self.storage.open(&whole(target))?, history, places })
+    }
+
+    fn config(&self, id: &RunId) -> NetnewsConfig {
+        let entropy = id.0.rsplit('-').next().unwrap_or_default();
+        let (keep, name) = match (&self.keep, &self.resume) {
+            (Some(name), _) => (Keep::Keep, name.as_str()),
+            (None, Some(name)) => (Keep::Resume, name.as_str()),
+            (None, None) => (Keep::Remove, entropy),
+        };
+        let paper = NetnewsConfig::paper(name);
+        let number = |asked: Option<NonZeroU32>, full: NonZeroU32, quick: u32| {
+            let quick = NonZeroU32::new(quick).filter(|_| self.quick);
+            asked.or(quick).unwrap_or(full)
+        };
+        NetnewsConfig {
+            passes: number(self.passes, paper.passes, 5),
+            retention: number(self.retention, paper.retention, 2),
+            batch_every: match self.batch_every {
+                Some(every) => NonZeroU32::new(every),
+                None => paper.batch_every.map(|every| number(None, every, 2)),
+            },
+            batches_per_pass: self.batches_per_pass,
+            removal: self.rm,
+            link: self.link,
+            readers: self.readers,
+            seed: self.seed,
+            batches_to: self.batches_to.clone().map_or(BatchSink::Discard, BatchSink::Folder),
+            time_limit: self.quick.then_some(QUICK_LIMIT),
+            keep,
+            ..paper
+        }
+    }
+
+    fn config_json(&self, config: &NetnewsConfig, target: &Target, feed: &Feed) -> serde_json::Value {
+        serde_json::json!({
+            "feed": self.feed.as_ref().map(|path| path.display().to_string()),
+            "feed_articles": feed.articles(),
+            "feed_bytes": feed.bytes(),
+            "feed_batches": feed.batch_count(),
+            "passes": config.passes,
+            "retention_passes": config.retention,
+            "batch_every_passes": config.batch_every,
+            "batches_per_pass": config.batches_per_pass,
+            "rm": config.removal.name(),
+            "link": config.link.name(),
+            "readers": config.readers,
+            "history": self.history.as_ref().map(ToString::to_string),
+            "places": self.place.iter().map(|rule| format!("{}={}", rule.hierarchy, rule.target)).collect::<Vec<_>>(),
+            "spool": spool::directory_of(&config.name).display().to_string(),
+            "storage": self.storage.config_json(target),
+        })
+    }
+}
+
+/// A directory by its whole path: symbolic links between places hold it, and `crumb feed verify` looks there.
+fn whole(target: &Target) -> Target {
+    match target {
+        Target::Directory(path) => {
+            Target::Directory(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        }
+        other => other.clone(),
+    }
+}
+
+/// A folder for a feed that nobody named, gone with the run.
+struct MadeUp {
+    path: PathBuf,
+}
+
+impl MadeUp {
+    fn folder() -> Self {
+        Self { path: std::env::temp_dir().join(format!("crumb-feed-{}", std::process::id())) }
+    }
+}
+
+impl Drop for MadeUp {
+    fn drop(&mut self) {
+        // Not there when the user named a feed.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn announce(target: &Target, config: &NetnewsConfig, feed: &Feed) {
+    let count = report::count_text;
+    eprintln!(
+        "{} articles, {}, on {target}: {} passes, kept for {}; {}, seed {}",
+        count(feed.articles()),
+        report::bytes_text(feed.bytes()),
+        config.passes,
+        config.retention,
+        config.removal.name(),
+        config.seed,
+    );
+    eprintln!("Ctrl-C ends it with what it has");
+}
+
+fn show(progress: &mut Progress, event: &Event) {
+    let count = report::count_text;
+    match event {
+        Event::Note(text) => progress.say(crate::layout::wrapped("", text).trim_end()),
+        Event::Step { work, pass, passes, done, of } => {
+            let what = match work {
+                Work::Unbatch => format!("storing batch {} of {}", count(*done), count(*of)),
+                Work::Batch => format!("writing outgoing batches: {} articles", count(*done)),
+                Work::ExpireScan => format!("reading history: {} lines", count(*of)),
+                Work::Expire => format!("deleting expired files: {} of {}", count(*done), count(*of)),
+                Work::Remove => format!("removing the spool: {} files", count(*done)),
+            };
+            progress.step(*done, (*of).max(*done), format!("[{pass}/{passes}] {what}"));
+        }
+        _ => {}
+    }
+}
+
+/// A line a pass, then the figures.
+fn tables_of(record: &RunRecord) -> String {
+    let passes: Vec<u32> = {
+        let mut passes: Vec<u32> = record.phases.iter().map(|phase| phase.pass).collect();
+        passes.dedup();
+        passes
+    };
+    let rows: Vec<Vec<String>> = passes
+        .iter()
+        .map(|pass| {
+            let phase =
+                |name: &str| record.phases.iter().find(|phase| phase.pass == *pass && phase.name == name);
+            let cell = |phase: Option<&Phase>, text: fn(&Phase) -> String| {
+                phase.map_or_else(|| "-".to_owned(), text)
+            };
+            let rate = |phase: &Phase| report::rate_text(phase.items_per_sec);
+            let seconds = |phase: &Phase| format!("{:.2}", phase.wall_s);
+            let items = |phase: &Phase| report::count_text(phase.items);
+            let (unbatch, batch, expire) = (phase("unbatch"), phase("batch"), phase("expire"));
+            vec![
+                pass.to_string(),
+                cell(unbatch, items),
+                cell(unbatch, seconds),
+                cell(unbatch, rate),
+                cell(batch, seconds),
+                cell(batch, rate),
+                cell(expire, items),
+                cell(expire, seconds),
+                cell(expire, rate),
+            ]
+        })
+        .collect();
+    let heads = ["pass", "stored", "s", "/s", "batch s", "/s", "deleted", "s", "/s"];
+    format!(
+        "Articles stored, batched, files deleted\n{}\n{}",
+        grid(&heads, 0, &rows),
+        tables::summary(record)
+    )
+}
+
+fn spool_name(text: &str) -> Result<String, String> {
+    let fits = !text.is_empty() && text.len() <= 64;
+    if fits && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected up to 64 letters, digits, -, _ and .".to_owned())
+    }
+}
