@@ -28,13 +28,16 @@ check: lint test ## what CI runs
 fmt: ## format all code
 	$(CARGO) fmt --all
 
-bench: ## the figures: object sets, bare loops against the generator, libnfs beside it
+bench: ## the figures: object sets, bare loops beside generator and spool, libnfs and Debian's postmark beside ours
 	$(CARGO) bench -p fstress
 	scripts/bench-capacity.sh
+	scripts/bench-postmark.sh
+	$(CARGO) bench -p netnews --bench unbatch
 
 bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 	$(CARGO) test -p fstress --bench object_sets
 	$(CARGO) test -p nfs --bench bare_loop
+	$(CARGO) test -p netnews --bench unbatch
 
 fuzz: ## a minute of the wire decoder's fuzz target (needs cargo-fuzz)
 	cd crates/nfs/fuzz && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60

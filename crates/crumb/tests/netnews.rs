@@ -91,3 +91,33 @@ fn wrong_usage_says_what_is_expected() {
     let missing = bench.fails(1, &args(target.path(), &["--feed", "nowhere"]));
     assert!(missing.contains("no feed there"), "{missing}");
 }
+
+#[test]
+fn a_kept_spool_is_verified_against_its_feed_and_damage_is_found() {
+    let (bench, target) = (Bench::new(), target());
+    bench.fine(&["feed", "synthesize", "--articles", "1000", "--seed", "3", "-o", "feed"]);
+    bench.fine(&args(target.path(), &["--quick", "--feed", "feed", "--keep", "mine"]));
+    let spool = target.path().join("crumb-netnews-mine");
+    let verify = ["feed", "verify", spool.to_str().unwrap(), "--feed", "feed"];
+    let right = bench.fine(&verify);
+    assert_fits(&right);
+    assert!(right.ends_with("RIGHT\n"), "{right}");
+    let json: serde_json::Value =
+        serde_json::from_str(&bench.fine(&[&verify[..], &["--json", "-"]].concat())).unwrap();
+    assert!(
+        json["articles"].as_u64().is_some_and(|count| count > 100 && json["compared"] == count),
+        "{json}"
+    );
+
+    let mut files = vec![spool.join("articles")];
+    while files.last().unwrap().is_dir() {
+        let dir = files.pop().unwrap();
+        files.extend(std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    std::fs::write(files.last().unwrap(), "something else").unwrap();
+    let wrong = bench.crumb(&verify);
+    assert_eq!(wrong.code, 1, "{}{}", wrong.out, wrong.err);
+    assert!(wrong.out.contains("wrong-content") && wrong.out.ends_with("WRONG\n"), "{}", wrong.out);
+    assert!(bench.fails(2, &["feed", "verify", "/tmp/no-spool"]).contains("crumb-netnews-NAME"));
+    assert!(bench.fails(1, &["feed", "verify", "crumb-netnews-none"]).contains("none"));
+}

@@ -19,6 +19,7 @@ use crate::layout::{grid, named, shortened, wrapped};
 use crate::output::{note, print};
 use crate::progress::Progress;
 use crate::signals;
+use crate::verbs::feed_verify::{self, VerifyArgs};
 
 #[derive(Args, Debug)]
 pub struct FeedArgs {
@@ -68,6 +69,9 @@ Examples:
   crumb feed stat feed --top 50
   crumb feed stat feed --json - | jq .stat.article_bytes")]
     Stat(StatArgs),
+    /// Check a spool that `crumb run netnews --keep` left: every file against history, and against its feed
+    #[command(after_help = feed_verify::EXAMPLES)]
+    Verify(Box<VerifyArgs>),
 }
 
 /// How a feed is cut and packed.
@@ -161,6 +165,7 @@ struct StatArgs {
 /// Runs the verb.
 pub fn run(args: FeedArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     match args.what {
+        What::Verify(args) => return feed_verify::run(&args, context),
         What::Import(args) => {
             let config = ImportConfig {
                 source: args.source,

@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod feed;
+pub mod feed_verify;
 pub mod postmark;
 pub mod report;
 pub mod run_dirscale;
