@@ -10,11 +10,13 @@
 //! Every function gives whole lines; all but [`summary`] end in an empty one, so that blocks can follow each other.
 //! Source: Anderson, "Fstress", table 4.
 
-use measure::{LatencySummary, LoadPoint, LoopKind, Phase, RunRecord, Verdict};
-use report::{bytes_text, count_text, metric_text, ms_text, rate_text};
+use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RunRecord, Verdict};
+use report::{bytes_text, count_text, figure_text, metric_text, ms_text, rate_text};
 
-use crate::layout::{counted, grid, named, wrapped};
+use crate::layout::{counted, grid, named, shortened, wrapped};
 
+/// Leaves room for seven figures in a line of the terminal.
+const PHASE_WIDTH_MAX: usize = 26;
 /// Remarks shown below a table before the rest is only counted.
 const REMARKS_SHOWN: usize = 3;
 
@@ -98,7 +100,9 @@ pub fn operations(point: &LoadPoint) -> String {
 
 /// How the generator and the file set fared at each load point.
 pub fn generator(record: &RunRecord) -> String {
-    if record.points.is_empty() {
+    // A benchmark without a schedule has no generator to speak of.
+    let idle = |point: &LoadPoint| point.lateness_us.count == 0 && point.generator_busy == 0.0;
+    if record.points.iter().all(idle) {
         return String::new();
     }
     let rows: Vec<Vec<String>> = record
@@ -124,6 +128,30 @@ pub fn generator(record: &RunRecord) -> String {
     format!("{}{}\n", wrapped("", title), grid(&heads, 0, &rows))
 }
 
+/// Curves: a table each, a column for each variant, every figure with its unit.
+pub fn curves(curves: &[Curve]) -> String {
+    let table = |curve: &Curve| {
+        let mut over: Vec<f64> =
+            curve.lines.iter().flat_map(|line| line.points.iter().map(|point| point.x)).collect();
+        over.sort_by(f64::total_cmp);
+        over.dedup();
+        let row = |x: &f64| {
+            let mut cells = vec![metric_text("count", *x).1];
+            cells.extend(curve.lines.iter().map(|line| {
+                let point = line.points.iter().find(|point| point.x == *x);
+                point.map_or_else(|| "-".to_owned(), |point| figure_text(&curve.name, point.y))
+            }));
+            cells
+        };
+        let heads: Vec<&str> = std::iter::once(curve.over.as_str())
+            .chain(curve.lines.iter().map(|line| line.label.as_str()))
+            .collect();
+        let rows: Vec<Vec<String>> = over.iter().map(row).collect();
+        format!("{}\n{}\n", metric_text(&curve.name, 1.0).0, grid(&heads, 0, &rows))
+    };
+    curves.iter().map(table).collect()
+}
+
 /// Phases, such as building the file set.
 pub fn phases(phases: &[Phase]) -> String {
     if phases.is_empty() {
@@ -133,7 +161,7 @@ pub fn phases(phases: &[Phase]) -> String {
         .iter()
         .map(|phase| {
             vec![
-                phase.name.clone(),
+                shortened(&phase.name, PHASE_WIDTH_MAX),
                 phase.pass.to_string(),
                 format!("{:.2}", phase.wall_s),
                 format!("{:.2}", phase.user_s),
@@ -274,6 +302,8 @@ mod sample;
 
 #[cfg(test)]
 mod tests {
+    use measure::{CurveLine, CurvePoint};
+
     use super::*;
     use crate::layout::WIDTH;
 
@@ -343,6 +373,18 @@ mod tests {
         let text = load_points(&record);
         assert_eq!(text.matches("  all levels: measured with a debug build\n").count(), 1, "{text}");
         assert!(text.contains("  2,000/s: remark 0.0\n") && text.contains("  4 more remarks;"), "{text}");
+    }
+
+    #[test]
+    fn a_curve_is_a_table_with_a_column_for_each_variant() {
+        let line = |label: &str, points: &[(f64, f64)]| CurveLine {
+            label: label.to_owned(),
+            points: points.iter().map(|&(x, y)| CurvePoint { x, y, ..CurvePoint::default() }).collect(),
+        };
+        let lines =
+            vec![line("flat", &[(1000.0, 35.4), (100_000.0, 2_280.0)]), line("345", &[(100_000.0, 319.0)])];
+        let text = curves(&[Curve { name: "add_us".to_owned(), over: "files".to_owned(), lines }]);
+        assert!(text.contains("\n  1,000  35.4 µs         -\n100,000  2.28 ms  0.319 ms\n"), "{text}");
     }
 
     #[test]

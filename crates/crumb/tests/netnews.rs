@@ -37,7 +37,7 @@ fn a_quick_run_shows_each_pass_keeps_its_record_and_leaves_nothing() {
         (passes("unbatch"), passes("batch"), passes("expire")),
         (vec![1, 2, 3, 4, 5], vec![2, 4], vec![3, 4, 5])
     );
-    for name in ["unbatch_articles_per_sec", "ageing_percent", "expire_files_per_sec", "read_latency_us_p99"]
+    for name in ["unbatch_articles_per_sec", "ageing_percent", "expire_files_per_sec", "read_latency_p99_us"]
     {
         assert!(record.metrics.get(name).is_some_and(|value| *value > 0.0), "{name}: {:?}", record.metrics);
     }

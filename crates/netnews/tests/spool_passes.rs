@@ -200,7 +200,7 @@ fn readers_read_whole_articles_while_others_come_in_and_find_nothing_wrong() {
     let outcome = run(&NetnewsConfig { readers: 2, ..config(3, 1, Keep::Keep) }, &storage, &feed);
     let readings = outcome.readings.expect("there were readers");
     assert!(readings.latency.count() > 0 && readings.errors == 0);
-    assert!(outcome.metrics["read_latency_us_p99"] > 0.0);
+    assert!(outcome.metrics["read_latency_p99_us"] > 0.0);
     assert_right(&storage, &feed);
 }
 

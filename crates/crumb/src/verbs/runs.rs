@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use measure::{Environment, RunId, RunRecord};
-use report::{RunSummary, Store, bytes_text, metric_text};
+use report::{RunSummary, Store, bytes_text, figure_text};
 
 use crate::context::Context;
 use crate::exit::ExitStatus;
@@ -139,10 +139,9 @@ fn list(context: &Context, json: bool) -> anyhow::Result<()> {
 }
 
 fn list_row(run: &RunSummary, label_width: usize) -> Vec<String> {
-    let headline = ["saturation_per_sec", "held_per_sec", "peak_per_sec"]
+    let headline = report::compare::headline(&run.benchmark)
         .iter()
-        .find_map(|name| run.metrics.get(*name).map(|value| metric_text(name, *value)))
-        .map(|(_, number, unit)| format!("{number}{unit}"));
+        .find_map(|name| run.metrics.get(*name).map(|value| figure_text(name, *value)));
     let verdict = match (run.valid, run.complete) {
         (true, true) => "VALID",
         (true, false) => "cut short",
@@ -192,6 +191,7 @@ fn shown(record: &RunRecord, ops: OpsOf) -> String {
         OpsOf::None => {}
     }
     text.push_str(&tables::generator(record));
+    text.push_str(&tables::curves(&record.curves));
     text.push_str(&tables::phases(&record.phases));
     text.push_str(&config(&record.config));
     text.push_str(&environment(&record.environment));

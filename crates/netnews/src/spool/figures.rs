@@ -46,10 +46,10 @@ pub(super) fn draw(outcome: &mut Outcome, config: &NetnewsConfig) {
     if let Some(readings) = &outcome.readings {
         let latency = readings.latency.summary();
         put("read_articles_per_sec", Some(readings.latency.count() as f64 / wall_s(&unbatch)));
-        put("read_latency_us_p50", Some(latency.p50));
-        put("read_latency_us_p90", Some(latency.p90));
-        put("read_latency_us_p99", Some(latency.p99));
-        put("read_latency_us_p999", Some(latency.p999));
+        put("read_latency_p50_us", Some(latency.p50));
+        put("read_latency_p90_us", Some(latency.p90));
+        put("read_latency_p99_us", Some(latency.p99));
+        put("read_latency_p999_us", Some(latency.p999));
         put("read_latency_us_max", Some(latency.max));
         put("read_errors", Some(readings.errors as f64));
     }
@@ -192,8 +192,8 @@ pub(super) fn count_readings(phase: &mut Phase, readings: &Readings) {
     let latency = readings.latency.summary();
     for (name, value) in [
         ("read_articles_per_sec", latency.count as f64 / phase.wall_s.max(1e-9)),
-        ("read_latency_us_p50", latency.p50),
-        ("read_latency_us_p99", latency.p99),
+        ("read_latency_p50_us", latency.p50),
+        ("read_latency_p99_us", latency.p99),
         ("read_gone", readings.gone as f64),
         ("read_errors", readings.errors as f64),
     ] {
