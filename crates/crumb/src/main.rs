@@ -17,6 +17,7 @@ mod context;
 mod cpus;
 mod exit;
 mod layout;
+mod names;
 mod openers;
 mod outcome;
 mod output;

@@ -13,6 +13,7 @@ use measure::{CacheControl, KernelCaches, RunId, RunRecord, UnreachableCaches};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::grid;
+use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
@@ -71,11 +72,11 @@ pub struct DirscaleArgs {
     seed: u64,
 
     /// Keep the directories under this name for later runs with --reuse
-    #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = set_name)]
+    #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = kept_name)]
     keep: Option<String>,
 
     /// Go on with the directories that --keep left under this name, or a run that was killed; they are kept
-    #[arg(long, value_name = "NAME", value_parser = set_name)]
+    #[arg(long, value_name = "NAME", value_parser = kept_name)]
     reuse: Option<String>,
 
     #[command(flatten)]
@@ -281,13 +282,4 @@ fn us_text(us: f64) -> String {
 fn operations(text: &str) -> Result<NonZeroU32, String> {
     let number = text.parse::<u32>().ok().filter(|count| *count <= OPERATIONS_MAX);
     number.and_then(NonZeroU32::new).ok_or_else(|| format!("expected a number from 1 to {OPERATIONS_MAX}"))
-}
-
-fn set_name(text: &str) -> Result<String, String> {
-    let fits = !text.is_empty() && text.len() <= 64;
-    if fits && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-        Ok(text.to_owned())
-    } else {
-        Err("expected up to 64 letters, digits, -, _ and .".to_owned())
-    }
 }

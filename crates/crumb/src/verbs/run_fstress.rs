@@ -16,6 +16,7 @@ use quanta::Clock;
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::ExitStatus;
+use crate::names::kept_name;
 use crate::openers::{TransportOptions, open_transport, proto, proto_of};
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
@@ -78,11 +79,11 @@ pub struct FstressArgs {
     file_size: Option<String>,
 
     /// Keep the file set under this name for later runs with --reuse
-    #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = set_name)]
+    #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = kept_name)]
     keep: Option<String>,
 
     /// Use the file set that --keep left under this name; what is missing is made, and it is kept
-    #[arg(long, value_name = "NAME", value_parser = set_name)]
+    #[arg(long, value_name = "NAME", value_parser = kept_name)]
     reuse: Option<String>,
 
     /// UDP or TCP, where the target does not say; TCP when neither does
@@ -326,13 +327,4 @@ fn config_json(config: &FstressConfig, options: &TransportOptions, args: &Fstres
         "spin": args.spin,
         "file_set": config.set_name,
     })
-}
-
-fn set_name(text: &str) -> Result<String, String> {
-    let fits = !text.is_empty() && text.len() <= 64;
-    if fits && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-        Ok(text.to_owned())
-    } else {
-        Err("expected up to 64 letters, digits, -, _ and .".to_owned())
-    }
 }

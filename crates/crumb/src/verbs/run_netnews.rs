@@ -19,6 +19,7 @@ use netnews::spool::{
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::grid;
+use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
@@ -93,11 +94,11 @@ pub struct NetnewsArgs {
     link: LinkKind,
 
     /// Leave the spool under this name, to be verified or resumed
-    #[arg(long, value_name = "NAME", conflicts_with = "resume", value_parser = spool_name)]
+    #[arg(long, value_name = "NAME", conflicts_with = "resume", value_parser = kept_name)]
     keep: Option<String>,
 
     /// Go on with the spool that --keep left under this name, or a run that was killed; it is kept
-    #[arg(long, value_name = "NAME", value_parser = spool_name)]
+    #[arg(long, value_name = "NAME", value_parser = kept_name)]
     resume: Option<String>,
 
     #[command(flatten)]
@@ -379,13 +380,4 @@ fn tables_of(record: &RunRecord) -> String {
         grid(&heads, 0, &rows),
         tables::summary(record)
     )
-}
-
-fn spool_name(text: &str) -> Result<String, String> {
-    let fits = !text.is_empty() && text.len() <= 64;
-    if fits && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-        Ok(text.to_owned())
-    } else {
-        Err("expected up to 64 letters, digits, -, _ and .".to_owned())
-    }
 }
