@@ -13,8 +13,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use clap::Args;
-use files::Target;
+use files::{LocalFs, Target};
 use measure::statistics::{median, median_interval, relative_half_width};
 use measure::{RunId, RunRecord, SeriesPlace};
 use report::compare::{Side, headline};
@@ -83,6 +84,13 @@ impl SeriesArgs {
             return output.finish(context, run, tables);
         }
         let targets: Vec<&Target> = std::iter::once(first).chain(&self.vs).collect();
+        // A rival that is not there should not show only after the first run, which may take hours.
+        for target in &targets {
+            if let Target::Directory(path) = target {
+                LocalFs::open(path.clone())
+                    .with_context(|| format!("cannot use directory {}", path.display()))?;
+            }
+        }
         let mut series = Series { sides: targets.len(), records: Vec::new() };
         let begun = Instant::now();
         let mut ended = None;
@@ -157,7 +165,10 @@ impl SeriesArgs {
         };
         let comparison = match series.by_side().len() {
             1 => None,
-            _ => Some(report::compare::compare(&series.by_side(), &[])?),
+            _ => match report::compare::compare(&series.by_side(), &[]) {
+                Ok(comparison) => Some(comparison),
+                Err(error) => return Err(ended.unwrap_or_else(|| error.into())),
+            },
         };
         let text = match &comparison {
             Some(comparison) => compare::shown(comparison),
