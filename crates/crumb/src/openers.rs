@@ -4,7 +4,7 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use files::{
     DirectoryTransport, DirectoryTransportOptions, FileSystem, LocalFs, NfsProto, NullTransport, Patience,
@@ -12,6 +12,8 @@ use files::{
 };
 use nfs::client::{CacheMode, ClientOptions, FsOptions, NfsFs, UdpOptions, WriteMode};
 use quanta::Clock;
+
+use crate::exit::BadUsage;
 
 /// How to reach the storage, for all kinds; what does not concern the kind at hand is left alone.
 #[derive(Clone, Debug)]
@@ -88,12 +90,13 @@ impl FileSystemArgs {
     /// Opens the storage for blocking calls.
     ///
     /// # Errors
-    /// When it is not there or cannot be reached.
+    /// When it is not there, cannot be reached, or has no files.
     pub fn open(&self, target: &Target) -> anyhow::Result<Arc<dyn FileSystem>> {
         match target {
-            Target::Null => bail!(
-                "null: answers requests of `crumb run fstress` only; name a directory or an nfs:// target"
-            ),
+            Target::Null => {
+                let wrong = anyhow!("null: has no files to work on; name a directory or an nfs:// target");
+                Err(wrong.context(BadUsage))
+            }
             Target::Directory(path) => {
                 let fs = LocalFs::open(path.clone())
                     .with_context(|| format!("cannot use directory {}", path.display()))?;

@@ -95,6 +95,8 @@ impl Begun {
 pub struct Run {
     /// What was measured.
     pub record: RunRecord,
+    /// Whether anything was. Making files ready for it is not.
+    pub any_measured: bool,
     /// What ended it early.
     pub error: Option<anyhow::Error>,
     /// Whether Ctrl-C ended it.
@@ -102,21 +104,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether there is anything in it to tell.
-    fn is_empty(&self) -> bool {
-        self.record.points.is_empty() && self.record.phases.is_empty() && self.record.metrics.is_empty()
-    }
-
     /// The run, unless nothing was measured.
     ///
     /// # Errors
     /// What ended it before anything was.
     pub fn measured(self) -> anyhow::Result<Self> {
-        match (self.is_empty(), self.error) {
-            (false, error) => Ok(Self { error, ..self }),
-            (true, Some(error)) => Err(error),
-            (true, None) if self.interrupted => bail!("interrupted before anything was measured"),
-            (true, None) => bail!("nothing was measured"),
+        match (self.any_measured, self.error) {
+            (true, error) => Ok(Self { error, ..self }),
+            (false, Some(error)) => Err(error),
+            (false, None) if self.interrupted => bail!("interrupted before anything was measured"),
+            (false, None) => bail!("nothing was measured"),
         }
     }
 

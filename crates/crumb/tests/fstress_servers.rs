@@ -328,3 +328,32 @@ fn ctrl_c_keeps_what_was_measured_and_removes_the_file_set() {
     assert!(!record.complete && !record.points.is_empty());
     assert_eq!(entries(&files), Vec::<String>::new(), "the file set is removed");
 }
+
+/// A run that only made its files was once told, and kept, as a run without load points.
+#[test]
+fn ctrl_c_while_files_are_made_leaves_no_run_and_no_file() {
+    let scratch = scratch();
+    let (files, store) = (scratch.path().join("files"), scratch.path().join("runs.db"));
+    fs::create_dir(&files).expect("a folder");
+    let child = Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["run", "fstress"])
+        .arg(&files)
+        .args(["--files", "200000", "--file-size", "1", "--rate", "10", "--store"])
+        .arg(&store)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("crumb starts");
+    while entries(&files).is_empty() {
+        std::thread::yield_now();
+    }
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(interrupt.success());
+    let output = child.wait_with_output().expect("waited");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("interrupted before anything was measured"), "{told}");
+    assert!(output.stdout.is_empty() && !store.exists());
+    assert_eq!(entries(&files), Vec::<String>::new(), "the file set is removed");
+}

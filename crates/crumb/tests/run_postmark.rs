@@ -126,4 +126,10 @@ fn what_cannot_be_run_on_is_told_without_a_run() {
     assert!(bench.fails(2, &["run", "postmark", "a", "--size", "20..10"]).contains("larger than the second"));
     assert!(bench.fails(2, &["run", "postmark", "a", "--read-bias", "11"]).contains("0 to 10"));
     assert!(bench.fails(2, &["run", "postmark", "a", "--until-ci", "0"]).contains("percentage"));
+    // Before the first run on the others, which may take hours.
+    assert!(bench.fails(1, &["run", "postmark", "a", "--vs", "nowhere"]).contains("nowhere: cannot open"));
+    let nothing =
+        bench.fails(1, &["run", "netnews", "a", "--quick", "--articles", "100", "--resume", "none"]);
+    assert!(!nothing.contains("marked incomplete"), "{nothing}");
+    assert!(!bench.path("runs.db").exists(), "nothing was measured, so nothing is kept");
 }

@@ -144,7 +144,9 @@ impl DirscaleArgs {
             ..begun.record(context, label)
         };
         let interrupted = stop.load(Ordering::Relaxed);
-        Ok(Run { record, error: outcome.error.map(anyhow::Error::from), interrupted })
+        let any_measured =
+            record.curves.iter().flat_map(|curve| &curve.lines).any(|line| !line.points.is_empty());
+        Ok(Run { record, any_measured, error: outcome.error.map(anyhow::Error::from), interrupted })
     }
 
     fn config(&self, id: &RunId) -> DirscaleConfig {

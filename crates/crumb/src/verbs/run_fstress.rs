@@ -228,7 +228,8 @@ impl FstressArgs {
             ..begun.record(context, label)
         };
         let interrupted = stop.load(Ordering::Relaxed);
-        Ok(Run { record, error: outcome.error.map(anyhow::Error::from), interrupted })
+        let any_measured = !record.points.is_empty();
+        Ok(Run { record, any_measured, error: outcome.error.map(anyhow::Error::from), interrupted })
     }
 
     fn config(&self, id: &RunId, proto: Option<NfsProto>) -> anyhow::Result<FstressConfig> {

@@ -215,7 +215,8 @@ impl NetnewsArgs {
                 config.name
             );
         }
-        Ok(Run { record, error: outcome.error.map(anyhow::Error::from), interrupted })
+        let any_measured = !record.phases.is_empty();
+        Ok(Run { record, any_measured, error: outcome.error.map(anyhow::Error::from), interrupted })
     }
 
     fn storage(&self, target: &Target) -> anyhow::Result<Storage> {

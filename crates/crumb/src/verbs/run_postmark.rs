@@ -18,7 +18,7 @@ use postmark::engine::{self, Event, Outcome, Place, RunOptions, SyncMode};
 use postmark::{Bias, Settings, SizeRange};
 
 use crate::context::Context;
-use crate::exit::{BadUsage, ExitStatus};
+use crate::exit::ExitStatus;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
@@ -181,12 +181,6 @@ impl RunPostmarkArgs {
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Run> {
         let begun = Begun::now("postmark", turn.target);
-        if matches!(turn.target, Target::Null) {
-            return Err(anyhow::anyhow!(
-                "null: has no files to work on; name a directory or an nfs:// target"
-            )
-            .context(BadUsage));
-        }
         let storage = self.file_system.open(turn.target)?;
         let folder = Folder::make(&storage, &begun.id.0)?;
         let mut watch = Watch::new(&*storage, context.quiet);
@@ -235,7 +229,7 @@ impl RunPostmarkArgs {
             points: vec![point],
             ..begun.record(context, label)
         };
-        Ok(Run { record, error: None, interrupted: stop.load(Ordering::Relaxed) })
+        Ok(Run { record, any_measured: true, error: None, interrupted: stop.load(Ordering::Relaxed) })
     }
 
     fn expected(&self, settings: &Settings) -> Expected {
