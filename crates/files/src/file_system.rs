@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Paths are relative to the root, walked from it and never from `/`; an empty path is the root itself, `.` means
-//! nothing, and `..` or a path from `/` is refused with `INVAL`. A
-//! benchmark that works in one directory for long takes [`FileSystem::below`] and saves the walk.
+//! nothing, and `..` or a path from `/` is refused with `INVAL`. A benchmark that works in one directory for long
+//! takes [`FileSystem::below`] and saves the walk.
 //!
 //! Always holds: every failure tells the operation, the path and a [`Status`], the same one for the same cause
 //! behind every implementation; a file's cursor moves by what was read or written and by nothing else.

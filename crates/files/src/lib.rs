@@ -6,8 +6,8 @@
 //!                                  +-- nothing at all                 (NullTransport)
 //!                                  +-- a law of latency, in tests     (crate testkit)
 //!
-//! postmark, dirscale --call--> FileSystem --+-- a local directory             (LocalFs)
-//!                                           +-- NFSv3 over UDP or TCP         (crate nfs)
+//! postmark, netnews, dirscale --call--> FileSystem --+-- a local directory      (LocalFs)
+//!                                                    `-- NFSv3 over UDP or TCP  (crate nfs)
 //! ```
 //!
 //! Always holds: each submitted ticket comes back in exactly one completion; times are `quanta` instants
