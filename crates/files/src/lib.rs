@@ -8,6 +8,9 @@
 //!
 //! postmark, netnews, dirscale --call--> FileSystem --+-- a local directory      (LocalFs)
 //!                                                    `-- NFSv3 over UDP or TCP  (crate nfs)
+//!
+//! packstore --offsets--> Disk --+-- a local directory       (LocalDisk)
+//!                               `-- one that fails, in tests (crate testkit)
 //! ```
 //!
 //! Always holds: each submitted ticket comes back in exactly one completion; times are `quanta` instants
@@ -16,8 +19,10 @@
 
 mod directory;
 mod directory_transport;
+mod disk;
 mod file_system;
 mod layout;
+mod local_disk;
 mod local_fs;
 mod null_transport;
 mod op;
@@ -28,8 +33,10 @@ mod transport;
 
 pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
 pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
+pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
 pub use file_system::{Access, FileSystem, FsError, FsOp, ListedEntry, OpenFile, SyncScope};
 pub use layout::{Layout, LayoutError};
+pub use local_disk::LocalDisk;
 pub use local_fs::LocalFs;
 pub use null_transport::{NullTransport, PlausibleReply};
 pub use op::{

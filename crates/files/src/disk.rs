@@ -1,0 +1,171 @@
+//! The seam that engines write through: a directory's files, by offset, with every promise spelt out.
+//!
+//! ```text
+//! packstore --> Disk, DiskFile --+-- LocalDisk   a directory of any local file system
+//!                                `-- SimulatedDisk  fails, tears, loses and reorders writes   (crate testkit)
+//! ```
+//!
+//! What power loss leaves: bytes written before a sync that returned are there; of those written after it any part may
+//! be, in any order, sector by sector (512 bytes). A name is there after [`Disk::sync_names`]; before, perhaps.
+//!
+//! Always holds: a name is one component; an error names the disk, the file and the operation.
+//! Not here: what is written. Source of the model: POSIX.1-2017 fsync, and Linux' fsync(2), fallocate(2), flock(2).
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A directory in which an engine keeps its files. Shared between threads; calls block.
+pub trait Disk: Send + Sync {
+    /// Opens a file of the directory.
+    ///
+    /// # Errors
+    /// `NotFound` when it is not there, `AlreadyExists` with [`DiskOpen::New`] when it is.
+    fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError>;
+
+    /// Names of all files, in no order.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    fn names(&self) -> Result<Vec<String>, DiskError>;
+
+    /// Gives a file another name; one that had it is gone at the same instant.
+    ///
+    /// # Errors
+    /// `NotFound` and what rename(2) knows.
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// `NotFound` and what unlink(2) knows.
+    fn remove(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Makes names, new, changed and removed, durable.
+    ///
+    /// # Errors
+    /// When the device failed: then nothing is known of what was written since the last sync.
+    fn sync_names(&self) -> Result<(), DiskError>;
+
+    /// Holds the directory for one process until the guard goes; `None` when another one has it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError>;
+
+    /// Bytes of the file system that hold the directory, and how many of them are free for us.
+    ///
+    /// # Errors
+    /// When the directory is gone.
+    fn room(&self) -> Result<DiskRoom, DiskError>;
+
+    /// The directory as a user knows it.
+    fn place(&self) -> String;
+}
+
+/// An open file. Offsets and lengths in bytes; reads and writes carry no cursor and may run in parallel.
+pub trait DiskFile: Send + Sync {
+    /// Fills `bytes` from `offset` on; fewer only where the file ends.
+    ///
+    /// # Errors
+    /// What pread(2) knows.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<usize, DiskError>;
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// `StorageFull`, and what pwrite(2) knows: then any part may have been written.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError>;
+
+    /// Makes all that was written durable, with the length (fdatasync).
+    ///
+    /// # Errors
+    /// When the device failed: then nothing is known of what was written since the last sync, and a second sync that
+    /// succeeds proves nothing.
+    fn sync(&self) -> Result<(), DiskError>;
+
+    /// Length.
+    ///
+    /// # Errors
+    /// When the file is gone.
+    fn length(&self) -> Result<u64, DiskError>;
+
+    /// Cuts the file or lengthens it by zeros.
+    ///
+    /// # Errors
+    /// What ftruncate(2) knows.
+    fn set_length(&self, bytes: u64) -> Result<(), DiskError>;
+
+    /// Takes room for a range, so that writing there cannot lack it; nothing to do where that cannot be had.
+    ///
+    /// # Errors
+    /// `StorageFull`.
+    fn reserve(&self, offset: u64, bytes: u64) -> Result<(), DiskError>;
+
+    /// Gives the room of a range back; it reads as zeros. Nothing to do where that cannot be had.
+    ///
+    /// # Errors
+    /// What fallocate(2) knows.
+    fn release(&self, offset: u64, bytes: u64) -> Result<(), DiskError>;
+
+    /// The descriptor, for copying to a socket within the kernel, when there is one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskOpen {
+    /// One that is there, for reading.
+    Read,
+    /// One that is there, for reading and writing.
+    Write,
+    /// One that is not there yet, for reading and writing.
+    New,
+}
+
+/// Room of the file system below a [`Disk`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What an ordinary process may still write.
+    pub free_bytes: u64,
+}
+
+/// The hold on a directory; let go when dropped, or when the process ends in any way.
+pub struct DiskLock(#[expect(dead_code, reason = "held, never looked at")] Box<dyn Send + Sync>);
+
+impl DiskLock {
+    /// A hold that ends when `held` is dropped.
+    pub fn new(held: impl Send + Sync + 'static) -> Self {
+        Self(Box::new(held))
+    }
+}
+
+impl fmt::Debug for DiskLock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("DiskLock")
+    }
+}
+
+/// What an operation on a [`Disk`] failed with.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {operation} of {name}: {source}")]
+pub struct DiskError {
+    /// The disk, as [`Disk::place`] tells.
+    pub place: String,
+    /// The file, or the directory itself.
+    pub name: String,
+    /// What was asked: `open`, `read`, `write`, `sync`, …
+    pub operation: &'static str,
+    /// Why not.
+    pub source: io::Error,
+}
+
+impl DiskError {
+    /// The class of the cause.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+}

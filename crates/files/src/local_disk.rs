@@ -1,0 +1,249 @@
+//! [`Disk`] on a directory of a local file system, by pread, pwrite, fdatasync and fallocate.
+//!
+//! Always holds: no name leads out of the directory; a file's length is made durable with its bytes.
+//! Not here: O_DIRECT, queues: the engine's threads are the queue.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::Errno;
+
+use crate::disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
+
+/// A directory as a [`Disk`].
+#[derive(Debug)]
+pub struct LocalDisk {
+    root: PathBuf,
+}
+
+impl LocalDisk {
+    /// The directory at `root`, which is there.
+    ///
+    /// # Errors
+    /// When it is no directory or cannot be looked at.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self, DiskError> {
+        let disk = Self { root: root.into() };
+        let found = disk.root.metadata();
+        match found {
+            Ok(found) if found.is_dir() => Ok(disk),
+            Ok(_) => Err(disk.error("open", ".", io::ErrorKind::NotADirectory.into())),
+            Err(error) => Err(disk.error("open", ".", error)),
+        }
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn error(&self, operation: &'static str, name: &str, source: io::Error) -> DiskError {
+        DiskError { place: self.place(), name: name.to_owned(), operation, source }
+    }
+
+    fn path(&self, operation: &'static str, name: &str) -> Result<PathBuf, DiskError> {
+        if name.is_empty() || name == "." || name == ".." || name.contains('/') {
+            return Err(self.error(operation, name, io::ErrorKind::InvalidFilename.into()));
+        }
+        Ok(self.root.join(name))
+    }
+}
+
+impl Disk for LocalDisk {
+    fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError> {
+        let path = self.path("open", name)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(how != DiskOpen::Read).create_new(how == DiskOpen::New).mode(0o644);
+        let file = options.open(path).map_err(|error| self.error("open", name, error))?;
+        Ok(Arc::new(LocalDiskFile { place: self.place(), name: name.to_owned(), file }))
+    }
+
+    fn names(&self) -> Result<Vec<String>, DiskError> {
+        let wrong = |error| self.error("list", ".", error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.root).map_err(wrong)? {
+            // An engine's names are text; what is not is a stranger's.
+            if let Ok(name) = entry.map_err(wrong)?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        let (old, new) = (self.path("rename", from)?, self.path("rename", to)?);
+        std::fs::rename(old, new).map_err(|error| self.error("rename", from, error))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        std::fs::remove_file(self.path("remove", name)?).map_err(|error| self.error("remove", name, error))
+    }
+
+    fn sync_names(&self) -> Result<(), DiskError> {
+        let synced = File::open(&self.root).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| self.error("sync", ".", error))
+    }
+
+    fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError> {
+        let path = self.path("lock", name)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| self.error("lock", name, error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(DiskLock::new(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(self.error("lock", name, error)),
+        }
+    }
+
+    fn room(&self) -> Result<DiskRoom, DiskError> {
+        let room = statvfs(&self.root).map_err(|error| self.error("statvfs", ".", error.into()))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(room.f_frsize);
+        Ok(DiskRoom { total_bytes: bytes(room.f_blocks), free_bytes: bytes(room.f_bavail) })
+    }
+
+    fn place(&self) -> String {
+        self.root.display().to_string()
+    }
+}
+
+struct LocalDiskFile {
+    place: String,
+    name: String,
+    file: File,
+}
+
+impl LocalDiskFile {
+    fn told<T>(&self, operation: &'static str, done: io::Result<T>) -> Result<T, DiskError> {
+        done.map_err(|source| DiskError {
+            place: self.place.clone(),
+            name: self.name.clone(),
+            operation,
+            source,
+        })
+    }
+
+    /// What a file system cannot do is left undone: room is then taken and given as files grow and go.
+    fn allocate(
+        &self,
+        operation: &'static str,
+        flags: FallocateFlags,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), DiskError> {
+        let done = match fallocate(&self.file, flags, offset, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            done => done.map_err(io::Error::from),
+        };
+        self.told(operation, done)
+    }
+}
+
+impl DiskFile for LocalDiskFile {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut read = 0;
+        while read < bytes.len() {
+            match self.file.read_at(&mut bytes[read..], offset + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.told("read", Err(error)),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
+        self.told("write", self.file.write_all_at(bytes, offset))
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.told("sync", self.file.sync_data())
+    }
+
+    fn length(&self) -> Result<u64, DiskError> {
+        self.told("stat", self.file.metadata().map(|found| found.len()))
+    }
+
+    fn set_length(&self, bytes: u64) -> Result<(), DiskError> {
+        self.told("truncate", self.file.set_len(bytes))
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> Result<(), DiskError> {
+        self.allocate("reserve", FallocateFlags::KEEP_SIZE, offset, bytes)
+    }
+
+    fn release(&self, offset: u64, bytes: u64) -> Result<(), DiskError> {
+        self.allocate("release", FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk() -> (tempfile::TempDir, LocalDisk) {
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let dir = dir.expect("a directory");
+        let disk = LocalDisk::open(dir.path()).expect("it opens");
+        (dir, disk)
+    }
+
+    #[test]
+    fn what_is_written_at_an_offset_is_read_there_and_the_end_cuts_short() {
+        let (_dir, disk) = disk();
+        let file = disk.open("volume", DiskOpen::New).expect("new");
+        file.write_at(b"crumbs", 4_096).expect("written");
+        file.sync().expect("synced");
+        let mut bytes = [9; 8];
+        assert_eq!(file.read_at(&mut bytes, 4_098).expect("read"), 4);
+        assert_eq!(&bytes[..4], b"umbs");
+        assert_eq!(file.length().expect("length"), 4_102);
+        file.release(4_096, 3).expect("released");
+        assert_eq!(file.read_at(&mut bytes[..6], 4_096).expect("read"), 6);
+        assert_eq!(&bytes[..6], b"\0\0\0mbs");
+    }
+
+    #[test]
+    fn a_name_that_leads_out_or_is_taken_is_refused() {
+        let (_dir, disk) = disk();
+        for name in ["", ".", "..", "a/b", "../x"] {
+            let error = disk.open(name, DiskOpen::New).err().expect("refused");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidFilename, "{name}");
+        }
+        disk.open("once", DiskOpen::New).expect("new");
+        let error = disk.open("once", DiskOpen::New).err().expect("taken");
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains("open of once"), "{error}");
+    }
+
+    #[test]
+    fn one_holds_the_lock_until_it_lets_go() {
+        let (_dir, disk) = disk();
+        let held = disk.lock("lock").expect("locks work").expect("free");
+        assert!(disk.lock("lock").expect("locks work").is_none());
+        drop(held);
+        assert!(disk.lock("lock").expect("locks work").is_some());
+    }
+
+    #[test]
+    fn names_are_those_that_are_there() {
+        let (_dir, disk) = disk();
+        for name in ["a", "b", "c"] {
+            disk.open(name, DiskOpen::New).expect("new");
+        }
+        disk.remove("b").expect("removed");
+        disk.rename("c", "a").expect("renamed");
+        disk.sync_names().expect("synced");
+        assert_eq!(disk.names().expect("listed"), ["a"]);
+        assert_eq!(disk.remove("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
