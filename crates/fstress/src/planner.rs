@@ -9,7 +9,11 @@
 //!
 //! Always holds: each plan asks one operation; a file is not removed while one of its operations is younger than
 //! [`QUIET`], if another can be found.
+//! Not here: what takes several requests (`series`), what waits for a reply (`births`).
 //! Source: Fstress paper, section 4 (target selection, side effects, sequential series).
+
+mod births;
+mod series;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -21,6 +25,8 @@ use quanta::Instant;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use self::births::Birth;
+use self::series::Series;
 use crate::arrivals::stream;
 use crate::mix::{Mix, OpDeck};
 use crate::objects::{DirectoryId, FileFlags, FileId, ObjectName, ObjectSets, SymlinkId};
@@ -56,28 +62,6 @@ const HELD: u32 = u32::MAX - 1;
 pub(crate) struct NameBuffers {
     first: Option<ObjectName>,
     second: Option<ObjectName>,
-}
-
-/// A file read or written from its begin to its end, one request after the other.
-#[derive(Clone, Copy, Debug)]
-struct Series {
-    file: FileId,
-    offset: u64,
-    end: u64,
-    /// When the last request was due.
-    last_due: Instant,
-    in_flight: bool,
-    over: bool,
-}
-
-/// How far the creation of a file has come that is not a target yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Birth {
-    Asked,
-    Made,
-    Failed,
-    /// Asked so long ago that it should have been answered.
-    Overdue,
 }
 
 /// The planner of one run.
@@ -614,169 +598,6 @@ impl Planner {
     fn aligned_offset(&mut self, size: u64, count: u32) -> u64 {
         let places = (size / u64::from(count)).max(1);
         self.targets.random_range(0..places) * u64::from(count)
-    }
-
-    fn begin_series(&mut self, file: FileId, end: u64, due: Instant) -> u32 {
-        self.set.begin_file_op(file);
-        let series = Series { file, offset: 0, end, last_due: due, in_flight: false, over: false };
-        match self.series_free.pop() {
-            Some(slot) => {
-                self.series[slot as usize] = series;
-                slot
-            }
-            None => {
-                self.series.push(series);
-                self.series.len() as u32 - 1
-            }
-        }
-    }
-
-    fn end_series(&mut self, slot: u32) {
-        let series = &mut self.series[slot as usize];
-        series.over = true;
-        if !series.in_flight {
-            let file = series.file;
-            self.series_free.push(slot);
-            self.set.end_file_op(file);
-        }
-    }
-
-    /// A series whose next request may be asked at `due`.
-    fn next_of_series(&mut self, kind: OpKind, due: Instant) -> Option<u32> {
-        loop {
-            let queue = if kind == OpKind::Read { &mut self.reads } else { &mut self.writes };
-            let slot = *queue.front()?;
-            let series = self.series[slot as usize];
-            if !self.closed && due < series.last_due + GAP {
-                return None;
-            }
-            queue.pop_front();
-            if self.is_going(series.file) {
-                self.end_series(slot);
-                continue;
-            }
-            if !series.in_flight {
-                return Some(slot);
-            }
-            // Not answered in all that time: it waits another turn.
-            self.overtaken += u64::from(!self.closed);
-            self.series[slot as usize].last_due = due;
-            let queue = if kind == OpKind::Read { &mut self.reads } else { &mut self.writes };
-            queue.push_back(slot);
-            return None;
-        }
-    }
-
-    fn plan_chunk(&mut self, planned: &mut Planned, slot: u32, due: Instant) {
-        let kind = planned.kind;
-        let count = self.chunk_bytes(kind);
-        let series = &mut self.series[slot as usize];
-        let left = series.end.saturating_sub(series.offset);
-        // An empty file is read once all the same: that is how a reader learns that it is empty.
-        let count = if left == 0 { count } else { count.min(left.try_into().unwrap_or(u32::MAX)) };
-        planned.target = Target::File(series.file);
-        (planned.offset, planned.count, planned.extra) = (series.offset, count, slot);
-        series.offset += u64::from(count);
-        series.last_due = due;
-        series.in_flight = true;
-        series.over = series.offset >= series.end;
-        let (file, reached, over) = (series.file, series.offset, series.over);
-        if !over {
-            if kind == OpKind::Read { self.reads.push_back(slot) } else { self.writes.push_back(slot) }
-        }
-        self.touch(file, due);
-        if kind == OpKind::Write {
-            let size = self.set.file_size_bytes(file);
-            self.set.set_file_size_bytes(file, size.max(reached));
-            if over {
-                self.written(file, due);
-            }
-        }
-    }
-
-    fn settle_series(&mut self, planned: &Planned, ok: bool) {
-        let series = &mut self.series[planned.extra as usize];
-        series.in_flight = false;
-        if !ok && !series.over {
-            // The file may be gone or the disk full: no use in going on with it.
-            let queue = if planned.kind == OpKind::Read { &mut self.reads } else { &mut self.writes };
-            queue.retain(|&slot| slot != planned.extra);
-            series.over = true;
-        }
-        if series.over {
-            self.end_series(planned.extra);
-        }
-    }
-
-    fn written(&mut self, file: FileId, due: Instant) {
-        let wanted = self.workload.access.write_stability == WriteStability::Unstable
-            && self.workload.mix.has(OpKind::Commit);
-        let known = self.set.file_flags(file).contains(FileFlags::UNCOMMITTED);
-        if wanted && !known && self.uncommitted.len() < UNCOMMITTED_MAX {
-            self.set.mark_file(file, FileFlags::UNCOMMITTED, true);
-            self.set.begin_file_op(file);
-            self.uncommitted.push_back((due, file));
-        }
-    }
-
-    fn settle_create(&mut self, file: FileId, made: Option<HandleRef<'_>>) {
-        let made = made.is_some_and(|handle| self.set.set_file_handle(file, handle.0));
-        let Some(state) = self.birth_states.get_mut(&file) else { return };
-        let overdue = *state == Birth::Overdue;
-        *state = if made { Birth::Made } else { Birth::Failed };
-        if overdue {
-            self.come_of_age(file, self.now_planned);
-        }
-    }
-
-    /// Does what the schedule has due by now: files come of age, slots come free.
-    #[inline]
-    fn pass_time(&mut self, due: Instant) {
-        self.now_planned = due;
-        while let Some(&(asked, file)) = self.births.front() {
-            let answered = self.birth_states.get(&file) != Some(&Birth::Asked);
-            if if self.closed { !answered } else { due < asked + GAP } {
-                break;
-            }
-            self.births.pop_front();
-            self.come_of_age(file, due);
-        }
-        while let Some(&(removed, file)) = self.graves.front() {
-            if !self.closed && due < removed + QUIET {
-                break;
-            }
-            self.graves.pop_front();
-            self.set.end_file_op(file);
-        }
-    }
-
-    fn come_of_age(&mut self, file: FileId, due: Instant) {
-        let going = self.is_going(file);
-        let Some(state) = self.birth_states.get_mut(&file) else { return };
-        match *state {
-            Birth::Overdue => return,
-            // The file set was made smaller meanwhile.
-            Birth::Made | Birth::Failed if going => {}
-            Birth::Asked => {
-                *state = Birth::Overdue;
-                self.overtaken += 1;
-                return;
-            }
-            Birth::Failed => self.set.remove_file(file),
-            Birth::Made => {
-                let population = self.set.file_count();
-                let weight = self.workload.popularity.file.sample_weight(population, &mut self.weights);
-                self.set.set_file_weight(file, weight);
-                let bytes = self.sizes_to_be.get(&file).copied().unwrap_or(0);
-                if bytes > 0 && self.workload.mix.has(OpKind::Write) {
-                    let slot = self.begin_series(file, bytes, due);
-                    self.writes.push_back(slot);
-                }
-            }
-        }
-        self.sizes_to_be.remove(&file);
-        self.birth_states.remove(&file);
-        self.set.end_file_op(file);
     }
 
     fn forget_dir(&mut self, dir: DirectoryId) {
