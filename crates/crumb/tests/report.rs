@@ -4,6 +4,7 @@ mod binary;
 mod sample;
 
 use binary::Bench;
+use measure::{Phase, RunRecord};
 
 fn with_a_run() -> Bench {
     let bench = Bench::new();
@@ -52,6 +53,41 @@ fn plots_alone_go_into_a_directory_and_no_page_is_written() {
     assert!(!bench.path("report.html").exists());
     bench.fine(&["report", "--svg", "plots", "-o", "both.html"]);
     assert!(bench.path("both.html").is_file());
+}
+
+/// 14 passes that store 20,000 articles a second.
+fn netnews() -> RunRecord {
+    let mut record = sample::record("20261122-200000-netnews-5a5a", "news");
+    record.benchmark = "netnews".to_owned();
+    record.points.clear();
+    let unbatch = |pass| Phase {
+        name: "unbatch".to_owned(),
+        pass,
+        wall_s: 1.0,
+        items: 20_000,
+        items_per_sec: 20_000.0,
+        ..Phase::default()
+    };
+    record.phases = (1..=14).map(unbatch).collect();
+    record
+}
+
+#[test]
+fn published_values_are_drawn_where_they_are_asked_for() {
+    let bench = Bench::new();
+    bench.write("news.json", &netnews().to_json());
+    let of = |directory: &str, reference: &[&str]| {
+        bench.fine(&[&["report", "news.json", "--svg", directory][..], reference].concat());
+        bench.read(&format!("{directory}/passes-unbatch-mean.svg"))
+    };
+    assert!(!of("auto", &[]).contains("about 40/s"), "20,000/s and 40/s need a logarithmic axis");
+    assert!(of("on", &["--reference", "on"]).contains("about 40/s"));
+    assert!(bench.read("on/passes-unbatch-ageing.svg").contains("86.5%"));
+    assert!(!of("off", &["--reference", "off"]).contains("about 40/s"));
+    assert!(!bench.read("off/passes-unbatch-ageing.svg").contains("86.5%"));
+    bench.fine(&["report", "news.json", "-o", "news.html"]);
+    assert!(bench.read("news.html").contains("id=\"published-unbatch-mean\""));
+    assert!(bench.fails(2, &["report", "news.json", "--reference", "some"]).contains("--reference"));
 }
 
 #[test]

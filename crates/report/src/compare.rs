@@ -190,7 +190,7 @@ pub fn headline(benchmark: &str) -> &'static [&'static str] {
 impl Better {
     /// Read off the unit.
     pub fn of(name: &str) -> Self {
-        let times = ["_us", "_ms", "_s"];
+        let times = ["_us", "_ms", "_s", "_minutes"];
         if name.ends_with("_per_sec") {
             Self::Higher
         } else if times.iter().any(|unit| name.ends_with(unit) || name.contains(&format!("{unit}_per_")))

@@ -71,6 +71,15 @@ pub fn metric_text(name: &str, value: f64) -> (String, String, &'static str) {
         }
     } else if let Some(stem) = name.strip_suffix("_ms") {
         (stem, ms_text(value * 1e3), "ms")
+    } else if let Some(stem) = name.strip_suffix("_minutes") {
+        match value.abs() {
+            minutes if minutes < 2.0 => (stem, ms_text(value * 60e3), "s"),
+            _ => (stem, ms_text(value * 1e3), "min"),
+        }
+    } else if let Some(stem) = name.strip_suffix("_us_per_article") {
+        (stem, ms_text(value * 1e3), "µs an article")
+    } else if let Some(stem) = name.strip_suffix("_percent_per_pass") {
+        (stem, grouped(value, 2), "% a pass")
     } else if let Some(stem) = name.strip_suffix("_s") {
         (stem, grouped(value, 2), "s")
     } else if let Some(stem) = name.strip_suffix("_percent") {
@@ -93,7 +102,7 @@ pub(crate) fn metric_title(name: &str) -> String {
 /// A metric's value with its unit: `4,321/s`, `0.412 ms`.
 pub fn figure_text(name: &str, value: f64) -> String {
     let (_, number, unit) = metric_text(name, value);
-    let gap = if unit.is_empty() || unit.starts_with('/') || unit == "%" { "" } else { " " };
+    let gap = if unit.is_empty() || unit.starts_with('/') || unit.starts_with('%') { "" } else { " " };
     format!("{number}{gap}{unit}")
 }
 
@@ -111,6 +120,17 @@ fn words(stem: &str) -> String {
         "peak" => "Peak rate",
         "ort" | "overall_response" | "overall_response_time" => "Overall response time",
         "total" => "Total time",
+        "unbatch_articles" => "Storing articles",
+        "unbatch_first_pass" => "Storing articles, first pass",
+        "unbatch_last_pass" => "Storing articles, last pass",
+        "unbatch_user" => "User time to store",
+        "unbatch_sys" => "System time to store",
+        "ageing" => "Last pass against the first",
+        "ageing_trend" => "Ageing trend",
+        "batch" => "Time to batch",
+        "expire" => "Time to delete",
+        "batch_articles" => "Articles batched",
+        "expire_files" => "Expired files deleted",
         "created" => "Files created",
         "created_alone" => "Files created, alone",
         "created_mixed" => "Files created, with transactions",
@@ -203,6 +223,30 @@ mod tests {
             .zip([1_120.0, 41.2, 2_410.0, 61.5, 2e6])
             .map(|(name, value)| figure_text(name, value));
         assert_eq!(texts.collect::<Vec<_>>(), ["1,120/s", "41.2 µs", "2.41 ms", "61.50%", "2.00 MB/s"]);
+    }
+
+    #[test]
+    fn the_metrics_of_netnews_have_their_units() {
+        let texts = [
+            ("unbatch_articles_per_sec", 4_321.0),
+            ("ageing_percent", 86.5),
+            ("ageing_trend_percent_per_pass", -1.2),
+            ("expire_minutes", 0.05),
+            ("batch_minutes", 50.0),
+            ("unbatch_sys_us_per_article", 58.1),
+        ]
+        .map(|(name, value)| format!("{}: {}", metric_title(name), figure_text(name, value)));
+        assert_eq!(
+            texts,
+            [
+                "Storing articles: 4,321/s",
+                "Last pass against the first: 86.50%",
+                "Ageing trend: -1.20% a pass",
+                "Time to delete: 3.00 s",
+                "Time to batch: 50.0 min",
+                "System time to store: 58.1 µs an article"
+            ]
+        );
     }
 
     #[test]

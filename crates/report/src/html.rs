@@ -1,7 +1,7 @@
 //! One HTML file that works offline: verdicts, figures, plots and every number behind them.
 //!
 //! ```text
-//! RunRecord -> views (text), series (numbers) -> web/report.html.j2 + report.css + report.js + uPlot
+//! RunRecord -> views (text), series, passes (numbers) -> web/report.html.j2 + report.css + report.js + uPlot
 //! ```
 //!
 //! Always holds: the template escapes whatever is inserted; the numbers travel as JSON without a `<`, so
@@ -20,7 +20,7 @@ use crate::figures::{grouped, rate_text, round_rate_text};
 use crate::lines::{self, LinePlot};
 use crate::series::{self, Cumulative, Curve, Stat};
 use crate::views::{self, ComparisonView, RunView};
-use crate::{ReportError, Result, sides, svg};
+use crate::{Reference, ReportError, Result, netnews, sides, svg};
 
 const TEMPLATE: &str = include_str!("../web/report.html.j2");
 const STYLE: &str = include_str!("../web/report.css");
@@ -37,6 +37,8 @@ pub struct Options {
     pub title: Option<String>,
     /// Which plots to draw.
     pub plots: Plots,
+    /// Published values beside the runs' own.
+    pub reference: Reference,
     /// A comparison of these runs, drawn first. Without one, runs of one series of several sides are compared.
     pub comparison: Option<Comparison>,
 }
@@ -110,6 +112,7 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
         metrics => comparison.as_ref().map_or_else(|| views::metrics(runs), views::medians),
         comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
         dots => comparison.as_ref().and_then(DotPlot::of),
+        passes => netnews::section(runs, options.reference),
         lines => lines,
         line_svgs => line_svgs(runs, lines.len())?,
         stats => Stat::ALL.map(Stat::name),

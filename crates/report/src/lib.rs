@@ -3,6 +3,7 @@
 //! ```text
 //! RunRecord -> Store (SQLite) -> RunRecord -> series -> html: one file, uPlot or inlined SVG
 //!                                                   \-> svg:  files for papers and mails
+//!           -> passes: figures by pass, with published values -^
 //! names -> sides -> compare: Comparison -> terminal table, JSON, dot plots
 //! ```
 //!
@@ -12,11 +13,14 @@
 
 mod axis;
 pub mod compare;
+mod configurations;
 mod dots;
 mod error;
 mod figures;
 pub mod html;
 mod lines;
+mod netnews;
+mod passes;
 mod series;
 pub mod sides;
 mod store;
@@ -25,6 +29,7 @@ mod views;
 
 pub use error::ReportError;
 pub use figures::{bytes_text, count_text, figure_text, metric_text, ms_text, rate_text};
+pub use passes::Reference;
 pub use store::{RunSummary, Store};
 
 /// What this crate's functions return.

@@ -11,6 +11,7 @@
 
 mod dots;
 mod lines;
+mod passes;
 
 use measure::RunRecord;
 use plotters::coord::Shift;
@@ -21,8 +22,9 @@ use crate::axis::Axis;
 use crate::compare::Comparison;
 use crate::dots::DotPlot;
 use crate::figures::{grouped, round_rate_text};
+use crate::passes::PassFigure;
 use crate::series::{self, Curve, Dot, Stat};
-use crate::{ReportError, Result};
+use crate::{Reference, ReportError, Result, netnews};
 
 /// Which plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,13 @@ pub enum Kind {
     Cumulative {
         /// Index of the run.
         run: usize,
+    },
+    /// One figure of passes.
+    Passes {
+        /// Which, in the order of the page.
+        at: usize,
+        /// Whether published values are drawn in.
+        reference: Reference,
     },
     /// One curve name of the records' `curves`, with the lines of all runs.
     Lines {
@@ -68,11 +77,11 @@ const PALETTE: [RGBColor; 6] = [
     RGBColor(0x3f, 0x9a, 0xcf),
 ];
 
-/// Every plot that `runs` has, as (file name, SVG text).
+/// Every plot that `runs` has, as (file name, SVG text); `reference` says where published values are drawn in.
 ///
 /// # Errors
 /// When there is no run, or plotters refuses.
-pub fn all(runs: &[RunRecord]) -> Result<Vec<(String, String)>> {
+pub fn all(runs: &[RunRecord], reference: Reference) -> Result<Vec<(String, String)>> {
     if runs.is_empty() {
         return Err(ReportError::NothingToDraw);
     }
@@ -87,6 +96,8 @@ pub fn all(runs: &[RunRecord]) -> Result<Vec<(String, String)>> {
     let sampled = |run: &RunRecord| run.points.iter().any(|point| point.histogram.count() > 0);
     kinds.extend((0..runs.len()).filter(|&run| sampled(&runs[run])).map(|run| Kind::Cumulative { run }));
     kinds.extend((0..crate::lines::plots(runs).len()).map(|at| Kind::Lines { at }));
+    let figures = netnews::section(runs, reference).map_or(0, |section| section.figures.len());
+    kinds.extend((0..figures).map(|at| Kind::Passes { at, reference }));
     let mut drawn: Vec<(String, String)> = kinds
         .into_iter()
         .map(|kind| Ok((file_name(runs, kind), render(runs, kind)?)))
@@ -107,6 +118,10 @@ pub fn render(runs: &[RunRecord], kind: Kind) -> Result<String> {
         Kind::LatencyLinear | Kind::LatencyLog => latency(&mut text, runs, kind == Kind::LatencyLog),
         Kind::AchievedOffered => achieved(&mut text, runs),
         Kind::Cumulative { run } => cumulative(&mut text, runs, run),
+        Kind::Passes { at, reference } => match pass_figure(runs, at, reference) {
+            Some(figure) => passes::draw(&mut text, &figure, figure.first()),
+            None => Ok(()),
+        },
         Kind::Lines { at } => {
             crate::lines::plots(runs).get(at).map_or(Ok(()), |plot| lines::draw(&mut text, plot))
         }
@@ -127,6 +142,10 @@ pub fn comparison(comparison: &Comparison) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
+fn pass_figure(runs: &[RunRecord], at: usize, reference: Reference) -> Option<PassFigure> {
+    netnews::section(runs, reference)?.figures.into_iter().nth(at)
+}
+
 fn file_name(runs: &[RunRecord], kind: Kind) -> String {
     match kind {
         Kind::LatencyLinear => "latency-load-linear.svg".to_owned(),
@@ -136,6 +155,9 @@ fn file_name(runs: &[RunRecord], kind: Kind) -> String {
             // An imported record's name may hold anything, a slash too.
             let id = runs.get(run).map_or("", |record| record.id.0.as_str());
             format!("cumulative-{}.svg", safe(id))
+        }
+        Kind::Passes { at, reference } => {
+            format!("passes-{}.svg", pass_figure(runs, at, reference).map_or("", |figure| figure.id))
         }
         Kind::Lines { at } => {
             let plots = crate::lines::plots(runs);

@@ -212,10 +212,12 @@ impl RunView {
 
 /// The metrics of all runs by name, those that answer the user's question first.
 pub(crate) fn metrics(runs: &[RunRecord]) -> Vec<MetricView> {
-    const FIRST: [&str; 7] = [
+    const FIRST: [&str; 9] = [
         "saturation_per_sec",
         "transactions_per_sec",
         "day_cost_flat_us",
+        "unbatch_articles_per_sec",
+        "ageing_percent",
         "peak_per_sec",
         "ort_us",
         "overall_response_us",

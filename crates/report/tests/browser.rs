@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::{env, fs};
 
 use report::html::{Options, Plots, interactive_available, render};
-use sample::{Sweep, dirscale_run, postmark_series, two_runs};
+use sample::{Sweep, dirscale_run, netnews_run, postmark_series, two_runs};
 
 /// Directory with Playwright, and the browser; or what is missing.
 static TOOLS: OnceLock<Result<(PathBuf, PathBuf), String>> = OnceLock::new();
@@ -111,4 +111,11 @@ fn curves_of_two_runs_are_drawn_on_logarithmic_axes_and_tell_their_points() {
     }
     let runs = [dirscale_run("ext4 without dir_index", false), dirscale_run("XFS", true)];
     drive("curves", &render(&runs, &Options::default()).unwrap());
+}
+
+#[test]
+fn published_values_are_switched_figure_by_figure_and_all_at_once_and_fit_on_a_phone() {
+    let (a, mut b) = (netnews_run("/mnt/a", 14, 20_000.0, 1.0), netnews_run("/mnt/a", 14, 15_000.0, 2.0));
+    b.config["history"] = "/mnt/b".into();
+    drive("passes", &render(&[a, b], &Options::default()).unwrap());
 }

@@ -59,6 +59,24 @@
     choose();
   }
 
+  // ---- published values: each figure's own switch needs no script; here they are switched together
+  const publishedAll = $("published-all");
+  const publishedEach = [...document.querySelectorAll(".published-switch")];
+  if (publishedAll && publishedEach.length > 1) {
+    publishedAll.closest("[data-script]").hidden = false;
+    const tell = () => {
+      const on = publishedEach.filter((each) => each.checked).length;
+      publishedAll.checked = on === publishedEach.length;
+      publishedAll.indeterminate = on > 0 && on < publishedEach.length;
+    };
+    publishedAll.addEventListener("change", () => {
+      for (const each of publishedEach) each.checked = publishedAll.checked;
+      tell();
+    });
+    for (const each of publishedEach) each.addEventListener("change", tell);
+    tell();
+  }
+
   const interactive = typeof uPlot !== "undefined";
   const plots = [];
   let printing = false;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use measure::RunRecord;
-use report::Store;
 use report::html::{self, Options};
+use report::{Reference, Store};
 
 use crate::context::Context;
 use crate::exit::ExitStatus;
@@ -16,8 +16,8 @@ use crate::output::{Destination, note, print};
 
 /// Draw runs as one HTML file that works offline
 ///
-/// Latency against offered load, achieved against offered rate, operations, cumulative distributions, environment
-/// and verdicts; several runs share the plots.
+/// Latency against offered load, achieved against offered rate, operations, cumulative distributions, a netnews run
+/// pass by pass, environment and verdicts; several runs share the plots.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,9 @@ Examples:
   From files, without any store:
     crumb report filer-a.json filer-b.json -o filers.html
   Plots for a paper:
-    crumb report last --svg plots/")]
+    crumb report last --svg plots/
+  A news server of today beside those of 1996:
+    crumb report last --svg plots/ --reference on")]
 pub struct ReportArgs {
     /// Names of runs (or unambiguous beginnings or ends), `last`, or RunRecord JSON files; the first run of a series
     /// stands for all of it
@@ -45,13 +47,36 @@ pub struct ReportArgs {
     /// Heading of the page [default: made of the runs' labels]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// Published values beside a netnews run's own: `auto` draws them where one linear axis holds both, `on` in all
+    /// figures, `off` nowhere. On the page each figure's can be switched
+    #[arg(long, value_enum, default_value_t = Published::Auto, value_name = "WHERE")]
+    reference: Published,
+}
+
+/// Where published values are drawn.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Published {
+    Auto,
+    On,
+    Off,
+}
+
+impl From<Published> for Reference {
+    fn from(asked: Published) -> Self {
+        match asked {
+            Published::Auto => Self::Auto,
+            Published::On => Self::On,
+            Published::Off => Self::Off,
+        }
+    }
 }
 
 /// Runs the verb.
 pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let runs = find(&args.runs, context)?;
+    let reference = Reference::from(args.reference);
     if let Some(directory) = &args.svg {
-        let plots = report::svg::all(&runs)?;
+        let plots = report::svg::all(&runs, reference)?;
         fs::create_dir_all(directory)
             .with_context(|| format!("{}: cannot make this directory", directory.display()))?;
         for (name, text) in &plots {
@@ -59,7 +84,10 @@ pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             fs::write(&path, text).with_context(|| format!("{}: cannot write the plot", path.display()))?;
         }
         if plots.is_empty() {
-            note(context, "these runs have neither load points nor curves, so there is nothing to plot");
+            note(
+                context,
+                "these runs have neither load points nor curves nor passes, so there is nothing to plot",
+            );
         } else if !context.quiet && !matches!(&args.output, Some(path) if path == Path::new("-")) {
             print(&format!("wrote {} to {}\n", counted(plots.len(), "plot", "plots"), directory.display()))?;
         }
@@ -67,18 +95,14 @@ pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let page_wanted = args.output.is_some() || args.svg.is_none();
     if page_wanted {
         let output = args.output.unwrap_or_else(|| PathBuf::from("report.html"));
-        page(&runs, args.title, Destination::new(Some(output)), context)?;
+        let options = Options { title: args.title, reference, ..Options::default() };
+        page(&runs, &options, Destination::new(Some(output)), context)?;
     }
     Ok(ExitStatus::Fine)
 }
 
-fn page(
-    runs: &[RunRecord],
-    title: Option<String>,
-    output: Destination,
-    context: &Context,
-) -> anyhow::Result<()> {
-    let page = html::render(runs, &Options { title, ..Options::default() })?;
+fn page(runs: &[RunRecord], options: &Options, output: Destination, context: &Context) -> anyhow::Result<()> {
+    let page = html::render(runs, options)?;
     match output {
         Destination::Stdout => print(&page)?,
         Destination::File(path) => {

@@ -167,8 +167,8 @@ fn settings(sides: &[Side]) -> Vec<(String, String)> {
     let lines = |run: &RunRecord| -> BTreeMap<String, String> {
         let target = |name: &str, value: &str| {
             let last = name.rsplit('.').next().unwrap_or(name);
-            // An fstress file set is named after its run.
-            ["target", "label", "url", "root", "directory", "location", "file_set"].contains(&last)
+            // An fstress file set and a netnews spool are named after their runs.
+            ["target", "label", "url", "root", "directory", "location", "file_set", "spool"].contains(&last)
                 || (!run.target.is_empty() && value.contains(&run.target))
         };
         config_lines(&run.config).into_iter().filter(|(name, value)| !target(name, value)).collect()

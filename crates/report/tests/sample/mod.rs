@@ -359,3 +359,57 @@ pub fn dirscale_run(label: &str, hashed: bool) -> RunRecord {
     record.verdict = Verdict::valid();
     record
 }
+
+/// A run of netnews: `passes` passes of which the first stores `per_sec` articles a second and each later one `ageing`
+/// percent of that less. From pass 7 on files are deleted, and every third pass is batched.
+pub fn netnews_run(target: &str, passes: u32, per_sec: f64, ageing: f64) -> RunRecord {
+    let mut record = Sweep::new(&format!("news on {target}"), 400.0, 3_000.0).rates(&[]).record();
+    record.id = RunId(format!("20261122-200000-netnews-{:04x}", per_sec as u64 & 0xffff));
+    record.benchmark = "netnews".to_owned();
+    record.target = target.to_owned();
+    record.environment.mount = Some(MountPoint {
+        path: target.to_owned(),
+        device: "/dev/vdb".to_owned(),
+        fs_type: "ext4".to_owned(),
+        options: "rw,relatime".to_owned(),
+    });
+    record.command = ["crumb", "run", "netnews", target].map(str::to_owned).to_vec();
+    record.config = serde_json::json!({
+        "feed": null, "feed_articles": 300_000, "feed_bytes": 900_000_000, "feed_batches": 2_752, "passes": passes,
+        "retention_passes": 6, "batch_every_passes": 3, "batches_per_pass": null, "rm": "fastrm", "link": "hard",
+        "readers": 0, "history": null, "places": [], "spool": format!("crumb-netnews-{}", record.id.0), "storage": null,
+    });
+    let phase = |name: &str, pass: u32, items: u64, per_sec: f64| Phase {
+        name: name.to_owned(),
+        pass,
+        wall_s: items as f64 / per_sec,
+        user_s: 0.1 * items as f64 / per_sec,
+        sys_s: 0.8 * items as f64 / per_sec,
+        items,
+        bytes: items * 3_000,
+        items_per_sec: per_sec,
+        counters: BTreeMap::new(),
+    };
+    record.phases = Vec::new();
+    for pass in 1..=passes {
+        let left = 1.0 - ageing / 100.0 * f64::from(pass - 1);
+        record.phases.push(phase("unbatch", pass, 20_000, per_sec * left));
+        if pass % 3 == 0 {
+            record.phases.push(phase("batch", pass, 20_000, 2.0 * per_sec));
+        }
+        record.phases.push(phase("expire-scan", pass, 20_000, 1e6));
+        record.phases.push(phase("expire", pass, if pass >= 7 { 30_000 } else { 0 }, 4.0 * per_sec));
+    }
+    let point = |pass: u32| measure::CurvePoint { x: f64::from(pass), y: per_sec, low: None, high: None };
+    record.curves = vec![measure::Curve {
+        name: "unbatch_per_sec".to_owned(),
+        over: "pass".to_owned(),
+        lines: vec![measure::CurveLine {
+            label: "unbatch".to_owned(),
+            points: (1..=passes).map(point).collect(),
+        }],
+    }];
+    record.metrics = BTreeMap::from([("unbatch_articles_per_sec".to_owned(), per_sec)]);
+    record.verdict = Verdict::valid();
+    record
+}

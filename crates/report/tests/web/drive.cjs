@@ -1,5 +1,5 @@
 // Opens a report in Chromium and checks what a reader sees and does. Prints "ok" lines; fails by an assertion.
-// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile|comparison|curves PAGE
+// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile|comparison|curves|passes PAGE
 "use strict";
 const assert = require("node:assert/strict");
 const { createRequire } = require("node:module");
@@ -236,6 +236,51 @@ async function curves(page) {
   ok("it prints");
 }
 
+async function passes(page) {
+  const shown = (figure) => page.evaluate((id) => {
+    const parts = [...document.querySelectorAll(`#passes-${id} > .plain, #passes-${id} > .published`)];
+    return parts.filter((part) => part.offsetHeight > 0).map((part) => part.className).join();
+  }, figure);
+  assert.equal(await shown("unbatch-mean"), "plain");
+  assert.equal(await shown("unbatch-ageing"), "published");
+  ok("published values are shown at first where they fit");
+  await page.locator("label[for=published-unbatch-mean]").click();
+  assert.equal(await shown("unbatch-mean"), "published");
+  assert.ok((await page.locator("#passes-unbatch-mean .published").innerText()).includes("about 40/s"));
+  await page.locator("label[for=published-unbatch-ageing]").click();
+  assert.equal(await shown("unbatch-ageing"), "plain");
+  ok("each figure has its switch");
+  const all = page.locator("#published-all");
+  assert.equal(await all.evaluate((box) => box.indeterminate), true);
+  await all.check();
+  for (const id of ["unbatch-mean", "unbatch-passes", "unbatch-ageing", "expire-passes", "batch-passes", "history-cost"]) {
+    assert.equal(await shown(id), "published", id);
+  }
+  await all.uncheck();
+  assert.equal(await shown("unbatch-ageing"), "plain");
+  assert.equal(await shown("history-passes"), "plain");
+  ok("and one switches all");
+  await page.locator("#passes-unbatch-passes .plain .catch").first().hover();
+  assert.ok((await page.locator("#tip").innerText()).includes("20,000/s"));
+  await page.mouse.move(2, 2);
+  ok("a mark tells its value");
+  await all.check();
+  for (const width of [1200, 480, 375]) {
+    await page.setViewportSize({ width, height: 800 });
+    await fits(page, `nothing is wider than ${width} px`);
+    // Names beside an axis must not lie on each other.
+    const overlaps = await page.evaluate(() => [...document.querySelectorAll(".published .names")].flatMap((names) => {
+      const boxes = [...names.querySelectorAll("span")].map((span) => span.getBoundingClientRect()).filter((box) => box.height > 0);
+      boxes.sort((a, b) => a.top - b.top);
+      return boxes.slice(1).filter((box, at) => box.top < boxes[at].bottom - 0.5);
+    }).length);
+    assert.equal(overlaps, 0);
+  }
+  ok("no name lies on another");
+  assert.ok((await page.pdf({ format: "A4" })).length > 20_000);
+  ok("it prints");
+}
+
 async function hostile(page) {
   assert.equal(await page.locator("main img").count(), 0);
   assert.ok((await page.locator("h1").innerText()).includes("<img"));
@@ -248,7 +293,7 @@ async function hostile(page) {
   const context = await chromium.launchPersistentContext(profile, { executablePath, args: FLAGS, viewport: { width: 1200, height: 900 } });
   context.setDefaultTimeout(15_000);
   try {
-    for (const colorScheme of ["interactive", "comparison", "curves"].includes(kind) ? ["light", "dark"] : ["light"]) {
+    for (const colorScheme of ["interactive", "comparison", "curves", "passes"].includes(kind) ? ["light", "dark"] : ["light"]) {
       const page = await context.newPage();
       const [complaints, requests] = [[], []];
       page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
@@ -271,7 +316,7 @@ async function hostile(page) {
       assert.ok(colorScheme === "dark" ? luminance < 60 : luminance > 200, `${colorScheme} paper has luminance ${luminance}`);
       ok(`the paper follows the system's ${colorScheme} scheme`);
       if (kind !== "hostile") await tables(page);
-      await { interactive, fixed, hostile, comparison, curves }[kind](page);
+      await { interactive, fixed, hostile, comparison, curves, passes }[kind](page);
       const outside = requests.filter((url) => url !== address && !url.startsWith("data:"));
       assert.equal(complaints.join("\n"), "", "the console is not silent");
       assert.equal(outside.join("\n"), "", "a request left the file");
