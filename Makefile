@@ -28,11 +28,11 @@ check: lint test ## what CI runs
 fmt: ## format all code
 	$(CARGO) fmt --all
 
-bench: ## the figures: object sets, bare loops beside generator and spool, libnfs and Debian's postmark beside ours
+bench: ## the figures: object sets, bare loops beside generator and spool; libnfs, Debian's postmark and INN beside ours
 	$(CARGO) bench -p fstress
 	scripts/bench-capacity.sh
 	scripts/bench-postmark.sh
-	$(CARGO) bench -p netnews --bench unbatch
+	scripts/bench-netnews.sh
 
 bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 	$(CARGO) test -p fstress --bench object_sets

@@ -1,7 +1,36 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that tests use, when this is root on Debian; otherwise names what is missing.
-# A test whose program is missing skips with a line that says so.
+# A test whose program is missing skips with a line that says so. INN is unpacked into Cargo's target directory and not
+# installed: its package would start a server and ask for a mail agent.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+
+inn=${CARGO_TARGET_DIR:-target}/inn
+unpack_inn() {
+    if [ -x /usr/lib/news/bin/innd ] || [ -x "$inn/usr/lib/news/bin/innd" ]; then
+        return
+    fi
+    if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+        echo "INN is not there and cannot be fetched, its tests will be skipped" >&2
+        return
+    fi
+    echo "unpacking INN into $inn"
+    local fetched
+    fetched=$(mktemp -d)
+    # As root, apt fetches as another user, who must get in.
+    chmod 755 "$fetched"
+    mkdir -p "$inn.unfinished"
+    if (cd "$fetched" && apt-get download -qq inn2 inn2-inews libcanlock3 >/dev/null 2>"$fetched/said") &&
+        for package in "$fetched"/*.deb; do dpkg -x "$package" "$inn.unfinished" || exit 1; done; then
+        # A program that changes its user does not look where LD_LIBRARY_PATH says.
+        chmod -R ug-s "$inn.unfinished"
+        mv "$inn.unfinished" "$inn"
+    else
+        rm -rf "$inn.unfinished"
+        echo "could not fetch INN, its tests will be skipped: $(tail -1 "$fetched/said" 2>/dev/null)" >&2
+    fi
+    rm -rf "$fetched"
+}
 
 missing=()
 need() { # program, package...
@@ -20,9 +49,13 @@ need postmark postmark
 need strace strace
 need npm npm
 
-[ ${#missing[@]} -eq 0 ] && exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+    unpack_inn
+    exit 0
+fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "test packages missing, their tests will be skipped: ${missing[*]}" >&2
+    unpack_inn
     exit 0
 fi
 echo "installing ${missing[*]}"
@@ -35,3 +68,4 @@ apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
 for service in nfs-ganesha rpcbind rpcbind.socket; do
     command -v systemctl >/dev/null && systemctl stop "$service" 2>/dev/null || true
 done
+unpack_inn

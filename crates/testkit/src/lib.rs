@@ -4,6 +4,7 @@
 //! LawTransport    answers after times drawn from a law, on a clock that only it moves; stalls on demand
 //! conformance     one suite that every FileSystem passes
 //! Ganesha         a real nfs-ganesha with its own ports and folders, stopped by its own process id
+//! Inn             a real innd on a port of its own, and the tools of the same package, unpacked and not installed
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
 //! ```
 //!
@@ -11,9 +12,11 @@
 
 pub mod conformance;
 mod ganesha;
+mod inn;
 mod law;
 mod loop_image;
 
 pub use ganesha::Ganesha;
+pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
 pub use law::{Fault, Law, LawTransport};
 pub use loop_image::LoopImage;

@@ -46,7 +46,8 @@ pub fn run(feed: &Feed, folder: &Path) -> Took {
         history.write_all(&lines[..(batch.len() * 90).min(lines.len())]).expect("history");
     }
     let (wall_s, cpu) = (begun.elapsed().as_secs_f64(), cpu.used());
-    Took { articles, wall_s, user_s: cpu.user.as_secs_f64(), sys_s: cpu.sys.as_secs_f64() }
+    let (user_s, sys_s) = (cpu.user.as_secs_f64(), cpu.sys.as_secs_f64());
+    Took { articles, refused: 0, wall_s, user_s, sys_s, outside_s: None }
 }
 
 fn plan(feed: &Feed) -> (Vec<Vec<Plan>>, BTreeSet<String>) {

@@ -1,0 +1,58 @@
+//! INN's own programs as outside witnesses: they take our deletion lists, our batches and our spool.
+//!
+//! Each test skips, and says so, where INN 2.7.1 is neither installed nor unpacked (scripts/test-packages.sh).
+
+#[path = "../real/mod.rs"]
+mod real;
+#[path = "../spool_scene/mod.rs"]
+mod spool_scene;
+
+mod batches;
+mod deletion;
+mod server;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use netnews::feed::synthesize::{SynthesisConfig, synthesize};
+use netnews::feed::{Feed, Watch};
+
+/// A folder that INN's programs can pass when they have become the user news.
+fn open_scene() -> spool_scene::Scene {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = spool_scene::Scene::new();
+    std::fs::set_permissions(scene.path(""), std::fs::Permissions::from_mode(0o755)).expect("our own folder");
+    scene
+}
+
+/// Articles made up after the model: cross-posts, cancels, supersedes and duplicates among them.
+fn synthetic(articles: u64, seed: u64, path: &Path) -> Feed {
+    let articles = std::num::NonZeroU64::new(articles).expect("not 0");
+    let stop = AtomicBool::new(false);
+    let mut watch = Watch { progress: &mut |_| {}, stop: &stop };
+    synthesize(&SynthesisConfig::new(articles, seed), path, &mut watch).expect("a feed").feed
+}
+
+/// The groups of an `active`.
+fn groups_of(active: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(active).expect("active");
+    text.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
+}
+
+/// Past the harness, which shows the output of tests that fail alone.
+fn skipped(why: &str) {
+    use std::io::Write as _;
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
+/// Something that must be there, or else the test is skipped and says why.
+macro_rules! or_skip {
+    ($wanted:expr) => {
+        match $wanted {
+            Ok(there) => there,
+            Err(why) => return crate::skipped(&why),
+        }
+    };
+}
+use or_skip;
