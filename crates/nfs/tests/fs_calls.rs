@@ -145,6 +145,31 @@ fn a_large_file_is_committed_once_and_a_stable_one_never() {
 }
 
 #[test]
+fn a_jump_in_a_file_fetches_a_page_and_reading_on_from_there_more() {
+    let served = served();
+    std::fs::write(served.folder.path().join("table"), vec![7; 1 << 20]).unwrap();
+    let fs = served.fs(LONG, WriteMode::Unstable);
+    let mut file = fs.open(Path::new("table"), Access::Read).unwrap();
+    let mut fetched = |offset: Option<u64>| {
+        let before = fs.counters().read_bytes;
+        if let Some(offset) = offset {
+            file.seek(offset).unwrap();
+        }
+        assert_eq!(file.read(&mut [0; 128]).unwrap(), 128);
+        fs.counters().read_bytes - before
+    };
+    // From the beginning, as a file is read whole; elsewhere, as a table is.
+    assert_eq!(fetched(None), 64 << 10);
+    assert_eq!(fetched(Some(500_000)), 4 << 10);
+    assert_eq!(fetched(Some(900_000)), 4 << 10);
+    // To where the last READ ended is no jump but going on.
+    for _ in 1..(4 << 10) / 128 {
+        assert_eq!(fetched(None), 0);
+    }
+    assert_eq!(fetched(None), 64 << 10);
+}
+
+#[test]
 fn what_is_remembered_costs_nothing_until_its_time_is_over() {
     let served = served();
     std::fs::write(served.folder.path().join("file"), b"12345").unwrap();

@@ -271,6 +271,7 @@ impl NfsFs {
             remembered_in: found.remembered_in,
             cursor: 0,
             ahead: Ahead::default(),
+            jumped: false,
             back: WriteBack::default(),
             closed: false,
         })
@@ -496,6 +497,10 @@ impl FileSystem for NfsFs {
 
     fn local_root(&self) -> Option<&Path> {
         None
+    }
+
+    fn client_counts(&self) -> Vec<(String, u64)> {
+        self.counters().named().into_iter().map(|(name, count)| (format!("nfs_{name}"), count)).collect()
     }
 }
 

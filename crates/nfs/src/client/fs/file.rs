@@ -15,6 +15,8 @@ use super::write_back::WriteBack;
 
 /// Bytes that one READ asks for at least, where the mount permits: what a kernel client reads ahead of a small file.
 pub(super) const AHEAD_BYTES: usize = 64 << 10;
+/// The same after a jump in the file, where nothing says that more will be read: a page.
+pub(super) const PAGE_BYTES: usize = 4 << 10;
 
 pub(super) struct NfsFile {
     pub fs: NfsFs,
@@ -26,6 +28,8 @@ pub(super) struct NfsFile {
     pub remembered_in: Option<Handle>,
     pub cursor: u64,
     pub ahead: Ahead,
+    /// The cursor was set elsewhere than where the last READ ended.
+    pub jumped: bool,
     pub back: WriteBack,
     pub closed: bool,
 }
@@ -136,7 +140,8 @@ impl NfsFile {
 
     fn read_from_server(&mut self, buf: &mut [u8]) -> Result<usize, Fail> {
         let io_bytes_max = self.fs.shared.io_bytes_max;
-        let count = buf.len().max(AHEAD_BYTES).min(io_bytes_max);
+        let least = if self.jumped { PAGE_BYTES } else { AHEAD_BYTES };
+        let count = buf.len().max(least).min(io_bytes_max);
         let cursor = self.cursor;
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.drop_all();
@@ -164,6 +169,7 @@ impl NfsFile {
             return Err(Fail::of(Status::SERVERFAULT));
         }
         self.ahead = ahead;
+        self.jumped = false;
         let now = bytes.min(buf.len());
         self.cursor += now as u64;
         Ok(now)
@@ -218,6 +224,7 @@ impl NfsFile {
         }
         self.send_held()?;
         self.ahead.drop_all();
+        self.jumped |= offset_bytes != self.cursor;
         self.cursor = offset_bytes;
         Ok(())
     }
