@@ -1,4 +1,5 @@
-//! Repeats, and several targets against each other: interleaved, so that what drifts in the machine hits all alike.
+//! Repeats, and several targets or settings against each other: interleaved, so that what drifts in the machine hits
+//! all alike.
 //!
 //! ```text
 //! --repeat 4 --vs B        round 1: A B   round 2: B A   round 3: A B   round 4: B A
@@ -6,8 +7,13 @@
 //! ```
 //!
 //! Always holds: each run is kept as soon as it is measured and knows its series, side and turn; Ctrl-C ends the run
-//! under way and the series; a failed run ends the series and the ones before it are told.
-//! Not here: the statistics (`measure::statistics`), judging one side against another (`report::compare`).
+//! under way and the series; a failed run ends the series and the ones before it are told; what can be seen to be
+//! impossible on any side is told before the first run.
+//! Not here: what a side is (see `variant`), mounting it otherwise (see `remount`), the statistics
+//! (`measure::statistics`), judging one side against another (`report::compare`).
+
+mod remount;
+mod variant;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +27,8 @@ use measure::{RunId, RunRecord, SeriesPlace};
 use report::compare::{Side, headline};
 use report::{figure_text, metric_text};
 
+use self::remount::Remounted;
+pub use self::variant::{Key, Setting, Sides, Variant};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, grid, shortened, wrapped};
@@ -32,15 +40,16 @@ use crate::verbs::compare;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Repeating and comparing")]
 pub struct SeriesArgs {
-    /// Run this often on each target, the targets in turns (A B, B A, A B, …)
+    /// Run this often on each side, the sides in turns (A B, B A, A B, …)
     #[arg(long, value_name = "N")]
     pub repeat: Option<NonZeroU32>,
 
-    /// Further targets to compare the first one with
-    #[arg(long, value_name = "TARGET", num_args = 1..)]
-    pub vs: Vec<Target>,
+    /// Further sides to compare the first one with: targets, settings that differ, or both (TARGET,KEY=VALUE,…);
+    /// mount=OPTIONS remounts the target's file system for its turns (root only)
+    #[arg(long, value_name = "TARGET|KEY=VALUE", num_args = 1..)]
+    pub vs: Vec<String>,
 
-    /// Repeat until the 95% confidence interval of each target's median reaches no further than this to either side
+    /// Repeat until the 95% confidence interval of each side's median reaches no further than this to either side
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub until_ci: Option<f64>,
 
@@ -61,12 +70,14 @@ const NAME_WIDTH_MAX: usize = 24;
 pub struct Turn<'a> {
     /// The target.
     pub target: &'a Target,
-    /// What to call the run when the user gave no label for all.
+    /// What to call the run when the verb is not to find words of its own.
     pub label: Option<String>,
+    /// Which of the sides it is.
+    pub side: usize,
 }
 
 impl SeriesArgs {
-    /// Runs once, or as a series. `measure_one` does one run; `tables` shows a run made alone.
+    /// Runs once, or as a series over targets. `measure_one` does one run; `tables` shows a run made alone.
     ///
     /// # Errors
     /// What `measure_one` fails with, and what keeps results from being written.
@@ -76,31 +87,64 @@ impl SeriesArgs {
         output: &OutputArgs,
         context: &Context,
         stop: &AtomicBool,
+        measure_one: impl FnMut(Turn<'_>) -> anyhow::Result<Run>,
+        tables: impl FnOnce(&RunRecord) -> String,
+    ) -> anyhow::Result<ExitStatus> {
+        let sides = Sides::parse(first, &self.vs, &[])?;
+        self.run_sides(&sides, output, context, stop, measure_one, tables)
+    }
+
+    /// The same over sides that differ in more than their targets.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and when a side cannot be mounted as it is to be.
+    pub fn run_sides(
+        &self,
+        sides: &Sides,
+        output: &OutputArgs,
+        context: &Context,
+        stop: &AtomicBool,
         mut measure_one: impl FnMut(Turn<'_>) -> anyhow::Result<Run>,
         tables: impl FnOnce(&RunRecord) -> String,
     ) -> anyhow::Result<ExitStatus> {
+        let variants = &sides.variants;
         if self.is_alone() {
-            let run = measure_one(Turn { target: first, label: output.label.clone() })?;
+            let run =
+                measure_one(Turn { target: &variants[0].target, label: output.label.clone(), side: 0 })?;
             return output.finish(context, run, tables);
         }
-        let targets: Vec<&Target> = std::iter::once(first).chain(&self.vs).collect();
         // A rival that is not there should not show only after the first run, which may take hours.
-        for target in &targets {
-            if let Target::Directory(path) = target {
+        for (side, variant) in variants.iter().enumerate() {
+            if let Target::Directory(path) = &variant.target {
                 LocalFs::open(path.clone())
                     .with_context(|| format!("cannot use directory {}", path.display()))?;
             }
+            if let (Some(remounted), Some(options)) = (remounted(variant)?, &variant.mount) {
+                let (was, name) = (remounted.was(), side_name(side));
+                note(
+                    context,
+                    &format!(
+                        "{} is mounted with {options} in the turns of {name}, then as it was: {}",
+                        was.path, was.options
+                    ),
+                );
+                remounted.put_back()?;
+            }
         }
-        let mut series = Series { sides: targets.len(), records: Vec::new() };
+        let mut series =
+            Series { sides: variants.len(), metrics: sides.metrics.clone(), records: Vec::new() };
         let begun = Instant::now();
         let mut ended = None;
         'rounds: for round in 0..self.rounds_max() {
-            for side in order_of(round, targets.len()) {
-                let label = output.label.as_ref().map(|label| match targets.len() {
-                    1 => label.clone(),
-                    _ => format!("{label} {}", side_name(side)),
-                });
-                let done = measure_one(Turn { target: targets[side], label }).and_then(Run::measured);
+            for side in order_of(round, variants.len()) {
+                let variant = &variants[side];
+                let label = match (&output.label, &variant.label) {
+                    (Some(label), Some(side)) => Some(format!("{label}, {side}")),
+                    (Some(label), None) if variants.len() > 1 => Some(format!("{label} {}", side_name(side))),
+                    (label, side) => label.clone().or_else(|| side.clone()),
+                };
+                let turn = Turn { target: &variant.target, label, side };
+                let done = in_its_mount(variant, || measure_one(turn)).and_then(Run::measured);
                 let mut run = match done {
                     Ok(run) => run,
                     Err(error) => {
@@ -110,7 +154,8 @@ impl SeriesArgs {
                 };
                 run.record.series = Some(series.place(side, &run.record.id));
                 let kept = output.keep(context, &run.record);
-                note(context, &self.line(&run.record, round, kept));
+                let what = variant.label.as_deref().unwrap_or(&run.record.target);
+                note(context, &self.line(&run.record, what, round, kept));
                 series.records.push(run.record);
                 if let Some(error) = run.error {
                     ended = Some(error);
@@ -141,7 +186,7 @@ impl SeriesArgs {
     }
 
     /// One run's line of progress.
-    fn line(&self, record: &RunRecord, round: u32, kept: bool) -> String {
+    fn line(&self, record: &RunRecord, what: &str, round: u32, kept: bool) -> String {
         let series = record.series.as_ref().expect("a run of a series knows it");
         let of = if self.until_ci.is_some() { String::new() } else { format!("/{}", self.rounds_max()) };
         let figure = headline_of(record).map_or_else(String::new, |(name, value)| {
@@ -150,7 +195,7 @@ impl SeriesArgs {
         });
         let invalid = if record.verdict.valid { "" } else { "  INVALID" };
         let lost = if kept { "" } else { "  (not stored)" };
-        format!("round {}{of}, {} {}{figure}{invalid}{lost}", round + 1, series.side, record.target)
+        format!("round {}{of}, {} {what}{figure}{invalid}{lost}", round + 1, series.side)
     }
 
     fn finish(
@@ -165,7 +210,7 @@ impl SeriesArgs {
         };
         let comparison = match series.by_side().len() {
             1 => None,
-            _ => match report::compare::compare(&series.by_side(), &[]) {
+            _ => match report::compare::compare(&series.by_side(), &series.metrics) {
                 Ok(comparison) => Some(comparison),
                 Err(error) => return Err(ended.unwrap_or_else(|| error.into())),
             },
@@ -190,6 +235,8 @@ impl SeriesArgs {
 /// The runs so far.
 struct Series {
     sides: usize,
+    /// Figures to be judged first.
+    metrics: Vec<String>,
     records: Vec<RunRecord>,
 }
 
@@ -261,6 +308,26 @@ impl Series {
 
 fn headline_of(record: &RunRecord) -> Option<(&'static str, f64)> {
     headline(&record.benchmark).iter().find_map(|name| Some((*name, *record.metrics.get(*name)?)))
+}
+
+/// The variant's file system as it is to be mounted; none when it is to be left as it is.
+fn remounted(variant: &Variant) -> anyhow::Result<Option<Remounted>> {
+    match (&variant.mount, &variant.target) {
+        (Some(options), Target::Directory(path)) => options.apply(path).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Does a run while the variant's file system is mounted as it is to be.
+fn in_its_mount(variant: &Variant, run: impl FnOnce() -> anyhow::Result<Run>) -> anyhow::Result<Run> {
+    let remounted = remounted(variant)?;
+    let done = run();
+    match (remounted.map_or(Ok(()), Remounted::put_back), done) {
+        (Ok(()), done) => done,
+        // The run was measured as asked; that the mount is left changed ends the series.
+        (Err(error), Ok(run)) => Ok(Run { error: Some(run.error.unwrap_or(error)), ..run }),
+        (Err(error), Err(first)) => Err(first.context(format!("{error:#}"))),
+    }
 }
 
 /// The sides of a round: forwards and backwards in turns, so that a drift adds the same to each.

@@ -1,4 +1,5 @@
-//! `crumb run netnews` on a memory file system: tables, record, keeping and going on, places, wrong usage.
+//! `crumb run netnews` on a memory file system: tables, record, keeping and going on, places, sides, wrong usage.
+#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
 
 mod binary;
 
@@ -26,6 +27,7 @@ fn a_quick_run_shows_each_pass_keeps_its_record_and_leaves_nothing() {
         bench.fine(&args(target.path(), &[&SMALL[..], &["--json", "run.json", "--readers", "1"]].concat()));
     assert_fits(&out);
     assert!(out.contains("Articles stored, batched, files deleted"), "{out}");
+    assert!(out.contains("Where the time went, readers included") && out.contains("Ageing: "), "{out}");
     assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 0);
 
     let record = RunRecord::from_json(&bench.read("run.json")).unwrap();
@@ -83,6 +85,13 @@ fn wrong_usage_says_what_is_expected() {
         (&["--keep", "a/b"], "letters, digits"),
         (&["--keep", "a", "--repeat", "2"], "a run made alone"),
         (&["--articles", "5", "--feed", "x"], "cannot be used with"),
+        (&["--history-index", "disk"], "memory or file"),
+        (&["--vs", "rmm=dumbrm"], "there are rm, link, history"),
+        (&["--vs", "rm=quickrm"], "dumbrm or fastrm"),
+        (&["--vs", "readers=2000"], "1024 readers at most"),
+        (&["--vs", "mount="], "noatime"),
+        (&["--vs", "nfs://filer/vol,mount=noatime"], "without a mount"),
+        (&["--keep", "a", "--vs", "rm=dumbrm"], "a run made alone"),
     ];
     for (flags, words) in expected {
         let told = bench.fails(2, &args(target.path(), flags));
@@ -120,4 +129,125 @@ fn a_kept_spool_is_verified_against_its_feed_and_damage_is_found() {
     assert!(wrong.out.contains("wrong-content") && wrong.out.ends_with("WRONG\n"), "{}", wrong.out);
     assert!(bench.fails(2, &["feed", "verify", "/tmp/no-spool"]).contains("crumb-netnews-NAME"));
     assert!(bench.fails(1, &["feed", "verify", "crumb-netnews-none"]).contains("none"));
+}
+
+#[test]
+fn sides_that_differ_in_an_option_run_in_turns_and_are_called_by_it() {
+    let (bench, target, library) = (Bench::new(), target(), target());
+    let history = format!("history={},history-index=file", library.path().display());
+    let vs = ["--vs", "rm=dumbrm", "--vs", &history, "--vs", "link=symlink", "--repeat", "2"];
+    let out = bench.fine(&args(target.path(), &[&SMALL[..], &vs, &["--json", "all.json"]].concat()));
+    assert_fits(&out);
+    let records: Vec<RunRecord> = serde_json::from_str(&bench.read("all.json")).unwrap();
+    let turns: Vec<(&str, &str)> = records
+        .iter()
+        .map(|record| (record.series.as_ref().unwrap().side.as_str(), record.label.as_str()))
+        .collect();
+    let third = history.replace(",", ", ");
+    let sides = [("A", "as given"), ("B", "rm=dumbrm"), ("C", third.as_str()), ("D", "link=symlink")];
+    let expected: Vec<_> = sides.iter().chain(sides.iter().rev()).copied().collect();
+    assert_eq!(turns, expected);
+    for record in &records {
+        let setting = |name: &str| record.config[name].as_str().unwrap_or("none").to_owned();
+        let is = |label: &str, yes: &'static str, no: &'static str| match record.label.contains(label) {
+            true => yes,
+            false => no,
+        };
+        assert_eq!(setting("rm"), is("dumbrm", "dumbrm", "fastrm"));
+        assert_eq!(setting("link"), is("symlink", "symlink", "hard"));
+        assert_eq!(setting("history_index"), is("index=file", "file", "memory"));
+        let metric = |name: &str| record.metrics[name];
+        assert_eq!(metric("symlinks") > 0.0, record.label.contains("symlink"), "{}", record.label);
+        assert_eq!(metric("history_index_writes") > 0.0, record.label.contains("index=file"));
+    }
+    let again = bench.fine(&["compare", "last"]);
+    assert!(again.contains("A  as given (2 runs)\nB  rm=dumbrm (2 runs)"), "{again}");
+    assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(library.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn one_option_names_both_sides_and_a_rival_that_cannot_be_used_is_told_before_anything_runs() {
+    let (bench, target) = (Bench::new(), target());
+    let out =
+        bench.fine(&args(target.path(), &[&SMALL[..], &["--vs", "rm=dumbrm", "--repeat", "1"]].concat()));
+    assert!(out.contains("A  rm=fastrm (1 run)\nB  rm=dumbrm (1 run)"), "{out}");
+    for vs in ["history=nowhere", "place=alt.*=nowhere", "./nowhere,rm=dumbrm"] {
+        let told = bench.fails(1, &args(target.path(), &[&SMALL[..], &["--vs", vs]].concat()));
+        assert!(told.contains("nowhere") && !told.contains("making up"), "{vs}: {told}");
+    }
+}
+
+#[test]
+fn a_mount_option_holds_for_the_turns_of_its_side_and_is_put_back() {
+    let bench = Bench::in_memory();
+    let image = match testkit::LoopImage::make("ext4", 64 << 20, &[]) {
+        Ok(image) => image,
+        Err(why) => return eprintln!("skipped: a_mount_option_holds_for_the_turns_of_its_side: {why}"),
+    };
+    let options = || measure::MountPoint::of(image.path()).expect("it is mounted").options;
+    let was = options();
+    assert!(!was.contains("noatime"), "{was}");
+    let vs = ["--articles", "600", "--quick", "--vs", "mount=noatime,commit=30", "--repeat", "2"];
+    bench.fine(&args(image.path(), &[&vs[..], &["--json", "all.json"]].concat()));
+    assert_eq!(options(), was);
+    let records: Vec<RunRecord> = serde_json::from_str(&bench.read("all.json")).unwrap();
+    let mounted: Vec<bool> = records
+        .iter()
+        .map(|record| record.environment.mount.as_ref().unwrap().options.contains("noatime"))
+        .collect();
+    assert_eq!(mounted, [false, true, true, false]);
+    let labels: Vec<&str> = records.iter().map(|record| record.label.as_str()).collect();
+    assert_eq!(labels[..2], ["mounted as it is", "mount=noatime,commit=30"]);
+    // What the file system refuses, and what it has already, ends it before anything is measured.
+    let refused = [
+        ("mount=nonsense", "cannot remount"),
+        ("mount=relatime", "changes nothing"),
+        ("mount=stripe=8", "could not be put back"),
+    ];
+    for (options, words) in refused {
+        let told = bench.fails(1, &args(image.path(), &["--quick", "--articles", "600", "--vs", options]));
+        assert!(told.contains(words), "{options}: {told}");
+    }
+    assert_eq!(options(), was);
+}
+
+#[test]
+fn phases_on_an_nfs_server_count_its_calls() {
+    let bench = Bench::in_memory();
+    let ganesha = match testkit::Ganesha::start_in(bench.directory()) {
+        Ok(ganesha) => ganesha,
+        Err(why) => return eprintln!("skipped: phases_on_an_nfs_server_count_its_calls: {why}"),
+    };
+    let local = target();
+    let url = ganesha.url();
+    let small = ["--quick", "--articles", "600", "--seed", "7", "--json"];
+    bench.fine(&[&["run", "netnews", &url][..], &small, &["spool.json"]].concat());
+    let record = RunRecord::from_json(&bench.read("spool.json")).unwrap();
+    for phase in &record.phases {
+        let count = |name: &str| phase.counters.get(name).copied().unwrap_or(0.0);
+        match phase.name.as_str() {
+            "unbatch" => {
+                assert!(count("nfs_calls_create") >= phase.items as f64, "{:?}", phase.counters);
+                assert!(count("nfs_written_bytes") >= phase.bytes as f64, "{:?}", phase.counters);
+            }
+            // Files and links, less what had been cancelled.
+            "expire" => assert!(count("nfs_calls_remove") >= phase.items as f64, "{:?}", phase.counters),
+            // Lines between articles are counted as bytes and not read.
+            "batch" => assert!(count("nfs_read_bytes") > 0.9 * phase.bytes as f64, "{:?}", phase.counters),
+            _ => {}
+        }
+    }
+    // History alone on the server, looked up slot by slot: figure 6's set-up.
+    let history =
+        ["--history", &url, "--history-index", "file", "--vs", "history-index=memory", "--repeat", "1"];
+    let begin = ["run", "netnews", local.path().to_str().unwrap()];
+    bench.fine(&[&begin[..], &history, &small, &["history.json"]].concat());
+    let records: Vec<RunRecord> = serde_json::from_str(&bench.read("history.json")).unwrap();
+    let reads = |record: &RunRecord| -> f64 {
+        let unbatch = record.phases.iter().filter(|phase| phase.name == "unbatch");
+        unbatch.map(|phase| phase.counters.get("history_nfs_calls_read").copied().unwrap_or(0.0)).sum()
+    };
+    assert!(reads(&records[0]) >= records[0].metrics["articles_stored"], "{}", reads(&records[0]));
+    assert!(reads(&records[1]) < records[1].metrics["articles_stored"] / 10.0, "{}", reads(&records[1]));
 }

@@ -114,6 +114,12 @@ pub trait FileSystem: Send + Sync {
 
     /// Where the root lies in this machine's own tree, when it does: for mount options, device counters, caches.
     fn local_root(&self) -> Option<&Path>;
+
+    /// What a client of ours has counted since it was opened, by name with the unit in it: calls by procedure, bytes.
+    /// Counts only grow. None where the calls are the operating system's, which counts for itself.
+    fn client_counts(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
 }
 
 /// An open file with a cursor. Dropping it closes it and forgets errors that closing would tell.

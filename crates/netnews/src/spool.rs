@@ -43,6 +43,7 @@ mod whole;
 pub use batcher::{BatchCounts, BatchSink};
 pub use config::{Keep, NetnewsConfig};
 pub use expire::{ExpireCounts, Removal};
+pub use history::index::HistoryIndex;
 pub use layout::{Storage, Whereabouts, directory_of, name_of};
 pub use outcome::{Event, Outcome, RunCounts, Work};
 pub use passes::run;

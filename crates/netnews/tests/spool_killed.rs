@@ -16,7 +16,7 @@ use files::{
     Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, LocalFs, OpenFile, SyncScope,
 };
 use netnews::feed::Feed;
-use netnews::spool::{Event, Keep, NetnewsConfig, Storage};
+use netnews::spool::{Event, HistoryIndex, Keep, NetnewsConfig, Storage};
 use spool_scene::{Scene, assert_right, config, files_below, run, run_until};
 
 /// Storage that does as it is told for a number of calls and is gone from then on.
@@ -165,8 +165,8 @@ fn contents(target: &Path) -> Vec<(String, Vec<u8>)> {
     files.into_iter().filter(|(name, _)| of(name)).collect()
 }
 
-fn small() -> NetnewsConfig {
-    config(3, 1, Keep::Keep)
+fn small(history_index: HistoryIndex) -> NetnewsConfig {
+    NetnewsConfig { history_index, ..config(3, 1, Keep::Keep) }
 }
 
 fn resuming(config: NetnewsConfig) -> NetnewsConfig {
@@ -174,34 +174,35 @@ fn resuming(config: NetnewsConfig) -> NetnewsConfig {
 }
 
 /// Goes on with what a stop left, with another stop after `again` calls when there is one, and looks at the end.
-fn mend(scene: &Scene, feed: &Feed, again: Option<u64>, told: &str) {
+fn mend(scene: &Scene, feed: &Feed, small: &NetnewsConfig, again: Option<u64>, told: &str) {
     let real = Storage::of(scene.fs("target"));
     if !scene.path("target/crumb-netnews-s/where").exists() {
         // Stopped before there was a spool: begun anew, over what there is of it.
         let _ = std::fs::remove_dir_all(scene.path("target/crumb-netnews-s"));
-        run(&small(), &real, feed);
+        run(small, &real, feed);
         return;
     }
     if let Some(calls) = again {
         let stopping = Stopping { inner: real.spool.clone(), left: Left::new(calls, true) };
         let storage = Storage::of(Arc::new(stopping));
-        run_until(&resuming(small()), &storage, feed, &AtomicBool::new(false), &mut |_| {});
+        run_until(&resuming(small.clone()), &storage, feed, &AtomicBool::new(false), &mut |_| {});
     }
     // Opened and closed only: what recovery alone makes of it.
-    let outcome = run_until(&resuming(small()), &real, feed, &AtomicBool::new(true), &mut |_| {});
+    let outcome = run_until(&resuming(small.clone()), &real, feed, &AtomicBool::new(true), &mut |_| {});
     assert!(outcome.error.is_none(), "{told}: {:?}", outcome.error);
     assert_eq!(outcome.recovered.expect("resumed").names_missing, 0, "{told}");
     assert_right(&real, feed);
-    run(&resuming(small()), &real, feed);
+    run(&resuming(small.clone()), &real, feed);
 }
 
 /// Stops a run at every call, or tears every write in two; goes on, and wants the spool of a run that was not stopped.
-fn stop_everywhere(tears: bool) {
+fn stop_everywhere(tears: bool, index: HistoryIndex) {
+    let small = small(index);
     let scene = Scene::new();
     let feed = scene.feed(45, 5);
     let left = Left::new(u64::MAX, false);
     let counting = Stopping { inner: scene.fs("whole"), left: Arc::clone(&left) };
-    run(&small(), &Storage::of(Arc::new(counting)), &feed);
+    run(&small, &Storage::of(Arc::new(counting)), &feed);
     let made = left.made.lock().unwrap().clone();
     let expected = contents(&scene.path("whole"));
     assert!(made.len() > 300 && expected.len() > 15, "{} calls, {} files", made.len(), expected.len());
@@ -210,11 +211,11 @@ fn stop_everywhere(tears: bool) {
         let told = format!("stopped at call {call} of {of}, {}", made[call as usize - 1]);
         let stopping = Stopping { inner: scene.fs("target"), left: Left::new(call, tears) };
         let storage = Storage::of(Arc::new(stopping));
-        let outcome = run_until(&small(), &storage, &feed, &AtomicBool::new(false), &mut |_| {});
+        let outcome = run_until(&small, &storage, &feed, &AtomicBool::new(false), &mut |_| {});
         assert!(outcome.error.is_some(), "{told}");
         // Every few calls the resumed run is stopped as well, somewhere else.
         let again = (call % 5 == 0).then_some(call * 31 % of + 1);
-        mend(&scene, &feed, again, &told);
+        mend(&scene, &feed, &small, again, &told);
         assert!(contents(&scene.path("target")) == expected, "{told}");
         std::fs::remove_dir_all(scene.path("target")).unwrap();
     }
@@ -222,15 +223,27 @@ fn stop_everywhere(tears: bool) {
 
 #[test]
 fn stopped_at_any_call_whatsoever_a_resumed_run_ends_in_the_very_same_spool() {
-    stop_everywhere(false);
+    stop_everywhere(false, HistoryIndex::Memory);
 }
 
 #[test]
 fn with_any_write_torn_in_two_a_resumed_run_ends_in_the_very_same_spool() {
-    stop_everywhere(true);
+    stop_everywhere(true, HistoryIndex::Memory);
+}
+
+#[test]
+fn with_the_index_in_its_file_a_run_stopped_at_any_call_ends_in_the_very_same_spool_too() {
+    stop_everywhere(false, HistoryIndex::File);
+}
+
+#[test]
+fn with_the_index_in_its_file_any_write_may_be_torn_in_two() {
+    stop_everywhere(true, HistoryIndex::File);
 }
 
 const CHILD: &str = "CRUMB_TEST_SPOOL_CHILD";
+/// Whether the child has the index in its file.
+const CHILD_INDEX: &str = "CRUMB_TEST_SPOOL_INDEX";
 const KILLS: usize = 60;
 
 /// Not a test of its own: what the test below starts and kills.
@@ -247,7 +260,8 @@ fn child_that_unbatches() {
             println!("step");
         }
     };
-    let config = NetnewsConfig { keep, ..killed_config() };
+    let history_index = std::env::var(CHILD_INDEX).unwrap().parse().unwrap();
+    let config = NetnewsConfig { keep, history_index, ..killed_config() };
     let outcome = run_until(&config, &storage, &feed, &AtomicBool::new(false), &mut tell);
     assert!(outcome.complete, "{:?}", outcome.error);
 }
@@ -257,10 +271,11 @@ fn killed_config() -> NetnewsConfig {
 }
 
 /// Starts the child and kills it some moments after that many steps; whether it was done before.
-fn run_and_kill(folder: &Path, steps: u64, moments: u64) -> bool {
+fn run_and_kill(folder: &Path, steps: u64, moments: u64, index: HistoryIndex) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["child_that_unbatches", "--exact", "--nocapture"])
         .env(CHILD, folder)
+        .env(CHILD_INDEX, index.name())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -293,7 +308,9 @@ fn killed_by_sigkill_sixty_times_the_spool_is_right_after_each_and_the_same_in_t
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // A spool is killed several times before it is done; the last one is let be.
         let steps = if kills < KILLS { (random >> 33) % 30 } else { u64::MAX };
-        let ended_well = run_and_kill(&folder, steps, (random >> 20) % 2000);
+        // A spool is gone on with by both ways of looking up, in turns.
+        let index = if random >> 40 & 1 == 0 { HistoryIndex::Memory } else { HistoryIndex::File };
+        let ended_well = run_and_kill(&folder, steps, (random >> 20) % 2000, index);
         if ended_well {
             finished += 1;
             assert_right(&storage, &feed);
@@ -306,7 +323,7 @@ fn killed_by_sigkill_sixty_times_the_spool_is_right_after_each_and_the_same_in_t
             std::fs::remove_dir_all(scene.path("target")).unwrap();
             continue;
         }
-        let resume = NetnewsConfig { keep: Keep::Resume, ..killed_config() };
+        let resume = NetnewsConfig { keep: Keep::Resume, history_index: index, ..killed_config() };
         let outcome = run_until(&resume, &storage, &feed, &AtomicBool::new(true), &mut |_| {});
         assert!(outcome.error.is_none(), "kill {kills}: {:?}", outcome.error);
         let recovered = outcome.recovered.expect("resumed");

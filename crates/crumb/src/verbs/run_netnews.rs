@@ -1,5 +1,8 @@
 //! `crumb run netnews`: a news feed stored, fed on and expired in passes.
 
+mod figures;
+mod sides;
+
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::str::FromStr as _;
@@ -9,29 +12,28 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use files::Target;
-use measure::{Phase, RunId, RunRecord};
+use measure::{RunId, RunRecord};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
 use netnews::feed::{Feed, FeedProgress, Watch};
 use netnews::spool::{
-    self, BatchSink, Event, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, Storage, Work,
+    self, BatchSink, Event, HistoryIndex, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, Storage, Work,
 };
 
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::layout::grid;
 use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
-use crate::series::{SeriesArgs, Turn};
-use crate::{signals, tables};
+use crate::series::{SeriesArgs, Sides, Turn};
+use crate::signals;
 
 /// Store a news feed as numbered files, feed it on and expire it, pass after pass.
 ///
 /// One article after another, as a news server does: look it up, number it in its groups, make its file and the links
 /// of a cross-post, note it in history. Every third pass writes outgoing batches of the pass before, and from the
 /// seventh on each pass deletes what is older than six: the paper's week. The spool is removed at the end.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct NetnewsArgs {
     /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
@@ -78,12 +80,16 @@ pub struct NetnewsArgs {
     rm: Removal,
 
     /// Threads that read articles at random while others are stored
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024), value_name = "N")]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(READERS_MAX)), value_name = "N")]
     readers: u32,
 
     /// Keep history, active and the batch file on another target
     #[arg(long, value_name = "TARGET")]
     history: Option<Target>,
+
+    /// Where ids are looked up: in memory, or slot by slot in the index file on the storage, as C News' dbz did
+    #[arg(long, default_value = "memory", value_parser = HistoryIndex::from_str, value_name = "memory|file")]
+    history_index: HistoryIndex,
 
     /// Put hierarchies on other targets, such as 'alt.*=/disk2,comp.*=/disk3'
     #[arg(long, value_name = "HIERARCHY=TARGET", value_delimiter = ',')]
@@ -119,9 +125,10 @@ Examples:
     crumb run netnews nfs://filer/vol --report filer.html
   Does it pay to spread hierarchies over disks by hand?
     crumb run netnews /disk1 --place 'alt.*=/disk2,comp.*=/disk3'
-  What does history on the filer cost?
-    crumb run netnews nfs://filer/vol --history /var/tmp
-    crumb run netnews nfs://filer/vol
+  What does it cost to keep history on the filer, as C News kept it?
+    crumb run netnews /mnt/disk --history-index file --vs history=nfs://filer/vol
+  Which way of deleting, which links, which mount option? Each against the first:
+    crumb run netnews /mnt/disk --vs rm=dumbrm --vs link=symlink --vs mount=noatime
   How do eight people who read feel it?
     crumb run netnews /mnt/disk --readers 8
   Keep what was stored, and check every file of it:
@@ -131,6 +138,7 @@ Examples:
 Ctrl-C ends the run early: what was measured is kept and the spool removed, or left with --keep.
 Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
 
+const READERS_MAX: u32 = 1024;
 /// The paper's half week.
 const ARTICLES: NonZeroU64 = NonZeroU64::new(300_000).expect("not 0");
 const ARTICLES_QUICK: NonZeroU64 = NonZeroU64::new(20_000).expect("not 0");
@@ -148,12 +156,20 @@ pub fn run(args: NetnewsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         );
         return Err(wrong.context(BadUsage));
     }
+    let sides = Sides::parse(&args.target, &args.series.vs, &args.keys())?;
+    // What each side is to do, checked before anything is made up or measured.
+    let mut asked = Vec::new();
+    for variant in &sides.variants {
+        let varied = args.varied(&variant.settings)?;
+        varied.storage(&variant.target)?;
+        asked.push(varied);
+    }
     let stop = signals::stop_flag()?;
     // Made once, so that all runs of a series store the same bytes.
     let made_up = MadeUp::folder();
     let feed = args.feed(&made_up, context, &stop)?;
-    let measure_one = |turn: Turn<'_>| args.measure_one(&turn, &feed, context, &stop);
-    args.series.run(&args.target, &args.output, context, &stop, measure_one, tables_of)
+    let measure_one = |turn: Turn<'_>| asked[turn.side].measure_one(&turn, &feed, context, &stop);
+    args.series.run_sides(&sides, &args.output, context, &stop, measure_one, figures::shown)
 }
 
 impl NetnewsArgs {
@@ -253,6 +269,7 @@ impl NetnewsArgs {
             batches_per_pass: self.batches_per_pass,
             removal: self.rm,
             link: self.link,
+            history_index: self.history_index,
             readers: self.readers,
             seed: self.seed,
             batches_to: self.batches_to.clone().map_or(BatchSink::Discard, BatchSink::Folder),
@@ -275,9 +292,11 @@ impl NetnewsArgs {
             "rm": config.removal.name(),
             "link": config.link.name(),
             "readers": config.readers,
+            "history_index": config.history_index.name(),
             "history": self.history.as_ref().map(ToString::to_string),
             "places": self.place.iter().map(|rule| format!("{}={}", rule.hierarchy, rule.target)).collect::<Vec<_>>(),
-            "spool": spool::directory_of(&config.name).display().to_string(),
+            // One that is removed has another name each time, which is no setting that differs.
+            "spool": (config.keep != Keep::Remove).then(|| spool::directory_of(&config.name).display().to_string()),
             "storage": self.storage.config_json(target),
         })
     }
@@ -341,44 +360,4 @@ fn show(progress: &mut Progress, event: &Event) {
         }
         _ => {}
     }
-}
-
-/// A line a pass, then the figures.
-fn tables_of(record: &RunRecord) -> String {
-    let passes: Vec<u32> = {
-        let mut passes: Vec<u32> = record.phases.iter().map(|phase| phase.pass).collect();
-        passes.dedup();
-        passes
-    };
-    let rows: Vec<Vec<String>> = passes
-        .iter()
-        .map(|pass| {
-            let phase =
-                |name: &str| record.phases.iter().find(|phase| phase.pass == *pass && phase.name == name);
-            let cell = |phase: Option<&Phase>, text: fn(&Phase) -> String| {
-                phase.map_or_else(|| "-".to_owned(), text)
-            };
-            let rate = |phase: &Phase| report::rate_text(phase.items_per_sec);
-            let seconds = |phase: &Phase| format!("{:.2}", phase.wall_s);
-            let items = |phase: &Phase| report::count_text(phase.items);
-            let (unbatch, batch, expire) = (phase("unbatch"), phase("batch"), phase("expire"));
-            vec![
-                pass.to_string(),
-                cell(unbatch, items),
-                cell(unbatch, seconds),
-                cell(unbatch, rate),
-                cell(batch, seconds),
-                cell(batch, rate),
-                cell(expire, items),
-                cell(expire, seconds),
-                cell(expire, rate),
-            ]
-        })
-        .collect();
-    let heads = ["pass", "stored", "s", "/s", "batch s", "/s", "deleted", "s", "/s"];
-    format!(
-        "Articles stored, batched, files deleted\n{}\n{}",
-        grid(&heads, 0, &rows),
-        tables::summary(record)
-    )
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::batcher::BatchSink;
 use super::expire::Removal;
+use super::history::index::HistoryIndex;
 use super::storing::LinkKind;
 
 /// What becomes of the spool, and whether there is one.
@@ -39,6 +40,8 @@ pub struct NetnewsConfig {
     pub removal: Removal,
     /// How cross-posts get their other names.
     pub link: LinkKind,
+    /// Where ids are looked up. Default memory; in the paper's time it was the file, which its figure 6 shows.
+    pub history_index: HistoryIndex,
     /// Threads that read at random during unbatch. Default none, as in the paper.
     pub readers: u32,
     /// Seed of what the readers pick.
@@ -68,6 +71,7 @@ impl NetnewsConfig {
             remember: number(28),
             removal: Removal::default(),
             link: LinkKind::default(),
+            history_index: HistoryIndex::default(),
             readers: 0,
             seed: 1,
             host: "news.crumb.example".to_owned(),

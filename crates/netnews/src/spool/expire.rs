@@ -20,6 +20,7 @@ use files::{FileSystem, FsError};
 use super::clock;
 use super::decimal;
 use super::groups::{GroupId, Groups};
+use super::history::index::HistoryIndex;
 use super::history::line::{HistoryLine, push_head};
 use super::history::{History, TEXT_FILE, text};
 use super::places::Places;
@@ -87,7 +88,8 @@ impl FromStr for Removal {
 }
 
 /// Scans and rebuilds: articles of the passes up to `pass - retention` leave history, lines of before `pass -
-/// remember` are forgotten. `articles` more are expected to come.
+/// remember` are forgotten. `articles` more are expected to come. The scan has the index in memory, whatever unbatch
+/// has, as expire has dbz's.
 pub(crate) fn rebuild(
     spool: &mut Spool,
     pass: u32,
@@ -95,6 +97,7 @@ pub(crate) fn rebuild(
     remember: u32,
     removal: Removal,
     articles: u64,
+    history_index: HistoryIndex,
 ) -> Result<Doomed, NetnewsError> {
     let (old, forgotten) = (pass.saturating_sub(retention), pass.saturating_sub(remember));
     let lib = spool.lib.clone();
@@ -103,6 +106,7 @@ pub(crate) fn rebuild(
     let mut chunk = Vec::with_capacity(CHUNK_BYTES + (4 << 10));
     let mut doomed = Doomed { names: Vec::new(), counts: ExpireCounts::default() };
     let mut lows: Vec<u64> = spool.groups.ids().map(|id| spool.groups.get(id).high + 1).collect();
+    spool.history.turn(&*lib, HistoryIndex::Memory)?;
     let (history, groups) = (&mut spool.history, &spool.groups);
     text::scan::<NetnewsError>(&*lib, Path::new(TEXT_FILE), |offset, bytes| {
         doomed.counts.lines += 1;
@@ -146,7 +150,7 @@ pub(crate) fn rebuild(
     write_all(&mut *out, &chunk)?;
     out.close()?;
     lib.rename(Path::new(&new), Path::new(TEXT_FILE))?;
-    spool.history = History::open_with_new_index(&*lib, articles)?;
+    spool.history = History::open_with_new_index(&*lib, articles, history_index)?;
     for id in spool.groups.ids() {
         let low = lows[id.0 as usize];
         if spool.groups.get(id).low != low {

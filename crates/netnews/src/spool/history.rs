@@ -8,23 +8,27 @@
 //! A line without the last field is of an article that is gone and must not come again. A later line of the same id
 //! takes the place of an earlier one: that is how an article is cancelled without writing in the middle of the text.
 //!
-//! Lines wait in memory until [`History::flush`], which writes the text; the slots of the index that changed are
-//! written by [`History::flush_index`] when there are many. In between both are looked up as if they had been written.
+//! With the index in memory, lines wait until [`History::flush`], which writes the text; the slots of the index that
+//! changed are written by [`History::end_batch`] when there are many. In between both are looked up as if they had been
+//! written. With the index in its file, each line and each slot is written at once.
 //!
-//! Always holds: the index in memory covers the text with what waits; the text is only ever appended to, and replaced
-//! whole by expiry and recovery.
+//! Always holds: the index covers the text with what waits; the text is only ever appended to, and replaced whole by
+//! expiry and recovery; a slot is written after its line, and nothing rests on it.
 //! Source: history(5) and dbz(3) of INN 1.7.2; spec `netnews.md`, formats.
 
 pub(crate) mod index;
 pub(crate) mod line;
+mod slot_file;
+mod table;
 pub(crate) mod text;
 
 use std::path::Path;
 
 use files::{FileSystem, FsError};
 
-use self::index::{Index, hash_of};
+use self::index::{HistoryIndex, Index, SlotCounts, hash_of};
 use self::line::HistoryLine;
+use self::table::Table;
 use self::text::Text;
 use crate::NetnewsError;
 
@@ -41,38 +45,56 @@ pub(crate) struct LookupCounts {
     pub(crate) text_reads: u64,
     /// Of these, the ones that were of another id.
     pub(crate) tag_misses: u64,
+    /// Reads and writes of the index in its file.
+    pub(crate) slots: SlotCounts,
 }
 
 /// The open history.
 pub(crate) struct History {
     text: Text,
     index: Index,
+    how: HistoryIndex,
     counts: LookupCounts,
 }
 
 impl History {
     /// An empty one, its index sized for `articles`.
-    pub(crate) fn create(lib: &dyn FileSystem, articles: u64) -> Result<Self, FsError> {
+    pub(crate) fn create(lib: &dyn FileSystem, articles: u64, how: HistoryIndex) -> Result<Self, FsError> {
         let text = Text::create(lib)?;
-        let index = Index::create(lib, articles)?;
-        Ok(Self { text, index, counts: LookupCounts::default() })
+        let index = Index::of(Table::create(lib, articles)?, lib, how)?;
+        Ok(Self { text, index, how, counts: LookupCounts::default() })
     }
 
     /// Opens what was closed in order.
-    pub(crate) fn open(lib: &dyn FileSystem) -> Result<Self, NetnewsError> {
+    pub(crate) fn open(lib: &dyn FileSystem, how: HistoryIndex) -> Result<Self, NetnewsError> {
         let text = Text::open(lib)?;
-        let index = match Index::open(lib, text.end())? {
-            Some(index) => index,
-            None => return Self::open_with_new_index(lib, 0),
+        // Read whole once, also when it is to be looked up in the file: that is how it is known to be sound.
+        let index = match Table::open(lib, text.end())? {
+            Some(table) => Index::of(table, lib, how)?,
+            None => return Self::open_with_new_index(lib, 0, how),
         };
-        Ok(Self { text, index, counts: LookupCounts::default() })
+        Ok(Self { text, index, how, counts: LookupCounts::default() })
     }
 
     /// Opens the text and makes its index anew, with room for `articles` more than are in it.
-    pub(crate) fn open_with_new_index(lib: &dyn FileSystem, articles: u64) -> Result<Self, NetnewsError> {
+    pub(crate) fn open_with_new_index(
+        lib: &dyn FileSystem,
+        articles: u64,
+        how: HistoryIndex,
+    ) -> Result<Self, NetnewsError> {
         let mut text = Text::open(lib)?;
-        let index = build_index(lib, &mut text, articles)?;
-        Ok(Self { text, index, counts: LookupCounts::default() })
+        let index = Index::of(build_index(lib, &mut text, articles)?, lib, how)?;
+        Ok(Self { text, index, how, counts: LookupCounts::default() })
+    }
+
+    /// Lets it be looked up as `how` says from now on. One that is scanned from end to end is so in memory, as
+    /// dbz's `dbzincore` is for.
+    pub(crate) fn turn(&mut self, lib: &dyn FileSystem, how: HistoryIndex) -> Result<(), FsError> {
+        self.text.flush()?;
+        self.counts.slots = self.counts.slots.and(self.index.counts());
+        let index = std::mem::replace(&mut self.index, Index::Memory(Table::in_memory(0)));
+        (self.index, self.how) = (index.turned(lib, how)?, how);
+        Ok(())
     }
 
     /// Where the line of `id` begins.
@@ -97,17 +119,31 @@ impl History {
         if self.index.is_full() {
             let more = self.index.used();
             self.text.flush()?;
-            self.index = build_index(lib, &mut self.text, more)?;
+            self.counts.slots = self.counts.slots.and(self.index.counts());
+            self.index = Index::of(build_index(lib, &mut self.text, more)?, lib, self.how)?;
         }
-        let offset = self.text.append(write);
-        self.index.add(hash_of(id), offset);
-        Ok(())
+        let offset = self.append(write)?;
+        Ok(self.index.add(hash_of(id), offset)?)
     }
 
     /// Appends a line that takes the place of the one at `old`.
-    pub(crate) fn supersede(&mut self, id: &[u8], old: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn supersede(
+        &mut self,
+        id: &[u8],
+        old: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), FsError> {
+        let offset = self.append(write)?;
+        self.index.replace(hash_of(id), old, offset)
+    }
+
+    fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<u64, FsError> {
         let offset = self.text.append(write);
-        self.index.replace(hash_of(id), old, offset);
+        match self.how {
+            HistoryIndex::Memory => {}
+            HistoryIndex::File => self.text.flush()?,
+        }
+        Ok(offset)
     }
 
     /// Writes the lines that wait.
@@ -115,9 +151,10 @@ impl History {
         self.text.flush()
     }
 
-    /// Writes the slots that changed, when there are many.
-    pub(crate) fn flush_index(&mut self) -> Result<(), FsError> {
-        self.index.flush_many()
+    /// Writes the slots that changed, when there are many and they are not written already.
+    pub(crate) fn end_batch(&mut self, lib: &dyn FileSystem) -> Result<(), FsError> {
+        self.text.reopen_if_due(lib)?;
+        self.index.end_batch(lib)
     }
 
     /// Writes what waits and says in the index how much of the text it covers, so that it can be opened again.
@@ -137,7 +174,7 @@ impl History {
     }
 
     pub(crate) fn counts(&self) -> LookupCounts {
-        self.counts
+        LookupCounts { slots: self.counts.slots.and(self.index.counts()), ..self.counts }
     }
 }
 
@@ -149,25 +186,25 @@ fn confirm(text: &mut Text, offset: u64, id: &[u8], counts: &mut LookupCounts) -
 }
 
 /// An index of the whole text; a later line of an id takes the place of an earlier one.
-fn build_index(lib: &dyn FileSystem, text: &mut Text, more: u64) -> Result<Index, NetnewsError> {
+fn build_index(lib: &dyn FileSystem, text: &mut Text, more: u64) -> Result<Table, NetnewsError> {
     let mut lines = 0;
     text::scan::<FsError>(lib, Path::new(TEXT_FILE), |_, _| {
         lines += 1;
         Ok(())
     })?;
-    let mut index = Index::in_memory(lines + more);
+    let mut table = Table::in_memory(lines + more);
     let mut counts = LookupCounts::default();
     text::scan::<FsError>(lib, Path::new(TEXT_FILE), |offset, line| {
         let id = line::id_of(line);
         let hash = hash_of(id);
-        match index.find(hash, |offset| confirm(text, offset, id, &mut counts))? {
-            Some(old) => index.replace(hash, old, offset),
-            None => index.add(hash, offset),
+        match table.find(hash, |offset| confirm(text, offset, id, &mut counts))? {
+            Some(old) => table.replace(hash, old, offset),
+            None => table.add(hash, offset),
         }
         Ok(())
     })?;
-    index.write_anew(lib, text.end())?;
-    Ok(index)
+    table.write_anew(lib, text.end())?;
+    Ok(table)
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
-//! Times a phase: elapsed, CPU, and what the devices under the storage did.
+//! Times a phase: elapsed, CPU, and what the devices under the storage did, or its NFS client.
+//!
+//! Counters of the spool's storage go by their own names, those of history and other places have them in front.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
+use files::FileSystem;
 use measure::{CpuMeter, DiskMeter, Phase};
 
 use super::layout::Storage;
@@ -12,8 +16,28 @@ pub(crate) struct PhaseMeter {
     name: &'static str,
     pass: u32,
     disks: Vec<(String, DiskMeter)>,
+    clients: Vec<Client>,
     cpu: CpuMeter,
     begun: Instant,
+}
+
+/// A client of ours at the phase's beginning.
+struct Client {
+    prefix: String,
+    fs: Arc<dyn FileSystem>,
+    begun: Vec<(String, u64)>,
+}
+
+impl Client {
+    /// What it has counted since, but for what did not occur.
+    fn used(&self) -> impl Iterator<Item = (String, f64)> {
+        let before =
+            |name: &str| self.begun.iter().find(|(known, _)| known == name).map_or(0, |known| known.1);
+        self.fs.client_counts().into_iter().filter_map(move |(name, count)| {
+            let more = count.saturating_sub(before(&name));
+            (more > 0).then(|| (format!("{}{name}", self.prefix), more as f64))
+        })
+    }
 }
 
 impl PhaseMeter {
@@ -24,12 +48,18 @@ impl PhaseMeter {
             .into_iter()
             .chain(storage.history.iter().map(|fs| ("history_".to_owned(), fs)))
             .chain(storage.places.iter().enumerate().map(|(at, (_, fs))| (format!("place{}_", at + 1), fs)));
+        let mut clients = Vec::new();
         for (prefix, fs) in named {
             if let Some(meter) = fs.local_root().and_then(DiskMeter::start) {
                 disks.push((prefix, meter));
+                continue;
+            }
+            let begun = fs.client_counts();
+            if !begun.is_empty() {
+                clients.push(Client { prefix, fs: Arc::clone(fs), begun });
             }
         }
-        Self { name, pass, disks, cpu: CpuMeter::start(), begun: Instant::now() }
+        Self { name, pass, disks, clients, cpu: CpuMeter::start(), begun: Instant::now() }
     }
 
     /// Ends it with what was done.
@@ -41,6 +71,7 @@ impl PhaseMeter {
             let used = disk.used().counters();
             counters.extend(used.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
         }
+        self.clients.iter().for_each(|client| counters.extend(client.used()));
         Phase {
             name: self.name.to_owned(),
             pass: self.pass,

@@ -93,6 +93,10 @@ pub struct RunCounts {
     pub lookup_text_reads: u64,
     /// Of these, of another id.
     pub lookup_tag_misses: u64,
+    /// Reads of the index in its file; none with the index in memory.
+    pub index_reads: u64,
+    /// Writes of one slot of it.
+    pub index_writes: u64,
 }
 
 /// Adds what the reader should know of it, and what makes it not to be trusted.

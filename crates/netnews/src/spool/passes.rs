@@ -11,34 +11,28 @@
 //!
 //! Always holds: a phase is in the outcome when it took in anything, however the run ends; a spool that is not to be
 //! kept is removed however the run ends; one that is kept can be resumed.
-//! Not here: what the phases do (see their modules), figures made of them (see `figures`).
+//! Not here: timing a phase (see `phases`), what the phases do (see their modules), figures made of them (see `figures`).
 //! Source: Swartz 1996, section "All the News That's Fit to Test".
 
-use std::fs::File;
+mod phases;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use measure::Phase;
 
-use super::batcher;
 use super::config::{Keep, NetnewsConfig};
-use super::expire;
 use super::figures;
-use super::history::line::HistoryLine;
-use super::history::{LookupCounts, TEXT_FILE, text};
 use super::journal::Journal;
 use super::layout::{Storage, Whereabouts};
-use super::meter::PhaseMeter;
 use super::outcome::{self, Event, Outcome, Work};
 use super::outgoing::{self, Outgoing};
-use super::readers::Readers;
 use super::recovery::{self, Opening};
 use super::state::{Stage, Standing};
+use super::sweep;
 use super::unbatch::Spool;
-use super::{clock, sweep};
 use crate::NetnewsError;
-use crate::batch::{BatchError, BatchReader};
-use crate::feed::{Batch, Feed};
+use crate::feed::Feed;
 
 /// Whether to end early.
 #[derive(Clone, Copy)]
@@ -147,6 +141,7 @@ impl Runner<'_> {
             link: config.link,
             articles: self.feed.articles(),
             retention: config.retention.get(),
+            history_index: config.history_index,
         };
         if config.keep != Keep::Resume {
             if storage.has(name)? {
@@ -231,191 +226,6 @@ impl Runner<'_> {
             spool.state.write(Standing { stage: Stage::Done, ..standing })?;
         }
         Ok(true)
-    }
-
-    /// Stores the pass's batches; none when stopped before the end.
-    fn unbatch(
-        &mut self,
-        spool: &mut Spool,
-        mut standing: Standing,
-    ) -> Result<Option<Standing>, NetnewsError> {
-        let (pass, per_pass) = (standing.pass, self.batches_per_pass);
-        let first_of_pass = u64::from(pass - 1) * per_pass + 1;
-        let last = u64::from(pass) * per_pass;
-        let readers = self.start_readers(spool)?;
-        let before = (spool.counts, spool.storer.counts(), spool.history.counts());
-        let mut reader: Option<BatchReader<File>> = None;
-        let mut stopped = false;
-        let meter = PhaseMeter::start("unbatch", pass, self.storage);
-        let mut take_all = || -> Result<(), NetnewsError> {
-            for number in standing.batches_done + 1..=last {
-                let batch = Batch { number, path: self.feed.batch_path(number) };
-                let mut open = match reader.take() {
-                    Some(before) => batch.open_with(before)?,
-                    None => batch.open()?,
-                };
-                let arrived = clock::arrival(pass, number - first_of_pass, per_pass);
-                loop {
-                    match open.next() {
-                        Ok(Some(article)) => spool.offer(article, arrived)?,
-                        Ok(None) => break,
-                        Err(BatchError::Damaged { .. }) => {
-                            self.outcome.counts.damaged += 1;
-                            continue;
-                        }
-                        Err(error) => return Err(batch.error(error)),
-                    };
-                    stopped = self.stop.is_asked();
-                    if stopped {
-                        return spool.write_through(standing);
-                    }
-                }
-                standing = Standing { batches_done: number, ..standing };
-                spool.end_batch(standing)?;
-                standing.history_bytes = spool.history.text_bytes();
-                if let Some(readers) = &readers {
-                    let stored: Vec<_> = spool.take_stored().collect();
-                    readers.add(&spool.groups, stored.into_iter());
-                }
-                (self.tell)(Event::Step {
-                    work: Work::Unbatch,
-                    pass,
-                    passes: self.config.passes.get(),
-                    done: number + 1 - first_of_pass,
-                    of: per_pass,
-                });
-                reader = Some(open);
-                stopped = number < last && self.stop.is_due();
-                if stopped {
-                    break;
-                }
-            }
-            Ok(())
-        };
-        let taken = take_all();
-        let (unbatch, store, looked) = (
-            figures::since(before.0, spool.counts),
-            figures::stored_since(before.1, spool.storer.counts()),
-            spool.history.counts(),
-        );
-        let mut phase = meter.stop(unbatch.stored, store.bytes);
-        if let Some(readers) = readers {
-            let readings = readers.end();
-            figures::count_readings(&mut phase, &readings);
-            self.outcome.readings.get_or_insert_default().merge(&readings);
-        }
-        spool.tell_stored(false);
-        figures::count_unbatch(&mut phase, &unbatch, &store);
-        figures::add_unbatch(&mut self.outcome.counts, &unbatch, &store);
-        self.count_lookups(before.2, looked);
-        let done = taken.is_ok() && !stopped;
-        self.phase(spool, phase, done)?;
-        taken?;
-        Ok(done.then_some(standing))
-    }
-
-    fn count_lookups(&mut self, before: LookupCounts, now: LookupCounts) {
-        let counts = &mut self.outcome.counts;
-        counts.lookups += now.lookups - before.lookups;
-        counts.lookup_text_reads += now.text_reads - before.text_reads;
-        counts.lookup_tag_misses += now.tag_misses - before.tag_misses;
-    }
-
-    /// Readers with all that is in the spool on their shelf.
-    fn start_readers(&mut self, spool: &mut Spool) -> Result<Option<Readers>, NetnewsError> {
-        if self.config.readers == 0 {
-            return Ok(None);
-        }
-        let failed = |source| NetnewsError::io("start the threads of readers for", self.feed.path(), source);
-        let readers = Readers::start(self.config.readers, &spool.places, self.config.seed).map_err(failed)?;
-        spool.tell_stored(true);
-        let mut there = Vec::new();
-        let groups = &spool.groups;
-        text::scan::<NetnewsError>(&*spool.lib, std::path::Path::new(TEXT_FILE), |_, line| {
-            let first = HistoryLine::parse(line).and_then(|line| line.files().next());
-            there.extend(first.and_then(|(group, number)| Some((groups.find(group)?, number))));
-            Ok(())
-        })?;
-        readers.add(groups, there.into_iter());
-        Ok(Some(readers))
-    }
-
-    fn batch(&mut self, spool: &mut Spool, pass: u32) -> Result<bool, NetnewsError> {
-        let (config, stop) = (self.config, self.stop);
-        let passes = config.passes.get();
-        let tell = &mut *self.tell;
-        let mut stopped = false;
-        let meter = PhaseMeter::start("batch", pass, self.storage);
-        let counts = batcher::batch(spool, pass - 1, &config.batches_to, config.batch_bytes, |done| {
-            if done.is_multiple_of(256) {
-                tell(Event::Step { work: Work::Batch, pass, passes, done, of: 0 });
-            }
-            stopped = if done.is_multiple_of(256) { stop.is_due() } else { stop.is_asked() };
-            !stopped
-        })?;
-        let mut phase = meter.stop(counts.articles, counts.bytes);
-        phase.counters.insert("missing".to_owned(), counts.missing as f64);
-        phase.counters.insert("batches".to_owned(), counts.batches as f64);
-        let sum = &mut self.outcome.counts.batch;
-        sum.articles += counts.articles;
-        sum.bytes += counts.bytes;
-        sum.batches += counts.batches;
-        sum.missing += counts.missing;
-        sum.skipped += counts.skipped;
-        self.phase(spool, phase, !stopped)?;
-        Ok(!stopped)
-    }
-
-    fn expire(&mut self, spool: &mut Spool, pass: u32) -> Result<bool, NetnewsError> {
-        let (config, stop) = (self.config, self.stop);
-        let (passes, lines) = (config.passes.get(), spool.history.ids());
-        (self.tell)(Event::Step { work: Work::ExpireScan, pass, passes, done: 0, of: lines });
-        let (retention, remember) = (config.retention.get(), config.remember.get());
-        let more = self.articles_to_come(pass);
-        let meter = PhaseMeter::start("expire-scan", pass, self.storage);
-        let mut doomed = expire::rebuild(spool, pass, retention, remember, config.removal, more)?;
-        let scan = meter.stop(doomed.counts.lines, 0);
-        self.phase(spool, scan, true)?;
-
-        let tell = &mut *self.tell;
-        let (names, mut stopped) = (doomed.counts.names, false);
-        let meter = PhaseMeter::start("expire", pass, self.storage);
-        self.deleting = true;
-        let deleted = expire::delete(&spool.places, &spool.groups, &mut doomed, config.removal, |done| {
-            tell(Event::Step { work: Work::Expire, pass, passes, done, of: names });
-            stopped = stop.is_due();
-            !stopped
-        })?;
-        let mut phase = meter.stop(deleted, 0);
-        phase.counters.insert("articles".to_owned(), doomed.counts.articles as f64);
-        phase.counters.insert("names_missing".to_owned(), doomed.counts.names_missing as f64);
-        let sum = &mut self.outcome.counts.expire;
-        sum.lines += doomed.counts.lines;
-        sum.articles += doomed.counts.articles;
-        sum.lines_dropped += doomed.counts.lines_dropped;
-        sum.names += doomed.counts.names;
-        sum.names_missing += doomed.counts.names_missing;
-        self.deleting = stopped;
-        self.phase(spool, phase, !stopped)?;
-        Ok(!stopped)
-    }
-
-    /// Articles that may still come, for the size of the new index.
-    fn articles_to_come(&self, pass: u32) -> u64 {
-        let left = self.config.passes.get().saturating_sub(pass);
-        let per_batch = self.feed.articles().div_ceil(self.feed.batch_count().max(1));
-        u64::from(left) * self.batches_per_pass * per_batch
-    }
-
-    /// Keeps a phase. One that was cut short and did nothing is not worth telling.
-    fn phase(&mut self, spool: &Spool, phase: Phase, done: bool) -> Result<(), NetnewsError> {
-        (self.tell)(Event::PhaseDone(Box::new(phase.clone())));
-        if !done {
-            self.partial = (phase.items > 0).then_some(phase);
-            return Ok(());
-        }
-        self.journal.phases.push(phase);
-        if self.config.keep == Keep::Remove { Ok(()) } else { self.journal.write(&*spool.lib) }
     }
 
     fn close(&mut self, spool: &mut Spool) -> Result<(), NetnewsError> {

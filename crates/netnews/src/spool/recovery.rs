@@ -24,6 +24,7 @@ use files::{FileSystem, FsError};
 use super::active::{self, Active};
 use super::clock;
 use super::groups::{GroupId, Groups};
+use super::history::index::HistoryIndex;
 use super::history::line::HistoryLine;
 use super::history::{History, TEXT_FILE, text};
 use super::layout::Homes;
@@ -58,6 +59,7 @@ pub(crate) struct Opening<'a> {
     /// Articles that may come, for the size of the index.
     pub(crate) articles: u64,
     pub(crate) retention: u32,
+    pub(crate) history_index: HistoryIndex,
 }
 
 /// Of `active`, which is read even when torn.
@@ -66,7 +68,7 @@ const ACTIVE_BYTES_MAX: usize = 256 << 20;
 /// Makes an empty spool in directories that are there.
 pub(crate) fn create(homes: Homes, opening: &Opening<'_>) -> Result<Spool, NetnewsError> {
     let Homes { places, lib } = homes;
-    let history = History::create(&*lib, opening.articles)?;
+    let history = History::create(&*lib, opening.articles, opening.history_index)?;
     let mut groups = Groups::default();
     let active = Active::create(&*lib, &mut groups)?;
     let outgoing = Outgoing::create(&*lib, 1)?;
@@ -88,7 +90,7 @@ pub(crate) fn open(homes: Homes, opening: &Opening<'_>) -> Result<(Spool, Recove
     let Homes { places, lib } = homes;
     let mut groups = Groups::default();
     let active = Active::open(&*lib, &mut groups, &places)?;
-    let history = History::open(&*lib)?;
+    let history = History::open(&*lib, opening.history_index)?;
     let standing = Standing { settled: false, ..state.standing() };
     let outgoing = outgoing_of(&*lib, standing)?;
     let cut_short = standing.cut_short(history.text_bytes());
@@ -109,7 +111,7 @@ fn recover(
     let mut recovered = Recovered { was_cut_short: true, ..Recovered::default() };
     remove_unfinished(&*lib)?;
     recovered.torn_bytes = cut_torn_line(&*lib)?;
-    let mut history = History::open_with_new_index(&*lib, opening.articles)?;
+    let mut history = History::open_with_new_index(&*lib, opening.articles, HistoryIndex::Memory)?;
     let mut groups = Groups::default();
     adopt_active(&*lib, &places, &mut groups)?;
 
@@ -153,6 +155,7 @@ fn recover(
         let group = groups.get_mut(id);
         group.low = live[id.0 as usize].first().copied().unwrap_or(group.high + 1);
     }
+    history.turn(&*lib, opening.history_index)?;
     let active = Active::create(&*lib, &mut groups)?;
     let outgoing = outgoing_of(&*lib, standing)?;
     state.write(standing)?;

@@ -12,6 +12,9 @@
 //!                        7  state: this many batches are done              one write
 //! ```
 //!
+//! With the index of history in its file (`HistoryIndex::File`), 2 and 5 are done for each article as soon as it is
+//! there, its line by one write and then its slot by another; what is said below of 2 holds for each line.
+//!
 //! A kill within 1 leaves files that history does not have: recovery removes them, and the batch comes again. Within
 //! 2 it leaves some of the lines and perhaps a torn one: the whole lines are of articles that are there with all
 //! their names, so they stay, and are known when the batch comes again. After 2 all that is missing is made from
@@ -199,7 +202,7 @@ impl Spool {
             let there = unlink_if_there(self.places.root(place), path_of(&path))?;
             self.counts.names_removed += u64::from(there);
         }
-        self.history.flush_index()?;
+        self.history.end_batch(&*self.lib)?;
         self.active.flush(&mut self.groups)?;
         self.state.write(standing)?;
         Ok(())
@@ -269,7 +272,7 @@ impl Spool {
             self.removals.push((group.place, self.path.as_slice().into()));
         }
         let then = line.arrived;
-        self.history.supersede(id, offset, |line| push_head(line, id, then, then));
+        self.history.supersede(id, offset, |line| push_head(line, id, then, then))?;
         match why {
             Why::Cancelled => self.counts.cancelled += 1,
             Why::Superseded => self.counts.superseded += 1,

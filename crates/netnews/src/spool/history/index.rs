@@ -8,41 +8,84 @@
 //! The low bits of an id's hash say where to begin looking, linearly; its high 24 bits are the tag. A slot whose tag
 //! differs is of another id, so that the text is read for an id that is not there about once in 2^24 slots looked at.
 //!
-//! The table is kept in memory, 8 bytes a slot; slots that changed are written when there are a thousand of them, in the
-//! order of the file: the scattered writes of dbz, as INN syncs it now and then. `text_bytes` is 0 while the table is in use, so that a table not settled
-//! is made anew from the text.
+//! [`HistoryIndex`] says where the table is looked up: in memory (see `table`), or in the file (see `slot_file`). The
+//! file is the same. `text_bytes` is 0 while it is in use, so that a table not settled is made anew from the text.
 //!
 //! Always holds: at most two thirds of the slots are used; the number of slots is a power of two.
 //! Source: dbz(3); spec `netnews.md`, formats.
 
 use std::path::Path;
+use std::str::FromStr;
 
-use files::{Access, FileSystem, FsError, OpenFile};
+use files::{FileSystem, FsError, FsOp, Status};
 
-use super::super::whole::{CHUNK_BYTES, create_anew, read_whole, write_all};
 use super::INDEX_FILE;
+use super::slot_file::SlotFile;
+use super::table::Table;
 
-const MAGIC: &[u8; 8] = b"crumbdbz";
-const VERSION: u64 = 1;
-const HEAD_BYTES: usize = 40;
-const SLOT_BYTES: usize = 8;
+pub(super) const MAGIC: &[u8; 8] = b"crumbdbz";
+pub(super) const VERSION: u64 = 1;
+pub(super) const HEAD_BYTES: usize = 40;
+pub(super) const SLOT_BYTES: usize = 8;
 const OFFSET_BITS: u32 = 40;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
-/// Changed slots that are written together: about ten batches of articles.
-const DIRTY_MANY: usize = 1024;
-/// Slots between two changed ones that are written with them rather than skipped by another call.
-const GAP_SLOTS: u32 = 64;
-const SLOTS_MIN: usize = 1 << 10;
+pub(super) const SLOTS_MIN: usize = 1 << 10;
 /// A table of 32 GiB: more ids than have ever been posted.
-const SLOTS_MAX: usize = 1 << 32;
+pub(super) const SLOTS_MAX: usize = 1 << 32;
 
-/// The table, and its file when it has one.
-pub(crate) struct Index {
-    slots: Vec<u64>,
-    used: usize,
-    /// Slots that differ from the file.
-    dirty: Vec<u32>,
-    file: Option<Box<dyn OpenFile>>,
+/// Where ids are looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HistoryIndex {
+    /// In a table in memory, 8 bytes a slot, written behind. Default: what dbz's `dbzincore` is for.
+    #[default]
+    Memory,
+    /// In the index file, as dbz does otherwise: each lookup reads the slots it looks at, and each article writes its
+    /// line and its slot at once.
+    File,
+}
+
+/// What looking up in the file cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlotCounts {
+    /// Reads of some slots.
+    pub(crate) reads: u64,
+    /// Writes of one.
+    pub(crate) writes: u64,
+}
+
+impl SlotCounts {
+    /// With more.
+    pub(crate) fn and(self, more: Self) -> Self {
+        Self { reads: self.reads + more.reads, writes: self.writes + more.writes }
+    }
+}
+
+/// The open index.
+pub(crate) enum Index {
+    Memory(Table),
+    File(SlotFile),
+}
+
+impl HistoryIndex {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::File => "file",
+        }
+    }
+}
+
+impl FromStr for HistoryIndex {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "memory" => Ok(Self::Memory),
+            "file" => Ok(Self::File),
+            _ => Err("expected memory or file".to_owned()),
+        }
+    }
 }
 
 /// FNV-1a and a finalizer that carries every bit everywhere: written to disk, so it must never change.
@@ -57,180 +100,154 @@ pub(crate) fn hash_of(id: &[u8]) -> u64 {
 }
 
 impl Index {
-    /// An empty table with room for `ids`, in memory only.
-    pub(crate) fn in_memory(ids: u64) -> Self {
-        let wanted = usize::try_from(ids.saturating_mul(3) / 2 + 1).unwrap_or(SLOTS_MAX);
-        let slots = wanted.clamp(SLOTS_MIN, SLOTS_MAX).next_power_of_two();
-        Self { slots: vec![0; slots], used: 0, dirty: Vec::new(), file: None }
-    }
-
-    /// An empty table and its file.
-    pub(crate) fn create(lib: &dyn FileSystem, ids: u64) -> Result<Self, FsError> {
-        let mut index = Self::in_memory(ids);
-        index.write_anew(lib, 0)?;
-        Ok(index)
-    }
-
-    /// Reads a table that was settled when the text had `text_bytes`; none when there is no such one.
-    pub(crate) fn open(lib: &dyn FileSystem, text_bytes: u64) -> Result<Option<Self>, FsError> {
-        let mut bytes = Vec::new();
-        match read_whole(lib, Path::new(INDEX_FILE), &mut bytes, HEAD_BYTES + SLOTS_MAX * SLOT_BYTES) {
-            Err(error) if error.status() == Some(files::Status::NOENT) => return Ok(None),
-            other => other?,
-        };
-        let Some((head, table)) = bytes.split_at_checked(HEAD_BYTES) else { return Ok(None) };
-        let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
-        let slots: Vec<u64> = table
-            .chunks_exact(SLOT_BYTES)
-            .map(|slot| u64::from_le_bytes(slot.try_into().expect("eight bytes")))
-            .collect();
-        let used = slots.iter().filter(|slot| **slot != 0).count();
-        let fits = &head[..8] == MAGIC
-            && word(8) == VERSION
-            && word(16) == slots.len() as u64
-            && slots.len().is_power_of_two()
-            && slots.len() >= SLOTS_MIN
-            && word(24) == used as u64
-            && used < slots.len()
-            && word(32) == text_bytes
-            && text_bytes > 0;
-        if !fits {
-            return Ok(None);
+    /// A table that is in memory and in its file, to be looked up as `how` says.
+    pub(crate) fn of(table: Table, lib: &dyn FileSystem, how: HistoryIndex) -> Result<Self, FsError> {
+        match how {
+            HistoryIndex::Memory => Ok(Self::Memory(table)),
+            HistoryIndex::File => Ok(Self::File(SlotFile::of(table, lib)?)),
         }
-        let mut index = Self { slots, used, dirty: Vec::new(), file: None };
-        index.file = Some(lib.open(Path::new(INDEX_FILE), Access::ReadWrite)?);
-        // From here on the file is behind the table.
-        index.write_head(0)?;
-        Ok(Some(index))
+    }
+
+    /// The same index, looked up as `how` says from now on.
+    pub(crate) fn turned(self, lib: &dyn FileSystem, how: HistoryIndex) -> Result<Self, FsError> {
+        match (self, how) {
+            (Self::Memory(table), HistoryIndex::File) => Self::of(table, lib, how),
+            (Self::File(slots), HistoryIndex::Memory) => {
+                slots.close()?;
+                let table = Table::read(lib)?.ok_or_else(damaged)?;
+                Ok(Self::Memory(table))
+            }
+            (same, _) => Ok(same),
+        }
     }
 
     /// The offset of the entry of `hash` that `confirm` says is the one.
     pub(crate) fn find(
-        &self,
+        &mut self,
         hash: u64,
-        mut confirm: impl FnMut(u64) -> Result<bool, FsError>,
+        confirm: impl FnMut(u64) -> Result<bool, FsError>,
     ) -> Result<Option<u64>, FsError> {
-        let mut at = self.start(hash);
-        while self.slots[at] != 0 {
-            let slot = self.slots[at];
-            if slot >> OFFSET_BITS == hash >> OFFSET_BITS {
-                let offset = (slot & OFFSET_MASK) - 1;
-                if confirm(offset)? {
-                    return Ok(Some(offset));
-                }
-            }
-            at = (at + 1) & (self.slots.len() - 1);
+        match self {
+            Self::Memory(table) => table.find(hash, confirm),
+            Self::File(slots) => slots.find(hash, confirm),
         }
-        Ok(None)
     }
 
     /// Whether there is no room for another.
     pub(crate) fn is_full(&self) -> bool {
-        (self.used + 1) * 3 > self.slots.len() * 2
+        match self {
+            Self::Memory(table) => table.is_full(),
+            Self::File(slots) => slots.is_full(),
+        }
     }
 
     pub(crate) fn used(&self) -> u64 {
-        self.used as u64
+        match self {
+            Self::Memory(table) => table.used(),
+            Self::File(slots) => slots.used(),
+        }
     }
 
     /// Adds an entry; the caller has seen that there is room and that it is not there.
-    pub(crate) fn add(&mut self, hash: u64, offset: u64) {
-        assert!(!self.is_full(), "a full table would make looking up endless");
-        let mut at = self.start(hash);
-        while self.slots[at] != 0 {
-            at = (at + 1) & (self.slots.len() - 1);
+    pub(crate) fn add(&mut self, hash: u64, offset: u64) -> Result<(), FsError> {
+        match self {
+            Self::Memory(table) => {
+                table.add(hash, offset);
+                Ok(())
+            }
+            Self::File(slots) => slots.add(hash, offset),
         }
-        self.used += 1;
-        self.put(at, hash, offset);
     }
 
     /// Lets the entry that was at `old` name another offset.
-    pub(crate) fn replace(&mut self, hash: u64, old: u64, offset: u64) {
-        let mut at = self.start(hash);
-        while self.slots[at] != slot_of(hash, old) {
-            assert!(self.slots[at] != 0, "the caller found the entry there");
-            at = (at + 1) & (self.slots.len() - 1);
+    pub(crate) fn replace(&mut self, hash: u64, old: u64, offset: u64) -> Result<(), FsError> {
+        match self {
+            Self::Memory(table) => {
+                table.replace(hash, old, offset);
+                Ok(())
+            }
+            Self::File(slots) => slots.replace(hash, old, offset),
         }
-        self.put(at, hash, offset);
     }
 
-    /// Writes the slots that changed once there are many of them: one by one they cost a tenth of storing an article.
-    pub(crate) fn flush_many(&mut self) -> Result<(), FsError> {
-        if self.dirty.len() < DIRTY_MANY { Ok(()) } else { self.flush() }
-    }
-
-    /// Writes the slots that changed, by rising place, near ones in one call.
-    pub(crate) fn flush(&mut self) -> Result<(), FsError> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        self.dirty.sort_unstable();
-        let mut bytes = Vec::new();
-        for run in self.dirty.chunk_by(|before, after| after - before <= GAP_SLOTS) {
-            let (first, last) = (run[0] as usize, run[run.len() - 1] as usize);
-            bytes.clear();
-            self.slots[first..=last].iter().for_each(|slot| bytes.extend_from_slice(&slot.to_le_bytes()));
-            file.seek((HEAD_BYTES + first * SLOT_BYTES) as u64)?;
-            write_all(&mut **file, &bytes)?;
+    /// Does what is due at the end of a batch.
+    pub(crate) fn end_batch(&mut self, lib: &dyn FileSystem) -> Result<(), FsError> {
+        match self {
+            Self::Memory(table) => table.flush_many(),
+            Self::File(slots) => slots.reopen_if_due(lib),
         }
-        self.dirty.clear();
-        Ok(())
     }
 
     /// Writes what changed and that the file covers `text_bytes` of the text.
     pub(crate) fn settle(&mut self, text_bytes: u64) -> Result<(), FsError> {
-        self.flush()?;
-        self.write_head(text_bytes)
-    }
-
-    /// Writes the whole table to a new file that takes the place of the old one, settled at `text_bytes`.
-    pub(crate) fn write_anew(&mut self, lib: &dyn FileSystem, text_bytes: u64) -> Result<(), FsError> {
-        let new = format!("{INDEX_FILE}.new");
-        let mut file = create_anew(lib, Path::new(&new))?;
-        let mut chunk = self.head(text_bytes).to_vec();
-        for slot in &self.slots {
-            chunk.extend_from_slice(&slot.to_le_bytes());
-            if chunk.len() >= CHUNK_BYTES {
-                write_all(&mut *file, &chunk)?;
-                chunk.clear();
-            }
+        match self {
+            Self::Memory(table) => table.settle(text_bytes),
+            Self::File(slots) => slots.settle(text_bytes),
         }
-        write_all(&mut *file, &chunk)?;
-        file.close()?;
-        lib.rename(Path::new(&new), Path::new(INDEX_FILE))?;
-        self.dirty.clear();
-        self.file = Some(lib.open(Path::new(INDEX_FILE), Access::ReadWrite)?);
-        self.write_head(0)
     }
 
-    fn write_head(&mut self, text_bytes: u64) -> Result<(), FsError> {
-        let head = self.head(text_bytes);
-        let Some(file) = &mut self.file else { return Ok(()) };
-        file.seek(0)?;
-        write_all(&mut **file, &head)
+    /// What looking up in the file cost.
+    pub(crate) fn counts(&self) -> SlotCounts {
+        match self {
+            Self::Memory(_) => SlotCounts::default(),
+            Self::File(slots) => slots.counts(),
+        }
     }
+}
 
-    fn head(&self, text_bytes: u64) -> [u8; HEAD_BYTES] {
+/// What the head of the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) slots: u64,
+    pub(super) used: u64,
+    pub(super) text_bytes: u64,
+}
+
+impl Head {
+    pub(super) fn encode(self) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(MAGIC);
-        let words = [VERSION, self.slots.len() as u64, self.used as u64, text_bytes];
+        let words = [VERSION, self.slots, self.used, self.text_bytes];
         for (place, word) in head[8..].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         head
     }
 
-    fn start(&self, hash: u64) -> usize {
-        hash as usize & (self.slots.len() - 1)
-    }
-
-    fn put(&mut self, at: usize, hash: u64, offset: u64) {
-        self.slots[at] = slot_of(hash, offset);
-        if self.file.is_some() {
-            self.dirty.push(at as u32);
-        }
+    /// None when it is no head of ours.
+    pub(super) fn decode(head: &[u8; HEAD_BYTES]) -> Option<Self> {
+        let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+        let found = Self { slots: word(16), used: word(24), text_bytes: word(32) };
+        (&head[..8] == MAGIC && word(8) == VERSION).then_some(found)
     }
 }
 
-fn slot_of(hash: u64, offset: u64) -> u64 {
+/// Where to begin looking in a table of `slots`.
+pub(super) fn start(hash: u64, slots: usize) -> usize {
+    hash as usize & (slots - 1)
+}
+
+pub(super) fn slot_of(hash: u64, offset: u64) -> u64 {
     assert!(offset < OFFSET_MASK, "a history of a terabyte");
     (hash >> OFFSET_BITS) << OFFSET_BITS | (offset + 1)
+}
+
+/// The offset in a slot that has the tag of `hash`. A slot may come from a damaged file.
+pub(super) fn offset_in(slot: u64, hash: u64) -> Option<u64> {
+    if slot >> OFFSET_BITS == hash >> OFFSET_BITS { (slot & OFFSET_MASK).checked_sub(1) } else { None }
+}
+
+/// Whether a table with one more entry than `used` is fuller than it may be.
+pub(super) fn would_be_full(used: usize, slots: usize) -> bool {
+    (used + 1) * 3 > slots * 2
+}
+
+/// The file does not hold what was written to it.
+pub(super) fn damaged() -> FsError {
+    FsError::Failed {
+        op: FsOp::Read,
+        path: Path::new(INDEX_FILE).to_owned(),
+        status: Status::IO,
+        source: None,
+    }
 }

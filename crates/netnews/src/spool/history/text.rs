@@ -11,6 +11,7 @@ use super::TEXT_FILE;
 const LINE_BYTES_MAX: usize = 128 << 10;
 /// Read at first for one line; nearly all are shorter.
 const LINE_BYTES: usize = 512;
+const WRITES_UNTIL_REOPENED: u32 = 4096;
 
 /// The open text.
 pub(crate) struct Text {
@@ -23,6 +24,7 @@ pub(crate) struct Text {
     read: Vec<u8>,
     /// A write failed: how much of it is there is unknown until the text is opened anew.
     broken: bool,
+    writes_since_opened: u32,
 }
 
 impl Text {
@@ -34,7 +36,14 @@ impl Text {
     pub(crate) fn open(lib: &dyn FileSystem) -> Result<Self, FsError> {
         let mut file = lib.open(Path::new(TEXT_FILE), Access::ReadWrite)?;
         let written = file.seek_end()?;
-        Ok(Self { file, written, waiting: Vec::new(), read: Vec::new(), broken: false })
+        Ok(Self {
+            file,
+            written,
+            waiting: Vec::new(),
+            read: Vec::new(),
+            broken: false,
+            writes_since_opened: 0,
+        })
     }
 
     /// Bytes with what waits: where the next line begins.
@@ -58,10 +67,24 @@ impl Text {
         self.broken = true;
         self.file.seek(self.written)?;
         write_all(&mut *self.file, &self.waiting)?;
+        // A client that holds writes back sends them before its cursor moves: what comes next may rest on them.
+        self.file.seek(self.written + self.waiting.len() as u64)?;
         self.broken = false;
         self.written += self.waiting.len() as u64;
         self.waiting.clear();
+        self.writes_since_opened += 1;
         Ok(())
+    }
+
+    /// Closes and opens the file when it was written to often: an NFS client keeps each write until it is committed,
+    /// which closing does. A local file has nothing to do then.
+    pub(crate) fn reopen_if_due(&mut self, lib: &dyn FileSystem) -> Result<(), FsError> {
+        if self.writes_since_opened < WRITES_UNTIL_REOPENED {
+            return Ok(());
+        }
+        let next = lib.open(Path::new(TEXT_FILE), Access::ReadWrite)?;
+        self.writes_since_opened = 0;
+        std::mem::replace(&mut self.file, next).close()
     }
 
     /// The line that begins at `offset`, without its end; none when there is no whole one.
