@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that tests use, when this is root on Debian; otherwise names what is missing.
 # A test whose program is missing skips with a line that says so. INN is unpacked into Cargo's target directory and not
-# installed: its package would start a server and ask for a mail agent.
+# installed: its package would start a server and ask for a mail agent. pjdfstest and fsx come from crates.io.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +32,20 @@ unpack_inn() {
     rm -rf "$fetched"
 }
 
+# Witnesses that crates.io has: they are built once, into Cargo's target directory.
+tools=${CARGO_TARGET_DIR:-target}/test-tools
+build_tools() {
+    local tool
+    for tool in pjdfstest@0.2.2 fsx@0.3.2; do
+        if [ ! -x "$tools/bin/${tool%@*}" ]; then
+            echo "building $tool into $tools"
+            CARGO_TARGET_DIR=$tools/build cargo install -q --locked --root "$tools" "$tool" 2>/dev/null ||
+                echo "could not build $tool, its tests will be skipped" >&2
+        fi
+    done
+    rm -rf "$tools/build"
+}
+
 missing=()
 need() { # program, package...
     local program=$1
@@ -47,15 +61,18 @@ need mkfs.xfs xfsprogs
 need mkfs.btrfs btrfs-progs
 need postmark postmark
 need strace strace
+need fusermount3 fuse3
 need npm npm
 
 if [ ${#missing[@]} -eq 0 ]; then
     unpack_inn
+    build_tools
     exit 0
 fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "test packages missing, their tests will be skipped: ${missing[*]}" >&2
     unpack_inn
+    build_tools
     exit 0
 fi
 echo "installing ${missing[*]}"
@@ -69,3 +86,4 @@ for service in nfs-ganesha rpcbind rpcbind.socket; do
     command -v systemctl >/dev/null && systemctl stop "$service" 2>/dev/null || true
 done
 unpack_inn
+build_tools

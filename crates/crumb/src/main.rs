@@ -70,6 +70,18 @@ enum Verb {
     Compare(verbs::compare::CompareArgs),
     /// Draw runs as one HTML file that works offline
     Report(verbs::report::ReportArgs),
+    /// Show a tree with its huge directories spread over many small ones
+    Mount(Box<verbs::mount::MountArgs>),
+    /// End a mount made by `crumb mount`
+    Unmount(verbs::unmount::UnmountArgs),
+    /// Keep the entries of huge directories in many small ones, for `crumb mount`
+    Manage(verbs::manage::ManageArgs),
+    /// Make managed directories plain ones again
+    Unmanage(verbs::unmanage::UnmanageArgs),
+    /// Look for what is wrong in a tree with managed directories, and mend it
+    Check(verbs::check::CheckArgs),
+    /// Say which directories of a tree would gain from being managed
+    Advise(verbs::advise::AdviseArgs),
     /// Serve NFSv3: a directory, or a responder that answers at once
     Serve(verbs::serve::ServeArgs),
     /// List, show and derive the workloads of `crumb run fstress`
@@ -96,7 +108,7 @@ enum RunBenchmark {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(verbs::mount::as_typed_or_by_mount(std::env::args_os().collect()));
     let context = Context::new(cli.global);
     context.start_log();
     let done = match cli.verb {
@@ -117,6 +129,12 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         },
         Verb::Runs(args) => verbs::runs::run(args, context),
         Verb::Report(args) => verbs::report::run(args, context),
+        Verb::Mount(args) => verbs::mount::run(*args, context),
+        Verb::Unmount(args) => verbs::unmount::run(&args, context),
+        Verb::Manage(args) => verbs::manage::run(&args, context),
+        Verb::Unmanage(args) => verbs::unmanage::run(&args, context),
+        Verb::Check(args) => verbs::check::run(&args, context),
+        Verb::Advise(args) => verbs::advise::run(&args, context),
         Verb::Serve(args) => verbs::serve::run(args, context),
         Verb::Workload(args) => verbs::workload::run(args, context),
         Verb::Compare(args) => verbs::compare::run(args, context),

@@ -1,4 +1,4 @@
-//! Where a layout keeps a name: huge directories spread over many small ones, by the digits of the name.
+//! Where a layout keeps a name: huge directories spread over many small ones, by the digits of the name or by its hash.
 //!
 //! | layout | 123456 is kept as | subdirectories | neighbours |
 //! |---|---|---|---|
@@ -7,14 +7,17 @@
 //! | `34/56` | `34/56/123456` | 100 of 100 | each elsewhere |
 //! | `56/34` | `56/34/123456` | 100 of 100 | each elsewhere |
 //! | `456` | `456/123456` | 1,000 | each elsewhere |
+//! | `hash:2` | `10/123456` | 256 | each elsewhere |
 //!
 //! A layout is called after the digits of 123456 that it takes; digits count from the right, and a short number
-//! has zeros before it: in `345`, 7 lies in `000`. A name that is not all digits lies in `aaa`.
+//! has zeros before it: in `345`, 7 lies in `000`. A name that is not all digits lies in `aaa`. `hash:2`, for mail
+//! folders and caches, takes two hexadecimal digits of the name's 32-bit FNV-1a hash, whatever the name is made of,
+//! and has no `aaa`; one level of 256 keeps a million names in directories of 4,000.
 //!
 //! Always holds: one name has one place, and the place tells the name (its last component).
 //! Not here: any input or output, conversion of directories that are there.
 //! Source: Zadok and Badulescu, "Usenetfs: A Stackable File System for Large Article Directories",
-//! CUCS-022-98, sections 2 and 4.
+//! CUCS-022-98, sections 2 and 4; the hash: the Internet-Draft draft-eastlake-fnv.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,11 +36,13 @@ pub enum Layout {
     D56D34,
     /// The last three digits: neighbours are split.
     D456,
+    /// Two hexadecimal digits of the name's hash, for names that are not numbers: 256 subdirectories.
+    Hash2,
 }
 
 /// A text that names no layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no layout; the layouts are flat, 345, 34/56, 56/34 and 456")]
+#[error("`{text}` is no layout; the layouts are flat, 345, 34/56, 56/34, 456 and hash:2")]
 pub struct LayoutError {
     /// The text.
     pub text: String,
@@ -52,12 +57,12 @@ struct Digits {
 
 impl Layout {
     /// All of them, the plain one first.
-    pub const ALL: [Self; 5] = [Self::Flat, Self::D345, Self::D34D56, Self::D56D34, Self::D456];
+    pub const ALL: [Self; 6] = [Self::Flat, Self::D345, Self::D34D56, Self::D56D34, Self::D456, Self::Hash2];
 
-    /// Where names lie that are not all digits, in every layout but the flat one.
+    /// Where names lie that are not all digits, in the layouts that go by digits.
     pub const OTHERS: &'static str = "aaa";
 
-    /// As a user writes it: the digits of 123456 that it takes.
+    /// As a user writes it: the digits of 123456 that it takes, or the hash's.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flat => "flat",
@@ -65,17 +70,19 @@ impl Layout {
             Self::D34D56 => "34/56",
             Self::D56D34 => "56/34",
             Self::D456 => "456",
+            Self::Hash2 => "hash:2",
         }
     }
 
     /// Levels of subdirectories above a number: 0, 1 or 2.
     pub fn levels(self) -> usize {
-        self.steps().len()
+        if self == Self::Hash2 { 1 } else { self.steps().len() }
     }
 
-    /// Subdirectories that hold numbers, of the deepest level; 0 when there are none.
+    /// Subdirectories that hold numbers (in `hash:2`, any name), of the deepest level; 0 when there are none.
     pub fn leaves_max(self) -> u64 {
         match self.steps() {
+            [] if self == Self::Hash2 => 256,
             [] => 0,
             steps => steps.iter().map(|step| 10u64.pow(step.count as u32)).product(),
         }
@@ -94,6 +101,13 @@ impl Layout {
     /// Puts the subdirectory of `name` behind what `out` holds, without a slash at its end; false when the name
     /// lies in the directory itself.
     pub fn subdirectory(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
+        if *self == Self::Hash2 {
+            let hash = fnv1a(name);
+            // All four bytes folded into one: the last alone depends little on the first characters.
+            let byte = (hash ^ hash >> 8 ^ hash >> 16 ^ hash >> 24) as usize & 0xff;
+            out.extend_from_slice(&[HEX[byte >> 4], HEX[byte & 15]]);
+            return true;
+        }
         let steps = self.steps();
         if steps.is_empty() {
             return false;
@@ -113,10 +127,16 @@ impl Layout {
         true
     }
 
-    /// All subdirectories that numbers can lie in, in rising order, such as `000` to `999`; none when flat.
+    /// All subdirectories that numbers can lie in (in `hash:2`, any name), in rising order, such as `000` to `999`;
+    /// none when flat.
     pub fn leaves(&self) -> impl Iterator<Item = String> + use<> {
         let steps = self.steps();
         (0..self.leaves_max()).map(move |number| leaf(steps, number))
+    }
+
+    /// Whether names that are not all digits lie apart from the numbers, in [`Layout::OTHERS`].
+    pub fn keeps_others_apart(self) -> bool {
+        !self.steps().is_empty()
     }
 
     /// The same and everything above them, in the order in which they can be made; without `aaa`.
@@ -129,7 +149,7 @@ impl Layout {
         const LAST_TWO: Digits = Digits { after: 0, count: 2 };
         const TWO_BEFORE: Digits = Digits { after: 2, count: 2 };
         match self {
-            Self::Flat => &[],
+            Self::Flat | Self::Hash2 => &[],
             Self::D345 => &[Digits { after: 1, count: 3 }],
             Self::D34D56 => &[TWO_BEFORE, LAST_TWO],
             Self::D56D34 => &[LAST_TWO, TWO_BEFORE],
@@ -141,10 +161,18 @@ impl Layout {
 /// The leaf of this number in rising order.
 fn leaf(steps: &[Digits], number: u64) -> String {
     match steps {
+        [] => format!("{number:02x}"),
         [one] => format!("{number:0width$}", width = one.count),
         _ => format!("{:02}/{:02}", number / 100, number % 100),
     }
 }
+
+/// The 32-bit FNV-1a hash: what lies on disk depends on it, so it can never change.
+fn fnv1a(name: &[u8]) -> u32 {
+    name.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,7 +211,29 @@ mod tests {
     #[test]
     fn article_123456_lies_where_the_paper_puts_it() {
         let places: Vec<String> = Layout::ALL.iter().map(|layout| placed(*layout, "123456")).collect();
-        assert_eq!(places, ["123456", "345/123456", "34/56/123456", "56/34/123456", "456/123456"]);
+        assert_eq!(places[..5], ["123456", "345/123456", "34/56/123456", "56/34/123456", "456/123456"]);
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one_and_places_on_disk_never_change() {
+        // Test vectors of the FNV draft, appendix C.
+        assert_eq!([fnv1a(b""), fnv1a(b"a"), fnv1a(b"foobar")], [0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968]);
+        assert_eq!(placed(Layout::Hash2, "a"), "ed/a");
+        assert_eq!(placed(Layout::Hash2, "foobar"), "b2/foobar");
+        assert_eq!(placed(Layout::Hash2, "1763790000.M1P2.host:2,S"), "2e/1763790000.M1P2.host:2,S");
+    }
+
+    #[test]
+    fn hashed_names_spread_over_all_256_subdirectories_evenly() {
+        let mut counts = std::collections::HashMap::new();
+        for number in 0..25_600u32 {
+            *counts
+                .entry(subdirectory(Layout::Hash2, &format!("mail.{number}.host")).unwrap())
+                .or_insert(0) += 1;
+        }
+        assert!(counts.keys().all(|at| Layout::Hash2.leaves().any(|leaf| leaf == *at)), "{counts:?}");
+        assert_eq!(counts.len(), 256);
+        assert!(counts.values().all(|count| (50..200).contains(count)), "{counts:?}");
     }
 
     #[test]
@@ -236,14 +286,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_lies_in_exactly_one_of_the_listed_leaves(number: u64, which in 1..5usize) {
+        fn every_number_lies_in_exactly_one_of_the_listed_leaves(number: u64, which in 1..6usize) {
             let layout = Layout::ALL[which];
             let at = subdirectory(layout, &number.to_string()).unwrap();
             prop_assert_eq!(layout.leaves().filter(|leaf| *leaf == at).count(), 1, "{} of {}", at, number);
         }
 
         #[test]
-        fn the_last_component_of_a_place_is_the_name(name in "[0-9]{1,12}|[a-z0-9.]{1,12}", which in 0..5usize) {
+        fn the_last_component_of_a_place_is_the_name(name in "[0-9]{1,12}|[a-z0-9.]{1,12}", which in 0..6usize) {
             let layout = Layout::ALL[which];
             let place = placed(layout, &name);
             prop_assert_eq!(place.rsplit('/').next().unwrap(), &name);

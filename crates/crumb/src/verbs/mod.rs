@@ -1,8 +1,12 @@
 //! One file a verb: flags in, reports out, no logic worth a unit test.
 
+pub mod advise;
+pub mod check;
 pub mod compare;
 pub mod feed;
 pub mod feed_verify;
+pub mod manage;
+pub mod mount;
 pub mod postmark;
 pub mod report;
 pub mod run_dirscale;
@@ -11,4 +15,6 @@ pub mod run_netnews;
 pub mod run_postmark;
 pub mod runs;
 pub mod serve;
+pub mod unmanage;
+pub mod unmount;
 pub mod workload;

@@ -1,0 +1,458 @@
+//! `crumb advise`: which directories would gain from being managed, by costs measured on their own file system.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use dirscale::{Cache, Crossover, DirscaleConfig, Event, Frequencies, Question, Sizes, Work};
+use files::{FileSystem, Layout, LocalFs};
+use measure::{CacheControl, Curve, KernelCaches, UnreachableCaches};
+use report::count_text;
+use stackfs::advise::{Advice, Cost, CostCurve, Scan, ScanWatch, Worth, scan, weigh};
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::{counted, grid, named, shortened, wrapped};
+use crate::output::print;
+use crate::progress::Progress;
+use crate::signals;
+
+/// Say which directories of a tree would gain from being managed, and how much in a day.
+///
+/// Counts the tree, then measures in a scratch directory on the same file system what operations cost by the size of
+/// the directory, flat and laid out (as `crumb run dirscale` does), for about a minute. Each directory's share of the
+/// day's operations is taken to be its share of the files.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct AdviseArgs {
+    /// A lower tree
+    #[arg(value_name = "TREE")]
+    tree: PathBuf,
+
+    /// Sizes to measure, in files: FROM..TO by doubling, or a list [default: up to the largest directory found]
+    #[arg(long, value_name = "SIZES")]
+    sizes: Option<Sizes>,
+
+    /// The layout to weigh against flat directories
+    #[arg(long, value_name = "LAYOUT", default_value = "345", value_parser = layout)]
+    layout: Layout,
+
+    /// Measure for this long at most; what is larger than fits in is left out
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    time: Duration,
+
+    /// Measure each size once and for 15 s at most: a first look
+    #[arg(long, conflicts_with = "time")]
+    quick: bool,
+
+    /// Drop the caches of the whole machine before each measurement, as a directory that is seldom used would
+    /// find them; takes root. Without it, what is looked up is in memory, as on a busy server
+    #[arg(long)]
+    cold: bool,
+
+    /// Operations a day, by kind: such as a mount has counted them [default: the paper's table 1]
+    #[arg(long, value_name = "lookup=N,unlink=N,create=N,readdir=N")]
+    mix: Option<Frequencies>,
+
+    /// Operations a day in the whole tree, in the proportions of --mix [default: the sum of --mix]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    ops_per_day: Option<u64>,
+
+    /// Directories to list
+    #[arg(long, value_name = "N", default_value = "10")]
+    top: usize,
+
+    /// Write all figures as JSON to this file, - for standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Which newsgroups are worth managing?
+    crumb advise /news
+  The same for a day as a mount has counted it, from cold caches (as root):
+    crumb advise /news --mix lookup=900000,create=40000,unlink=40000 --cold
+  A first look in 15 seconds:
+    crumb advise /news --quick
+  Manage what gains:
+    crumb advise /news --json - |
+      jq -r '.directories[] | select(.advice == \"manage\").path' | xargs crumb manage
+
+Ctrl-C ends it early; the scratch directory is removed.
+Exit status: 0 fine, also when there is nothing to gain; 1 it could not be told; 2 wrong usage.";
+
+/// Smaller directories are in a block or two on any file system; nobody manages them.
+const FILES_MIN: u64 = 512;
+const QUICK: Duration = Duration::from_secs(15);
+/// Within the time limit; how soon the measurement ends after a signal.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Runs the verb.
+pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let stop = signals::stop_flag()?;
+    let scan = scanned(&args.tree, &stop, context)?;
+    let day = args.mix.unwrap_or_default();
+    let operations = args.ops_per_day.map_or(day.per_day(), |count| count as f64);
+    if scan.large.is_empty() {
+        let answer = Answer { scan: &scan, worth: Vec::new(), measured: None };
+        return args.tell(&answer, &day, operations);
+    }
+    let measured = args.measured(&scan, day, &stop, context)?;
+    let (Some(flat), Some(laid_out)) = (measured.curve(Layout::Flat), measured.curve(args.layout)) else {
+        bail!(
+            "{}: not one size was measured within {}; give more by --time, or smaller --sizes",
+            args.tree.display(),
+            humantime::format_duration(args.limit())
+        );
+    };
+    let worth = weigh(&scan.large, scan.files, operations, &flat, &laid_out);
+    args.tell(&Answer { scan: &scan, worth, measured: Some(measured) }, &day, operations)
+}
+
+/// What is told in the end.
+struct Answer<'a> {
+    scan: &'a Scan,
+    worth: Vec<Worth>,
+    measured: Option<Measured>,
+}
+
+/// What the scratch directory showed.
+struct Measured {
+    day: Curve,
+    /// From which size the layout pays in all.
+    pays: Option<Crossover>,
+    remarks: Vec<String>,
+    cut_short: bool,
+    took: Duration,
+}
+
+impl Measured {
+    fn curve(&self, layout: Layout) -> Option<CostCurve> {
+        let line = self.day.lines.iter().find(|line| line.label == layout.name())?;
+        let cost = |us: f64, low: Option<f64>, high: Option<f64>| Cost {
+            us,
+            low: low.unwrap_or(us),
+            high: high.unwrap_or(us),
+        };
+        let curve =
+            CostCurve::new(line.points.iter().map(|point| (point.x, cost(point.y, point.low, point.high))));
+        (curve.sizes() > 0).then_some(curve)
+    }
+}
+
+fn scanned(tree: &Path, stop: &AtomicBool, context: &Context) -> anyhow::Result<Scan> {
+    let mut progress = Progress::new(context.quiet);
+    let mut show = |directories: u64, files: u64| {
+        let directories = counted(directories as usize, "directory", "directories");
+        progress.step(0, 1, format!("counting: {directories}, {} files", count_text(files)));
+    };
+    let scan = scan(tree, FILES_MIN, &mut ScanWatch { progress: &mut show, stop });
+    progress.finish();
+    let scan = scan.with_context(|| format!("{}: cannot be read; name a directory", tree.display()))?;
+    if !scan.complete {
+        bail!("{}: interrupted while counting", tree.display());
+    }
+    Ok(scan)
+}
+
+impl AdviseArgs {
+    fn limit(&self) -> Duration {
+        if self.quick { QUICK } else { self.time }
+    }
+
+    fn measured(
+        &self,
+        scan: &Scan,
+        day: Frequencies,
+        stop: &Arc<AtomicBool>,
+        context: &Context,
+    ) -> anyhow::Result<Measured> {
+        let sizes = match &self.sizes {
+            Some(sizes) => sizes.clone(),
+            None => default_sizes(scan.largest),
+        };
+        let config = DirscaleConfig {
+            layouts: vec![Layout::Flat, self.layout],
+            sizes,
+            cache: if self.cold { Cache::Cold } else { Cache::Warm },
+            operations: NonZeroU32::new(if self.quick { 200 } else { 500 }).expect("not 0"),
+            rounds: NonZeroU32::new(if self.quick { 1 } else { 3 }).expect("not 0"),
+            frequencies: day,
+            ..DirscaleConfig::new(format!("advise-{}", std::process::id()))
+        };
+        let tree = self.tree.canonicalize().with_context(|| self.tree.display().to_string())?;
+        let fs = LocalFs::open(tree.clone())
+            .with_context(|| format!("{}: no scratch directory can be made there", tree.display()))?;
+        let fs: Arc<dyn FileSystem> = Arc::new(fs);
+        let mut caches: Box<dyn CacheControl> = if self.cold {
+            Box::new(KernelCaches::open(&tree).with_context(|| tree.display().to_string())?)
+        } else {
+            Box::new(UnreachableCaches { why: "not asked for".to_owned() })
+        };
+        let mut progress = Progress::new(context.quiet);
+        let mut tell = |event: Event| show(&mut progress, &event);
+        let begun = Instant::now();
+        let outcome =
+            within(self.limit(), stop, |ended| dirscale::run(&config, fs, &mut *caches, ended, &mut tell))?;
+        progress.finish();
+        if stop.load(Ordering::Relaxed) {
+            bail!("{}: interrupted; the scratch directory is removed", self.tree.display());
+        }
+        if let Some(error) = outcome.error {
+            return Err(anyhow::Error::from(error).context("cannot measure what directories cost"));
+        }
+        let day = outcome.curves.into_iter().find(|curve| curve.name == "day_us");
+        let of_day = outcome.paying.into_iter().find(|paying| paying.question == Question::Day);
+        let remarks = outcome.verdict.reasons.into_iter().filter(|reason| reason.code != "pays-from");
+        Ok(Measured {
+            day: day.ok_or_else(|| {
+                anyhow!("{}: nothing was measured; give more by --time", self.tree.display())
+            })?,
+            pays: of_day.map(|paying| paying.crossover),
+            remarks: remarks.map(|reason| reason.text).collect(),
+            cut_short: !outcome.complete,
+            took: begun.elapsed(),
+        })
+    }
+
+    fn tell(&self, answer: &Answer<'_>, day: &Frequencies, operations: f64) -> anyhow::Result<ExitStatus> {
+        let text = self.text(answer, day, operations);
+        match &self.json {
+            Some(path) if path == Path::new("-") => {
+                print(&format!("{:#}\n", self.json_of(answer, day, operations)))?;
+            }
+            Some(path) => {
+                std::fs::write(path, format!("{:#}\n", self.json_of(answer, day, operations)))
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+                print(&text)?;
+            }
+            None => print(&text)?,
+        }
+        Ok(ExitStatus::Fine)
+    }
+
+    fn text(&self, answer: &Answer<'_>, day: &Frequencies, operations: f64) -> String {
+        let Answer { scan, worth, measured } = answer;
+        let mut text = named("Tree", &self.tree.display().to_string());
+        text.push_str(&named(
+            "Counted",
+            &format!(
+                "{} files in {}; the largest holds {}",
+                count_text(scan.files),
+                counted(scan.directories as usize, "directory", "directories"),
+                count_text(scan.largest)
+            ),
+        ));
+        if scan.unreadable > 0 {
+            text.push_str(&named(
+                "Not readable",
+                &counted(scan.unreadable as usize, "directory", "directories"),
+            ));
+        }
+        let Some(measured) = measured else {
+            let verdict = format!("nothing to gain: no directory holds {FILES_MIN} files or more");
+            return text + &named("Verdict", &verdict);
+        };
+        let proportions = day.per_day();
+        let share = |count: f64| format!("{:.1}%", 100.0 * count / proportions);
+        text.push_str(&named(
+            "A day",
+            &format!(
+                "{} operations: {} lookups, {} creations, {} removals, {} listings",
+                count_text(operations.round() as u64),
+                share(day.lookup),
+                share(day.create),
+                share(day.unlink),
+                share(day.readdir)
+            ),
+        ));
+        text.push_str(&named("Caches", if self.cold { "cold" } else { "warm (--cold for the other end)" }));
+        if let Some(flat) = measured.curve(Layout::Flat) {
+            let cut = if measured.cut_short { ", then the time was up" } else { "" };
+            text.push_str(&named(
+                "Measured",
+                &format!(
+                    "{}, up to {} files, in {:.0} s{cut}",
+                    counted(flat.sizes(), "size", "sizes"),
+                    count_text(flat.largest() as u64),
+                    measured.took.as_secs_f64()
+                ),
+            ));
+        }
+        text.push('\n');
+        let rows: Vec<Vec<String>> =
+            worth.iter().take(self.top).map(|worth| row_of(worth, &self.tree)).collect();
+        let heads = ["directory", "advice", "files", "gain a day", "95%"];
+        text.push_str(&grid(&heads, 2, &rows));
+        if let Some(more) = worth.len().checked_sub(self.top).filter(|more| *more > 0) {
+            text.push_str(&format!("{} more directories; --top N lists more\n", count_text(more as u64)));
+        }
+        text.push('\n');
+        text.push_str(&named("Verdict", &self.verdict(worth)));
+        if let Some(pays) = &measured.pays {
+            let sentence = format!("layout {} pays for the whole day {pays}", self.layout);
+            text.push_str(&wrapped("  note: ", &sentence));
+        }
+        if worth.iter().any(|worth| worth.beyond_measured) {
+            let sentence = "≥: larger than any size measured, and counted as of the largest one";
+            text.push_str(&wrapped("  note: ", sentence));
+        }
+        for remark in &measured.remarks {
+            text.push_str(&wrapped("  note: ", remark));
+        }
+        let sentence = "operations are taken to fall on files evenly; what the mount itself adds to each \
+                        operation, in any directory of the tree, is not in the figures";
+        text + &wrapped("  note: ", sentence)
+    }
+
+    fn verdict(&self, worth: &[Worth]) -> String {
+        let of = |advice: Advice| worth.iter().filter(move |worth| worth.advice == advice);
+        let (gaining, losing) = (of(Advice::Manage).count(), of(Advice::Unmanage).count());
+        let mut verdict = match gaining {
+            0 => "nothing to gain by managing more on this file system, as far as can be shown".to_owned(),
+            _ => {
+                let gain: f64 = of(Advice::Manage).map(|worth| worth.gain_s).sum();
+                format!(
+                    "managing {} would save about {} a day",
+                    counted(gaining, "directory", "directories"),
+                    seconds_text(gain)
+                )
+            }
+        };
+        if losing > 0 {
+            verdict.push_str(&format!(
+                "; {} managed now cost more than flat",
+                counted(losing, "directory", "directories")
+            ));
+        }
+        verdict
+    }
+
+    fn json_of(&self, answer: &Answer<'_>, day: &Frequencies, operations: f64) -> serde_json::Value {
+        let directory = |worth: &Worth| {
+            serde_json::json!({
+                "path": worth.path.display().to_string(),
+                "files": worth.files,
+                "managed": worth.managed,
+                "advice": worth.advice.name(),
+                "operations_per_day": worth.operations_per_day,
+                "gain_s_per_day": worth.gain_s,
+                "gain_s_per_day_low": worth.gain_s_range.0,
+                "gain_s_per_day_high": worth.gain_s_range.1,
+                "beyond_measured": worth.beyond_measured,
+            })
+        };
+        let measured = answer.measured.as_ref();
+        serde_json::json!({
+            "tree": self.tree.display().to_string(),
+            "files": answer.scan.files,
+            "directories_counted": answer.scan.directories,
+            "unreadable": answer.scan.unreadable,
+            "layout": self.layout.name(),
+            "mix_per_day": day.to_string(),
+            "operations_per_day": operations,
+            "caches": if self.cold { "cold" } else { "warm" },
+            "cost_us": measured.map(|measured| serde_json::to_value(&measured.day).unwrap_or_default()),
+            "pays": measured.and_then(|measured| measured.pays.as_ref()).map(ToString::to_string),
+            "cut_short": measured.is_some_and(|measured| measured.cut_short),
+            "remarks": measured.map(|measured| measured.remarks.clone()),
+            "directories": answer.worth.iter().map(directory).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn row_of(worth: &Worth, tree: &Path) -> Vec<String> {
+    let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
+    let path = worth.path.strip_prefix(&tree).unwrap_or(&worth.path);
+    let name = if path.as_os_str().is_empty() { ".".to_owned() } else { path.display().to_string() };
+    let bound = if worth.beyond_measured && worth.gain_s > 0.0 { "≥ " } else { "" };
+    let (low, high) = worth.gain_s_range;
+    vec![
+        shortened(&name, 26),
+        worth.advice.name().to_owned(),
+        count_text(worth.files),
+        format!("{bound}{}", seconds_text(worth.gain_s)),
+        format!("{} to {}", seconds_text(low), seconds_text(high)),
+    ]
+}
+
+/// With a unit that leaves two or three digits.
+fn seconds_text(seconds: f64) -> String {
+    let (size, sign) = (seconds.abs(), if seconds < 0.0 { "-" } else { "" });
+    match size {
+        size if size >= 5400.0 => format!("{sign}{:.1} h", size / 3600.0),
+        size if size >= 90.0 => format!("{sign}{:.1} min", size / 60.0),
+        size if size >= 9.95 => format!("{sign}{size:.0} s"),
+        size => format!("{sign}{size:.1} s"),
+    }
+}
+
+/// By doubling up to the first size that is no smaller than the largest directory.
+fn default_sizes(largest: u64) -> Sizes {
+    let mut top = FILES_MIN;
+    while top < largest && top < 1 << 19 {
+        top *= 2;
+    }
+    // One size has no slope: a second one below the smallest directory of interest.
+    format!("{}..{top}", FILES_MIN / 2).parse().expect("a rising range")
+}
+
+/// Does `work`, whose flag is raised by a signal or when the time is up.
+fn within<T>(
+    limit: Duration,
+    stop: &Arc<AtomicBool>,
+    work: impl FnOnce(&AtomicBool) -> T,
+) -> anyhow::Result<T> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let (done, waits) = channel::<()>();
+    let (raise, stop) = (Arc::clone(&ended), Arc::clone(stop));
+    let deadline = Instant::now() + limit;
+    let watch = move || loop {
+        if stop.load(Ordering::Relaxed) || Instant::now() >= deadline {
+            raise.store(true, Ordering::Relaxed);
+            return;
+        }
+        if !matches!(waits.recv_timeout(LOOK_EVERY), Err(RecvTimeoutError::Timeout)) {
+            return;
+        }
+    };
+    let watcher = std::thread::Builder::new().name("time-limit".to_owned()).spawn(watch)?;
+    let came = work(&ended);
+    drop(done);
+    watcher.join().map_err(|_| anyhow!("the time limit's thread panicked"))?;
+    Ok(came)
+}
+
+fn show(progress: &mut Progress, event: &Event) {
+    match event {
+        Event::Note(text) => progress.say(wrapped("", text).trim_end()),
+        Event::Progress { work: Work::Fill(layout), done, of } => {
+            let text = format!("{layout}: making files: {} of {}", count_text(*done), count_text(*of));
+            progress.step(*done, *of, text);
+        }
+        Event::Progress { work: Work::Remove, done, of } => {
+            let text =
+                format!("removing the scratch directory: {} of {}", count_text(*done), count_text(*of));
+            progress.step(*done, *of, text);
+        }
+        Event::SizeBegins { files, number, sizes } => {
+            let text = format!("measuring {} files, size {number} of {sizes}", count_text(*files));
+            progress.step(*number as u64 - 1, *sizes as u64, text);
+        }
+        _ => {}
+    }
+}
+
+fn layout(text: &str) -> Result<Layout, String> {
+    match text.parse::<Layout>() {
+        Ok(Layout::Flat) => Err("flat is what layouts are weighed against".to_owned()),
+        Ok(layout) => Ok(layout),
+        Err(error) => Err(error.to_string()),
+    }
+}

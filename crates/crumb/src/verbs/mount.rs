@@ -1,0 +1,381 @@
+//! `crumb mount`: shows a tree with its huge directories spread over many small ones; a foreground program, a
+//! daemon, or the helper that mount(8) calls.
+//!
+//! ```text
+//! crumb mount            --> serves in the foreground, a status line on a terminal
+//! crumb mount --daemon   --> starts itself anew in a session of its own, waits for its word, ends
+//! mount -t fuse.crumb    --> mount.fuse or the link mount.fuse.crumb --> as --daemon
+//! crumb mount --stats    --> asks the serving program through its socket (control)
+//! ```
+
+mod control;
+mod daemon;
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use files::Layout;
+use files::Target;
+use indicatif::{ProgressBar, ProgressStyle};
+use measure::{Phase, RunRecord};
+use report::{count_text, rate_text};
+use stackfs::{Census, Ending, Mount, StackError, StackOptions, Watch};
+
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::layout::grid;
+use crate::outcome::Begun;
+use crate::output::{note, print};
+use crate::signals::stop_flag;
+
+#[derive(Args)]
+#[command(
+    about = "Show a tree with its huge directories spread over many small ones (Usenetfs)",
+    after_help = "\
+Examples:
+  A spool over itself, for all users (as root), until Ctrl-C:
+    crumb mount /news/spool /news/spool
+  In the background, ready when the command returns; nothing else changes the tree:
+    crumb mount /news/spool /news/spool --daemon --exclusive --pid-file /run/spool.pid
+  From /etc/fstab (with /sbin/mount.fuse.crumb a link to crumb):
+    /news/spool  /news/spool  fuse.crumb  defaults,exclusive  0 0
+  What is it asked, and how long does it take?
+    crumb mount --stats /news/spool
+    crumb mount --stats /news/spool --prometheus
+
+Which directories are spread: `crumb advise` says, `crumb manage` does it. To end it: `crumb unmount`.
+
+Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
+attr_timeout=S, negative_timeout=S, nopassthrough, noacl, threads=N, directories=N, dev, suid, noexec,
+noatime; what only mount(8) minds is passed over."
+)]
+pub struct MountArgs {
+    /// The tree to show
+    #[arg(value_name = "LOWER", required_unless_present = "stats")]
+    lower: Option<PathBuf>,
+
+    /// Where; LOWER itself is fine
+    #[arg(value_name = "MOUNTPOINT", required_unless_present = "stats")]
+    mountpoint: Option<PathBuf>,
+
+    /// Layout for directories that are managed while empty: 345, 34/56, 56/34, 456 or hash:2 [default: 345]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<Layout>,
+
+    /// Options as mount(8) takes them, see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+
+    /// Nothing else changes the tree while it is mounted: the kernel may believe what it knows for a day
+    #[arg(long)]
+    exclusive: bool,
+
+    /// Change nothing
+    #[arg(long)]
+    read_only: bool,
+
+    /// Hide what lies in MOUNTPOINT
+    #[arg(long)]
+    nonempty: bool,
+
+    /// Return when it is ready, and serve in the background
+    #[arg(long)]
+    daemon: bool,
+
+    /// Write the serving process's id to this file, and remove it at the end
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+
+    /// Append the daemon's notes to this file
+    #[arg(long, value_name = "FILE", requires = "daemon")]
+    log: Option<PathBuf>,
+
+    /// Do not keep the counts in the results store at the end
+    #[arg(long)]
+    no_store: bool,
+
+    /// Show what a mount is asked, drawn anew each second, on a terminal; otherwise once
+    #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["lower", "mountpoint", "daemon"])]
+    stats: Option<PathBuf>,
+
+    /// The same once, in Prometheus' text format
+    #[arg(long, requires = "stats")]
+    prometheus: bool,
+
+    /// The program that `--daemon` starts: says on standard output when it is ready
+    #[arg(long, hide = true)]
+    serve_daemon: bool,
+
+    /// What mount(8) passes to its helpers besides
+    #[arg(short = 's', short_alias = 'n', hide = true)]
+    _sloppy: bool,
+    #[arg(short = 't', hide = true, value_name = "TYPE")]
+    _kind: Option<String>,
+}
+
+/// How often the status line and `--stats` are drawn.
+const DRAWN_EVERY: Duration = Duration::from_secs(1);
+/// How soon a signal, or an unmount by somebody else, is noticed.
+const NOTICED_WITHIN: Duration = Duration::from_millis(100);
+
+/// Mounts, or tells of a mount.
+///
+/// # Errors
+/// When it cannot be mounted or asked.
+pub fn run(args: MountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if let Some(mountpoint) = &args.stats {
+        return control::show(mountpoint, args.prometheus, DRAWN_EVERY);
+    }
+    let options = args.options().map_err(|error| error.context(BadUsage))?;
+    if args.serve_daemon {
+        return daemon::serve(|ready| serve(&args, options, context, ready));
+    }
+    if args.daemon {
+        return daemon::start(args.log.as_deref());
+    }
+    serve(&args, options, context, |mount| {
+        let (lower, at) = (mount.lower().display(), mount.mountpoint().display());
+        print(&format!("{lower} is shown at {at}; Ctrl-C unmounts\n"))
+    })
+}
+
+impl MountArgs {
+    fn options(&self) -> anyhow::Result<StackOptions> {
+        let (Some(lower), Some(mountpoint)) = (&self.lower, &self.mountpoint) else {
+            anyhow::bail!("LOWER and MOUNTPOINT are needed");
+        };
+        let mut options = StackOptions::new(lower, mountpoint);
+        if self.exclusive {
+            options = options.exclusive();
+        }
+        for list in &self.options {
+            options.apply(list)?;
+        }
+        if let Some(layout) = self.layout {
+            anyhow::ensure!(layout != Layout::Flat, "--layout flat: a managed directory cannot be flat");
+            options.layout_new = layout;
+        }
+        options.read_only |= self.read_only;
+        options.nonempty |= self.nonempty;
+        Ok(options)
+    }
+}
+
+fn serve(
+    args: &MountArgs,
+    options: StackOptions,
+    context: &Context,
+    ready: impl FnOnce(&Mount) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitStatus> {
+    // Before the ready line: whoever has read it may send a signal.
+    let stop = stop_flag()?;
+    // A daemon leaves the directory it was started in.
+    let store = std::path::absolute(&context.store)?;
+    let pid_path = args.pid_file.as_deref().map(std::path::absolute).transpose()?;
+    let begun = Begun::now("mount", &Target::Directory(options.lower.clone()));
+    let mount = Mount::start(options).map_err(told)?;
+    let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
+    let control = control::Control::listen(mount.mountpoint(), mount.watch());
+    if let Err(error) = &control {
+        tracing::warn!("`crumb mount --stats` will not find this mount: {error:#}");
+    }
+    // Without a reader of the line it serves all the same.
+    let announced = ready(&mount);
+    let watched = !args.serve_daemon && !context.quiet && std::io::stderr().is_terminal();
+    wait(&mount, &stop, watched);
+    if !mount.is_over() {
+        match mount.stop().map_err(told)? {
+            Ending::Unmounted => {}
+            Ending::Detached => note(
+                context,
+                &format!(
+                    "crumb: {} is in use: detached, and served until its last user is gone (Ctrl-C ends that too)",
+                    mount.mountpoint().display()
+                ),
+            ),
+        }
+    }
+    let (lower, at) = (mount.lower().to_owned(), mount.mountpoint().to_owned());
+    let census = mount.wait().with_context(|| format!("{}: ended badly", at.display()))?;
+    drop(control);
+    announced?;
+    if !args.no_store && census.total() > 0 {
+        let label = format!("mount of {}", lower.display());
+        keep(context, &store, filled(begun.record(context, label), &census));
+    }
+    if !args.serve_daemon {
+        note(context, &table(&census));
+    }
+    Ok(ExitStatus::Fine)
+}
+
+/// Bad places and options are mistakes in what was typed.
+fn told(error: StackError) -> anyhow::Error {
+    let usage = !matches!(
+        error,
+        StackError::NoDevice { .. }
+            | StackError::Refused { .. }
+            | StackError::Unmount { .. }
+            | StackError::Busy { .. }
+    );
+    let error = anyhow::Error::from(error);
+    if usage { error.context(BadUsage) } else { error }
+}
+
+fn wait(mount: &Mount, stop: &AtomicBool, watched: bool) {
+    let line = if watched { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    line.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is a constant"));
+    let watch = mount.watch();
+    let (mut before, mut drawn) = (0, Instant::now());
+    while !stop.load(Ordering::Relaxed) && !mount.is_over() {
+        std::thread::park_timeout(NOTICED_WITHIN);
+        if watched && drawn.elapsed() >= DRAWN_EVERY {
+            let census = watch.census();
+            let rate = (census.total() - before) as f64 / drawn.elapsed().as_secs_f64();
+            line.set_message(format!(
+                "{} operations/s, {} inodes known, {} files open ({} passed through)",
+                rate_text(rate),
+                count_text(census.nodes as u64),
+                count_text(census.files_open as u64),
+                count_text(census.passed_through as u64),
+            ));
+            line.tick();
+            (before, drawn) = (census.total(), Instant::now());
+        }
+    }
+    line.finish_and_clear();
+}
+
+/// The counts as a table, the paper's five rows first.
+fn table(census: &Census) -> String {
+    let mut text = String::new();
+    let rows: Vec<Vec<String>> = census
+        .table_1()
+        .iter()
+        .map(|(name, count, share)| vec![(*name).to_owned(), count_text(*count), format!("{share:.2}")])
+        .collect();
+    text.push_str(&grid(&["by name", "count", "% of these"], 1, &rows));
+    text.push('\n');
+    let rows: Vec<Vec<String>> = census
+        .operations
+        .iter()
+        .map(|(operation, counted)| {
+            let of = counted.latency.summary();
+            let us = |value: f64| format!("{value:.1}");
+            vec![
+                operation.name().to_owned(),
+                count_text(of.count),
+                count_text(counted.failed),
+                us(of.mean),
+                us(of.p50),
+                us(of.p99),
+                us(of.max),
+            ]
+        })
+        .collect();
+    text.push_str(&grid(
+        &["operation", "count", "failed", "mean us", "p50 us", "p99 us", "max us"],
+        1,
+        &rows,
+    ));
+    text.push_str(&format!(
+        "{} inodes known, {} files and {} directories open, {} passed through; mounted for {}\n",
+        count_text(census.nodes as u64),
+        count_text(census.files_open as u64),
+        count_text(census.directories_open as u64),
+        count_text(census.passed_through as u64),
+        humantime::format_duration(Duration::from_secs(census.elapsed.as_secs())),
+    ));
+    text
+}
+
+/// The census as a run's record: one phase, a metric for each type's count, share and latencies.
+fn filled(mut record: RunRecord, census: &Census) -> RunRecord {
+    let total = census.total();
+    let wall_s = census.elapsed.as_secs_f64();
+    let mut phase = Phase { name: "mounted".to_owned(), pass: 1, wall_s, items: total, ..Phase::default() };
+    phase.items_per_sec = total as f64 / wall_s.max(f64::MIN_POSITIVE);
+    for (operation, counted) in &census.operations {
+        let (name, of) = (operation.name(), counted.latency.summary());
+        phase.counters.insert(format!("{name}_count"), of.count as f64);
+        phase.counters.insert(format!("{name}_failed"), counted.failed as f64);
+        record.metrics.insert(format!("{name}_p50_us"), of.p50);
+        record.metrics.insert(format!("{name}_p99_us"), of.p99);
+        record.metrics.insert(format!("{name}_per_sec"), of.count as f64 / wall_s.max(f64::MIN_POSITIVE));
+    }
+    for (name, _, share) in census.table_1() {
+        record.metrics.insert(format!("table_1_{}_share_percent", name.replace(' ', "_")), share);
+    }
+    record.phases.push(phase);
+    record
+}
+
+fn keep(context: &Context, store: &Path, record: RunRecord) {
+    match report::Store::open(store).and_then(|store| store.insert(&record)) {
+        Ok(()) => note(context, &format!("Stored as {}.", record.id)),
+        Err(error) => tracing::warn!("the counts were not stored: {:#}", anyhow::Error::from(error)),
+    }
+}
+
+/// A file with our process id, gone when we are.
+struct PidFile<'a>(&'a Path);
+
+impl<'a> PidFile<'a> {
+    fn write(path: &'a Path) -> anyhow::Result<Self> {
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .with_context(|| format!("{}: cannot write the process id", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PidFile<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(self.0) {
+            tracing::warn!("{}: not removed: {error}", self.0.display());
+        }
+    }
+}
+
+/// The command line, as it is or as mount(8) and mount.fuse mean it: called by the name `mount.fuse.crumb`, or with
+/// an absolute path where a verb belongs, it is `crumb mount --daemon`.
+pub fn as_typed_or_by_mount(mut args: Vec<OsString>) -> Vec<OsString> {
+    let called = |args: &[OsString]| {
+        let name = Path::new(args.first()?).file_name()?.to_str()?;
+        Some(name.starts_with("mount."))
+    };
+    let by_mount = called(&args) == Some(true);
+    let by_fuse = args.get(1).is_some_and(|first| Path::new(first).is_absolute()) && args.len() > 2;
+    if by_mount || by_fuse {
+        args.splice(1..1, ["mount".into(), "--daemon".into()]);
+    }
+    args
+}
+
+/// A watch that can be rendered from another thread.
+fn told_to_a_terminal(watch: &Watch) -> String {
+    table(&watch.census())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words: &str) -> Vec<OsString> {
+        words.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn what_mount_says_to_its_helper_is_understood() {
+        let as_helper = as_typed_or_by_mount(line("/sbin/mount.fuse.crumb /news /news -o rw,exclusive"));
+        assert_eq!(as_helper[1..], line("mount --daemon /news /news -o rw,exclusive"));
+        let by_fuse = as_typed_or_by_mount(line("crumb /news /news -o rw"));
+        assert_eq!(by_fuse[1..], line("mount --daemon /news /news -o rw"));
+        assert_eq!(as_typed_or_by_mount(line("crumb mount /a /b")), line("crumb mount /a /b"));
+        assert_eq!(as_typed_or_by_mount(line("crumb")), line("crumb"));
+    }
+}

@@ -1,0 +1,126 @@
+//! The socket by which a mount tells its counts: `table` or `prometheus` in, text out.
+//!
+//! Its name is in Linux's abstract space and made of the mount point, so there is no file to find, to protect or to
+//! leave behind. Any local user may read the counts; nothing can be changed through it.
+
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use stackfs::Watch;
+
+use crate::exit::ExitStatus;
+use crate::output::print;
+use crate::signals::stop_flag;
+
+/// Longest request that is read.
+const REQUEST_BYTES_MAX: u64 = 64;
+/// A client that says nothing is let go.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A socket's name has 108 bytes; the end of a longer path tells mounts apart better than its beginning.
+const PATH_BYTES_MAX: usize = 90;
+
+/// Answers until it is dropped.
+pub struct Control {
+    address: SocketAddr,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    pub fn listen(mountpoint: &Path, watch: Watch) -> anyhow::Result<Self> {
+        let address = address(mountpoint)?;
+        let listener = UnixListener::bind_addr(&address).context("its socket's name is taken")?;
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        let answer = move || {
+            for stream in listener.incoming() {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                // A client that goes away is its own affair.
+                let _ = stream.and_then(|stream| reply(stream, &watch));
+            }
+        };
+        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(answer)?;
+        Ok(Self { address, over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        // Wakes the thread, which then sees that it is over.
+        let woken = UnixStream::connect_addr(&self.address).is_ok();
+        if let Some(thread) = self.thread.take()
+            && woken
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn reply(stream: UnixStream, watch: &Watch) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = String::new();
+    BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut request)?;
+    let text = match request.trim() {
+        "prometheus" => watch.census().prometheus(),
+        _ => super::told_to_a_terminal(watch),
+    };
+    (&stream).write_all(text.as_bytes())
+}
+
+/// Asks the mount at this place, once or again and again.
+pub fn show(mountpoint: &Path, prometheus: bool, every: Duration) -> anyhow::Result<ExitStatus> {
+    let place = std::path::absolute(mountpoint)?;
+    let place = stackfs::mounts::mounted()?
+        .into_iter()
+        .map(|one| one.mountpoint)
+        .find(|one| *one == place || place.canonicalize().is_ok_and(|real| real == *one))
+        .ok_or_else(|| stackfs::StackError::NotMounted { mountpoint: mountpoint.into() })?;
+    if prometheus || !std::io::stdout().is_terminal() {
+        print(&ask(&place, if prometheus { "prometheus" } else { "table" })?)?;
+        return Ok(ExitStatus::Fine);
+    }
+    let stop = stop_flag()?;
+    let screen = ProgressBar::new_spinner();
+    screen.set_style(ProgressStyle::with_template("{msg}").expect("the template is a constant"));
+    while !stop.load(Ordering::Relaxed) {
+        match ask(&place, "table") {
+            Ok(text) => screen.set_message(text),
+            // It was unmounted meanwhile: what was last drawn stays.
+            Err(_) => break,
+        }
+        screen.tick();
+        std::thread::park_timeout(every);
+    }
+    screen.abandon();
+    Ok(ExitStatus::Fine)
+}
+
+fn ask(mountpoint: &Path, what: &str) -> anyhow::Result<String> {
+    let stream = UnixStream::connect_addr(&address(mountpoint)?).map_err(|error| {
+        anyhow!("{}: its program does not answer ({error}); was it killed?", mountpoint.display())
+    })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    (&stream).write_all(format!("{what}\n").as_bytes())?;
+    let mut text = String::new();
+    (&stream).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn address(mountpoint: &Path) -> anyhow::Result<SocketAddr> {
+    let path = mountpoint.as_os_str().as_bytes();
+    let end = &path[path.len().saturating_sub(PATH_BYTES_MAX)..];
+    Ok(SocketAddr::from_abstract_name([b"crumb-mount:", end].concat())?)
+}

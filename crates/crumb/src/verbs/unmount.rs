@@ -1,0 +1,46 @@
+//! `crumb unmount`: ends mounts made by `crumb mount`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use stackfs::StackError;
+
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::output::note;
+
+#[derive(Args)]
+#[command(
+    about = "End a mount made by `crumb mount`",
+    after_help = "\
+Examples:
+  crumb unmount /news/spool
+  In use? Out of sight at once, and over with its last user:
+    crumb unmount /news/spool --lazy"
+)]
+pub struct UnmountArgs {
+    /// Where it is mounted
+    #[arg(value_name = "MOUNTPOINT", required = true)]
+    mountpoints: Vec<PathBuf>,
+
+    /// Take it out of sight although it is in use
+    #[arg(long)]
+    lazy: bool,
+}
+
+/// Ends them in the order given.
+///
+/// # Errors
+/// At the first that cannot be ended.
+pub fn run(args: &UnmountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    for mountpoint in &args.mountpoints {
+        match stackfs::mounts::unmount(mountpoint, args.lazy) {
+            Ok(()) => note(context, &format!("{} is unmounted", mountpoint.display())),
+            Err(error @ StackError::NotMounted { .. }) => {
+                return Err(anyhow::Error::from(error).context(BadUsage));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ExitStatus::Fine)
+}

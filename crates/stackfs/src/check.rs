@@ -1,0 +1,235 @@
+//! Looks at a lower tree: is every managed directory as a mount needs it, and no conversion left half way?
+//!
+//! ```text
+//! TREE -> each directory: flat --------> its subdirectories in turn
+//!                         half way ----> Finding, and with repair: finished in the direction its bit tells
+//!                         managed -----> hidden level: names, places, permissions, mark -> Findings
+//!                                        `-> entries that are directories in turn
+//! ```
+//!
+//! | finding | repair |
+//! |---|---|
+//! | a conversion under way or cut off | the bit decides: on, to managed; off, to flat |
+//! | an entry in the wrong subdirectory, or beside the hidden level | moved to its place |
+//! | a subdirectory unlike the directory (owner, permissions, lists) | made like it |
+//! | the mark speaks of one layout, the places of another | marked as the places are, when all but few are so |
+//! | a mark that names no layout | taken away, or set as the places are |
+//! | a mark on a directory that is not managed | taken away |
+//! | empty subdirectories of the hidden level | none: they cost nothing and are made again |
+//!
+//! Always holds: nothing is changed without `repair`; repair moves by renames that replace nothing, so that a name
+//! that is taken leaves both where they are, and is told.
+//! Not here: what is in files; whether anybody uses the tree (its mounts are looked at before anything is repaired).
+
+mod examine;
+mod finding;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FileType;
+
+use self::examine::Examined;
+pub use self::finding::{Finding, FindingKind, Mended};
+use crate::convert::calls::{Calls, Kernel};
+use crate::convert::guard::refuse_in_use;
+use crate::convert::state::{Names, is_reserved};
+use crate::convert::{ConvertError, Goal, State, Watch, convert};
+use crate::managed::{is_managed, layout_mark, open_directory};
+
+/// Findings that are kept with their words; beyond, they are only counted.
+pub const FINDINGS_KEPT_MAX: usize = 1000;
+
+/// What was looked at and what was found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Directories looked at, those of hidden levels not counted.
+    pub directories: u64,
+    /// Managed ones among them.
+    pub managed: u64,
+    /// Entries in managed directories.
+    pub entries: u64,
+    /// Empty subdirectories of hidden levels, which are fine.
+    pub empty_subdirectories: u64,
+    /// By kind, all of them, in the order of [`FindingKind::ALL`].
+    pub counts: Vec<(FindingKind, u64)>,
+    /// Those that are not mended, or cannot be.
+    pub open: u64,
+    /// In order of the walk, at most [`FINDINGS_KEPT_MAX`].
+    pub findings: Vec<Finding>,
+    /// False when it was stopped.
+    pub complete: bool,
+}
+
+/// Who hears of progress, and who ends it early.
+pub struct CheckWatch<'a> {
+    /// Directories looked at so far, entries of managed ones, and where it is.
+    pub progress: &'a mut dyn FnMut(u64, u64, &Path),
+    /// Ends the work soon when raised.
+    pub stop: &'a AtomicBool,
+}
+
+impl Checked {
+    /// Whether nothing is wrong, or nothing any more.
+    pub fn is_right(&self) -> bool {
+        self.open == 0
+    }
+
+    fn found(&mut self, finding: Finding) {
+        match self.counts.iter_mut().find(|(kind, _)| *kind == finding.kind) {
+            Some((_, count)) => *count += 1,
+            None => {
+                self.counts.push((finding.kind, 1));
+                self.counts.sort_by_key(|(kind, _)| *kind);
+            }
+        }
+        self.open += u64::from(!finding.mended.is_done());
+        if self.findings.len() < FINDINGS_KEPT_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// Walks a lower tree; with `repair`, mends what it finds.
+///
+/// # Errors
+/// When the tree is not there; with `repair`, also when it is in use. What cannot be read within it is a finding.
+pub fn check(tree: &Path, repair: bool, watch: &mut CheckWatch<'_>) -> Result<Checked, ConvertError> {
+    let open = |source| ConvertError::Open { path: tree.to_owned(), source };
+    let root = if repair { refuse_in_use(tree)? } else { tree.canonicalize().map_err(open)? };
+    open_directory(&root).map_err(open)?;
+    let mut walk = Walk { repair, watch, checked: Checked::default(), kernel: Kernel };
+    walk.checked.complete = true;
+    let mut waiting = vec![root];
+    while let Some(path) = waiting.pop() {
+        if walk.watch.stop.load(Ordering::Relaxed) {
+            walk.checked.complete = false;
+            break;
+        }
+        let begun = waiting.len();
+        walk.directory(&path, &mut waiting);
+        // Depth first, in order of names: what is told last is where it is.
+        waiting[begun..].sort_by(|a, b| b.cmp(a));
+    }
+    Ok(walk.checked)
+}
+
+struct Walk<'a, 'w> {
+    repair: bool,
+    watch: &'a mut CheckWatch<'w>,
+    checked: Checked,
+    kernel: Kernel,
+}
+
+impl Walk<'_, '_> {
+    /// One directory; what is to be looked at below it goes to `waiting`.
+    fn directory(&mut self, path: &Path, waiting: &mut Vec<PathBuf>) {
+        self.checked.directories += 1;
+        (self.watch.progress)(self.checked.directories, self.checked.entries, path);
+        let unreadable = |error: std::io::Error| {
+            Finding::new(FindingKind::Unreadable, path, format!("cannot be looked at: {error}"))
+        };
+        let opened = open_directory(path).and_then(|directory| {
+            let mode = rustix::fs::fstat(&directory)?.st_mode;
+            Ok((directory, is_managed(mode)))
+        });
+        let (directory, mut managed) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.checked.found(unreadable(error)),
+        };
+        let (mut below, mut staged) = (Vec::new(), false);
+        let names = match Names::of(&directory) {
+            Ok(names) => names,
+            Err(error) => return self.checked.found(unreadable(error.into())),
+        };
+        for entry in names {
+            match entry {
+                Ok((name, _)) if is_reserved(name.to_bytes()) => staged = true,
+                Ok((name, FileType::Directory)) => below.push(name),
+                Ok(_) => {}
+                Err(error) => return self.checked.found(unreadable(error.into())),
+            }
+        }
+        if staged {
+            // Whatever it was, what is below has moved when it is mended.
+            match self.half_way(path, managed) {
+                Some(state) => {
+                    managed = matches!(state, State::Managed(_));
+                    below.clear();
+                    if !managed {
+                        let directories = Names::of(&directory).into_iter().flatten().flatten();
+                        below.extend(
+                            directories
+                                .filter(|(_, kind)| *kind == FileType::Directory)
+                                .map(|(name, _)| name),
+                        );
+                    }
+                }
+                None => return,
+            }
+        }
+        if managed {
+            self.checked.managed += 1;
+            let examined = Examined::of(path, &directory, self.repair, &mut self.kernel, self.watch.stop);
+            self.checked.entries += examined.entries;
+            self.checked.empty_subdirectories += examined.empty;
+            examined.findings.into_iter().for_each(|finding| self.checked.found(finding));
+            waiting.extend(examined.directories);
+            return;
+        }
+        self.stray_mark(path, &directory);
+        waiting.extend(below.into_iter().map(|name| examine::below(path, name.to_bytes())));
+    }
+
+    /// A staging directory is here. Where the directory got to, when it was mended.
+    fn half_way(&mut self, path: &Path, managed: bool) -> Option<State> {
+        let (goal, command) =
+            if managed { (Goal::Managed(None), "manage") } else { (Goal::Flat, "unmanage") };
+        let state = match crate::convert::state_of(path) {
+            Ok(state) => state,
+            Err(error) => {
+                self.checked.found(Finding::new(FindingKind::HalfWay, path, error.to_string()));
+                return None;
+            }
+        };
+        let text = format!(
+            "a conversion to or from layout {} was cut off, or is under way; `crumb {command} {}` finishes it",
+            state.layout(),
+            path.display()
+        );
+        let finding = Finding::new(FindingKind::HalfWay, path, text);
+        if !self.repair {
+            self.checked.found(finding);
+            return None;
+        }
+        let mut watch = Watch { progress: &mut |_| {}, stop: self.watch.stop };
+        let (mended, state) = match convert(path, goal, &mut watch) {
+            Ok(converted) if !converted.after.is_half_way() => (Mended::Done, Some(converted.after)),
+            Ok(_) => (Mended::Not("stopped before the end".to_owned()), None),
+            Err(error) => (Mended::Not(error.to_string()), None),
+        };
+        self.checked.found(Finding { mended, ..finding });
+        state
+    }
+
+    fn stray_mark(&mut self, path: &Path, directory: &std::fs::File) {
+        let told = match layout_mark(directory) {
+            Ok(None) => return,
+            Ok(Some(layout)) => format!("has a mark of layout {layout} and is not managed"),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                format!("has a mark and is not managed: {error}")
+            }
+            // Not ours to read; a directory that is not managed needs no mark.
+            Err(_) => return,
+        };
+        let mut finding = Finding::new(FindingKind::StrayMark, path, told);
+        if self.repair {
+            use std::os::fd::AsFd as _;
+            let unmark = crate::convert::calls::Call::Mark { of: directory.as_fd(), layout: None };
+            finding.mended = Mended::by(self.kernel.call(&unmark));
+        }
+        self.checked.found(finding);
+    }
+}

@@ -1,0 +1,103 @@
+//! What a check finds.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Of what sort.
+    pub kind: FindingKind,
+    /// Where.
+    pub path: PathBuf,
+    /// What is wrong, to go on behind the path.
+    pub text: String,
+    /// What came of repairing it.
+    pub mended: Mended,
+}
+
+/// Sorts of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// A conversion that was cut off, or is under way.
+    HalfWay,
+    /// In the hidden level, but not where its name belongs.
+    WrongPlace,
+    /// Directly in a managed directory, or between its levels, and no part of the hidden level.
+    Stranger,
+    /// A subdirectory of the hidden level with another owner, other permissions or other lists than the directory.
+    Permissions,
+    /// A mark that names no layout, or another than the entries lie in.
+    WrongMark,
+    /// A mark on a directory that is not managed.
+    StrayMark,
+    /// Something that could not be looked at.
+    Unreadable,
+}
+
+/// What came of repairing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mended {
+    /// Nobody asked for it.
+    NotTried,
+    /// It is right now.
+    Done,
+    /// It is as it was; why.
+    Not(String),
+}
+
+impl Finding {
+    pub(super) fn new(kind: FindingKind, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self { kind, path: path.into(), text: text.into(), mended: Mended::NotTried }
+    }
+}
+
+impl FindingKind {
+    /// In the order of telling.
+    pub const ALL: [Self; 7] = [
+        Self::HalfWay,
+        Self::WrongPlace,
+        Self::Stranger,
+        Self::Permissions,
+        Self::WrongMark,
+        Self::StrayMark,
+        Self::Unreadable,
+    ];
+
+    /// For tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HalfWay => "half converted",
+            Self::WrongPlace => "wrong place",
+            Self::Stranger => "stranger",
+            Self::Permissions => "permissions",
+            Self::WrongMark => "wrong mark",
+            Self::StrayMark => "stray mark",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl Mended {
+    /// Whether it is right now.
+    pub fn is_done(&self) -> bool {
+        *self == Self::Done
+    }
+
+    pub(super) fn by(done: rustix::io::Result<()>) -> Self {
+        match done {
+            Ok(()) => Self::Done,
+            Err(rustix::io::Errno::EXIST) => {
+                Self::Not("the name is taken where it belongs; both are kept: rename one of them".to_owned())
+            }
+            Err(error) => Self::Not(std::io::Error::from(error).to_string()),
+        }
+    }
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

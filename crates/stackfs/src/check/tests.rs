@@ -1,0 +1,193 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::AtomicBool;
+
+use files::Layout;
+
+use super::*;
+use crate::managed::set_layout_mark;
+
+struct Spool {
+    place: tempfile::TempDir,
+}
+
+impl Spool {
+    /// A tree with a managed directory of 200 numbers and a name.
+    fn new(layout: Layout) -> Self {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let place = tempfile::Builder::new().prefix("crumb-check").tempdir_in(parent).unwrap();
+        let spool = Self { place };
+        let group = spool.group();
+        fs::create_dir(&group).unwrap();
+        for number in 1000..1200 {
+            fs::write(group.join(number.to_string()), format!("article {number}")).unwrap();
+        }
+        fs::write(group.join(".overview"), "").unwrap();
+        spool.manage(layout);
+        spool
+    }
+
+    fn group(&self) -> PathBuf {
+        self.place.path().join("control")
+    }
+
+    fn manage(&self, layout: Layout) {
+        let mut watch = Watch { progress: &mut |_| {}, stop: &AtomicBool::new(false) };
+        convert(&self.group(), Goal::Managed(Some(layout)), &mut watch).unwrap();
+    }
+
+    fn check(&self, repair: bool) -> Checked {
+        let stop = AtomicBool::new(false);
+        let mut watch = CheckWatch { progress: &mut |_, _, _| {}, stop: &stop };
+        check(self.place.path(), repair, &mut watch).unwrap()
+    }
+
+    /// One repair mends it all, and nothing is found afterwards.
+    fn mends(&self, kinds: &[FindingKind]) {
+        let found = self.check(false);
+        let told: Vec<FindingKind> = found.counts.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(told, kinds, "{:#?}", found.findings);
+        assert!(!found.is_right());
+        let mended = self.check(true);
+        assert!(mended.is_right(), "{:#?}", mended.findings);
+        assert_eq!(mended.counts, found.counts);
+        let again = self.check(false);
+        assert!(again.is_right() && again.findings.is_empty(), "{:#?}", again.findings);
+        assert_eq!(again.entries, found.entries.max(again.entries));
+    }
+}
+
+#[test]
+fn a_tree_as_converted_has_nothing_wrong_in_any_layout() {
+    for layout in Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat) {
+        let checked = Spool::new(layout).check(false);
+        assert!(checked.is_right() && checked.findings.is_empty(), "{layout}: {:#?}", checked.findings);
+        assert_eq!((checked.directories, checked.managed, checked.entries), (2, 1, 201), "{layout}");
+    }
+}
+
+#[test]
+fn an_article_in_the_wrong_subdirectory_goes_to_its_own() {
+    let spool = Spool::new(Layout::D345);
+    fs::rename(spool.group().join("100/1003"), spool.group().join("105/1003")).unwrap();
+    fs::write(spool.group().join("100/12x"), "not all digits").unwrap();
+    spool.mends(&[FindingKind::WrongPlace]);
+    assert_eq!(fs::read_to_string(spool.group().join("100/1003")).unwrap(), "article 1003");
+    assert_eq!(fs::read_to_string(spool.group().join("aaa/12x")).unwrap(), "not all digits");
+}
+
+#[test]
+fn what_lies_beside_the_hidden_level_goes_into_it_also_by_names_like_its_own() {
+    let spool = Spool::new(Layout::D345);
+    fs::write(spool.group().join("stray"), "s").unwrap();
+    fs::write(spool.group().join("2000"), "s").unwrap();
+    fs::write(spool.group().join("345"), "a file, no subdirectory").unwrap();
+    fs::create_dir(spool.group().join("sub.group")).unwrap();
+    spool.mends(&[FindingKind::Stranger]);
+    assert!(spool.group().join("aaa/stray").is_file() && spool.group().join("200/2000").is_file());
+    assert!(spool.group().join("034/345").is_file() && spool.group().join("aaa/sub.group").is_dir());
+}
+
+#[test]
+fn subdirectories_get_the_permissions_of_the_directory_and_never_the_bit() {
+    let spool = Spool::new(Layout::D345);
+    fs::set_permissions(spool.group().join("100"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(spool.group().join("101"), fs::Permissions::from_mode(0o4755)).unwrap();
+    spool.mends(&[FindingKind::Permissions]);
+}
+
+#[test]
+fn a_mark_that_contradicts_the_places_follows_them() {
+    let spool = Spool::new(Layout::D456);
+    let directory = open_directory(spool.group()).unwrap();
+    set_layout_mark(&directory, Layout::D34D56).unwrap();
+    spool.mends(&[FindingKind::WrongMark]);
+    assert_eq!(layout_mark(&directory).unwrap(), Some(Layout::D456));
+    rustix::fs::fsetxattr(&directory, "user.crumb.layout", b"789", rustix::fs::XattrFlags::empty()).unwrap();
+    spool.mends(&[FindingKind::WrongMark]);
+    assert_eq!(layout_mark(&directory).unwrap(), Some(Layout::D456));
+}
+
+#[test]
+fn a_mark_without_the_bit_is_taken_away() {
+    let spool = Spool::new(Layout::D345);
+    let root = open_directory(spool.place.path()).unwrap();
+    set_layout_mark(&root, Layout::D456).unwrap();
+    spool.mends(&[FindingKind::StrayMark]);
+}
+
+#[test]
+fn a_name_that_is_taken_is_told_and_both_are_kept() {
+    let spool = Spool::new(Layout::D345);
+    fs::write(spool.group().join("1003"), "the other").unwrap();
+    let checked = spool.check(true);
+    assert!(!checked.is_right());
+    assert!(
+        matches!(&checked.findings[0].mended, Mended::Not(why) if why.contains("taken")),
+        "{:#?}",
+        checked.findings
+    );
+    assert_eq!(fs::read_to_string(spool.group().join("1003")).unwrap(), "the other");
+    assert_eq!(fs::read_to_string(spool.group().join("100/1003")).unwrap(), "article 1003");
+}
+
+#[test]
+fn a_conversion_cut_off_is_found_and_finished_as_the_bit_says() {
+    // Between entries and hidden level: flat again.
+    let spool = Spool::new(Layout::D345);
+    let staging = spool.group().join(".crumb-converting-345");
+    let hidden: Vec<_> =
+        fs::read_dir(spool.group()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    fs::create_dir(&staging).unwrap();
+    fs::write(staging.join(".times"), "").unwrap();
+    for name in &hidden {
+        fs::rename(spool.group().join(name), staging.join(name)).unwrap();
+    }
+    fs::set_permissions(spool.group(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(staging.join("100/1000"), spool.group().join("1000")).unwrap();
+    spool.mends(&[FindingKind::HalfWay]);
+    assert_eq!(fs::read_dir(spool.group()).unwrap().count(), 201);
+
+    // Between hidden level and managed: managed.
+    spool.manage(Layout::D345);
+    fs::create_dir(&staging).unwrap();
+    fs::rename(spool.group().join("100"), staging.join("100")).unwrap();
+    fs::write(staging.join(".times"), "").unwrap();
+    spool.mends(&[FindingKind::HalfWay]);
+    assert!(spool.group().join("100/1000").is_file() && !staging.exists());
+}
+
+#[test]
+fn empty_subdirectories_are_counted_and_are_no_fault() {
+    let spool = Spool::new(Layout::D345);
+    let mode = fs::metadata(spool.group().join("100")).unwrap().permissions();
+    fs::create_dir(spool.group().join("777")).unwrap();
+    fs::set_permissions(spool.group().join("777"), mode).unwrap();
+    let checked = spool.check(false);
+    assert!(checked.is_right());
+    assert_eq!(checked.empty_subdirectories, 1);
+}
+
+#[test]
+fn managed_directories_within_managed_ones_are_looked_at_too() {
+    let spool = Spool::new(Layout::D345);
+    let nested = spool.group().join("aaa/alt.2600");
+    fs::create_dir_all(nested.join("000")).unwrap();
+    fs::write(nested.join("000/12345"), "").unwrap();
+    fs::set_permissions(&nested, fs::Permissions::from_mode(0o4755)).unwrap();
+    spool.mends(&[FindingKind::WrongPlace]);
+    assert!(nested.join("234/12345").is_file());
+    assert_eq!(spool.check(false).managed, 2);
+}
+
+#[test]
+fn of_a_thousand_findings_all_are_counted_and_some_kept() {
+    let spool = Spool::new(Layout::D345);
+    for number in 0..FINDINGS_KEPT_MAX + 5 {
+        fs::write(spool.group().join(format!("stray{number}")), "").unwrap();
+    }
+    let checked = spool.check(false);
+    assert_eq!(checked.counts, [(FindingKind::Stranger, FINDINGS_KEPT_MAX as u64 + 5)]);
+    assert_eq!(checked.findings.len(), FINDINGS_KEPT_MAX);
+}

@@ -1,0 +1,157 @@
+//! Why a directory was not converted.
+
+use std::io;
+use std::path::PathBuf;
+
+use files::Layout;
+
+/// What stopped a conversion, or kept it from beginning. Whatever it is: nothing is lost, and the same command goes
+/// on from there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// Not there, not a directory, not to be opened.
+    #[error("{path}: cannot be opened as a directory; name a directory of the lower tree", path = path.display())]
+    Open {
+        /// What was named.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A running mount would see half of it.
+    #[error(
+        "{path}: cannot be converted while it is in use by {by}; unmount that first (crumb unmount), \
+         then run this again", path = path.display()
+    )]
+    Mounted {
+        /// What was named.
+        path: PathBuf,
+        /// Mount point and what lies below, as far as known.
+        by: String,
+    },
+    /// Somebody else holds the lock.
+    #[error(
+        "{path}: {at} is locked by a mount or another conversion; wait for it, or unmount (crumb unmount), \
+         and run this again", path = path.display(), at = at.display()
+    )]
+    Locked {
+        /// What was named.
+        path: PathBuf,
+        /// Which directory of its path is locked.
+        at: PathBuf,
+    },
+    /// The directory is inside the hidden level.
+    #[error(
+        "{path}: is a subdirectory that {parent} keeps its entries in; name {parent} itself",
+        path = path.display(), parent = parent.display()
+    )]
+    HiddenLevel {
+        /// What was named.
+        path: PathBuf,
+        /// The managed directory.
+        parent: PathBuf,
+    },
+    /// Neither root nor the owner.
+    #[error("{path}: belongs to user {owner}; run this as that user or as root", path = path.display())]
+    NotOwner {
+        /// What was named.
+        path: PathBuf,
+        /// User id of the directory.
+        owner: u32,
+    },
+    /// A mount point cannot be renamed.
+    #[error(
+        "{path}: {mount_point} in it is a mount point, which cannot be moved; unmount it for the conversion",
+        path = path.display(), mount_point = mount_point.display()
+    )]
+    MountPoint {
+        /// What was named.
+        path: PathBuf,
+        /// The entry.
+        mount_point: PathBuf,
+    },
+    /// The name that a conversion needs is taken.
+    #[error(
+        "{entry}: names that begin with {prefix} are for conversions under way; rename this entry and run this again",
+        entry = entry.display(), prefix = super::STAGING_PREFIX
+    )]
+    ReservedName {
+        /// The entry.
+        entry: PathBuf,
+    },
+    /// Managed already, in another layout.
+    #[error(
+        "{path}: is managed in layout {there}, or on its way to it; run `crumb unmanage {path}` first to have it in {asked}",
+        path = path.display()
+    )]
+    OtherLayout {
+        /// What was named.
+        path: PathBuf,
+        /// As it is.
+        there: Layout,
+        /// As asked for.
+        asked: Layout,
+    },
+    /// `flat` was asked of `manage`.
+    #[error("{path}: flat is what unmanaged directories are; run `crumb unmanage {path}`", path = path.display())]
+    FlatLayout {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The mark names no layout.
+    #[error(
+        "{path}: its attribute user.crumb.layout cannot be read or names no layout; \
+         see `crumb check {path}`", path = path.display()
+    )]
+    Mark {
+        /// What was named.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Subdirectories need inodes and blocks.
+    #[error(
+        "{path}: no room for {needed} subdirectories: {free} {what} are free; make room and run this again",
+        path = path.display()
+    )]
+    NoRoom {
+        /// What was named.
+        path: PathBuf,
+        /// Subdirectories to make, at most.
+        needed: u64,
+        /// Inodes or blocks free.
+        free: u64,
+        /// `inodes` or `blocks`.
+        what: &'static str,
+    },
+    /// Two entries of one name, of which neither is to be lost.
+    #[error(
+        "{path}: {count} names are there twice, the first is {first} and also {second}; nothing was \
+         replaced; rename or remove one of each and run this again",
+        path = path.display(), first = first.display(), second = second.display()
+    )]
+    Collisions {
+        /// What was named.
+        path: PathBuf,
+        /// How many.
+        count: u64,
+        /// One of them.
+        first: PathBuf,
+        /// Where its name is taken.
+        second: PathBuf,
+    },
+    /// A call failed.
+    #[error(
+        "{path}: cannot {doing}; everything is still there, in part under {staging}; mend the cause and run \
+         this again to finish, or the opposite (manage, unmanage) to go back",
+        path = path.display(), staging = super::STAGING_PREFIX.to_owned() + "*"
+    )]
+    Step {
+        /// What was being worked on.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}

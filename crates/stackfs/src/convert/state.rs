@@ -1,0 +1,163 @@
+//! In which state a directory is, told from nothing but the directory.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use files::Layout;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::error::ConvertError;
+use super::{KEEPSAKE, STAGING_PREFIX};
+use crate::managed::{is_managed, layout_of};
+
+/// See the table in the header of [`super`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As any directory.
+    Flat,
+    /// No bit; entries are between the directory and the hidden level inside the staging directory.
+    Sorting(Layout),
+    /// The bit; subdirectories of the hidden level are between the staging directory and the directory.
+    Lifting(Layout),
+    /// Converted.
+    Managed(Layout),
+}
+
+impl State {
+    /// The layout that it is in, or on its way from or to.
+    pub fn layout(self) -> Layout {
+        match self {
+            Self::Flat => Layout::Flat,
+            Self::Sorting(layout) | Self::Lifting(layout) | Self::Managed(layout) => layout,
+        }
+    }
+
+    /// Whether a conversion was begun and not finished.
+    pub fn is_half_way(self) -> bool {
+        matches!(self, Self::Sorting(_) | Self::Lifting(_))
+    }
+}
+
+/// What one reading of a directory shows.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub state: State,
+    /// Entries, without the staging directory.
+    pub entries: u64,
+}
+
+/// The name of the staging directory of a layout.
+pub(crate) fn staging_name(layout: Layout) -> CString {
+    let name = format!("{STAGING_PREFIX}{}", layout.name().replace('/', "-"));
+    CString::new(name).expect("layouts have no NUL in their names")
+}
+
+/// Whether a name is one that a conversion uses.
+pub(crate) fn is_reserved(name: &[u8]) -> bool {
+    name.starts_with(STAGING_PREFIX.as_bytes())
+}
+
+/// The layout that a staging directory's name speaks of.
+fn staged_layout(name: &[u8]) -> Option<Layout> {
+    let named = |layout: &Layout| *layout != Layout::Flat && staging_name(*layout).as_bytes() == name;
+    Layout::ALL.into_iter().find(named)
+}
+
+impl Survey {
+    /// Reads it whole.
+    pub(crate) fn of(path: &Path, directory: &File) -> Result<Self, ConvertError> {
+        let failed = |error: Errno| ConvertError::Open { path: path.to_owned(), source: error.into() };
+        let mode = rustix::fs::fstat(directory).map_err(failed)?.st_mode;
+        let (mut entries, mut staged) = (0, Vec::new());
+        for entry in Names::of(directory).map_err(failed)? {
+            let (name, _) = entry.map_err(failed)?;
+            if is_reserved(name.to_bytes()) {
+                staged.push(name);
+            } else {
+                entries += 1;
+            }
+        }
+        let reserved = |name: &CStr| ConvertError::ReservedName {
+            entry: path.join(std::ffi::OsStr::from_bytes(name.to_bytes())),
+        };
+        let state = match (&staged[..], is_managed(mode)) {
+            ([], false) => State::Flat,
+            ([], true) => State::Managed(marked_layout(path, directory)?),
+            ([name], managed) => {
+                let layout = staged_layout(name.to_bytes()).ok_or_else(|| reserved(name))?;
+                if !is_staging(directory, name).map_err(failed)? {
+                    return Err(reserved(name));
+                }
+                if managed { State::Lifting(layout) } else { State::Sorting(layout) }
+            }
+            (names, _) => return Err(reserved(&names[0])),
+        };
+        Ok(Self { state, entries })
+    }
+}
+
+fn marked_layout(path: &Path, directory: &File) -> Result<Layout, ConvertError> {
+    layout_of(directory).map_err(|source: io::Error| ConvertError::Mark { path: path.to_owned(), source })
+}
+
+/// A staging directory of ours is empty, or holds the keepsake.
+fn is_staging(directory: &File, name: &CStr) -> rustix::io::Result<bool> {
+    let staging = match open_below(directory, name) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+        opened => opened?,
+    };
+    let keepsake = rustix::fs::statat(&staging, KEEPSAKE, AtFlags::SYMLINK_NOFOLLOW);
+    if keepsake.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile) {
+        return Ok(true);
+    }
+    Ok(Names::of(&staging)?.next().is_none())
+}
+
+/// Opens a subdirectory, never through a symbolic link.
+pub(crate) fn open_below(directory: impl AsFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::empty())
+}
+
+/// The entries of a directory but `.` and `..`, with their types.
+pub(crate) struct Names {
+    listing: Dir,
+    directory: OwnedFd,
+}
+
+impl Names {
+    pub(crate) fn of(directory: impl AsFd) -> rustix::io::Result<Self> {
+        // Opens the directory anew: the listing has a place of its own in it.
+        let listing = Dir::read_from(&directory)?;
+        Ok(Self { listing, directory: rustix::io::fcntl_dupfd_cloexec(&directory, 0)? })
+    }
+}
+
+impl Iterator for Names {
+    type Item = rustix::io::Result<(CString, FileType)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.listing.next()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Some file systems do not tell in the listing. One that is gone by now is of no type.
+                FileType::Unknown => rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                told => told,
+            };
+            return Some(Ok((name.to_owned(), kind)));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong around a mount.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StackError {
+    /// An `-o` option is none of ours, or its value is out of bounds.
+    #[error("`{option}` is no mount option, or its value is none; `crumb mount --help` lists them")]
+    Option {
+        /// As given.
+        option: String,
+    },
+    /// One of the two places cannot be used.
+    #[error("{}: cannot be used: {source}", path.display())]
+    Place {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Not a directory.
+    #[error("{}: not a directory; a mount shows a directory at a directory", path.display())]
+    NotADirectory {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The mount point has entries.
+    #[error("{}: not empty; its entries would be hidden (--nonempty if they shall be)", path.display())]
+    NotEmpty {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The mount point lies within the tree to be shown.
+    #[error("{}: lies within {}, and would show itself; mount elsewhere, or over {} itself",
+        mountpoint.display(), lower.display(), lower.display())]
+    Inside {
+        /// The tree.
+        lower: PathBuf,
+        /// The place in it.
+        mountpoint: PathBuf,
+    },
+    /// There is a mount of ours at this place.
+    #[error("{}: already mounted there; `crumb unmount` it first", mountpoint.display())]
+    Twice {
+        /// The place.
+        mountpoint: PathBuf,
+    },
+    /// No FUSE here.
+    #[error(
+        "/dev/fuse: {source}; load the kernel's fuse module (modprobe fuse) or let this container have the device"
+    )]
+    NoDevice {
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel or fusermount3 refused.
+    #[error("{}: cannot mount: {reason}", mountpoint.display())]
+    Refused {
+        /// The place.
+        mountpoint: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// No mount of ours at this place.
+    #[error("{}: no mount of Crumb's; `findmnt -t fuse.crumb` lists them", mountpoint.display())]
+    NotMounted {
+        /// The place.
+        mountpoint: PathBuf,
+    },
+    /// Programs use files of the mount.
+    #[error("{}: in use; close its files, or detach it with --lazy", mountpoint.display())]
+    Busy {
+        /// The place.
+        mountpoint: PathBuf,
+    },
+    /// Unmounting failed otherwise.
+    #[error("{}: cannot unmount: {reason}", mountpoint.display())]
+    Unmount {
+        /// The place.
+        mountpoint: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}

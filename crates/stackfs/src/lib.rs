@@ -1,0 +1,32 @@
+//! The stackable file system (Usenetfs): a tree as it is, with the entries of chosen huge directories kept in many
+//! small ones.
+//!
+//! ```text
+//! program -> kernel (FUSE) -> adapter -> tree (numbers, names, managed directories) -> lower file system
+//!                └── file data past all of this, where the kernel passes it through
+//! ```
+//!
+//! Not here: the layouts' name functions (`files::Layout`), flags and output (`crumb`).
+
+pub mod advise;
+pub mod check;
+pub mod convert;
+pub mod managed;
+pub mod mounts;
+
+mod adapter;
+mod counters;
+mod descriptors;
+mod error;
+mod identity;
+mod listing;
+mod mount;
+mod nodes;
+mod opened;
+mod options;
+mod tree;
+
+pub use counters::{Census, Counted, Operation};
+pub use error::StackError;
+pub use mount::{Ending, Mount, Watch};
+pub use options::{KernelFlags, StackOptions, Timeouts};

@@ -1,0 +1,210 @@
+//! A mount from its beginning to its end.
+//!
+//! ```text
+//! start: places checked -> lower root opened -> mounted (over it, perhaps) -> worker threads
+//! stop:  unmounted -> threads joined;  in use: detached, the threads end with the last user
+//! ```
+//!
+//! The lower root is opened before anything is mounted, so that a mount over LOWER itself still sees what is below.
+//!
+//! Always holds: when `start` returns, the mount answers. A daemon that is killed leaves a lower tree that needs no
+//! repair: each operation is one system call there, and hidden directories may stay empty.
+//! Not here: signals, daemons, output (`crumb`).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::StackError;
+use crate::adapter::{self, Adapter, Session, Shared};
+use crate::counters::Census;
+use crate::mounts::{self, Mounted};
+use crate::options::StackOptions;
+use crate::tree::Tree;
+
+/// A mounted tree. Dropped, it is unmounted, lazily when in use.
+pub struct Mount {
+    shared: Arc<Shared>,
+    session: Option<Session>,
+    lower: PathBuf,
+    mountpoint: PathBuf,
+}
+
+/// How a mount ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nobody used it.
+    Unmounted,
+    /// It was in use: out of sight for new users, and served until the last one is gone.
+    Detached,
+}
+
+impl Mount {
+    /// Mounts, and returns when the mount answers.
+    pub fn start(mut options: StackOptions) -> Result<Self, StackError> {
+        // Before looking there: a mount whose daemon was killed does not answer.
+        if is_mounted(&mounts::resolved(&options.mountpoint)) {
+            return Err(StackError::Twice { mountpoint: options.mountpoint });
+        }
+        let lower = directory(&options.lower)?;
+        let mountpoint = directory(&options.mountpoint)?;
+        check_places(&lower, &mountpoint, options.nonempty)?;
+        adapter::device().map_err(|source| StackError::NoDevice { source })?;
+        raise_descriptor_limit();
+        let of_lower = |source| StackError::Place { path: lower.clone(), source };
+        // Until the mount is to be seen: conversions look for it once they hold their locks.
+        let _starting = crate::convert::guard::starting_mount(&lower).map_err(of_lower)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root: OwnedFd =
+            rustix::fs::open(&lower, flags, Mode::empty()).map_err(|errno| of_lower(errno.into()))?;
+        let tree = Tree::new(root, options.layout_new, options.directories_max).map_err(of_lower)?;
+        let shared = Arc::new(Shared::new(tree));
+        options.mountpoint.clone_from(&mountpoint);
+        let adapter = Adapter::new(Arc::clone(&shared), &options);
+        let session = adapter::start(adapter, &options, &lower).map_err(|error| StackError::Refused {
+            mountpoint: mountpoint.clone(),
+            reason: refusal(&error, options.allow_other),
+        })?;
+        Ok(Self { shared, session: Some(session), lower, mountpoint })
+    }
+
+    /// The tree below, absolute and without links.
+    pub fn lower(&self) -> &Path {
+        &self.lower
+    }
+
+    /// Where it is shown, absolute and without links.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// What it was asked up to now.
+    pub fn census(&self) -> Census {
+        self.shared.census()
+    }
+
+    /// Something that tells the same when the mount is gone.
+    pub fn watch(&self) -> Watch {
+        Watch { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Whether it has ended: unmounted by somebody else, and its last user gone.
+    pub fn is_over(&self) -> bool {
+        self.session.as_ref().is_none_or(Session::is_over)
+    }
+
+    /// Unmounts it; detaches it when it is in use. `wait` then tells when the last user has gone.
+    pub fn stop(&self) -> Result<Ending, StackError> {
+        if self.is_over() {
+            return Ok(Ending::Unmounted);
+        }
+        match mounts::detach(&self.mountpoint, false) {
+            Ok(()) => Ok(Ending::Unmounted),
+            Err(StackError::Busy { .. }) => {
+                mounts::detach(&self.mountpoint, true)?;
+                Ok(Ending::Detached)
+            }
+            // Unmounted by somebody else in the meantime.
+            Err(_) if self.is_over() || !is_mounted(&self.mountpoint) => Ok(Ending::Unmounted),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(mut self) -> io::Result<Census> {
+        let outcome = self.session.take().map_or(Ok(()), Session::join);
+        let census = self.shared.census();
+        outcome.map(|()| census)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.session.is_none() {
+            return;
+        }
+        match self.stop() {
+            Ok(Ending::Unmounted) => {
+                if let Some(Err(error)) = self.session.take().map(Session::join) {
+                    tracing::warn!("{}: ended with {error}", self.mountpoint.display());
+                }
+            }
+            Ok(Ending::Detached) => tracing::warn!("{}: detached while in use", self.mountpoint.display()),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+}
+
+/// Tells a mount's counts, also after its end.
+#[derive(Clone)]
+pub struct Watch {
+    shared: Arc<Shared>,
+}
+
+impl Watch {
+    /// What the mount was asked up to now.
+    pub fn census(&self) -> Census {
+        self.shared.census()
+    }
+}
+
+/// The absolute path of a directory that is there.
+fn directory(path: &Path) -> Result<PathBuf, StackError> {
+    let unusable = |source| StackError::Place { path: path.into(), source };
+    let real = path.canonicalize().map_err(unusable)?;
+    let attributes = std::fs::metadata(&real).map_err(unusable)?;
+    if attributes.is_dir() { Ok(real) } else { Err(StackError::NotADirectory { path: path.into() }) }
+}
+
+fn check_places(lower: &Path, mountpoint: &Path, nonempty: bool) -> Result<(), StackError> {
+    if is_mounted(mountpoint) {
+        return Err(StackError::Twice { mountpoint: mountpoint.into() });
+    }
+    if mountpoint == lower {
+        return Ok(());
+    }
+    if mountpoint.starts_with(lower) {
+        return Err(StackError::Inside { lower: lower.into(), mountpoint: mountpoint.into() });
+    }
+    let unusable = |source| StackError::Place { path: mountpoint.into(), source };
+    let mut entries = std::fs::read_dir(mountpoint).map_err(unusable)?;
+    if !nonempty && entries.next().is_some() {
+        return Err(StackError::NotEmpty { path: mountpoint.into() });
+    }
+    Ok(())
+}
+
+fn is_mounted(mountpoint: &Path) -> bool {
+    let mounted = mounts::mounted().unwrap_or_default();
+    mounted.iter().any(|Mounted { mountpoint: other, .. }| other == mountpoint)
+}
+
+/// Every file open through the mount costs a descriptor here.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(errno) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!("files that can be open at once stay limited to {:?}: {errno}", limit.current);
+        }
+    }
+}
+
+fn refusal(error: &io::Error, allow_other: bool) -> String {
+    let told = error.to_string();
+    let told = told.trim();
+    if rustix::process::geteuid().is_root() {
+        return format!("{told}; mounting needs the capability SYS_ADMIN, which containers may lack");
+    }
+    if error.kind() == io::ErrorKind::NotFound {
+        return "not root, and fusermount3 is not installed (package fuse3)".into();
+    }
+    if allow_other {
+        return format!("{told}; user_allow_other must be in /etc/fuse.conf for allow_other");
+    }
+    format!("{told}; an ordinary user needs fusermount3 (package fuse3) and a mount point of his own")
+}

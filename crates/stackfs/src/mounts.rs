@@ -1,0 +1,128 @@
+//! Which mounts of Crumb's there are, and how one is ended.
+//!
+//! A mount is seen in `/proc/self/mountinfo` as type `fuse.crumb`, its source the lower tree's absolute path.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::StackError;
+
+/// The type that mounts of ours have.
+pub const MOUNT_TYPE: &str = "fuse.crumb";
+
+/// A mount of Crumb's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// The tree it shows, as it was named then.
+    pub lower: PathBuf,
+    /// Where.
+    pub mountpoint: PathBuf,
+}
+
+/// All mounts of Crumb's that this process can see, in the order in which they were made.
+pub fn mounted() -> std::io::Result<Vec<Mounted>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
+}
+
+/// The mounts that show `path`, or anything it holds, or a tree that holds it: a command that changes the lower
+/// tree's layout must not run beside them. `path` is absolute and without links.
+pub fn showing(path: &Path) -> std::io::Result<Vec<Mounted>> {
+    let all = mounted()?;
+    Ok(all.into_iter().filter(|one| path.starts_with(&one.lower) || one.lower.starts_with(path)).collect())
+}
+
+/// Ends the mount at this place; with `lazy` it is taken out of sight at once and ends with its last user.
+pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), StackError> {
+    // The mount point itself may not answer any more: only what leads to it is resolved.
+    let place = resolved(mountpoint);
+    let all =
+        mounted().map_err(|source| StackError::Place { path: "/proc/self/mountinfo".into(), source })?;
+    if !all.iter().any(|one| one.mountpoint == place) {
+        return Err(StackError::NotMounted { mountpoint: mountpoint.into() });
+    }
+    detach(&place, lazy)
+}
+
+pub(crate) fn detach(place: &Path, lazy: bool) -> Result<(), StackError> {
+    let flags = UnmountFlags::NOFOLLOW | if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(place, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(StackError::Busy { mountpoint: place.into() }),
+        Err(Errno::PERM) => by_fusermount(place, lazy),
+        Err(errno) => Err(StackError::Unmount { mountpoint: place.into(), reason: errno.to_string() }),
+    }
+}
+
+/// An ordinary user's mounts are made and ended by a set-user-id program.
+fn by_fusermount(place: &Path, lazy: bool) -> Result<(), StackError> {
+    let failed = |reason| StackError::Unmount { mountpoint: place.into(), reason };
+    let mut command = Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(place);
+    let output = command.output().map_err(|error| failed(format!("fusermount3: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if told.contains("busy") { Err(StackError::Busy { mountpoint: place.into() }) } else { Err(failed(told)) }
+}
+
+/// The path without links in what leads to its last component.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => {
+            parent.canonicalize().map_or(absolute.clone(), |parent| parent.join(name))
+        }
+        _ => absolute,
+    }
+}
+
+/// A line such as `36 25 0:31 / /mnt rw,nosuid shared:1 - fuse.crumb /lower rw,user_id=0`.
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mountpoint = fields.nth(4)?;
+    let mut after = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (after.next()?, after.next()?);
+    (kind == MOUNT_TYPE.as_bytes())
+        .then(|| Mounted { lower: unescaped(source).into(), mountpoint: unescaped(mountpoint).into() })
+}
+
+/// Blanks, tabs, newlines and backslashes are written as three octal digits.
+fn unescaped(field: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mounts_of_our_type_are_found_with_blanks_in_their_names() {
+        let ours = br"36 25 0:31 / /mnt/a\040b rw,nosuid shared:1 - fuse.crumb /news\134spool rw,user_id=0";
+        let mounted = Mounted { lower: r"/news\spool".into(), mountpoint: "/mnt/a b".into() };
+        assert_eq!(parse(ours), Some(mounted));
+        assert_eq!(parse(br"36 25 0:31 / /mnt rw - fuse.bindfs /lower rw"), None);
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"1 2 3"), None);
+    }
+}

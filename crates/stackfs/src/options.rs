@@ -1,0 +1,210 @@
+//! What a mount is asked to be: checked once, from flags or from an `-o` list as in `/etc/fstab`.
+//!
+//! Not here: whether the places exist and may be used (`mount`).
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use files::Layout;
+
+use crate::StackError;
+use crate::managed::LAYOUT_UNMARKED;
+
+/// How long the kernel may believe what it was told without asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// That a name leads to an inode. Default 1 s, as in libfuse: what is changed in the lower tree by others shows
+    /// within it.
+    pub entry: Duration,
+    /// An inode's attributes. Default 1 s.
+    pub attributes: Duration,
+    /// That a name is missing. Default 0: a file made below is seen at once.
+    pub missing: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Self { entry: second, attributes: second, missing: Duration::ZERO }
+    }
+}
+
+impl Timeouts {
+    /// For a lower tree that nothing else changes while it is mounted: a day.
+    pub const EXCLUSIVE: Self = {
+        let day = Duration::from_secs(86_400);
+        Self { entry: day, attributes: day, missing: day }
+    };
+}
+
+/// Everything about a mount.
+#[derive(Clone, Debug)]
+pub struct StackOptions {
+    /// The tree below.
+    pub lower: PathBuf,
+    /// Where it is shown.
+    pub mountpoint: PathBuf,
+    /// Layout for directories that are managed, unmarked and empty (see `managed`). Default 345, the paper's.
+    pub layout_new: Layout,
+    /// How long the kernel may believe what it was told.
+    pub timeouts: Timeouts,
+    /// Nothing else changes the lower tree: caches are kept over opens.
+    pub exclusive: bool,
+    /// Other users may use the mount. Default for root, who mounts for all.
+    pub allow_other: bool,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// File data goes past the daemon (FUSE_PASSTHROUGH) where the kernel and the lower file system can. Default on.
+    pub passthrough: bool,
+    /// Access control lists count. Default on; needs root.
+    pub access_lists: bool,
+    /// The mount point may have entries, which are hidden then. Over LOWER itself it may anyway.
+    pub nonempty: bool,
+    /// Worker threads. Default: the CPUs, at least 2 and at most 8.
+    pub threads: usize,
+    /// Directories of which a descriptor is kept. Default 1024.
+    pub directories_max: usize,
+    /// Device files work (`-o dev`), set-user-id programs do (`-o suid`), programs do not (`-o noexec`), times of
+    /// access do not (`-o noatime`).
+    pub flags: KernelFlags,
+}
+
+/// Options that the kernel itself keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelFlags {
+    /// Device files can be opened.
+    pub dev: bool,
+    /// Set-user-id bits count.
+    pub suid: bool,
+    /// Programs cannot be run.
+    pub noexec: bool,
+    /// Reading changes no time of access.
+    pub noatime: bool,
+}
+
+impl StackOptions {
+    /// The defaults for a mount of `lower` at `mountpoint`.
+    pub fn new(lower: impl Into<PathBuf>, mountpoint: impl Into<PathBuf>) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            lower: lower.into(),
+            mountpoint: mountpoint.into(),
+            layout_new: LAYOUT_UNMARKED,
+            timeouts: Timeouts::default(),
+            exclusive: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            read_only: false,
+            passthrough: true,
+            access_lists: true,
+            nonempty: false,
+            threads: cpus.clamp(2, 8),
+            directories_max: 1024,
+            flags: KernelFlags::default(),
+        }
+    }
+
+    /// Nothing else changes the lower tree.
+    pub fn exclusive(mut self) -> Self {
+        self.exclusive = true;
+        self.timeouts = Timeouts::EXCLUSIVE;
+        self
+    }
+
+    /// Applies a list as `mount -o` takes it: `layout=56/34,ro,attr_timeout=5`. Options of mount(8) itself, such as
+    /// `noauto`, `user` and `x-systemd.…`, are passed over.
+    pub fn apply(&mut self, list: &str) -> Result<(), StackError> {
+        for option in list.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+            let (name, value) =
+                option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+            self.apply_one(name, value).ok_or_else(|| StackError::Option { option: option.to_owned() })?;
+        }
+        Ok(())
+    }
+
+    fn apply_one(&mut self, name: &str, value: Option<&str>) -> Option<()> {
+        match (name, value) {
+            ("layout", Some(text)) => {
+                self.layout_new = Layout::from_str(text).ok().filter(|layout| *layout != Layout::Flat)?;
+            }
+            ("entry_timeout", Some(text)) => self.timeouts.entry = seconds(text)?,
+            ("attr_timeout", Some(text)) => self.timeouts.attributes = seconds(text)?,
+            ("negative_timeout", Some(text)) => self.timeouts.missing = seconds(text)?,
+            ("threads", Some(text)) => self.threads = text.parse().ok().filter(|n| (1..=64).contains(n))?,
+            ("directories", Some(text)) => {
+                self.directories_max = text.parse().ok().filter(|n| (8..=1_000_000).contains(n))?;
+            }
+            ("exclusive", None) => *self = self.clone().exclusive(),
+            ("allow_other", None) => self.allow_other = true,
+            ("owner_only", None) => self.allow_other = false,
+            ("ro", None) => self.read_only = true,
+            ("rw", None) => self.read_only = false,
+            ("nopassthrough", None) => self.passthrough = false,
+            ("noacl", None) => self.access_lists = false,
+            ("acl", None) => self.access_lists = true,
+            ("nonempty", None) => self.nonempty = true,
+            ("dev", None) => self.flags.dev = true,
+            ("nodev", None) => self.flags.dev = false,
+            ("suid", None) => self.flags.suid = true,
+            ("nosuid", None) => self.flags.suid = false,
+            ("exec", None) => self.flags.noexec = false,
+            ("noexec", None) => self.flags.noexec = true,
+            ("noatime", None) => self.flags.noatime = true,
+            // Always so, or nothing to us.
+            (
+                "default_permissions" | "defaults" | "atime" | "relatime" | "async" | "auto" | "noauto",
+                None,
+            ) => {}
+            ("user" | "users" | "nouser" | "nofail" | "_netdev", None) => {}
+            _ if name.starts_with("x-") || name.starts_with("comment") => {}
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok().filter(|duration| duration.as_secs() <= 10 * 365 * 86_400)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(list: &str) -> Result<StackOptions, StackError> {
+        let mut options = StackOptions::new("/lower", "/mnt");
+        options.apply(list).map(|()| options)
+    }
+
+    #[test]
+    fn an_fstab_list_is_understood_whole() {
+        let options = applied("noauto,x-systemd.automount,layout=56/34,ro,attr_timeout=2.5,dev").unwrap();
+        assert_eq!(options.layout_new, Layout::D56D34);
+        assert_eq!(options.timeouts.attributes, Duration::from_millis(2500));
+        assert!(options.read_only && options.flags.dev && !options.flags.suid);
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        for wrong in [
+            "layuot=345",
+            "layout=789",
+            "layout=flat",
+            "attr_timeout=-1",
+            "threads=0",
+            "ro=yes",
+            "entry_timeout=1e300",
+        ] {
+            let error = applied(&format!("rw,{wrong}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{wrong}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn exclusive_and_a_time_out_after_it_go_together() {
+        let options = applied("exclusive,negative_timeout=0").unwrap();
+        assert_eq!(options.timeouts.entry, Timeouts::EXCLUSIVE.entry);
+        assert_eq!(options.timeouts.missing, Duration::ZERO);
+    }
+}

@@ -1,0 +1,290 @@
+//! The tree behind a mount: operations by node number on the lower tree, with managed directories seen through.
+//!
+//! ```text
+//! number --nodes--> parent, name --descriptors--> lower directory, 345/123456 --> one system call there
+//! ```
+//!
+//! Every operation by number goes by the node's name and checks that the inode found is the one meant: a lower tree
+//! changed underneath gives ESTALE, on which the kernel looks the name up again, and never another file.
+//!
+//! Always holds: no descriptor is kept for a node that is not open, but those of a bounded number of directories.
+//! Not here: the protocol (`adapter`), names to places (`files::Layout`), directory reading (`listing`).
+//! Locks: `renames` is held over a rename's system call (shared), and taken alone by who found a name wrong: then no
+//! rename is under way and the node tells the name as it is. `hiding` is held while a hidden directory is made.
+//! Within both, the leaves of `nodes` and `descriptors`.
+
+mod attributes;
+mod extended;
+mod hidden;
+mod naming;
+mod opening;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, RwLock};
+
+use files::Layout;
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use crate::descriptors::Descriptors;
+use crate::identity::Identity;
+use crate::managed;
+use crate::nodes::{Kind, Nodes, Place, ROOT};
+use crate::opened::Opened;
+
+pub(crate) use attributes::{Change, Set};
+pub(crate) use naming::New;
+
+/// What an operation comes to.
+pub(crate) type Done<T> = Result<T, Errno>;
+
+/// The lower tree, and what is known of it.
+pub(crate) struct Tree {
+    root: Arc<OwnedFd>,
+    /// Device and inode of the root.
+    root_of: (u64, u64),
+    pub(crate) nodes: Nodes,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) opened: Opened,
+    pub(crate) identity: Identity,
+    /// For directories that are managed, unmarked and empty.
+    layout_new: Layout,
+    renames: RwLock<()>,
+    hiding: Mutex<()>,
+}
+
+/// A node and its attributes, as the kernel is told them.
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    /// Tells an inode from a later one of the same number.
+    pub(crate) generation: u64,
+    pub(crate) attributes: Statx,
+}
+
+/// A directory an operation works in.
+pub(crate) struct Inside {
+    pub(crate) directory: Arc<OwnedFd>,
+    pub(crate) kind: Kind,
+}
+
+impl Inside {
+    /// Where `name` lies, relative to the directory.
+    pub(crate) fn place(&self, name: &[u8]) -> Vec<u8> {
+        let mut place = Vec::with_capacity(name.len() + 8);
+        match self.kind {
+            Kind::Managed(layout) => layout.place(name, &mut place),
+            Kind::Leaf | Kind::Plain | Kind::Unreadable => place.extend_from_slice(name),
+        }
+        place
+    }
+}
+
+impl Tree {
+    /// The tree at `root`, a descriptor of a directory.
+    pub(crate) fn new(root: OwnedFd, layout_new: Layout, directories_max: usize) -> std::io::Result<Self> {
+        let attributes = rustix::fs::statx(&root, c".", LOOK, WANTED)?;
+        let kind = if managed::is_managed(attributes.stx_mode.into()) {
+            Kind::Managed(managed::layout_of(&root)?)
+        } else {
+            Kind::Plain
+        };
+        Ok(Self {
+            root_of: (device(&attributes), attributes.stx_ino),
+            root: Arc::new(root),
+            nodes: Nodes::new(kind),
+            descriptors: Descriptors::new(directories_max),
+            opened: Opened::default(),
+            identity: Identity::of_this_process(),
+            layout_new,
+            renames: RwLock::default(),
+            hiding: Mutex::default(),
+        })
+    }
+
+    /// The number of the inode with these attributes: its own on the root's file system.
+    pub(crate) fn number(&self, attributes: &Statx) -> u64 {
+        let of = (device(attributes), attributes.stx_ino);
+        if of == self.root_of {
+            return ROOT;
+        }
+        self.number_on(of.0, of.1)
+    }
+
+    /// The same from a directory entry, which tells no device: the directory's is meant.
+    pub(crate) fn number_on(&self, device: u64, inode: u64) -> u64 {
+        if device == self.root_of.0 && inode > ROOT && inode >> 63 == 0 {
+            return inode;
+        }
+        // File systems mounted below and subvolumes number their inodes anew: a hash of both numbers, in the upper
+        // half, where lower file systems have none.
+        let mixed = (device.rotate_left(32) ^ inode).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 29) | 1 << 63
+    }
+
+    /// What the kernel shows as a directory's inode number: the root's is not its number in the protocol.
+    pub(crate) fn shown(&self, id: u64) -> u64 {
+        if id == ROOT { self.root_of.1 } else { id }
+    }
+
+    /// The directory with this number, to work in.
+    pub(crate) fn inside(&self, id: u64) -> Done<Inside> {
+        let kind = self.nodes.kind(id).ok_or(Errno::STALE)?;
+        match kind {
+            Kind::Leaf => return Err(Errno::NOTDIR),
+            Kind::Unreadable => return Err(Errno::IO),
+            Kind::Plain | Kind::Managed(_) => {}
+        }
+        Ok(Inside { directory: self.directory(id)?, kind })
+    }
+
+    /// A descriptor of the directory with this number.
+    pub(crate) fn directory(&self, id: u64) -> Done<Arc<OwnedFd>> {
+        if id == ROOT {
+            return Ok(Arc::clone(&self.root));
+        }
+        if let Some(found) = self.descriptors.find(id) {
+            return Ok(found);
+        }
+        let opened = self.by_name(id, |parent, name| {
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            // To be read where that is allowed: extended attributes can be asked for by such a descriptor.
+            let opened = match rustix::fs::openat(parent, name, flags | OFlags::RDONLY, Mode::empty()) {
+                Err(Errno::ACCESS) => rustix::fs::openat(parent, name, flags | OFlags::PATH, Mode::empty()),
+                other => other,
+            }?;
+            self.is_number(id, &opened)?;
+            Ok(opened)
+        })?;
+        Ok(self.descriptors.keep(id, opened))
+    }
+
+    /// Does something to a node by its name: `attempt` gets a directory and a path in it, and says ESTALE when what
+    /// it finds there is something else.
+    pub(crate) fn by_name<T>(
+        &self,
+        id: u64,
+        mut attempt: impl FnMut(BorrowedFd<'_>, &[u8]) -> Done<T>,
+    ) -> Done<T> {
+        if id == ROOT {
+            return attempt(self.root.as_fd(), b".");
+        }
+        let mut place = self.nodes.place(id).ok_or(Errno::STALE)?;
+        loop {
+            let outcome = self.at_place(&place, &mut attempt);
+            if !matches!(outcome, Err(Errno::NOENT | Errno::STALE | Errno::NOTDIR | Errno::LOOP)) {
+                return outcome;
+            }
+            // The name may just be changing: wait for the renames under way.
+            drop(self.renames.write());
+            let now = self.nodes.place(id).ok_or(Errno::STALE)?;
+            if now == place && !self.nodes.next_place(id, &place) {
+                return Err(Errno::STALE);
+            }
+            place = self.nodes.place(id).ok_or(Errno::STALE)?;
+        }
+    }
+
+    fn at_place<T>(
+        &self,
+        place: &Place,
+        attempt: &mut impl FnMut(BorrowedFd<'_>, &[u8]) -> Done<T>,
+    ) -> Done<T> {
+        let parent = self.inside(place.parent)?;
+        attempt(parent.directory.as_fd(), &parent.place(&place.name))
+    }
+
+    /// A descriptor for look-ups (`O_PATH`) of any node.
+    pub(crate) fn handle(&self, id: u64) -> Done<Arc<OwnedFd>> {
+        if self.nodes.kind(id) != Some(Kind::Leaf) {
+            return self.directory(id);
+        }
+        let by_name = self.by_name(id, |parent, name| {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+            self.is_number(id, &opened)?;
+            Ok(Arc::new(opened))
+        });
+        match by_name {
+            Err(Errno::STALE) => self.removed(id),
+            other => other,
+        }
+    }
+
+    /// A descriptor of a node that has no name any more: of a file any that is open, of anything else the one kept
+    /// when it was removed.
+    fn removed(&self, id: u64) -> Done<Arc<OwnedFd>> {
+        if let Some(file) = self.opened.any_of(id) {
+            return Ok(Arc::new(file.descriptor.try_clone().map_err(|_| Errno::MFILE)?));
+        }
+        self.descriptors.find(id).ok_or(Errno::STALE)
+    }
+
+    /// ESTALE unless the descriptor is of the inode with this number.
+    pub(crate) fn is_number(&self, id: u64, descriptor: impl AsFd) -> Done<Statx> {
+        let attributes = rustix::fs::statx(descriptor, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+        if self.number(&attributes) == id { Ok(attributes) } else { Err(Errno::STALE) }
+    }
+
+    /// What `path` in a directory turned out to be.
+    pub(crate) fn entry(&self, directory: impl AsFd, path: &[u8], attributes: Statx) -> Entry {
+        let id = self.number(&attributes);
+        let kind =
+            self.kind_of(id, &attributes, |flags| rustix::fs::openat(directory, path, flags, Mode::empty()));
+        let born = &attributes.stx_btime;
+        // Inode numbers come back after deletion; the time of birth, where the file system has it, does not.
+        let generation = (born.tv_sec as u64).wrapping_mul(1_000_000_007).wrapping_add(born.tv_nsec.into());
+        Entry { id, kind, generation: generation & u64::MAX >> 1, attributes: self.as_seen(attributes) }
+    }
+
+    /// What a name looked up turned out to be; the kernel gets a reference to it.
+    pub(crate) fn refer(&self, parent: u64, inside: &Inside, name: &[u8], attributes: Statx) -> Entry {
+        let entry = self.entry(&inside.directory, &inside.place(name), attributes);
+        self.nodes.refer(entry.id, parent, name, entry.kind);
+        entry
+    }
+
+    /// The attributes without a trace of the hidden level.
+    pub(crate) fn as_seen(&self, mut attributes: Statx) -> Statx {
+        if managed::is_managed(attributes.stx_mode.into()) {
+            attributes.stx_mode &= !(managed::MANAGED_BIT as u16);
+            // Links count the hidden directories, and counting the visible ones would mean to read them all. One
+            // says "not counted", as btrfs does, and find(1) understands; 0 is a directory removed while open.
+            attributes.stx_nlink = attributes.stx_nlink.min(1);
+        }
+        attributes
+    }
+
+    fn kind_of(&self, id: u64, attributes: &Statx, open: impl FnOnce(OFlags) -> Done<OwnedFd>) -> Kind {
+        if u32::from(attributes.stx_mode) & 0o170_000 != 0o040_000 {
+            return Kind::Leaf;
+        }
+        if !managed::is_managed(attributes.stx_mode.into()) {
+            return Kind::Plain;
+        }
+        if let Some(known @ Kind::Managed(_)) = self.nodes.kind(id) {
+            return known;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match open(flags).map_err(std::io::Error::from).and_then(managed::layout_of) {
+            Ok(layout) => Kind::Managed(layout),
+            Err(error) => {
+                tracing::error!(
+                    "managed directory (inode {}) cannot be shown, its layout mark cannot be read: {error}; \
+                     run `crumb check`",
+                    attributes.stx_ino
+                );
+                Kind::Unreadable
+            }
+        }
+    }
+}
+
+fn device(attributes: &Statx) -> u64 {
+    rustix::fs::makedev(attributes.stx_dev_major, attributes.stx_dev_minor)
+}
+
+/// How attributes are asked for: of the name itself, without waking automounters.
+pub(crate) const LOOK: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::NO_AUTOMOUNT);
+/// Which attributes.
+pub(crate) const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);

@@ -1,0 +1,174 @@
+//! Attributes by node number: told and changed.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, StatVfs, Statx, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+};
+use rustix::io::Errno;
+
+use super::hidden::by_descriptor;
+use super::{Done, LOOK, Tree, WANTED};
+use crate::identity::Caller;
+use crate::managed::MANAGED_BIT;
+use crate::nodes::Kind;
+
+/// What is to be changed; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) accessed: Option<Set>,
+    pub(crate) modified: Option<Set>,
+}
+
+/// A time to be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Set {
+    Now,
+    At { seconds: i64, nanoseconds: u32 },
+}
+
+impl Tree {
+    /// The attributes of a node.
+    pub(crate) fn attributes(&self, id: u64) -> Done<Statx> {
+        let kind = self.nodes.kind(id).ok_or(Errno::STALE)?;
+        if kind != Kind::Leaf {
+            let attributes = self.is_number(id, self.directory(id)?)?;
+            self.note_kind(id, kind, &attributes);
+            return Ok(self.as_seen(attributes));
+        }
+        let by_name = self.by_name(id, |parent, name| {
+            let attributes = rustix::fs::statx(parent, name, LOOK, WANTED)?;
+            if self.number(&attributes) == id { Ok(attributes) } else { Err(Errno::STALE) }
+        });
+        match by_name {
+            Err(Errno::STALE) => self.is_number(id, self.removed(id)?),
+            other => other,
+        }
+    }
+
+    /// Changes attributes, by the open file when there is one, and tells what they are then.
+    pub(crate) fn change(
+        &self,
+        id: u64,
+        handle: Option<u64>,
+        change: &Change,
+        caller: Caller,
+    ) -> Done<Statx> {
+        let open = handle.and_then(|handle| self.opened.file(handle));
+        if let Some(size) = change.size {
+            let cut = || match &open {
+                Some(file) => rustix::fs::ftruncate(&file.descriptor, size),
+                None => rustix::fs::ftruncate(self.writable(id)?, size),
+            };
+            if caller.uid == 0 { cut() } else { self.identity.without_fsetid(cut) }?;
+        }
+        let by_name;
+        let node: &OwnedFd = match &open {
+            Some(file) => &file.descriptor,
+            None => {
+                by_name = self.handle(id)?;
+                &by_name
+            }
+        };
+        let kind = self.nodes.kind(id).ok_or(Errno::STALE)?;
+        // The owner before the mode, as chown clears bits that the same call may set.
+        if change.uid.is_some() || change.gid.is_some() {
+            let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
+            rustix::fs::chownat(node, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(mode) = change.mode {
+            let mode = self.mode_below(id, kind, mode)?;
+            rustix::fs::chmod(by_descriptor(node), mode)?;
+        }
+        if change.accessed.is_some() || change.modified.is_some() {
+            let times = Timestamps {
+                last_access: change.accessed.map_or(KEPT, Set::spec),
+                last_modification: change.modified.map_or(KEPT, Set::spec),
+            };
+            rustix::fs::utimensat(node, c"", &times, AtFlags::EMPTY_PATH)?;
+        }
+        if let Kind::Managed(layout) = kind
+            && (change.uid.is_some() || change.gid.is_some() || change.mode.is_some())
+        {
+            self.follow(node, layout)?;
+        }
+        let attributes = rustix::fs::statx(node, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+        Ok(self.as_seen(attributes))
+    }
+
+    /// Space and inodes of the file system a node lies on.
+    pub(crate) fn room(&self, id: u64) -> Done<StatVfs> {
+        rustix::fs::fstatvfs(self.handle(id)?)
+    }
+
+    /// Where a symbolic link leads.
+    pub(crate) fn target(&self, id: u64) -> Done<Vec<u8>> {
+        let link = self.handle(id)?;
+        Ok(rustix::fs::readlinkat(&*link, c"", Vec::new())?.into_bytes())
+    }
+
+    /// The mode a node gets below. The managed bit is not the mount's to change: it would show entries that lie
+    /// elsewhere, or hide those that are there.
+    fn mode_below(&self, id: u64, kind: Kind, mode: u32) -> Done<Mode> {
+        if kind == Kind::Leaf {
+            return Ok(Mode::from_raw_mode(mode & 0o7777));
+        }
+        if mode & MANAGED_BIT != 0 {
+            let name = self.nodes.place(id).map(|place| String::from_utf8_lossy(&place.name).into_owned());
+            tracing::warn!(
+                "chmod u+s of directory `{}` through the mount refused: unmount, then run `crumb manage` on it",
+                name.unwrap_or_default()
+            );
+            return Err(Errno::PERM);
+        }
+        let bit = if matches!(kind, Kind::Managed(_)) { MANAGED_BIT } else { 0 };
+        Ok(Mode::from_raw_mode(mode & 0o7777 | bit))
+    }
+
+    /// A directory may have been managed, or not any more, below the mount: nothing hidden yet, or all moved.
+    fn note_kind(&self, id: u64, kind: Kind, attributes: &Statx) {
+        let again = |_| self.directory(id)?.try_clone().map_err(|_| Errno::MFILE);
+        let now = self.kind_of(id, attributes, again);
+        if now != kind {
+            self.nodes.set_kind(id, now);
+        }
+    }
+
+    fn writable(&self, id: u64) -> Done<OwnedFd> {
+        let opened = self.by_name(id, |parent, name| {
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+            let attributes = self.is_number(id, &opened)?;
+            match FileType::from_raw_mode(attributes.stx_mode.into()) {
+                FileType::RegularFile => Ok(opened),
+                _ => Err(Errno::INVAL),
+            }
+        });
+        match opened {
+            Err(Errno::STALE) => {
+                let file = self.opened.any_of(id).ok_or(Errno::STALE)?;
+                Ok(rustix::fs::open(
+                    by_descriptor(&file.descriptor),
+                    OFlags::WRONLY | OFlags::CLOEXEC,
+                    Mode::empty(),
+                )?)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Set {
+    fn spec(self) -> Timespec {
+        match self {
+            Self::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+            Self::At { seconds, nanoseconds } => Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
+        }
+    }
+}
+
+const KEPT: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };

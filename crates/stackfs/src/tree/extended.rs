@@ -1,0 +1,74 @@
+//! Extended attributes and access control lists by node number; Crumb's own are not seen.
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use super::hidden::by_descriptor;
+use super::{Done, Tree};
+use crate::managed::OWN_ATTRIBUTES;
+use crate::nodes::Kind;
+
+const LISTS: &str = "system.posix_acl_";
+
+impl Tree {
+    /// The value of an extended attribute.
+    pub(crate) fn extended(&self, id: u64, name: &[u8], buffer: &mut [u8]) -> Done<usize> {
+        if is_own(name) {
+            return Err(Errno::NODATA);
+        }
+        // The kernel asks before a first write: then the file is open, and asking by its descriptor takes a third.
+        if let Some(file) = self.opened.any_of(id) {
+            return rustix::fs::fgetxattr(&file.descriptor, name, buffer);
+        }
+        let node = self.handle(id)?;
+        rustix::fs::getxattr(by_descriptor(&*node), name, buffer)
+    }
+
+    /// All names, each ended by a zero byte.
+    pub(crate) fn extended_names(&self, id: u64) -> Done<Vec<u8>> {
+        let node = self.handle(id)?;
+        let mut names = vec![0; NAMES_BYTES_MAX];
+        let len = rustix::fs::listxattr(by_descriptor(&*node), &mut names[..])?;
+        names.truncate(len);
+        if names.windows(OWN_ATTRIBUTES.len()).any(|part| part == OWN_ATTRIBUTES.as_bytes()) {
+            let seen = names.split_inclusive(|byte| *byte == 0).filter(|name| !is_own(name));
+            return Ok(seen.flatten().copied().collect());
+        }
+        Ok(names)
+    }
+
+    pub(crate) fn set_extended(&self, id: u64, name: &[u8], value: &[u8], flags: XattrFlags) -> Done<()> {
+        if is_own(name) {
+            return Err(Errno::PERM);
+        }
+        let node = self.handle(id)?;
+        rustix::fs::setxattr(by_descriptor(&*node), name, value, flags)?;
+        self.lists_follow(id, name)
+    }
+
+    pub(crate) fn remove_extended(&self, id: u64, name: &[u8]) -> Done<()> {
+        if is_own(name) {
+            return Err(Errno::PERM);
+        }
+        let node = self.handle(id)?;
+        rustix::fs::removexattr(by_descriptor(&*node), name)?;
+        self.lists_follow(id, name)
+    }
+
+    /// What inherits from a managed directory inherits from its hidden ones.
+    fn lists_follow(&self, id: u64, name: &[u8]) -> Done<()> {
+        match self.nodes.kind(id) {
+            Some(Kind::Managed(layout)) if name.starts_with(LISTS.as_bytes()) => {
+                self.follow(&*self.directory(id)?, layout)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_own(name: &[u8]) -> bool {
+    name.starts_with(OWN_ATTRIBUTES.as_bytes())
+}
+
+/// Linux lists no more than this.
+const NAMES_BYTES_MAX: usize = 65_536;

@@ -1,0 +1,228 @@
+//! Operations that name an entry of a directory: look up, make, link, rename, remove.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx};
+use rustix::io::Errno;
+
+use super::{Done, Entry, LOOK, Tree, WANTED};
+use crate::identity::Caller;
+use crate::nodes::{Kind, Place};
+
+/// What is to be made.
+pub(crate) enum New<'a> {
+    Directory {
+        mode: u32,
+        umask: u32,
+    },
+    /// A special file, or a regular one, by its mode.
+    Special {
+        mode: u32,
+        umask: u32,
+        device: u64,
+    },
+    Symlink {
+        target: &'a [u8],
+    },
+}
+
+impl Tree {
+    /// Looks a name up. The kernel holds a reference to what is found.
+    pub(crate) fn look_up(&self, parent: u64, name: &[u8]) -> Done<Entry> {
+        let inside = self.inside(parent)?;
+        let attributes = found(rustix::fs::statx(&inside.directory, inside.place(name), LOOK, WANTED))?;
+        Ok(self.refer(parent, &inside, name, attributes))
+    }
+
+    /// What a directory entry just read is; `None` when it is gone. No reference is counted.
+    pub(crate) fn listed(&self, holder: &OwnedFd, name: &[u8]) -> Done<Option<Entry>> {
+        match rustix::fs::statx(holder, name, LOOK, WANTED) {
+            Ok(attributes) => Ok(Some(self.entry(holder, name, attributes))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Makes a directory, symbolic link or special file as the caller's.
+    pub(crate) fn make(&self, parent: u64, name: &[u8], new: &New<'_>, caller: Caller) -> Done<Entry> {
+        let mut inside = self.inside(parent)?;
+        let mode = match *new {
+            New::Directory { mode, umask } | New::Special { mode, umask, .. } => {
+                self.masked(&inside, mode, umask)
+            }
+            New::Symlink { .. } => Mode::empty(),
+        };
+        self.making(parent, &mut inside, name, |directory, path| {
+            self.identity.create_as(caller, || match *new {
+                New::Directory { .. } => rustix::fs::mkdirat(directory, path, mode),
+                New::Special { mode: typed, device, .. } => {
+                    rustix::fs::mknodat(directory, path, FileType::from_raw_mode(typed), mode, device)
+                }
+                New::Symlink { target } => rustix::fs::symlinkat(target, directory, path),
+            })
+        })?;
+        let attributes = rustix::fs::statx(&inside.directory, inside.place(name), LOOK, WANTED)?;
+        Ok(self.refer(parent, &inside, name, attributes))
+    }
+
+    /// Makes a regular file and opens it with `flags` (access mode and synchronous writing).
+    pub(crate) fn create(
+        &self,
+        parent: u64,
+        name: &[u8],
+        (mode, umask): (u32, u32),
+        (flags, exclusive): (OFlags, bool),
+        caller: Caller,
+    ) -> Done<(Entry, OwnedFd)> {
+        let mut inside = self.inside(parent)?;
+        let mode = self.masked(&inside, mode, umask);
+        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = self.making(parent, &mut inside, name, |directory, path| {
+            self.identity.create_as(caller, || rustix::fs::openat(directory, path, flags, mode))
+        });
+        let opened = match made {
+            // Somebody made it meanwhile, below the mount. ESTALE has the kernel look again and open it with its
+            // permissions checked.
+            Err(Errno::EXIST) if !exclusive => return Err(Errno::STALE),
+            other => other?,
+        };
+        let attributes = rustix::fs::statx(&opened, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+        Ok((self.refer(parent, &inside, name, attributes), opened))
+    }
+
+    /// Gives a node another name.
+    pub(crate) fn link(&self, id: u64, parent: u64, name: &[u8]) -> Done<Entry> {
+        let mut inside = self.inside(parent)?;
+        self.by_name(id, |from, path| {
+            self.is_still(id, from, path)?;
+            let made = self.making(parent, &mut inside, name, |directory, new| {
+                rustix::fs::linkat(from, path, directory, new, AtFlags::empty())
+            });
+            // That the new name's directory is gone must not be taken for a wrong old name.
+            if made == Err(Errno::NOENT) { Ok(Err(Errno::NOENT)) } else { made.map(Ok) }
+        })
+        .map_err(|errno| if errno == Errno::STALE { Errno::NOENT } else { errno })??;
+        let attributes = rustix::fs::statx(&inside.directory, inside.place(name), LOOK, WANTED)?;
+        Ok(self.refer(parent, &inside, name, attributes))
+    }
+
+    /// Removes a name of anything but a directory.
+    pub(crate) fn unlink(&self, parent: u64, name: &[u8]) -> Done<()> {
+        let inside = self.inside(parent)?;
+        let path = inside.place(name);
+        let kept = self.before_removal(&inside.directory, &path);
+        rustix::fs::unlinkat(&inside.directory, path, AtFlags::empty())?;
+        self.after_removal(kept);
+        self.touched(&inside);
+        Ok(())
+    }
+
+    /// Removes an empty directory; a managed one with its hidden level.
+    pub(crate) fn remove_directory(&self, parent: u64, name: &[u8]) -> Done<()> {
+        let inside = self.inside(parent)?;
+        let path = inside.place(name);
+        let kept = self.before_removal(&inside.directory, &path);
+        match rustix::fs::unlinkat(&inside.directory, &path, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                self.bare_at(&inside.directory, &path)?;
+                rustix::fs::unlinkat(&inside.directory, &path, AtFlags::REMOVEDIR)?;
+            }
+            other => other?,
+        }
+        self.after_removal(kept);
+        self.touched(&inside);
+        Ok(())
+    }
+
+    /// A descriptor of what is about to lose its last name, unless it is a regular file: the daemon has those open
+    /// that programs have. A FIFO or device is opened without us, and a directory may be where a program stands.
+    fn before_removal(&self, directory: &OwnedFd, path: &[u8]) -> Option<(u64, OwnedFd)> {
+        let attributes = rustix::fs::statx(directory, path, LOOK, WANTED).ok()?;
+        let regular = FileType::from_raw_mode(attributes.stx_mode.into()) == FileType::RegularFile;
+        let id = self.number(&attributes);
+        if regular || attributes.stx_nlink > 1 && !is_directory(&attributes) || self.nodes.kind(id).is_none()
+        {
+            return None;
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Some((id, rustix::fs::openat(directory, path, flags, Mode::empty()).ok()?))
+    }
+
+    /// Keeps that descriptor until the kernel gives its last reference back.
+    fn after_removal(&self, kept: Option<(u64, OwnedFd)>) {
+        if let Some((id, descriptor)) = kept {
+            self.descriptors.keep(id, descriptor);
+            // It may have given it back in between.
+            if self.nodes.kind(id).is_none() {
+                self.descriptors.drop_of(id);
+            }
+        }
+    }
+
+    /// Renames within and across directories, managed or not.
+    pub(crate) fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: RenameFlags) -> Done<()> {
+        // Before the lock: finding a directory may have to wait until no rename is under way.
+        let source = self.inside(from.0)?;
+        let mut target = self.inside(to.0)?;
+        let _renaming = self.renames.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let path = source.place(from.1);
+        let moved = found(rustix::fs::statx(&source.directory, &path, LOOK, WANTED))?;
+        let exchanged = if flags.contains(RenameFlags::EXCHANGE) {
+            Some(found(rustix::fs::statx(&target.directory, target.place(to.1), LOOK, WANTED))?)
+        } else {
+            None
+        };
+        let renamed = self.making(to.0, &mut target, to.1, |directory, new| {
+            rustix::fs::renameat_with(&source.directory, &path, directory, new, flags)
+        });
+        match renamed {
+            // Over an empty managed directory: it is not empty below.
+            Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory(&moved) && flags.is_empty() => {
+                let new = target.place(to.1);
+                self.bare_at(&target.directory, &new)?;
+                rustix::fs::renameat_with(&source.directory, &path, &target.directory, new, flags)?;
+                self.touched(&target);
+            }
+            other => other?,
+        }
+        self.touched(&source);
+        let (old, new) = (place(from), place(to));
+        self.nodes.renamed(self.number(&moved), &old, new.clone());
+        if let Some(exchanged) = exchanged {
+            self.nodes.renamed(self.number(&exchanged), &new, old);
+        }
+        Ok(())
+    }
+
+    /// Takes the hidden level from the directory at `path`, when it is managed; ENOTEMPTY when it is not, or holds
+    /// anything.
+    fn bare_at(&self, directory: &OwnedFd, path: &[u8]) -> Done<()> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(directory, path, flags, Mode::empty())?;
+        let attributes = rustix::fs::statx(&opened, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+        let again = |_| opened.try_clone().map_err(|_| Errno::MFILE);
+        match self.kind_of(self.number(&attributes), &attributes, again) {
+            Kind::Managed(layout) => self.bare(&opened, layout),
+            Kind::Leaf | Kind::Plain | Kind::Unreadable => Err(Errno::NOTEMPTY),
+        }
+    }
+
+    /// ESTALE unless this name leads to the node.
+    fn is_still(&self, id: u64, directory: impl std::os::fd::AsFd, path: &[u8]) -> Done<()> {
+        let attributes = rustix::fs::statx(directory, path, LOOK, WANTED)?;
+        if self.number(&attributes) == id { Ok(()) } else { Err(Errno::STALE) }
+    }
+}
+
+/// A stranger in the place of a hidden directory (ENOTDIR) hides what would be there: to the caller it is missing.
+fn found<T>(outcome: Done<T>) -> Done<T> {
+    outcome.map_err(|errno| if errno == Errno::NOTDIR { Errno::NOENT } else { errno })
+}
+
+fn place((parent, name): (u64, &[u8])) -> Place {
+    Place { parent, name: name.into() }
+}
+
+fn is_directory(attributes: &Statx) -> bool {
+    FileType::from_raw_mode(attributes.stx_mode.into()) == FileType::Directory
+}

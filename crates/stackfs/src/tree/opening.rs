@@ -1,0 +1,121 @@
+//! Opening files and directories, and what is done to open files without the kernel's pass-through.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::{Done, Tree};
+use crate::listing::Listing;
+use crate::nodes::{Kind, lock};
+use crate::opened::{OpenDirectory, OpenFile};
+
+impl Tree {
+    /// Opens a regular file with these flags (access mode and synchronous writing).
+    pub(crate) fn open(&self, id: u64, flags: OFlags) -> Done<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = self.by_name(id, |parent, name| {
+            let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+            self.is_number(id, &opened)?;
+            Ok(opened)
+        });
+        match opened {
+            // Opened anew by /proc/self/fd of a file that has no name any more.
+            Err(Errno::STALE) => {
+                let file = self.opened.any_of(id).ok_or(Errno::STALE)?;
+                let flags = flags - OFlags::NOFOLLOW;
+                rustix::fs::open(super::hidden::by_descriptor(&file.descriptor), flags, Mode::empty())
+            }
+            other => other,
+        }
+    }
+
+    /// Opens a directory to be read.
+    pub(crate) fn open_directory(&self, id: u64) -> Done<u64> {
+        let inside = self.inside(id)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&inside.directory, c".", flags, Mode::empty())?;
+        let parent = self.nodes.place(id).ok_or(Errno::STALE)?.parent;
+        let attributes = rustix::fs::statx(&opened, c".", super::LOOK, super::WANTED)?;
+        let device = super::device(&attributes);
+        let listing = match inside.kind {
+            Kind::Managed(layout) => Listing::managed(opened, layout, device),
+            Kind::Leaf | Kind::Plain | Kind::Unreadable => Listing::plain(opened, device),
+        };
+        let dots = (self.shown(id), self.shown(parent));
+        let listing = Mutex::new(listing.with_dots(dots));
+        Ok(self.opened.add_directory(OpenDirectory { id, listing }))
+    }
+
+    pub(crate) fn file(&self, handle: u64) -> Done<Arc<OpenFile>> {
+        self.opened.file(handle).ok_or(Errno::BADF)
+    }
+
+    /// Reads until `buffer` is full or the file ends.
+    pub(crate) fn read(&self, handle: u64, offset: u64, buffer: &mut [u8]) -> Done<usize> {
+        let file = self.file(handle)?;
+        let mut done = 0;
+        while done < buffer.len() {
+            match rustix::io::pread(&file.descriptor, &mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn write(&self, handle: u64, offset: u64, bytes: &[u8], kills_bits: bool) -> Done<usize> {
+        let file = self.file(handle)?;
+        let write = || {
+            let mut done = 0;
+            while done < bytes.len() {
+                match rustix::io::pwrite(&file.descriptor, &bytes[done..], offset + done as u64) {
+                    Ok(0) => break,
+                    Ok(written) => done += written,
+                    Err(Errno::INTR) => {}
+                    Err(errno) if done == 0 => return Err(errno),
+                    Err(_) => break,
+                }
+            }
+            Ok(done)
+        };
+        if kills_bits || file.by_ordinary_user { self.identity.without_fsetid(write) } else { write() }
+    }
+
+    pub(crate) fn sync(&self, handle: u64, contents_only: bool) -> Done<()> {
+        let file = self.file(handle)?;
+        if contents_only {
+            rustix::fs::fdatasync(&file.descriptor)
+        } else {
+            rustix::fs::fsync(&file.descriptor)
+        }
+    }
+
+    /// Makes a directory's entries durable, wherever they lie.
+    pub(crate) fn sync_directory(&self, handle: u64) -> Done<()> {
+        let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
+        lock(&directory.listing).each_lower(|lower| rustix::fs::fsync(lower))
+    }
+
+    pub(crate) fn allocate(&self, handle: u64, mode: u32, offset: u64, len: u64) -> Done<()> {
+        let file = self.file(handle)?;
+        rustix::fs::fallocate(&file.descriptor, FallocateFlags::from_bits_retain(mode), offset, len)
+    }
+
+    /// Finds data or a hole.
+    pub(crate) fn seek(&self, handle: u64, offset: u64, data: bool) -> Done<u64> {
+        let file = self.file(handle)?;
+        rustix::fs::seek(&file.descriptor, if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) })
+    }
+
+    pub(crate) fn copy(&self, from: (u64, u64), to: (u64, u64), len: usize) -> Done<usize> {
+        let (source, target) = (self.file(from.0)?, self.file(to.0)?);
+        let (mut read_at, mut write_at) = (from.1, to.1);
+        let (source, target) = (&source.descriptor, &target.descriptor);
+        rustix::fs::copy_file_range(source, Some(&mut read_at), target, Some(&mut write_at), len)
+    }
+}

@@ -1,0 +1,207 @@
+//! Conversion there and back on real file systems, with everything that hangs on a directory.
+
+#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use files::Layout;
+use rustix::fs::{FlockOperation, XattrFlags};
+use stackfs::convert::{ConvertError, Converted, Goal, State, Watch, convert, plan, state_of};
+use testkit::LoopImage;
+
+const FILES: u64 = 3000;
+
+fn to(directory: &Path, goal: Goal) -> Result<Converted, ConvertError> {
+    convert(directory, goal, &mut Watch { progress: &mut |_| {}, stop: &AtomicBool::new(false) })
+}
+
+/// An access control list as the kernel has it: version 2, and tag, permissions, id for each entry.
+fn access_list() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, NOBODY), (2, 5, 1234), (4, 5, NOBODY), (0x10, 5, NOBODY), (0x20, 0, NOBODY)];
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend_from_slice(&tag.to_le_bytes());
+        bytes.extend_from_slice(&permissions.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+    }
+    bytes
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = [0u8; 256];
+    rustix::fs::getxattr(path, name, &mut value).ok().map(|len| value[..len].to_vec())
+}
+
+fn contents(directory: &Path) -> BTreeMap<String, (u64, Vec<u8>)> {
+    let entries = fs::read_dir(directory).unwrap().flatten().map(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, (entry.metadata().unwrap().ino(), fs::read(entry.path()).unwrap_or_default()))
+    });
+    entries.collect()
+}
+
+fn there_and_back(image: &LoopImage, told: &str) {
+    let directory = image.path().join("control");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..FILES {
+        fs::write(directory.join((98_000 + number * 7).to_string()), number.to_string()).unwrap();
+    }
+    fs::create_dir(directory.join("345")).unwrap();
+    fs::write(directory.join("345/1"), "a group called 345").unwrap();
+    for list in ["system.posix_acl_access", "system.posix_acl_default"] {
+        rustix::fs::setxattr(&directory, list, &access_list(), XattrFlags::empty()).unwrap();
+    }
+    rustix::fs::setxattr(&directory, "user.of.mine", b"kept", XattrFlags::empty()).unwrap();
+    let mode = fs::metadata(&directory).unwrap().mode() & 0o777 | 0o3000;
+    fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5000);
+    let as_it_was = fs::FileTimes::new().set_modified(long_ago);
+    fs::File::open(&directory).unwrap().set_times(as_it_was).unwrap();
+    let (before, stat) = (contents(&directory), fs::metadata(&directory).unwrap());
+    let mut open = fs::File::open(directory.join("98007")).unwrap();
+
+    let done = to(&directory, Goal::Managed(None)).unwrap();
+    assert_eq!((done.after, done.entries_moved), (State::Managed(Layout::D345), FILES + 1), "{told}");
+    assert_eq!(fs::read(directory.join("800/98007")).unwrap(), b"1", "{told}");
+    assert_eq!(fs::read(directory.join("034/345/1")).unwrap(), b"a group called 345", "{told}");
+    let managed = fs::metadata(&directory).unwrap();
+    assert_eq!((managed.mode() & 0o7777, managed.ino()), (mode | 0o4000, stat.ino()), "{told}");
+    assert_eq!(managed.modified().unwrap(), long_ago, "{told}");
+    for hidden in ["800", "034"] {
+        let hidden = directory.join(hidden);
+        assert_eq!(fs::metadata(&hidden).unwrap().mode() & 0o7777, mode, "{told}");
+        for list in ["system.posix_acl_access", "system.posix_acl_default"] {
+            assert_eq!(attribute(&hidden, list), attribute(&directory, list), "{told}: {list}");
+            assert!(attribute(&hidden, list).is_some(), "{told}: {list}");
+        }
+    }
+    let mut read = String::new();
+    open.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "1", "{told}: what was open is not what it was");
+
+    assert_eq!(to(&directory, Goal::Managed(None)).unwrap().entries_moved, 0, "{told}");
+    assert_eq!(to(&directory, Goal::Flat).unwrap().entries_moved, FILES + 1, "{told}");
+    let flat = fs::metadata(&directory).unwrap();
+    assert_eq!((flat.mode(), flat.ino(), flat.uid()), (stat.mode(), stat.ino(), stat.uid()), "{told}");
+    assert_eq!(flat.modified().unwrap(), long_ago, "{told}");
+    assert!(contents(&directory) == before, "{told}");
+    assert_eq!(attribute(&directory, "user.of.mine").as_deref(), Some(&b"kept"[..]), "{told}");
+}
+
+#[test]
+fn on_real_file_systems_a_directory_comes_back_as_it_was_with_lists_times_and_inodes() {
+    let kinds: [(&str, u64, &[&str]); 3] =
+        [("ext4", 64 << 20, &[]), ("ext4", 64 << 20, &["-O", "^dir_index"]), ("xfs", 320 << 20, &[])];
+    for (kind, bytes, flags) in kinds {
+        match LoopImage::make(kind, bytes, flags) {
+            Ok(image) => there_and_back(&image, &format!("{kind} {flags:?}")),
+            Err(why) => eprintln!("skipped: conversion on {kind} {flags:?}: {why}"),
+        }
+    }
+}
+
+#[test]
+fn without_room_for_the_subdirectories_nothing_is_begun() {
+    let image = match LoopImage::make("ext4", 16 << 20, &["-N", "1024"]) {
+        Ok(image) => image,
+        Err(why) => return eprintln!("skipped: conversion without room: {why}"),
+    };
+    let directory = image.path().join("group");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..600 {
+        fs::write(directory.join((number * 10).to_string()), "").unwrap();
+    }
+    let refused = to(&directory, Goal::Managed(None)).unwrap_err();
+    assert!(matches!(refused, ConvertError::NoRoom { what: "inodes", .. }), "{refused}");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 600);
+}
+
+fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("crumb-convert").tempdir_in(parent).unwrap()
+}
+
+#[test]
+fn whoever_else_holds_a_lock_above_at_or_below_keeps_a_conversion_from_beginning() {
+    let place = scratch();
+    let directory = place.path().join("a/b");
+    fs::create_dir_all(directory.join("c")).unwrap();
+    let refused = |at: &Path, how: FlockOperation| {
+        let held = fs::File::open(at).unwrap();
+        rustix::fs::flock(&held, how).unwrap();
+        matches!(to(&directory, Goal::Managed(None)), Err(ConvertError::Locked { .. }))
+    };
+    // A mount of what holds it; a conversion of the same; a conversion of what is in it.
+    assert!(refused(place.path(), FlockOperation::LockExclusive));
+    assert!(refused(&directory, FlockOperation::LockExclusive));
+    assert!(refused(&directory, FlockOperation::LockShared));
+    assert!(!refused(place.path(), FlockOperation::LockShared));
+}
+
+#[test]
+fn what_cannot_be_converted_is_refused_with_its_reason_and_left_alone() {
+    let place = scratch();
+    let directory = place.path().join("group");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("12345"), "").unwrap();
+    let refused = |path: &Path, goal| to(path, goal).unwrap_err();
+    assert!(matches!(refused(&directory.join("12345"), Goal::Flat), ConvertError::Open { .. }));
+    assert!(matches!(
+        refused(&directory, Goal::Managed(Some(Layout::Flat))),
+        ConvertError::FlatLayout { .. }
+    ));
+    // A name of ours that is a user's.
+    let taken = directory.join(".crumb-converting-345");
+    fs::create_dir(&taken).unwrap();
+    fs::write(taken.join("precious"), "").unwrap();
+    assert!(matches!(refused(&directory, Goal::Managed(None)), ConvertError::ReservedName { .. }));
+    assert!(taken.join("precious").exists() && directory.join("12345").exists());
+    fs::remove_dir_all(&taken).unwrap();
+
+    to(&directory, Goal::Managed(None)).unwrap();
+    let other = refused(&directory, Goal::Managed(Some(Layout::D456)));
+    assert!(matches!(other, ConvertError::OtherLayout { there: Layout::D345, asked: Layout::D456, .. }));
+    assert!(matches!(refused(&directory.join("234"), Goal::Managed(None)), ConvertError::HiddenLevel { .. }));
+    fs::write(directory.join("aaa").join(".crumb-converting-345"), "")
+        .or_else(|_| {
+            fs::create_dir(directory.join("aaa"))?;
+            fs::write(directory.join("aaa").join(".crumb-converting-345"), "")
+        })
+        .unwrap();
+    assert!(matches!(refused(&directory, Goal::Flat), ConvertError::ReservedName { .. }));
+    assert_eq!(state_of(&directory).unwrap(), State::Managed(Layout::D345));
+}
+
+#[test]
+fn stopped_by_its_user_it_is_half_way_and_goes_on_from_there() {
+    let place = scratch();
+    let directory = place.path().join("group");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..1000 {
+        fs::write(directory.join(number.to_string()), "").unwrap();
+    }
+    let planned = plan(&directory, Goal::Managed(Some(Layout::Hash2))).unwrap();
+    assert_eq!((planned.before, planned.after), (State::Flat, State::Managed(Layout::Hash2)));
+    let stop = AtomicBool::new(false);
+    let mut told = 0;
+    let mut progress = |_| {
+        told += 1;
+        stop.store(told == 5, Ordering::Relaxed);
+    };
+    let goal = Goal::Managed(Some(Layout::Hash2));
+    let done = convert(&directory, goal, &mut Watch { progress: &mut progress, stop: &stop }).unwrap();
+    assert_eq!(done.after, State::Sorting(Layout::Hash2));
+    assert!(done.entries_moved > 0 && done.entries_moved < 1000, "{done:?}");
+    let rest = to(&directory, Goal::Managed(None)).unwrap();
+    assert_eq!(rest.entries_moved, 1000 - done.entries_moved);
+    assert_eq!(rest.after, State::Managed(Layout::Hash2));
+    assert_eq!(to(&directory, Goal::Flat).unwrap().entries_moved, 1000);
+}

@@ -1,0 +1,128 @@
+//! Mounting and its end: bad places, over itself, in use, killed, and what is left behind.
+
+mod scene;
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+
+use scene::{Scene, cannot_mount, memory, sorted};
+use stackfs::{Ending, Mount, StackOptions};
+
+fn refused(lower: &Path, mountpoint: &Path) -> String {
+    match Mount::start(StackOptions::new(lower, mountpoint)) {
+        Ok(_) => panic!("mounted {} at {}", lower.display(), mountpoint.display()),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn places_that_cannot_be_used_are_named_in_one_line() {
+    if cannot_mount() {
+        return;
+    }
+    let folder = memory();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["lower", "at", "full", "lower/inside"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    fs::write(at("file"), "").unwrap();
+    fs::write(at("full/x"), "").unwrap();
+    for (lower, mountpoint, says) in [
+        ("file", "at", "not a directory"),
+        ("lower", "file", "not a directory"),
+        ("none", "at", "No such file"),
+        ("lower", "none", "No such file"),
+        ("lower", "full", "not empty"),
+        ("lower", "lower/inside", "lies within"),
+    ] {
+        let told = refused(&at(lower), &at(mountpoint));
+        assert!(told.contains(says) && !told.contains('\n'), "{lower} at {mountpoint}: {told}");
+    }
+    let first = Mount::start(StackOptions::new(at("lower"), at("at"))).unwrap();
+    assert!(refused(&at("lower"), &at("at")).contains("already mounted"));
+    drop(first);
+    let mut options = StackOptions::new(at("lower"), at("full"));
+    options.nonempty = true;
+    drop(Mount::start(options).unwrap());
+    assert_eq!(sorted(&at("full")), ["x"]);
+}
+
+#[test]
+fn a_tree_is_mounted_over_itself_and_seen_as_before_afterwards() {
+    if cannot_mount() {
+        return;
+    }
+    let folder = memory();
+    let place = folder.path().join("spool");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("before"), "").unwrap();
+    let mount = Mount::start(StackOptions::new(&place, &place)).unwrap();
+    assert_eq!(sorted(&place), ["before"]);
+    fs::write(place.join("through"), "").unwrap();
+    assert_eq!(stackfs::mounts::showing(&place).unwrap().len(), 1);
+    assert_eq!(mount.stop().unwrap(), Ending::Unmounted);
+    mount.wait().unwrap();
+    assert_eq!(stackfs::mounts::showing(&place).unwrap(), []);
+    assert_eq!(sorted(&place), ["before", "through"]);
+}
+
+#[test]
+fn a_mount_in_use_is_detached_and_serves_its_last_user() {
+    if cannot_mount() {
+        return;
+    }
+    let mut scene = Scene::with(|options| StackOptions { passthrough: false, ..options });
+    fs::write(scene.at("x"), "still here").unwrap();
+    let mut open = File::open(scene.at("x")).unwrap();
+    let mount = scene.mount.take().unwrap();
+    let busy = stackfs::mounts::unmount(&scene.at(""), false).unwrap_err().to_string();
+    assert!(busy.contains("in use"), "{busy}");
+    assert_eq!(mount.stop().unwrap(), Ending::Detached);
+    assert!(sorted(&scene.at("")).is_empty(), "out of sight");
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "still here");
+    assert!(!mount.is_over());
+    drop(open);
+    mount.wait().unwrap();
+    let told = stackfs::mounts::unmount(&scene.at(""), false).unwrap_err().to_string();
+    assert!(told.contains("no mount of Crumb's"), "{told}");
+}
+
+#[test]
+fn reading_only_means_that_nothing_can_be_changed() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::with(|options| StackOptions { read_only: true, ..options });
+    fs::write(scene.lower("x"), "there").unwrap();
+    assert_eq!(fs::read_to_string(scene.at("x")).unwrap(), "there");
+    let refused = fs::write(scene.at("y"), "").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn references_and_open_files_are_all_given_back() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    for number in 0..500 {
+        fs::write(group.join(number.to_string()), "x").unwrap();
+    }
+    let mount = scene.mount.as_ref().unwrap();
+    assert!(mount.census().nodes > 500, "{}", mount.census().nodes);
+    for number in 0..500 {
+        fs::remove_file(group.join(number.to_string())).unwrap();
+    }
+    // References come back by and by; an operation later they are in.
+    let begun = std::time::Instant::now();
+    while mount.census().nodes > 5 && begun.elapsed().as_secs() < 10 {
+        let _ = fs::metadata(scene.at("none"));
+    }
+    let census = mount.census();
+    assert!(census.nodes <= 5, "{} nodes", census.nodes);
+    assert_eq!((census.files_open, census.directories_open, census.passed_through), (0, 0, 0));
+}

@@ -1,0 +1,140 @@
+//! Reading managed directories: whole, while they change, and from where one was.
+
+mod scene;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
+use scene::{Scene, cannot_mount, names};
+
+fn opened(path: &std::path::Path) -> OwnedFd {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
+}
+
+/// Names with the position behind each, from where the descriptor stands.
+fn rest(directory: &OwnedFd) -> Vec<(String, u64)> {
+    let mut buffer = [MaybeUninit::uninit(); 1000];
+    let mut raw = RawDir::new(directory, &mut buffer);
+    let mut all = Vec::new();
+    while let Some(entry) = raw.next() {
+        let entry = entry.unwrap();
+        all.push((entry.file_name().to_str().unwrap().to_owned(), entry.next_entry_cookie()));
+    }
+    all
+}
+
+#[test]
+fn what_stays_is_told_exactly_once_while_all_around_it_comes_and_goes() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    let stays = |number: u32| number.is_multiple_of(7);
+    for number in (0..7000).filter(|number| stays(*number)) {
+        fs::write(group.join(number.to_string()), "").unwrap();
+    }
+    for name in ["overview", "x", "y"] {
+        fs::write(group.join(name), "").unwrap();
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            let (group, over) = (&group, &over);
+            scope.spawn(move || {
+                let mut number = worker;
+                while !over.load(Ordering::Relaxed) {
+                    number = (number + 1_234_567) % 20_000;
+                    if !stays(number) || number >= 7000 {
+                        let path = group.join(format!("{number}"));
+                        if fs::write(&path, "").is_ok() && number % 3 > 0 {
+                            let _ = fs::remove_file(&path);
+                        }
+                    }
+                }
+            });
+        }
+        for round in 0..30 {
+            let mut seen = BTreeMap::<String, u32>::new();
+            for name in names(&group) {
+                *seen.entry(name).or_default() += 1;
+            }
+            let doubled: Vec<_> = seen.iter().filter(|(_, times)| **times > 1).collect();
+            let missing: Vec<_> = (0..7000)
+                .filter(|number| stays(*number) && !seen.contains_key(&number.to_string()))
+                .collect();
+            if !(doubled.is_empty() && missing.is_empty()) {
+                over.store(true, Ordering::Relaxed);
+                panic!("round {round}: doubled {doubled:?}, missing {missing:?}");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn reading_starts_again_at_any_position_given_out_before() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    for number in 0..3000 {
+        fs::write(group.join((number * 3).to_string()), "").unwrap();
+    }
+    fs::write(group.join("overview"), "").unwrap();
+    let directory = opened(&group);
+    let all = rest(&directory);
+    assert_eq!(all.len(), 3003);
+    assert_eq!([&all[0].0[..], &all[1].0[..], &all[2].0[..]], [".", "..", "overview"]);
+    for at in [0, 1, 2, 3, 17, 1500, 2999, 3001, 3002, 40, 1501] {
+        rustix::fs::seek(&directory, SeekFrom::Start(all[at].1)).unwrap();
+        let names = |list: &[(String, u64)]| list.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&rest(&directory)), names(&all[at + 1..]), "from behind {:?}", all[at]);
+    }
+    // Back to the beginning, what was made meanwhile is there.
+    fs::write(group.join("one-more"), "").unwrap();
+    rustix::fs::seek(&directory, SeekFrom::Start(0)).unwrap();
+    assert_eq!(rest(&directory).len(), 3004);
+}
+
+#[test]
+fn a_tree_is_removed_while_it_is_being_read() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    for number in 0..2000 {
+        fs::write(group.join(number.to_string()), "").unwrap();
+    }
+    fs::create_dir(group.join("2600")).unwrap();
+    fs::write(group.join("2600/1"), "").unwrap();
+    fs::remove_dir_all(&group).unwrap();
+    assert!(!scene.lower("group").exists());
+}
+
+#[test]
+fn inode_numbers_in_listings_are_those_of_the_files() {
+    use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    fs::create_dir(scene.at("plain")).unwrap();
+    for number in 0..50 {
+        fs::write(group.join(number.to_string()), "").unwrap();
+        fs::write(scene.at("plain").join(number.to_string()), "").unwrap();
+    }
+    for directory in [group, scene.at("plain"), scene.at("")] {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(entry.ino(), entry.metadata().unwrap().ino(), "{:?}", entry.path());
+        }
+    }
+}

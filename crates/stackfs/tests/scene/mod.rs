@@ -1,0 +1,85 @@
+//! A lower tree in memory or on an image, and a mount over it.
+#![allow(dead_code, clippy::print_stderr)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use stackfs::{Mount, StackOptions};
+use tempfile::TempDir;
+
+pub struct Scene {
+    // Dropped in this order: the mount before the directories.
+    pub mount: Option<Mount>,
+    pub folder: TempDir,
+}
+
+pub fn memory() -> TempDir {
+    let parent =
+        if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("crumb-stack").tempdir_in(parent).expect("a directory for the test")
+}
+
+/// Why nothing can be mounted here, said in a visible line.
+pub fn cannot_mount() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    if !(root && device) {
+        eprintln!("skipped: mounting needs root and /dev/fuse");
+    }
+    !(root && device)
+}
+
+impl Scene {
+    /// Mounted with `change`d options over an empty lower tree.
+    pub fn with(change: impl FnOnce(StackOptions) -> StackOptions) -> Self {
+        Self::in_folder(memory(), change)
+    }
+
+    pub fn in_folder(folder: TempDir, change: impl FnOnce(StackOptions) -> StackOptions) -> Self {
+        let (lower, at) = (folder.path().join("lower"), folder.path().join("at"));
+        for place in [&lower, &at] {
+            if !place.exists() {
+                fs::create_dir(place).expect("a place");
+            }
+        }
+        let options = change(StackOptions::new(&lower, &at));
+        let mount = Mount::start(options).expect("mounts");
+        Self { mount: Some(mount), folder }
+    }
+
+    pub fn new() -> Self {
+        Self::with(|options| options)
+    }
+
+    pub fn lower(&self, path: &str) -> PathBuf {
+        self.folder.path().join("lower").join(path)
+    }
+
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join("at").join(path)
+    }
+
+    /// A managed directory, made below.
+    pub fn managed(&self, path: &str) -> PathBuf {
+        let lower = self.lower(path);
+        fs::create_dir(&lower).expect("a directory");
+        fs::set_permissions(&lower, fs::Permissions::from_mode(0o4755)).expect("the bit");
+        self.at(path)
+    }
+}
+
+/// Names in a directory, as read.
+pub fn names(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory)
+        .expect("readable")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+        .collect()
+}
+
+/// The same in alphabetical order.
+pub fn sorted(directory: &Path) -> Vec<String> {
+    let mut names = names(directory);
+    names.sort();
+    names
+}

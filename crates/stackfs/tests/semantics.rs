@@ -1,0 +1,293 @@
+//! What passes through a mount: owners, bits, attributes, holes, locks, open files without a name.
+
+mod scene;
+
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::process::Command;
+
+use rustix::fs::{FallocateFlags, FlockOperation, XattrFlags};
+use rustix::io::Errno;
+use scene::{Scene, cannot_mount};
+use stackfs::StackOptions;
+
+/// Both ways of reading and writing.
+fn scenes() -> impl Iterator<Item = (bool, Scene)> {
+    [true, false]
+        .into_iter()
+        .map(|passthrough| (passthrough, Scene::with(|options| StackOptions { passthrough, ..options })))
+}
+
+/// Runs a shell command as an ordinary user in a directory; what it wrote, and whether it succeeded.
+fn as_user(directory: &std::path::Path, script: &str) -> (String, bool) {
+    use std::os::unix::process::CommandExt as _;
+    let output = Command::new("/bin/sh")
+        .args(["-c", script])
+        .current_dir(directory)
+        .uid(12_345)
+        .gid(23_456)
+        .output()
+        .expect("a shell");
+    let text = [output.stdout, output.stderr].concat();
+    (String::from_utf8_lossy(&text).into_owned(), output.status.success())
+}
+
+#[test]
+fn what_a_user_makes_is_his_with_his_umask_and_the_directorys_group_where_it_says_so() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for directory in [scene.managed("group"), scene.at("plain")] {
+        let _ = fs::create_dir(&directory);
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+        let script = "umask 027; echo x > 123; mkdir sub; ln -s 123 link; mkfifo 77; chmod 4751 123";
+        let (told, fine) = as_user(&directory, script);
+        assert!(fine, "{told}");
+        for (name, mode) in [("123", 0o4751), ("sub", 0o750), ("link", 0o777), ("77", 0o640)] {
+            let of = fs::symlink_metadata(directory.join(name)).unwrap();
+            assert_eq!((of.uid(), of.gid(), of.mode() & 0o7777), (12_345, 23_456, mode), "{name}");
+        }
+        chown(&directory, None, Some(34_567)).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o2777)).unwrap();
+        let (told, fine) = as_user(&directory, "echo x > 98765; echo y > 124");
+        assert!(fine, "{told}");
+        for name in ["98765", "124"] {
+            assert_eq!(fs::metadata(directory.join(name)).unwrap().gid(), 34_567, "{name}");
+        }
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        let (told, fine) = as_user(&directory, "echo x > 5");
+        assert!(!fine && told.contains("ermission denied"), "{told}");
+        let (told, fine) = as_user(&directory, "rm -f 123");
+        assert!(!fine && told.contains("ermission denied"), "{told}");
+    }
+}
+
+#[test]
+fn writing_clears_set_user_id_bits_unless_root_writes_or_the_bits_stay_below_too() {
+    if cannot_mount() {
+        return;
+    }
+    for (passthrough, scene) in scenes() {
+        fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let group = scene.managed("group");
+        for script in ["echo y >> 1", "dd if=/dev/zero of=1 bs=1 count=1 conv=notrunc", ": > 1"] {
+            fs::write(group.join("1"), "program").unwrap();
+            fs::set_permissions(group.join("1"), fs::Permissions::from_mode(0o6777)).unwrap();
+            let (told, fine) = as_user(&group, script);
+            assert!(fine, "{told}");
+            let mode = fs::metadata(group.join("1")).unwrap().mode() & 0o7777;
+            let below = fs::metadata(scene.lower("group/000/1")).unwrap().mode() & 0o7777;
+            assert_eq!((mode, below), (0o777, 0o777), "pass-through {passthrough}, {script}");
+        }
+    }
+}
+
+#[test]
+fn two_clients_that_append_lose_nothing() {
+    if cannot_mount() {
+        return;
+    }
+    for (passthrough, scene) in scenes() {
+        let path = scene.managed("group").join("log");
+        fs::write(&path, "").unwrap();
+        std::thread::scope(|scope| {
+            for letter in *b"ab" {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut file = File::options().append(true).open(path).unwrap();
+                    for _ in 0..500 {
+                        file.write_all(&[letter; 100]).unwrap();
+                    }
+                });
+            }
+        });
+        let text = fs::read(&path).unwrap();
+        assert_eq!(text.len(), 100_000, "pass-through {passthrough}");
+        for letter in *b"ab" {
+            assert_eq!(text.iter().filter(|byte| **byte == letter).count(), 50_000);
+        }
+        assert!(text.chunks(100).all(|chunk| chunk.iter().all(|byte| *byte == chunk[0])), "torn");
+    }
+}
+
+#[test]
+fn a_file_removed_or_replaced_while_open_is_still_the_same_file() {
+    if cannot_mount() {
+        return;
+    }
+    for (passthrough, scene) in scenes() {
+        let group = scene.managed("group");
+        let path = group.join("123");
+        fs::write(&path, "old").unwrap();
+        let mut open = File::options().read(true).write(true).open(&path).unwrap();
+        fs::write(group.join("new"), "replacement").unwrap();
+        fs::rename(group.join("new"), &path).unwrap();
+        assert_eq!(open.metadata().unwrap().nlink(), 0, "pass-through {passthrough}");
+        let mut text = String::new();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "old");
+        open.set_len(1).unwrap();
+        open.write_all_at(b"longer", 0).unwrap();
+        open.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+        let of = open.metadata().unwrap();
+        assert_eq!((of.len(), of.mode() & 0o777), (6, 0o600));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "replacement");
+        fs::create_dir(group.join("sub")).unwrap();
+        fs::write(group.join("sub/1"), "one").unwrap();
+        let mut inner = File::open(group.join("sub/1")).unwrap();
+        fs::rename(group.join("sub"), scene.at("moved")).unwrap();
+        let mut text = String::new();
+        inner.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), inner.metadata().unwrap().nlink()), ("one", 1));
+    }
+}
+
+#[test]
+fn holes_are_made_found_and_copied() {
+    if cannot_mount() {
+        return;
+    }
+    for (passthrough, scene) in scenes() {
+        let group = scene.managed("group");
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(group.join("1")).unwrap();
+        file.write_all_at(b"behind a hole", 1 << 20).unwrap();
+        assert_eq!(
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)),
+            Ok(1 << 20),
+            "pass-through {passthrough}"
+        );
+        assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)), Ok(0));
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 2 << 20).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 2 << 20);
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&file, punch, 1 << 20, 1 << 20).unwrap();
+        let mut back = [1u8; 13];
+        file.read_exact_at(&mut back, 1 << 20).unwrap();
+        assert_eq!(back, [0; 13], "pass-through {passthrough}");
+        let target = File::create(group.join("2")).unwrap();
+        file.write_all_at(b"copied", 0).unwrap();
+        let (mut from, mut to) = (0, 10);
+        let copied = rustix::fs::copy_file_range(&file, Some(&mut from), &target, Some(&mut to), 6).unwrap();
+        assert_eq!(copied, 6);
+        assert_eq!(fs::read(group.join("2")).unwrap(), b"\0\0\0\0\0\0\0\0\0\0copied");
+        file.sync_all().unwrap();
+        file.sync_data().unwrap();
+        File::open(&group).unwrap().sync_all().unwrap();
+    }
+}
+
+#[test]
+fn locks_exclude_and_times_and_sizes_are_kept() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    fs::write(group.join("1"), "x").unwrap();
+    let (one, two) = (File::open(group.join("1")).unwrap(), File::open(group.join("1")).unwrap());
+    rustix::fs::flock(&one, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(rustix::fs::flock(&two, FlockOperation::NonBlockingLockExclusive), Err(Errno::AGAIN));
+    drop(one);
+    rustix::fs::flock(&two, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let long_ago = std::time::UNIX_EPOCH - std::time::Duration::new(5, 250_000_000);
+    let times = fs::FileTimes::new().set_modified(long_ago);
+    let file = File::options().write(true).open(group.join("1")).unwrap();
+    file.set_times(times).unwrap();
+    assert_eq!(fs::metadata(group.join("1")).unwrap().modified().unwrap(), long_ago);
+}
+
+#[test]
+fn extended_attributes_and_lists_pass_through_but_ours() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    fs::write(group.join("1"), "x").unwrap();
+    for path in [group.clone(), group.join("1")] {
+        match rustix::fs::setxattr(&path, "user.note", b"text", XattrFlags::CREATE) {
+            // A file system below without such attributes says so through the mount.
+            Err(Errno::OPNOTSUPP) => return,
+            other => other.unwrap(),
+        }
+        let again = rustix::fs::setxattr(&path, "user.note", b"text", XattrFlags::CREATE);
+        assert_eq!(again, Err(Errno::EXIST));
+        let mut value = [0u8; 3];
+        assert_eq!(rustix::fs::getxattr(&path, "user.note", &mut value), Err(Errno::RANGE));
+        let mut value = [0u8; 16];
+        assert_eq!(rustix::fs::getxattr(&path, "user.note", &mut value), Ok(4));
+        rustix::fs::removexattr(&path, "user.note").unwrap();
+        assert_eq!(rustix::fs::getxattr(&path, "user.note", &mut value), Err(Errno::NODATA));
+        let ours = rustix::fs::setxattr(&path, "user.crumb.layout", b"hash:2", XattrFlags::empty());
+        assert_eq!(ours, Err(Errno::PERM));
+        assert_eq!(rustix::fs::getxattr(&path, "user.crumb.layout", &mut value), Err(Errno::NODATA));
+    }
+}
+
+/// A default list with owner rwx, user 12345 rwx, group r-x, mask rwx, others nothing, as Linux stores it.
+fn default_list() -> Vec<u8> {
+    let mut list = 2u32.to_le_bytes().to_vec();
+    let none = u32::MAX;
+    for (tag, rights, id) in
+        [(0x01u16, 7u16, none), (0x02, 7, 12_345), (0x04, 5, none), (0x10, 7, none), (0x20, 0, none)]
+    {
+        list.extend(tag.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
+#[test]
+fn what_is_made_in_a_managed_directory_inherits_its_default_list() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let (group, plain) = (scene.managed("group"), scene.at("plain"));
+    fs::create_dir(&plain).unwrap();
+    fs::write(group.join("12"), "its hidden directory is there before the list").unwrap();
+    for directory in [&group, &plain] {
+        rustix::fs::setxattr(directory, "system.posix_acl_default", &default_list(), XattrFlags::empty())
+            .unwrap();
+        for name in ["1", "123456"] {
+            fs::write(directory.join(name), "").unwrap();
+        }
+    }
+    for name in ["1", "123456"] {
+        let list = |directory: &std::path::Path| {
+            let mut value = [0u8; 256];
+            let len = rustix::fs::getxattr(directory.join(name), "system.posix_acl_access", &mut value);
+            len.map(|len| value[..len].to_vec())
+        };
+        assert!(list(&plain).is_ok(), "inherited at all");
+        assert_eq!(list(&group), list(&plain), "{name}");
+        let mode = |directory: &std::path::Path| fs::metadata(directory.join(name)).unwrap().mode();
+        assert_eq!(mode(&group), mode(&plain));
+    }
+}
+
+#[test]
+fn large_files_come_back_as_they_went_by_all_ways_of_reading() {
+    if cannot_mount() {
+        return;
+    }
+    for (passthrough, scene) in scenes() {
+        let path = scene.managed("group").join("5");
+        let bytes: Vec<u8> =
+            (0..5_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        assert!(fs::read(&path).unwrap() == bytes, "pass-through {passthrough}");
+        assert!(fs::read(scene.lower("group/000/5")).unwrap() == bytes);
+        let mut file = File::open(&path).unwrap();
+        file.seek(SeekFrom::Start(4_999_990)).unwrap();
+        let mut end = Vec::new();
+        file.read_to_end(&mut end).unwrap();
+        assert_eq!(end, bytes[4_999_990..]);
+        assert_eq!(scene.mount.as_ref().unwrap().census().passed_through, usize::from(passthrough));
+    }
+}

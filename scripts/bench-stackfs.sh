@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# What `crumb mount` costs with nothing managed, beside the file system itself and other FUSE layers, in turns, on an ext4
+# loop image in memory (root). Layers that are not installed are left out and named.
+#   scripts/bench-stackfs.sh [ROUNDS] [extra flags of the bench, such as --files 1000]
+# Debian: apt-get install bindfs mergerfs fuse-overlayfs fuse3. The package that is built is jemalloc, from the sources
+# of the crate tikv-jemalloc-sys; PACKAGE=DIRECTORY takes another one, PACKAGE=none leaves the row out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-5}
+shift || true
+[ "$(id -u)" = 0 ] || { echo "mounts a loop image and layers over it: run it as root" >&2; exit 1; }
+cargo build --release -q -p crumb
+crumb=$(realpath "${CARGO_TARGET_DIR:-target}")/release/crumb
+work=$(mktemp -d -p /dev/shm crumb-layers.XXXXXX)
+layers=()
+clean_up() {
+    for layer in "${layers[@]}"; do
+        mountpoint -q "$work/$layer" && { fusermount3 -u "$work/$layer" 2>/dev/null || umount -l "$work/$layer"; }
+    done
+    mountpoint -q "$work/native" && { umount "$work/native" || umount -l "$work/native"; }
+    rm -rf "$work"
+}
+trap clean_up EXIT
+
+mkdir "$work/native"
+truncate -s 8G "$work/image"
+mkfs.ext4 -q -F "$work/image"
+mount -o loop,nodiscard "$work/image" "$work/native"
+mkdir "$work/native/tree"
+
+mounted() { # name, command...
+    local name=$1
+    shift
+    mkdir "$work/$name"
+    if command -v "$1" >/dev/null && "$@" >"$work/$name.log" 2>&1; then
+        layers+=("$name")
+    else
+        echo "$name: left out (not installed, or it does not mount here)" >&2
+        rmdir "$work/$name"
+    fi
+}
+tree=$work/native/tree
+mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon
+mounted crumb-exclusive "$crumb" mount "$tree" "$work/crumb-exclusive" --daemon --exclusive
+mounted bindfs bindfs "$tree" "$work/bindfs"
+mounted mergerfs mergerfs -o use_ino,cache.files=auto-full,category.create=ff "$tree" "$work/mergerfs"
+mkdir "$work/native/upper" "$work/native/work"
+mounted fuse-overlayfs fuse-overlayfs -o "lowerdir=$tree,upperdir=$work/native/upper,workdir=$work/native/work" "$work/fuse-overlayfs"
+
+package=${PACKAGE:-}
+if [ -z "$package" ]; then
+    mkdir "$work/fetch"
+    printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[lib]\npath = "lib.rs"\n[dependencies]\ntikv-jemalloc-sys = "=0.6.1"\n[workspace]\n' \
+        >"$work/fetch/Cargo.toml"
+    : >"$work/fetch/lib.rs"
+    if (cd "$work/fetch" && cargo vendor -q vendor >/dev/null 2>"$work/fetch.log"); then
+        package=$work/fetch/vendor/tikv-jemalloc-sys/jemalloc
+        # The crate keeps the generated script beside the sources.
+        cp "$package/../configure/configure" "$package/configure"
+    else
+        echo "no package to build: its sources cannot be had (cargo vendor); the row is left out" >&2
+        package=none
+    fi
+fi
+flags=(--rounds "$rounds")
+[ "$package" = none ] || flags+=(--package "$package")
+dirs=("native=$tree")
+for layer in "${layers[@]}"; do dirs+=("$layer=$work/$layer"); done
+cargo bench -q -p stackfs --bench layers -- "${dirs[@]}" "${flags[@]}" "$@"
