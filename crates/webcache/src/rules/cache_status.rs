@@ -1,0 +1,128 @@
+//! Cache-Status: what this cache did with a request, for whoever looks (RFC 9211).
+//!
+//! ```text
+//! Cache-Status: edge; hit; ttl=376
+//! Cache-Status: edge; fwd=stale; fwd-status=304; stored; ttl=600; detail=revalidated
+//! ```
+//!
+//! Always holds: a valid structured field; members of caches nearer the origin stay before ours.
+//! Not here: the order of caches on the way, which the field's lines keep.
+
+use std::fmt::{self, Write as _};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::reuse::ForwardReason;
+
+/// The field's name.
+pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// One cache's member of the field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheStatus<'a> {
+    /// This cache's name.
+    pub cache: &'a str,
+    /// Why the request went on, or nothing for a hit.
+    pub forwarded: Option<ForwardReason>,
+    /// The status that came back.
+    pub forward_status: Option<u16>,
+    /// The reply was stored, or refreshed what was.
+    pub stored: bool,
+    /// Another request's forwarding was waited for and shared.
+    pub collapsed: bool,
+    /// Seconds still fresh; negative when stale.
+    pub ttl_s: Option<i64>,
+    /// The key, for operators.
+    pub key: Option<&'a str>,
+    /// A word more.
+    pub detail: Option<&'a str>,
+}
+
+impl<'a> CacheStatus<'a> {
+    /// Answered from the store.
+    pub fn hit(cache: &'a str, ttl_s: i64) -> Self {
+        let mut status = Self::forwarded(cache, ForwardReason::UriMiss);
+        (status.forwarded, status.ttl_s) = (None, Some(ttl_s));
+        status
+    }
+
+    /// Sent on.
+    pub fn forwarded(cache: &'a str, why: ForwardReason) -> Self {
+        Self {
+            cache,
+            forwarded: Some(why),
+            forward_status: None,
+            stored: false,
+            collapsed: false,
+            ttl_s: None,
+            key: None,
+            detail: None,
+        }
+    }
+
+    /// Adds the member as the last.
+    pub fn append_to(&self, headers: &mut HeaderMap) {
+        if let Ok(value) = HeaderValue::from_str(&self.to_string()) {
+            headers.append(CACHE_STATUS, value);
+        }
+    }
+}
+
+impl fmt::Display for CacheStatus<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_text(out, self.cache)?;
+        match self.forwarded {
+            None => out.write_str("; hit")?,
+            Some(why) => write!(out, "; fwd={}", word(why))?,
+        }
+        if let Some(status) = self.forward_status {
+            write!(out, "; fwd-status={status}")?;
+        }
+        if self.stored {
+            out.write_str("; stored")?;
+        }
+        if self.collapsed {
+            out.write_str("; collapsed")?;
+        }
+        if let Some(ttl_s) = self.ttl_s {
+            write!(out, "; ttl={ttl_s}")?;
+        }
+        for (name, text) in [("key", self.key), ("detail", self.detail)] {
+            if let Some(text) = text {
+                write!(out, "; {name}=")?;
+                write_text(out, text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A token when it can be one, else a string; what neither may hold becomes a question mark.
+fn write_text(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '*');
+    if starts && text.bytes().all(|byte| super::lists::is_token_byte(byte) || b":/".contains(&byte)) {
+        return out.write_str(text);
+    }
+    out.write_char('"')?;
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => write!(out, "\\{letter}")?,
+            ' '..='~' => out.write_char(letter)?,
+            _ => out.write_char('?')?,
+        }
+    }
+    out.write_char('"')
+}
+
+/// The word of RFC 9211 section 2.2.
+pub fn word(why: ForwardReason) -> &'static str {
+    match why {
+        ForwardReason::Bypass => "bypass",
+        ForwardReason::Method => "method",
+        ForwardReason::UriMiss => "uri-miss",
+        ForwardReason::VaryMiss => "vary-miss",
+        ForwardReason::Request => "request",
+        ForwardReason::Stale => "stale",
+        ForwardReason::Partial => "partial",
+    }
+}

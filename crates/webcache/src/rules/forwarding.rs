@@ -1,0 +1,115 @@
+//! Fields on their way: taken out between hops, added by a proxy, and left out of the store (RFC 9110 section 7.6,
+//! RFC 9111 section 3.1).
+//!
+//! Always holds: what Connection names goes no further, except fields that no sender may name there, as losing them
+//! would change the message's length, place or secrecy.
+//! Not here: the cache's own report (`cache_status`).
+
+use http::header::{
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE,
+    HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE, VARY, VIA,
+};
+
+use super::cache_control::withheld_fields;
+use super::date::{self, WallSeconds};
+use super::lists::all_members;
+
+/// Takes out what concerns one connection only (RFC 9110 section 7.6.1). Proxy-Authorization and Proxy-Authenticate
+/// stay: a proxy that is not their recipient passes them on.
+pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named =
+            all_members(headers, &CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
+        let named: Vec<HeaderName> = named.filter(|name| !NEVER_NOMINATED.contains(name)).collect();
+        named.iter().for_each(|name| drop(headers.remove(name)));
+    }
+    for name in [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        headers.remove(name);
+    }
+}
+
+/// Connection must not list fields meant for all recipients (RFC 9110 section 7.6.1); with these it would do harm.
+const NEVER_NOMINATED: [HeaderName; 8] =
+    [HOST, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_ENCODING, CACHE_CONTROL, VARY, AUTHORIZATION, SET_COOKIE];
+
+/// Leaves of a reply's fields what may be stored (RFC 9111 section 3.1): no hop-by-hop field, none that speaks to a
+/// proxy, none that `private` or `no-cache` withholds by name. Age goes too: it is in the facts, and a hit writes its own.
+pub fn storable_fields(headers: &mut HeaderMap) {
+    let withheld = withheld_fields(headers);
+    strip_hop_by_hop(headers);
+    withheld.iter().for_each(|name| drop(headers.remove(name)));
+    for name in [PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, AGE] {
+        headers.remove(name);
+    }
+    headers.remove("proxy-authentication-info");
+}
+
+/// Gives a reply a Date if it has none (RFC 9110 section 6.6.1), or none that can be read.
+pub fn add_date(headers: &mut HeaderMap, answered_at: WallSeconds) {
+    let readable = headers.get(DATE).is_some_and(|line| date::parse(line.as_bytes(), answered_at).is_some());
+    if !readable && let Ok(value) = HeaderValue::from_bytes(&date::format(answered_at)) {
+        headers.insert(DATE, value);
+    }
+}
+
+/// The version of a message received, as Via names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+    /// HTTP/2.
+    Http2,
+}
+
+/// Adds this proxy to Via (RFC 9110 section 7.6.3). `pseudonym` is a token.
+pub fn add_via(headers: &mut HeaderMap, received: Received, pseudonym: &str) {
+    let version = match received {
+        Received::Http10 => "1.0",
+        Received::Http11 => "1.1",
+        Received::Http2 => "2.0",
+    };
+    if let Ok(value) = HeaderValue::from_str(&format!("{version} {pseudonym}")) {
+        headers.append(VIA, value);
+    }
+}
+
+/// Whether a request has come through this proxy before: a loop (RFC 9110 section 7.6.3).
+pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
+    all_members(headers, &VIA).any(|member| {
+        let mut words = member.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+        words.nth(1) == Some(pseudonym.as_bytes())
+    })
+}
+
+/// What Max-Forwards of an OPTIONS or TRACE lets happen (RFC 9110 section 7.6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwards {
+    /// This proxy answers as the last one.
+    Last,
+    /// It goes on, the field counted down if it was there.
+    Goes,
+}
+
+/// Counts Max-Forwards down. Only for OPTIONS and TRACE.
+pub fn count_forwards(headers: &mut HeaderMap) -> Forwards {
+    let left = headers.get(MAX_FORWARDS).and_then(|line| super::lists::delta_seconds(line.as_bytes()));
+    match left {
+        Some(0) => Forwards::Last,
+        Some(left) => {
+            headers.insert(MAX_FORWARDS, HeaderValue::from(left - 1));
+            Forwards::Goes
+        }
+        None => Forwards::Goes,
+    }
+}
+
+/// The value of Age for a reply from the store.
+pub fn age_value(age_s: u32) -> HeaderValue {
+    HeaderValue::from(age_s)
+}

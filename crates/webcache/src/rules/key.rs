@@ -1,0 +1,165 @@
+//! The cache's key: one URI, one key, however it was spelt (RFC 9111 section 2, RFC 9110 section 4.2.3).
+//!
+//! ```text
+//! HTTP://Example.COM:80?b=2&a=%7e1   ->   http://example.com/?b=2&a=~1
+//! ```
+//!
+//! Always holds: only spellings that RFC 9110 itself calls the same share a key: case of scheme and host, the default
+//! port, an empty path, and escapes of letters that need none. Order and content of the query stay, and so do dots in
+//! the path: an origin that treats `/a/../b` otherwise than `/b` must not have one poison the other.
+//! Not here: the request's fields (`vary`), and the method, which is always GET: HEAD is answered by the same reply.
+
+use http::Uri;
+
+/// A normalised absolute URI, scheme to query.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheKey(String);
+
+/// Why a URI has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// No scheme or no host: a reverse proxy adds its site's before it asks.
+    #[error("the target has no scheme and host; make it absolute before looking it up")]
+    NotAbsolute,
+    /// Neither http nor https.
+    #[error("the target's scheme is neither http nor https; forward it without caching")]
+    Scheme,
+    /// A name or password before the host (RFC 9110 section 4.2.4).
+    #[error("the target holds a user's name before the host; answer 400")]
+    UserInfo,
+}
+
+impl CacheKey {
+    /// Of an absolute target.
+    pub fn of(target: &Uri) -> Result<Self, KeyError> {
+        let scheme = target.scheme_str().ok_or(KeyError::NotAbsolute)?;
+        let authority = target.authority().ok_or(KeyError::NotAbsolute)?;
+        if authority.as_str().contains('@') {
+            return Err(KeyError::UserInfo);
+        }
+        let secure = scheme.eq_ignore_ascii_case("https");
+        if !secure && !scheme.eq_ignore_ascii_case("http") {
+            return Err(KeyError::Scheme);
+        }
+        let mut key =
+            String::with_capacity(scheme.len() + authority.as_str().len() + target.path().len() + 16);
+        key.push_str(if secure { "https://" } else { "http://" });
+        key.extend(authority.host().chars().map(|letter| letter.to_ascii_lowercase()));
+        let port = authority.port_u16().filter(|port| *port != if secure { 443 } else { 80 });
+        if let Some(port) = port {
+            key.push(':');
+            key.push_str(&port.to_string());
+        }
+        if !target.path().starts_with('/') {
+            key.push('/');
+        }
+        push_unescaped(&mut key, target.path());
+        if let Some(query) = target.query() {
+            key.push('?');
+            push_unescaped(&mut key, query);
+        }
+        Ok(Self(key))
+    }
+
+    /// Scheme to query.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Scheme, host and port: what RFC 9110 section 4.3.1 calls the origin.
+    pub fn origin(&self) -> &str {
+        let host = self.0.find("://").map_or(0, |place| place + 3);
+        let end = self.0[host..].find('/').map_or(self.0.len(), |place| host + place);
+        &self.0[..end]
+    }
+}
+
+/// Undoes escapes of unreserved letters, and writes the hexadecimal digits of others large (RFC 3986 section 6.2.2).
+/// With a percent sign that escapes nothing all stays: `%2%35` must not become the `%25` of another target.
+fn push_unescaped(key: &mut String, text: &str) {
+    let escape_at = |place: usize| match text.as_bytes().get(place + 1..place + 3) {
+        Some([high, low]) => Some(hex(*high)? << 4 | hex(*low)?),
+        _ => None,
+    };
+    if text.match_indices('%').any(|(place, _)| escape_at(place).is_none()) {
+        return key.push_str(text);
+    }
+    let mut done = 0;
+    for (place, _) in text.match_indices('%') {
+        key.push_str(&text[done..place]);
+        done = place + 3;
+        let byte = escape_at(place).unwrap_or_default();
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            key.push(char::from(byte));
+        } else {
+            key.push_str(&text[place..done].to_ascii_uppercase());
+        }
+    }
+    key.push_str(&text[done..]);
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// The key of a reference found in a reply to `base`, as Location holds them (RFC 3986 section 5.2). Nothing when it
+/// is no reference to an http resource.
+pub fn resolve(base: &Uri, reference: &[u8]) -> Option<CacheKey> {
+    let reference = std::str::from_utf8(reference.trim_ascii()).ok()?;
+    let reference = reference.split('#').next().unwrap_or_default();
+    let scheme_end = reference.find(':').filter(|colon| {
+        let scheme = &reference[..*colon];
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
+    });
+    let absolute = match scheme_end {
+        Some(_) => reference.to_owned(),
+        None => {
+            let scheme = base.scheme_str()?;
+            let authority = base.authority()?;
+            let (path, query) = match reference.split_once('?') {
+                Some((path, query)) => (path, Some(query)),
+                None => (reference, None),
+            };
+            if reference.starts_with("//") {
+                format!("{scheme}:{reference}")
+            } else {
+                let own_query = if path.is_empty() { query.or(base.query()) } else { query };
+                let path = match path {
+                    "" => base.path().to_owned(),
+                    _ if path.starts_with('/') => path.to_owned(),
+                    _ => format!(
+                        "{}{path}",
+                        &base.path()[..base.path().rfind('/').map_or(0, |slash| slash + 1)]
+                    ),
+                };
+                let path = without_dots(&path);
+                let query = own_query.map_or_else(String::new, |query| format!("?{query}"));
+                format!("{scheme}://{authority}{path}{query}")
+            }
+        }
+    };
+    CacheKey::of(&absolute.parse().ok()?).ok()
+}
+
+/// A path without `.` and `..` segments (RFC 3986 section 5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    for (place, segment) in segments.iter().enumerate() {
+        let is_last = place + 1 == segments.len();
+        match *segment {
+            "." | ".." => {
+                if *segment == ".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            segment => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}

@@ -1,0 +1,129 @@
+//! Lists in field values: members, directives with arguments, and numbers (RFC 9110 section 5.6, RFC 9111 section 1.2.2).
+//!
+//! ```text
+//! a, b="x, y" ,, c=3   ->   a | b="x, y" | c=3      commas in quotes do not divide, empty members are skipped
+//! ```
+//!
+//! Always holds: nothing is copied, nothing panics, and a quote that never closes runs to the end of its line.
+//! Not here: structured fields, which are stricter (`targeted`).
+
+use http::{HeaderMap, HeaderName};
+
+/// The greatest number of seconds that is told apart: greater ones count as this (RFC 9111 section 1.2.2).
+pub const DELTA_MAX: u32 = 1 << 31;
+
+/// The members of one line, white space around them taken off.
+pub struct Members<'a> {
+    rest: &'a [u8],
+}
+
+/// Divides one line at its commas.
+pub fn members(line: &[u8]) -> Members<'_> {
+    Members { rest: line }
+}
+
+/// The members of every line of a field, in order.
+pub fn all_members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    headers.get_all(name).iter().flat_map(|line| members(line.as_bytes()))
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        while !self.rest.is_empty() {
+            let end = comma(self.rest);
+            let member = self.rest[..end].trim_ascii();
+            self.rest = self.rest.get(end + 1..).unwrap_or_default();
+            if !member.is_empty() {
+                return Some(member);
+            }
+        }
+        None
+    }
+}
+
+/// Where the first comma outside quotes is, or the end.
+fn comma(line: &[u8]) -> usize {
+    let (mut quoted, mut escaped) = (false, false);
+    for (place, byte) in line.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' if !quoted => return place,
+            _ => {}
+        }
+    }
+    line.len()
+}
+
+/// A directive's name and, after `=`, its argument without quotes around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Directive<'a> {
+    /// As it was sent; compare without regard to case.
+    pub name: &'a [u8],
+    /// What it was given, if anything. Escapes inside quotes are left as they are.
+    pub argument: Option<&'a [u8]>,
+    /// Space beside the `=`, a quote left open, bytes after the closing quote or in a name that is no token.
+    pub malformed: bool,
+}
+
+/// Divides a member at its first `=`.
+pub fn directive(member: &[u8]) -> Directive<'_> {
+    let Some(equals) = member.iter().position(|byte| *byte == b'=') else {
+        return Directive { name: member, argument: None, malformed: !is_token(member) };
+    };
+    let (name, argument) = (&member[..equals], &member[equals + 1..]);
+    let spaced =
+        name.trim_ascii_end().len() < name.len() || argument.trim_ascii_start().len() < argument.len();
+    let (name, argument) = (name.trim_ascii(), argument.trim_ascii());
+    let (argument, open) = match argument {
+        [b'"', inner @ .., b'"'] => (inner, inner.contains(&b'"') && !inner.contains(&b'\\')),
+        _ => (argument, argument.contains(&b'"')),
+    };
+    Directive { name, argument: Some(argument), malformed: spaced || open || !is_token(name) }
+}
+
+/// A token of RFC 9110 section 5.6.2.
+pub fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().copied().all(is_token_byte)
+}
+
+/// A byte that may stand in a token.
+pub fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES[usize::from(byte)]
+}
+
+/// A table, as the framing check asks this of every byte of every name in a head.
+const TOKEN_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(byte as u8, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+            || (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    table
+};
+
+/// Delta-seconds: digits alone, of any number; what is too great saturates at [`DELTA_MAX`].
+pub fn delta_seconds(text: &[u8]) -> Option<u32> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let mut total = 0_u32;
+    for digit in text {
+        total = total.saturating_mul(10).saturating_add(u32::from(digit - b'0')).min(DELTA_MAX);
+    }
+    Some(total)
+}
+
+/// A whole number of bytes: digits alone, and no greater than 2^63 - 1. Nothing saturates: a length must be right.
+pub fn byte_count(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 19 || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let total = text.iter().fold(0_u64, |total, digit| total * 10 + u64::from(digit - b'0'));
+    (total <= i64::MAX as u64).then_some(total)
+}

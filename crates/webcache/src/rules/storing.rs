@@ -1,0 +1,293 @@
+//! Whether a reply may be stored, and what is remembered of it (RFC 9111 section 3).
+//!
+//! ```text
+//! Exchange ─> judge ─> StoredFacts        ─> body arrives ─> body_ended ─> Whole │ Part │ Discard
+//!                 └──> Refusal (why, section)
+//! ```
+//!
+//! Always holds: a reply is stored only if every rule allows it and something could come of it: it is fresh, can be
+//! validated, or may be served stale.
+//! Not here: whether it pays (admission), and its fields' form when stored (`forwarding::storable_fields`).
+
+use http::header::{CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, HeaderMap, SET_COOKIE};
+use http::{StatusCode, Uri};
+
+use super::cache_control::{ResponseDirectives, withheld_fields};
+use super::date::WallSeconds;
+use super::facts::{Extent, StoredFacts, VARIANT_BYTES_MAX, stored_tag};
+use super::freshness::{self, LifetimeSource};
+use super::key;
+use super::lists;
+use super::policy::{Policy, SetCookie};
+use super::ranges;
+use super::request::{MethodKind, RequestFacts};
+use super::vary::{Vary, write_variant};
+
+/// A request that went to the origin, and the head of its reply as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    /// What was asked for, absolute.
+    pub target: &'a Uri,
+    /// What the rules know of the request as the client sent it.
+    pub request: &'a RequestFacts,
+    /// The client's fields.
+    pub request_headers: &'a HeaderMap,
+    /// When it was sent.
+    pub requested_at: WallSeconds,
+    /// When the reply's head was there.
+    pub answered_at: WallSeconds,
+    /// The reply's status.
+    pub status: StatusCode,
+    /// The reply's fields, before any was taken out: `Connection: cache-control` must not hide a `private`.
+    pub headers: &'a HeaderMap,
+}
+
+/// Why a reply is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// Replies to this method are not cached.
+    Method,
+    /// An interim reply, or one about the request and not about the resource (304, 407, 412, 416, 428, 429, 431, 511).
+    Status,
+    /// The request said no-store.
+    RequestNoStore,
+    /// The reply says no-store.
+    NoStore,
+    /// It is for one user.
+    Private,
+    /// must-understand, and the status is unknown to us.
+    NotUnderstood,
+    /// The request was authorized, and the reply does not say that others may have it.
+    Authorized,
+    /// It sets cookies.
+    SetCookie,
+    /// Vary names something that is not in requests.
+    VariesOnAnything,
+    /// Vary lists more than is kept.
+    VariantTooLong,
+    /// It has neither a lifetime nor a status that may be given one.
+    NoLifetime,
+    /// A part whose place is not said or not believed, or several in one.
+    PartUnreadable,
+    /// It would never be used: stale when it came, and nothing to validate it by.
+    Useless,
+}
+
+impl Refusal {
+    /// The section that decides.
+    pub fn section(self) -> &'static str {
+        match self {
+            Refusal::Method => "RFC 9110 section 9.2.3",
+            Refusal::Status => "RFC 9111 section 3",
+            Refusal::RequestNoStore => "RFC 9111 section 5.2.1.5",
+            Refusal::NoStore => "RFC 9111 section 5.2.2.5",
+            Refusal::Private => "RFC 9111 section 5.2.2.7",
+            Refusal::NotUnderstood => "RFC 9111 section 5.2.2.3",
+            Refusal::Authorized => "RFC 9111 section 3.5",
+            Refusal::SetCookie => "RFC 9111 section 7.3",
+            Refusal::VariesOnAnything => "RFC 9111 section 4.1",
+            Refusal::VariantTooLong => "this cache's limit",
+            Refusal::NoLifetime => "RFC 9111 section 3",
+            Refusal::PartUnreadable => "RFC 9110 section 15.3.7",
+            Refusal::Useless => "RFC 9111 section 4",
+        }
+    }
+
+    /// One word for logs and for the detail of Cache-Status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Method => "method",
+            Refusal::Status => "status",
+            Refusal::RequestNoStore => "request-no-store",
+            Refusal::NoStore => "no-store",
+            Refusal::Private => "private",
+            Refusal::NotUnderstood => "must-understand",
+            Refusal::Authorized => "authorization",
+            Refusal::SetCookie => "set-cookie",
+            Refusal::VariesOnAnything => "vary-any",
+            Refusal::VariantTooLong => "variant-too-long",
+            Refusal::NoLifetime => "no-lifetime",
+            Refusal::PartUnreadable => "part-unreadable",
+            Refusal::Useless => "useless",
+        }
+    }
+}
+
+/// Whether the reply may be stored, and if so what a hit needs to know of it.
+pub fn judge(exchange: &Exchange<'_>, policy: &Policy) -> Result<StoredFacts, Refusal> {
+    let Exchange { request, status, headers, .. } = *exchange;
+    let directives = ResponseDirectives::of(headers, &policy.targets);
+    if !is_about_the_resource(status) {
+        return Err(Refusal::Status);
+    }
+    if request.directives.no_store {
+        return Err(Refusal::RequestNoStore);
+    }
+    if directives.must_understand && !is_understood(status) {
+        return Err(Refusal::NotUnderstood);
+    }
+    if directives.no_store && !directives.must_understand {
+        return Err(Refusal::NoStore);
+    }
+    if directives.private {
+        return Err(Refusal::Private);
+    }
+    let told_for_all = directives.public || directives.s_maxage.is_some();
+    if request.authorized && !told_for_all && !directives.must_revalidate {
+        return Err(Refusal::Authorized);
+    }
+    if sets_cookies(headers, &directives, policy.set_cookie) {
+        return Err(Refusal::SetCookie);
+    }
+    check_variant(exchange)?;
+
+    let lifetime = freshness::lifetime(status, headers, &directives, exchange.answered_at, policy);
+    let explicit = lifetime.source == LifetimeSource::Explicit;
+    match request.method {
+        MethodKind::Get => {}
+        MethodKind::Post if explicit && names_itself(exchange) && status.is_success() => {}
+        _ => return Err(Refusal::Method),
+    }
+    let allowed = explicit
+        || directives.public
+        || freshness::is_heuristically_cacheable(status)
+        || lifetime.source == LifetimeSource::Negative;
+    if !allowed {
+        return Err(Refusal::NoLifetime);
+    }
+    let extent = extent_of(status, headers)?;
+    let initial_age = freshness::initial_age_s(headers, exchange.requested_at, exchange.answered_at, policy);
+    let facts = StoredFacts {
+        stored_at: exchange.answered_at,
+        made_at: freshness::made_at(headers, exchange.answered_at),
+        changed_at: freshness::single_date(headers, &http::header::LAST_MODIFIED, exchange.answered_at),
+        // An age that cannot be read, where the policy takes that as stale, is the whole lifetime.
+        initial_age_s: initial_age.unwrap_or(lifetime.seconds),
+        lifetime_s: lifetime.seconds,
+        stale_while_revalidate_s: directives
+            .stale_while_revalidate
+            .unwrap_or(policy.stale_while_revalidate_s),
+        stale_if_error_s: directives.stale_if_error.unwrap_or(policy.stale_if_error_s),
+        extent,
+        status,
+        no_cache: directives.no_cache,
+        forbids_stale: directives.forbids_stale(),
+        immutable: directives.immutable,
+        heuristic: lifetime.source == LifetimeSource::Heuristic,
+        tagged: stored_tag(headers).is_some(),
+    };
+    let stale_use =
+        !facts.forbids_stale && (facts.stale_while_revalidate_s > 0 || facts.stale_if_error_s > 0);
+    let fresh_use = !facts.no_cache && facts.is_fresh(exchange.answered_at);
+    // Without a lifetime of its own a reply that is stale from the start is worth keeping to be validated alone.
+    if !facts.has_validator() && !fresh_use && !stale_use {
+        return Err(Refusal::Useless);
+    }
+    Ok(facts)
+}
+
+/// What becomes of what was received when a stored reply's body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// All there: store it with this extent.
+    Whole(Extent),
+    /// Cut off, but told apart by a strong validator, so that the rest can be fetched (RFC 9111 section 3.3).
+    Part(Extent),
+    /// Cut off, and of no use; or more than was announced.
+    Discard,
+}
+
+/// Decides when `received` bytes came and the connection ended `cleanly` (the length was reached, or the last chunk or
+/// the close was there as the framing wants it; RFC 9112 section 8).
+pub fn body_ended(
+    facts: &StoredFacts,
+    strong_validator: bool,
+    announced: Option<u64>,
+    received: u64,
+    cleanly: bool,
+) -> BodyEnd {
+    let first = facts.extent.first;
+    let complete = cleanly && announced.is_none_or(|announced| announced == received);
+    if facts.status == StatusCode::PARTIAL_CONTENT {
+        let extent = Extent { length: received, ..facts.extent };
+        return match () {
+            () if complete && received == facts.extent.length => BodyEnd::Whole(extent),
+            () if received > 0 && received < facts.extent.length && strong_validator => BodyEnd::Part(extent),
+            () => BodyEnd::Discard,
+        };
+    }
+    match () {
+        () if complete => BodyEnd::Whole(Extent::whole(received)),
+        () if facts.status == StatusCode::OK
+            && strong_validator
+            && received > 0
+            && announced.is_some_and(|announced| received < announced) =>
+        {
+            BodyEnd::Part(Extent { first, length: received, total: announced })
+        }
+        () => BodyEnd::Discard,
+    }
+}
+
+/// Statuses whose replies describe the target and not this one request or this connection. RFC 6585 forbids storing
+/// 428, 429, 431 and 511; 412 and 416 answer a condition or range that is not in the key; 304 and 206 have rules of
+/// their own.
+fn is_about_the_resource(status: StatusCode) -> bool {
+    !status.is_informational() && !matches!(status.as_u16(), 304 | 407 | 412 | 416 | 428 | 429 | 431 | 511)
+}
+
+/// Statuses whose caching is implemented here: the registered ones (RFC 9111 section 5.2.2.3).
+pub fn is_understood(status: StatusCode) -> bool {
+    matches!(status.as_u16(),
+        200..=208 | 226 | 300..=305 | 307 | 308 | 400..=417 | 421..=426 | 428 | 429 | 431 | 451 | 500..=508 | 511)
+}
+
+fn sets_cookies(headers: &HeaderMap, directives: &ResponseDirectives, policy: SetCookie) -> bool {
+    if !headers.contains_key(SET_COOKIE) {
+        return false;
+    }
+    let told = directives.public || directives.s_maxage.is_some() || directives.targeted;
+    let taken_out = || {
+        (directives.no_cache_fields || directives.private_fields)
+            && withheld_fields(headers).contains(&SET_COOKIE)
+    };
+    match policy {
+        SetCookie::Store => false,
+        SetCookie::WhenToldByOrigin => !told && !taken_out(),
+        SetCookie::Refuse => !taken_out(),
+    }
+}
+
+fn check_variant(exchange: &Exchange<'_>) -> Result<(), Refusal> {
+    let vary = Vary::of(exchange.headers);
+    match vary {
+        Vary::Nothing => return Ok(()),
+        Vary::Anything => return Err(Refusal::VariesOnAnything),
+        Vary::Fields(_) => {}
+    }
+    let (names, mut variant) = (vary.names(), Vec::new());
+    write_variant(&names, exchange.request_headers, &mut variant);
+    let fits = names.len() <= VARIANT_BYTES_MAX && variant.len() <= VARIANT_BYTES_MAX;
+    fits.then_some(()).ok_or(Refusal::VariantTooLong)
+}
+
+/// Whether Content-Location says that this is what a GET of the target would bring (RFC 9110 section 9.3.3).
+fn names_itself(exchange: &Exchange<'_>) -> bool {
+    let mut lines = exchange.headers.get_all(CONTENT_LOCATION).iter();
+    let (Some(line), None) = (lines.next(), lines.next()) else { return false };
+    let named = key::resolve(exchange.target, line.as_bytes());
+    named.is_some() && named == key::CacheKey::of(exchange.target).ok()
+}
+
+/// What of the content the reply holds, as its head says it.
+fn extent_of(status: StatusCode, headers: &HeaderMap) -> Result<Extent, Refusal> {
+    let announced = headers.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
+    if status != StatusCode::PARTIAL_CONTENT {
+        return Ok(Extent { first: 0, length: announced.unwrap_or(0), total: announced });
+    }
+    let mut lines = headers.get_all(CONTENT_RANGE).iter();
+    let range = lines.next().and_then(|line| ranges::content_range(line.as_bytes()));
+    let range = range.filter(|_| lines.next().is_none()).ok_or(Refusal::PartUnreadable)?;
+    let agrees = announced.is_none_or(|announced| announced == range.length);
+    agrees.then_some(range).ok_or(Refusal::PartUnreadable)
+}
