@@ -76,7 +76,7 @@ fn cold_on_storage_that_cannot_be_cold_is_said_in_the_verdict() {
 fn wrong_usage_is_told_with_what_would_be_right() {
     let bench = Bench::new();
     let cases: [(&[&str], &str); 6] = [
-        (&["--layout", "789"], "the layouts are flat, 345, 34/56, 56/34 and 456"),
+        (&["--layout", "789"], "the layouts are flat, 345, 34/56, 56/34, 456 and hash:2"),
         (&["--sizes", "0"], "such as 1..524288"),
         (&["--cold", "--warm"], "cannot be used with"),
         (&["--frequencies", "rename=5"], "operations a day, such as"),

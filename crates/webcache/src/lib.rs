@@ -8,3 +8,7 @@
 //! Not here: the store's layout (`packstore`), traffic (`webload`), flags and output (`crumb`).
 
 pub mod rules;
+
+// What a caller names at every request; the rest is asked for by its module.
+pub use rules::{Exchange, Refusal, Reuse, decide, judge};
+pub use rules::{Extent, Meta, MetaError, Policy, RequestFacts, StoredFacts, WallSeconds};

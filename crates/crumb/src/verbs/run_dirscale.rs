@@ -31,7 +31,7 @@ pub struct DirscaleArgs {
     /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
     target: Target,
 
-    /// Layouts to compare: flat, 345, 34/56, 56/34, 456: the digits of 123456 that name its subdirectory
+    /// Layouts to compare: flat, 345, 34/56, 56/34, 456: the digits of 123456 that name its subdirectory; or hash:2, its hash
     #[arg(long, value_name = "LAYOUTS", value_delimiter = ',', default_value = "flat,345")]
     layout: Vec<Layout>,
 
