@@ -6,6 +6,7 @@
 //! Ganesha         a real nfs-ganesha with its own ports and folders, stopped by its own process id
 //! Inn             a real innd on a port of its own, and the tools of the same package, unpacked and not installed
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
+//! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where it is told
 //! ```
 //!
 //! A dev-dependency only. Not here: anything that a user runs.
@@ -15,8 +16,10 @@ mod ganesha;
 mod inn;
 mod law;
 mod loop_image;
+mod simulated_disk;
 
 pub use ganesha::Ganesha;
 pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
 pub use law::{Fault, Law, LawTransport};
 pub use loop_image::LoopImage;
+pub use simulated_disk::{DiskFault, DiskOperation, STOPPED, SimulatedDisk};
