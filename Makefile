@@ -38,6 +38,8 @@ bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 	$(CARGO) test -p fstress --bench object_sets
 	$(CARGO) test -p nfs --bench bare_loop
 	$(CARGO) test -p netnews --bench unbatch
+	$(CARGO) test -p stackfs --bench layers
+	$(CARGO) test -p packstore --bench hit_ratio
 
 fuzz: ## a minute of the wire decoder's fuzz target (needs cargo-fuzz)
 	cd crates/nfs/fuzz && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60

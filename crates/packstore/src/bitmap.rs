@@ -1,0 +1,144 @@
+//! Which blocks of a packed file are taken: one bit each, and the search for room.
+//!
+//! Each class of size goes along the file, taking the first stretch that is long enough, so that small objects fill
+//! the gaps that large ones pass over. In an empty file all classes go together: writing stays sequential.
+
+/// Blocks taken, and how far each class of size came.
+#[derive(Debug)]
+pub(crate) struct Bitmap {
+    words: Vec<u64>,
+    blocks: u32,
+    free: u32,
+    cursors: [u32; CLASSES],
+    /// The shortest stretch of each class that was looked for everywhere in vain.
+    vain: [u32; CLASSES],
+}
+
+/// By powers of two; the last takes all that are larger.
+const CLASSES: usize = 16;
+
+impl Bitmap {
+    pub(crate) fn new(blocks: u32) -> Self {
+        let mut words = vec![0; blocks.div_ceil(64) as usize];
+        if !blocks.is_multiple_of(64) {
+            // Beyond the end nothing is free.
+            *words.last_mut().expect("a file has blocks") = u64::MAX << (blocks % 64);
+        }
+        Self { words, blocks, free: blocks, cursors: [0; CLASSES], vain: [u32::MAX; CLASSES] }
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.free
+    }
+
+    pub(crate) fn taken(&self) -> u32 {
+        self.blocks - self.free
+    }
+
+    /// Marks a stretch as taken; false when it leaves the file or part of it was taken already.
+    pub(crate) fn mark(&mut self, block: u32, blocks: u32) -> bool {
+        let Some(end) = block.checked_add(blocks).filter(|&end| end <= self.blocks) else { return false };
+        let mut fresh = 0;
+        let mut at = block;
+        while at < end {
+            let upto = end.min((at / 64 + 1) * 64);
+            let mask = ones(at % 64, upto - at);
+            let word = &mut self.words[(at / 64) as usize];
+            fresh += (mask & !*word).count_ones();
+            *word |= mask;
+            at = upto;
+        }
+        self.free -= fresh;
+        fresh == blocks
+    }
+
+    /// Takes a stretch of exactly so many blocks.
+    pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
+        if blocks == 0 || blocks > self.free {
+            return None;
+        }
+        let class = (blocks.ilog2() as usize).min(CLASSES - 1);
+        if blocks >= self.vain[class] {
+            return None;
+        }
+        let mut at = self.cursors[class];
+        let begun_at = at;
+        let found = loop {
+            at = self.first(at, false);
+            if u64::from(at) + u64::from(blocks) > u64::from(self.blocks) {
+                // Those passed over may do for a shorter one of the class.
+                self.cursors[class] = 0;
+                if begun_at == 0 {
+                    self.vain[class] = blocks;
+                    return None;
+                }
+                return self.take(blocks);
+            }
+            let end = self.first(at, true);
+            if end - at >= blocks {
+                break at;
+            }
+            at = end;
+        };
+        let fresh = self.mark(found, blocks);
+        assert!(fresh, "a free stretch was free");
+        self.cursors[class] = found + blocks;
+        Some(found)
+    }
+
+    /// The first block from `at` on that is taken or free; the number of blocks when there is none.
+    fn first(&self, at: u32, taken: bool) -> u32 {
+        let mut index = (at / 64) as usize;
+        let mut mask = u64::MAX << (at % 64);
+        while let Some(&word) = self.words.get(index) {
+            let wanted = if taken { word } else { !word } & mask;
+            if wanted != 0 {
+                return (index as u32 * 64 + wanted.trailing_zeros()).min(self.blocks);
+            }
+            mask = u64::MAX;
+            index += 1;
+        }
+        self.blocks
+    }
+}
+
+fn ones(from: u32, count: u32) -> u64 {
+    (if count == 64 { u64::MAX } else { (1 << count) - 1 }) << from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_never_overlaps_and_all_of_a_file_can_be_had() {
+        for blocks in [64, 100, 1000, 1500] {
+            let mut map = Bitmap::new(blocks);
+            assert!(map.mark(10, 20));
+            assert!(!map.mark(29, 2), "one of them was taken");
+            assert!(!map.mark(blocks - 1, 2), "beyond the end");
+            let mut seen = vec![false; blocks as usize];
+            seen[10..31].fill(true);
+            for want in [40, 7, 1, 3].into_iter().cycle().take(40).chain(std::iter::repeat_n(1, 2000)) {
+                if let Some(at) = map.take(want) {
+                    for block in at..at + want {
+                        assert!(!seen[block as usize], "{block} twice");
+                        seen[block as usize] = true;
+                    }
+                }
+            }
+            assert!(seen.iter().all(|&taken| taken), "{blocks}");
+            assert_eq!(map.free(), 0);
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_filled_from_its_start_whatever_the_sizes() {
+        let mut map = Bitmap::new(10_000);
+        let mut end = 0;
+        for blocks in [3, 300, 20, 100, 1, 2_000, 5] {
+            assert_eq!(map.take(blocks), Some(end));
+            end += blocks;
+        }
+    }
+}

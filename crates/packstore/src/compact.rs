@@ -1,0 +1,179 @@
+//! Empties the emptiest packed files and gives their room back, beside running reads and writes.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::core::{Core, NewRecord};
+use crate::error::StoreError;
+use crate::format::{Control, Controls, Kind};
+use crate::keys::Taken;
+use crate::packed::Packed;
+use crate::read::Depth;
+use crate::refill::IndexRead;
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// What a step of compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactReport {
+    /// Packed files removed.
+    pub files_removed: u64,
+    /// Records moved.
+    pub records_moved: u64,
+    /// Bytes of records moved.
+    pub bytes_moved: u64,
+    /// Whether another step would find something to do.
+    pub more: bool,
+}
+
+impl Store {
+    /// Moves records out of packed files that are less than three quarters full, emptiest first, until about `bytes_max`
+    /// bytes are moved or nothing is left to do.
+    ///
+    /// # Errors
+    /// When the disk fails; [`StoreError::Full`] when there is no room to move to.
+    pub fn compact(&self, bytes_max: u64) -> Result<CompactReport, StoreError> {
+        self.core.wait_ready()?;
+        let mut report = CompactReport::default();
+        loop {
+            let Some(file) = self.emptiest() else { return Ok(report) };
+            if report.bytes_moved >= bytes_max {
+                report.more = true;
+                return Ok(report);
+            }
+            // Nobody fills it meanwhile.
+            if file.filling.swap(true, Ordering::SeqCst) {
+                continue;
+            }
+            let emptied = self.empty(&file, &mut report);
+            match emptied {
+                Ok(true) => {}
+                Ok(false) => {
+                    file.filling.store(false, Ordering::SeqCst);
+                    report.more = true;
+                    return Ok(report);
+                }
+                Err(error) => {
+                    file.filling.store(false, Ordering::SeqCst);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The emptiest file that is worth it: the others have room for what is in it, twice over.
+    fn emptiest(&self) -> Option<Arc<Packed>> {
+        let blocks = self.core.shape.packed_blocks;
+        let live = |file: &Arc<Packed>| file.live_blocks.load(Ordering::Relaxed);
+        let files = self.core.all_files();
+        let usable = |file: &&Arc<Packed>| {
+            !file.filling.load(Ordering::SeqCst) && self.core.volume(file.volume).failed.get().is_none()
+        };
+        let file = files.iter().filter(usable).min_by_key(|file| live(file))?;
+        let others = files.iter().filter(|other| other.number != file.number);
+        let room = others.map(|other| u64::from(blocks - live(other).min(blocks))).sum::<u64>();
+        let worth = live(file) < blocks / 4 * 3 && (live(file) == 0 || room > u64::from(live(file)) * 2);
+        worth.then(|| file.clone())
+    }
+
+    /// False when a record in it still counts.
+    fn empty(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<bool, StoreError> {
+        let core = &self.core;
+        let IndexRead { head, bytes, .. } = crate::refill::index_of(core, file)?;
+        let mut pending = Vec::new();
+        for (_, control) in Controls::new(&bytes, head.salt()) {
+            let Control::Put(put) = control else { continue };
+            let hash = put.name.hash(core.hash_seed);
+            if core.place_of(hash, file.number, put.block).is_none() {
+                continue;
+            }
+            let taken = Taken::one(&core.keys, hash);
+            let record = match core.find(put.name, hash, Depth::Whole) {
+                Ok(Some(record)) if record.spot.file == file.number => record,
+                // Gone or moved meanwhile.
+                Ok(_) => continue,
+                Err(error @ StoreError::Damaged { .. }) => {
+                    // Left where it is: the file stays, for `repair` to see.
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
+            };
+            let mut new_head = record.head;
+            new_head.sequence = core.next_sequence();
+            let moved = NewRecord {
+                head: new_head,
+                key: record.key(),
+                meta: record.meta(),
+                body: record.body(),
+                hash,
+                id: if put.kind == Kind::Whole { 0 } else { put.id },
+                length: if put.kind == Kind::Whole { 0 } else { put.length },
+                old: Some(record.held),
+                moved: true,
+            };
+            report.records_moved += 1;
+            report.bytes_moved += record.head.record_bytes() as u64;
+            pending.push(self.staged(&[moved], &[], Vec::new(), taken)?);
+        }
+        for moved in pending {
+            moved.wait()?;
+        }
+        if file.live_blocks.load(Ordering::Relaxed) != 0 {
+            return Ok(false);
+        }
+        // What made its records void, before they go. Nothing is put here meanwhile.
+        self.flush()?;
+        // What its records made void elsewhere must outlive it.
+        core.keep_voids(file, &bytes, head.salt())?;
+        self.flush()?;
+        self.remove_file(file, report)?;
+        Ok(true)
+    }
+
+    fn remove_file(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<(), StoreError> {
+        let core = &self.core;
+        let volume: Arc<Volume> = core.volume(file.volume);
+        file.removed.store(true, Ordering::SeqCst);
+        // The index first, for good: a body alone is known as left over, an index alone would not be. Until then what makes
+        // its records void must be kept, so the file is forgotten last. Who reads its body still has it open.
+        let removed = |name: &str| match volume.disk.remove(name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(volume.fail(&error)),
+            _ => Ok(()),
+        };
+        removed(&Packed::index_name(file.number))?;
+        volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
+        removed(&Packed::body_name(file.number))?;
+        let mut files = core.files.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        files[file.number as usize] = None;
+        drop(files);
+        volume.full.store(false, Ordering::SeqCst);
+        report.files_removed += 1;
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Tells again, elsewhere, what the records of an index made void and is still needed.
+    fn keep_voids(&self, file: &Packed, bytes: &[u8], salt: u32) -> Result<(), StoreError> {
+        let mut voids = Vec::new();
+        for (_, control) in Controls::new(bytes, salt) {
+            let (sequence, hash, victim) = match control {
+                Control::Put(put) => match put.victim {
+                    Some(victim) => (put.sequence, put.name.hash(self.hash_seed), victim),
+                    None => continue,
+                },
+                Control::Tombstone { sequence, hash, victim } => (sequence, hash, victim),
+                Control::Mark { .. } => continue,
+            };
+            let torn = crate::keys::locked(&self.torn).contains(&sequence);
+            if victim.file != file.number && !torn && self.is_needed(victim) {
+                voids.push((sequence, hash, victim));
+            }
+        }
+        if voids.is_empty() {
+            return Ok(());
+        }
+        self.stage_voids(&voids)
+    }
+}

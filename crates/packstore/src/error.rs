@@ -1,0 +1,127 @@
+//! What can go wrong with a store, said so that its keeper knows what to do.
+
+use std::sync::Arc;
+
+use files::DiskError;
+
+/// What an operation on a store failed with.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The disk below failed.
+    #[error("{0}")]
+    Disk(Arc<DiskError>),
+    /// Another process has it.
+    #[error("{place}: in use by another process; stop it, or open the store read-only")]
+    Locked {
+        /// The volume.
+        place: String,
+    },
+    /// There is no store here, or a volume's head is not one.
+    #[error("{place}: no volume of a packed store: {why}; make one with `crumb pack create`")]
+    NotAVolume {
+        /// The volume.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is a store already.
+    #[error("{place}: holds files of a packed store already; open it, or remove them")]
+    NotEmpty {
+        /// The volume.
+        place: String,
+    },
+    /// A volume of another store, or one that was away while the others changed.
+    #[error("{place}: {why}; leave it out, or empty it and add it anew")]
+    Foreign {
+        /// The volume.
+        place: String,
+        /// Why it does not fit.
+        why: String,
+    },
+    /// A volume is away.
+    #[error(
+        "{found} of {expected} volumes are here; bring the others, open read-only, or give their objects up (without_missing)"
+    )]
+    Missing {
+        /// Volumes that are here.
+        found: usize,
+        /// Volumes that there should be.
+        expected: usize,
+    },
+    /// A setting that cannot be.
+    #[error("{name} cannot be {given}: {why}")]
+    Setting {
+        /// Which one.
+        name: &'static str,
+        /// What was given.
+        given: u64,
+        /// What it must be.
+        why: &'static str,
+    },
+    /// A key or its attributes are too long.
+    #[error("{what} of {bytes} bytes: at least {bytes_min} and at most {bytes_max} are allowed")]
+    Length {
+        /// `key`, `meta` or `object`.
+        what: &'static str,
+        /// Its length.
+        bytes: u64,
+        /// The least.
+        bytes_min: u64,
+        /// The most.
+        bytes_max: u64,
+    },
+    /// No room.
+    #[error("the store is full; delete something, or add a volume with `crumb pack grow`")]
+    Full,
+    /// No volume takes writes.
+    #[error("no volume can be written: {why}")]
+    ReadOnly {
+        /// Why not.
+        why: String,
+    },
+    /// A write or sync failed: what was not acknowledged yet may be lost.
+    #[error("{place}: read-only since a write failed ({why}); see to the disk, then open the store anew")]
+    VolumeFailed {
+        /// The volume.
+        place: String,
+        /// What failed.
+        why: Arc<str>,
+    },
+    /// An object's bytes are not those that were stored.
+    #[error(
+        "{place}: object {key} in file {file:08}, block {block}: {why}; it is not served; `crumb pack check` tells how many"
+    )]
+    Damaged {
+        /// The volume.
+        place: String,
+        /// The key, printable.
+        key: String,
+        /// The packed file's number.
+        file: u32,
+        /// Where in it.
+        block: u32,
+        /// What does not fit.
+        why: &'static str,
+    },
+    /// The store is closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl From<DiskError> for StoreError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(Arc::new(error))
+    }
+}
+
+/// A key for people.
+pub(crate) fn printable(key: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(key).escape_debug().to_string();
+    if text.len() > 100 {
+        let end = (0..=97).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}

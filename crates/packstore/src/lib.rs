@@ -1,0 +1,56 @@
+//! The packed object store (KOTETU's disk techniques): many small objects in few large files, on ordinary file systems
+//! by ordinary calls.
+//!
+//! ```text
+//! put --> group of changes --> writer of a volume --> 00000012.body   records: head, key, attributes, body
+//!                                    |                00000012.index  control blocks: key, place, times
+//!                                    `--> table in memory: signature of the key -> place            (signatures)
+//! get --> table --> one read of the record --> key and checksums compared --> Object
+//! ```
+//!
+//! Always holds: in store mode what was acknowledged survives power loss; no object is ever served with another's bytes;
+//! a read waits for no write.
+//! Not here: HTTP (`webcache`), flags and output (`crumb`).
+//! Design: `docs/design/packstore.md`; bytes on disk: `docs/design/packstore-format.md`.
+//! Source: Chinen, "User Level Techniques for Improvement of Disk I/O in WWW Caching", 2000.
+
+pub mod eviction;
+pub mod signatures;
+
+mod bitmap;
+mod check;
+mod compact;
+mod core;
+mod error;
+mod file_system;
+mod format;
+mod group;
+mod iterate;
+mod keys;
+mod object;
+mod opening;
+mod options;
+mod packed;
+mod read;
+mod rebuild;
+mod refill;
+mod spot;
+mod store;
+mod stream;
+mod table_file;
+mod touched;
+mod usage;
+mod volume;
+mod writer;
+
+pub use check::{CheckReport, Fault, RepairReport};
+pub use compact::CompactReport;
+pub use error::StoreError;
+pub use file_system::{FileMeta, FileType, PackFs};
+pub use format::{FORMAT_VERSION, KEY_BYTES_MAX, META_BYTES_MAX};
+pub use iterate::{Entry, Iter, OrderedIter};
+pub use object::{Chunk, Chunks, Object, Stat};
+pub use options::{CacheOptions, Eviction, Mode, OpenOptions, PutOptions, StoreOptions, Verify, VolumeSpec};
+pub use store::{Pending, Store};
+pub use stream::ObjectWriter;
+pub use usage::{Usage, VolumeState};

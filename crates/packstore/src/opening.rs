@@ -1,0 +1,211 @@
+//! Opens a store: which volumes belong together, which packed files there are, and what is in them.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use files::Disk;
+
+use crate::core::{Core, CoreParts};
+use crate::error::StoreError;
+use crate::format::{INDEX_HEAD_BYTES, VolumeHead};
+use crate::options::{Mode, OpenOptions, Shape};
+use crate::packed::Packed;
+use crate::signatures::Signatures;
+use crate::store::Store;
+use crate::table_file::{self, TableFile};
+use crate::volume::{Volume, hold, read_head, write_head};
+
+pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Store, StoreError> {
+    let mut volumes = Vec::new();
+    let mut first_error = None;
+    for disk in disks {
+        match open_volume(&disk, options.read_only) {
+            Ok((head, lock)) => volumes.push((head, disk, lock)),
+            Err(error @ StoreError::Locked { .. }) => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "volume left out");
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    let Some((first, _, _)) = volumes.first() else {
+        let none = StoreError::Setting { name: "volumes", given: 0, why: "at least one is needed" };
+        return Err(first_error.unwrap_or(none));
+    };
+    let first = *first;
+    let openings = volumes.iter().map(|(head, ..)| head.openings).max().unwrap_or(0);
+    let expected = volumes.iter().map(|(head, ..)| head.volumes as usize).max().unwrap_or(0);
+    volumes.sort_by_key(|(head, ..)| head.volume);
+    for (at, (head, disk, _)) in volumes.iter().enumerate() {
+        let foreign = |why: &str| Err(StoreError::Foreign { place: disk.place(), why: why.to_owned() });
+        if head.store != first.store {
+            return foreign("it belongs to another store");
+        }
+        if head.begun < openings {
+            return foreign("it was away while the store was written to");
+        }
+        if at > 0 && volumes[at - 1].0.volume == head.volume {
+            return foreign("it was given twice, or is a copy");
+        }
+    }
+    let mode = if first.durable { Mode::Store } else { Mode::Cache };
+    let missing = volumes.len() < expected;
+    if missing && mode == Mode::Store && !options.read_only && !options.without_missing {
+        return Err(StoreError::Missing { found: volumes.len(), expected });
+    }
+    let shape = Shape { block_bytes: first.block_bytes, packed_blocks: first.packed_blocks };
+    if !shape.block_bytes.is_power_of_two() || shape.block_bytes < 64 || shape.packed_blocks == 0 {
+        let why = "its block sizes cannot be".to_owned();
+        return Err(StoreError::NotAVolume { place: volumes[0].1.place(), why });
+    }
+
+    let mut files: Vec<Option<Arc<Packed>>> = Vec::new();
+    for (index, (_, disk, _)) in volumes.iter().enumerate() {
+        find_files(disk, index, shape, options.read_only, &mut files)?;
+    }
+    let size_bytes = volumes.iter().map(|(head, ..)| head.size_bytes).sum::<u64>();
+    let objects_expected = size_bytes / u64::from(first.object_bytes_mean.max(1));
+    let disks = volumes.iter().map(|(_, disk, _)| disk.clone()).collect::<Vec<_>>();
+    let found = table_file::read(&disks, first.store, openings, objects_expected);
+    let found = found.filter(|table| table.knows(&files));
+    if !options.read_only {
+        table_file::remove(&disks);
+        for begun in [true, false] {
+            for (head, disk, _) in &mut volumes {
+                head.begun = openings + 1;
+                if !begun {
+                    head.openings = openings + 1;
+                }
+                write_head(disk, head)?;
+            }
+        }
+    }
+    let volumes = volumes
+        .into_iter()
+        .map(|(head, disk, lock)| Arc::new(Volume::new(head.volume, disk, head.size_bytes, lock)))
+        .collect::<Vec<_>>();
+    let (table, known) = match found {
+        Some(TableFile { table, rest }) => (table, Some(rest)),
+        None => {
+            let index_bytes =
+                files.iter().flatten().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum::<u64>();
+            // A control block of a short key takes 72 bytes: there are fewer objects than that makes.
+            let objects = (index_bytes / 80).max(objects_expected);
+            (Signatures::with_capacity(usize::try_from(objects).unwrap_or(usize::MAX).max(1024)), None)
+        }
+    };
+    let core = Core::new(CoreParts {
+        store: first.store,
+        hash_seed: first.hash_seed,
+        mode,
+        read_only: options.read_only,
+        shape,
+        cache: options.cache,
+        verify: options.verify,
+        volumes: volumes.clone(),
+        files,
+        table,
+        objects_expected,
+        volumes_missing: missing,
+        openings: if options.read_only { openings } else { openings + 1 },
+    });
+    let store = Store { core: Arc::new(core), threads: Default::default() };
+    match known {
+        Some(rest) => {
+            rest.apply(&store.core);
+            store.core.set_ready(Ok(()));
+        }
+        None if store.core.all_files().is_empty() => store.core.set_ready(Ok(())),
+        None => {
+            let core = store.core.clone();
+            let thread = std::thread::Builder::new().name("pack-rebuild".to_owned());
+            let spawned = thread.spawn(move || {
+                let rebuilt = crate::rebuild::rebuild(&core);
+                core.set_ready(rebuilt);
+            });
+            crate::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
+        }
+    }
+    if !options.read_only {
+        for (index, volume) in volumes.iter().enumerate() {
+            store.start_writer(volume, index);
+        }
+    }
+    Ok(store)
+}
+
+fn open_volume(
+    disk: &Arc<dyn Disk>,
+    read_only: bool,
+) -> Result<(VolumeHead, Option<files::DiskLock>), StoreError> {
+    // Looked at first: a directory that is no volume gets no lock file.
+    let head = read_head(disk)?;
+    if read_only {
+        return Ok((head, None));
+    }
+    let lock = hold(disk)?;
+    Ok((read_head(disk)?, Some(lock)))
+}
+
+fn find_files(
+    disk: &Arc<dyn Disk>,
+    index: usize,
+    shape: Shape,
+    read_only: bool,
+    files: &mut Vec<Option<Arc<Packed>>>,
+) -> Result<(), StoreError> {
+    let names = disk.names()?;
+    let number_of = |name: &str, end: &str| {
+        let digits = name.strip_suffix(end)?;
+        let number = digits.parse::<u32>().ok()?;
+        (format!("{number:08}") == digits).then_some(number)
+    };
+    let most = crate::spot::BLOCKS_MAX / u64::from(shape.packed_blocks);
+    let mut indexes = std::collections::HashSet::new();
+    for number in names.iter().filter_map(|name| number_of(name, ".index")) {
+        if u64::from(number) >= most {
+            let place = format!("{}/{}", disk.place(), Packed::index_name(number));
+            return Err(StoreError::Foreign {
+                place,
+                why: "its number is beyond what a store has".to_owned(),
+            });
+        }
+        let length = disk.open(&Packed::index_name(number), files::DiskOpen::Read)?.length()?;
+        // Power was lost while it was made, between the two names: nothing is in it.
+        if length <= INDEX_HEAD_BYTES as u64 && !names.contains(&Packed::body_name(number)) {
+            if !read_only {
+                disk.remove(&Packed::index_name(number))?;
+            }
+            continue;
+        }
+        indexes.insert(number);
+        let at = number as usize;
+        if files.len() <= at {
+            files.resize(at + 1, None);
+        }
+        if let Some(other) = &files[at] {
+            let place = format!("{}/{}", disk.place(), Packed::index_name(number));
+            let why = format!("volume {} has a packed file of this number too", other.volume);
+            return Err(StoreError::Foreign { place, why });
+        }
+        let packed = Packed::new(number, index, disk.clone(), !read_only, 0);
+        packed.index_bytes.store(length, Ordering::Relaxed);
+        files[at] = Some(Arc::new(packed));
+    }
+    if read_only {
+        return Ok(());
+    }
+    // What a crash left half made.
+    for name in &names {
+        let unfinished = name.ends_with(".index.new") || name == "volume.new" || name == "table.new";
+        let lonely = number_of(name, ".body").is_some_and(|number| !indexes.contains(&number));
+        if unfinished || lonely {
+            match disk.remove(name) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

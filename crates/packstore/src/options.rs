@@ -1,0 +1,184 @@
+//! What a store is made and opened with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use files::Disk;
+
+use crate::error::StoreError;
+
+/// A directory that takes part in a store (disk splicing).
+#[derive(Clone)]
+pub struct VolumeSpec {
+    /// Where.
+    pub disk: Arc<dyn Disk>,
+    /// Bytes of it that the store may use, index files included.
+    pub size_bytes: u64,
+}
+
+/// What the store promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// A put that returned survives power loss; nothing is evicted; a full store says so.
+    #[default]
+    Store,
+    /// Puts are written behind, within bounds; a full store evicts.
+    Cache,
+}
+
+/// How the objects to evict are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Eviction {
+    /// The oldest packed file is emptied, whatever was asked for.
+    Cyclic,
+    /// As [`Eviction::Cyclic`], but what was asked for since the last round stays where it is (CLOCK; 2 bits an object).
+    #[default]
+    Clock,
+}
+
+/// Bounds of a cache.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Objects not yet written: puts wait above this. Default 64 MB.
+    pub behind_bytes_max: u64,
+    /// A put is durable after this at the latest. Default 5 s.
+    pub behind_max: Duration,
+    /// Who goes when it is full.
+    pub eviction: Eviction,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self { behind_bytes_max: 64 << 20, behind_max: Duration::from_secs(5), eviction: Eviction::default() }
+    }
+}
+
+/// How often a body's checksum is compared on reading. Heads are compared always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Verify {
+    /// Each time.
+    #[default]
+    Always,
+    /// Once in so many reads.
+    OneIn(u32),
+}
+
+/// How to make a store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Durable or cache.
+    pub mode: Mode,
+    /// Unit of space, a power of two from 64 to 65,536, in bytes. Default 64: little is lost at the ends of small objects.
+    pub block_bytes: u32,
+    /// Blocks in a packed file; `None`: as many as make 256 files of the largest volume, of 16 MB to 1 GB each, and at
+    /// least 16 files of a small one.
+    pub packed_blocks: Option<u32>,
+    /// Mean object for which the table in memory is laid out, in bytes. Default 8192.
+    pub object_bytes_mean: u32,
+    /// Bounds in cache mode.
+    pub cache: CacheOptions,
+    /// Checking on reads.
+    pub verify: Verify,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Store,
+            block_bytes: 64,
+            packed_blocks: None,
+            object_bytes_mean: 8192,
+            cache: CacheOptions::default(),
+            verify: Verify::Always,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// KOTETU's: a cache of 1500 blocks of 8 KB a packed file.
+    pub fn kotetu() -> Self {
+        Self { mode: Mode::Cache, block_bytes: 8192, packed_blocks: Some(1500), ..Self::default() }
+    }
+
+    /// Block bytes and blocks of a packed file for volumes of these sizes.
+    pub(crate) fn shape(&self, volumes: &[VolumeSpec]) -> Result<Shape, StoreError> {
+        let wrong = |name, given, why| StoreError::Setting { name, given, why };
+        if volumes.is_empty() {
+            return Err(wrong("volumes", 0, "at least one is needed"));
+        }
+        if !self.block_bytes.is_power_of_two() || !(64..=65_536).contains(&self.block_bytes) {
+            return Err(wrong("block_bytes", self.block_bytes.into(), "a power of two from 64 to 65536"));
+        }
+        if self.object_bytes_mean == 0 {
+            return Err(wrong("object_bytes_mean", 0, "at least 1"));
+        }
+        let largest = volumes.iter().map(|volume| volume.size_bytes).max().unwrap_or(0);
+        let total = volumes.iter().map(|volume| volume.size_bytes).sum::<u64>();
+        let block_bytes = u64::from(self.block_bytes);
+        let packed_bytes = match self.packed_blocks {
+            Some(blocks) => u64::from(blocks) * block_bytes,
+            // Files of some size, as each costs a few syncs; but enough of them to choose from in a small volume.
+            None => {
+                let most = (largest / 16 + 1).next_power_of_two() / 2;
+                (largest / 256).next_power_of_two().clamp(16 << 20, 1 << 30).min(most).max(1 << 20)
+            }
+        };
+        if !(512 << 10..=4 << 30).contains(&packed_bytes) {
+            return Err(wrong("packed file's bytes", packed_bytes, "512 KB to 4 GB"));
+        }
+        if let Some(small) = volumes.iter().find(|volume| volume.size_bytes < packed_bytes * 5 / 4) {
+            return Err(wrong("size_bytes", small.size_bytes, "room for a packed file and its index"));
+        }
+        if total / block_bytes >= crate::spot::BLOCKS_MAX / 2 {
+            return Err(wrong("size of all volumes", total, "below 2^33 blocks: take larger blocks"));
+        }
+        Ok(Shape { block_bytes: self.block_bytes, packed_blocks: (packed_bytes / block_bytes) as u32 })
+    }
+}
+
+/// How to open a store.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Look, change nothing; goes beside a process that writes, and then sees what was there when it opened.
+    pub read_only: bool,
+    /// Open a store for writing though a volume is away. What is on it is lost with that: it is refused when it comes back.
+    /// A cache does so anyway.
+    pub without_missing: bool,
+    /// Bounds in cache mode.
+    pub cache: CacheOptions,
+    /// Checking on reads.
+    pub verify: Verify,
+}
+
+/// How a put is told more than its key and body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PutOptions<'a> {
+    /// Attributes, kept with the body: at most 64 KB.
+    pub meta: &'a [u8],
+    /// When it expires, in seconds since 1970; 0: never. The store does nothing about it.
+    pub expires_s: u32,
+    /// When it was created, in seconds since 1970; `None`: now.
+    pub created_s: Option<u32>,
+}
+
+/// Sizes that all packed files of a store share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub block_bytes: u32,
+    pub packed_blocks: u32,
+}
+
+impl Shape {
+    pub(crate) fn blocks(self, bytes: usize) -> u32 {
+        bytes.div_ceil(self.block_bytes as usize) as u32
+    }
+
+    pub(crate) fn packed_bytes(self) -> u64 {
+        u64::from(self.block_bytes) * u64::from(self.packed_blocks)
+    }
+
+    /// Longest body in one extent; longer ones are cut into pieces of this.
+    pub(crate) fn piece_bytes(self) -> usize {
+        (self.packed_bytes() / 8).min(256 << 10) as usize
+    }
+}

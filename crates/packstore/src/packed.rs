@@ -1,0 +1,176 @@
+//! One packed file in memory: its number, its handle, how much of it is alive.
+//!
+//! ```text
+//! 00000012.body    records, each at a block boundary
+//! 00000012.index   control blocks, in the order of writing
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use files::{Disk, DiskError, DiskFile, DiskOpen};
+
+use crate::bitmap::Bitmap;
+
+/// A packed file.
+pub(crate) struct Packed {
+    pub number: u32,
+    /// Index of its volume in the store.
+    pub volume: usize,
+    /// Of its index: each rewriting has a higher one.
+    pub generation: AtomicU64,
+    /// What makes records of this file void must be kept when it was written at this generation or later.
+    pub since: AtomicU64,
+    pub live_blocks: AtomicU32,
+    /// Live blocks when it last turned out to have no room that could be used; `u32::MAX`: never.
+    pub exhausted_at: AtomicU32,
+    /// The shortest stretch that was looked for in vain.
+    pub exhausted_for: AtomicU32,
+    /// Who changes times in place holds it: its blocks are not given to others meanwhile.
+    pub pins: AtomicU32,
+    /// Being written.
+    pub filling: AtomicBool,
+    /// Being removed, empty: its index may be gone already.
+    pub removed: AtomicBool,
+    pub index_bytes: AtomicU64,
+    disk: Arc<dyn Disk>,
+    body: OnceLock<Arc<dyn DiskFile>>,
+    opening: Mutex<()>,
+    writable: bool,
+}
+
+impl Packed {
+    pub(crate) fn new(
+        number: u32,
+        volume: usize,
+        disk: Arc<dyn Disk>,
+        writable: bool,
+        generation: u64,
+    ) -> Self {
+        Self {
+            number,
+            volume,
+            generation: AtomicU64::new(generation),
+            since: AtomicU64::new(generation),
+            live_blocks: AtomicU32::new(0),
+            exhausted_at: AtomicU32::new(u32::MAX),
+            exhausted_for: AtomicU32::new(u32::MAX),
+            pins: AtomicU32::new(0),
+            filling: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+            index_bytes: AtomicU64::new(0),
+            disk,
+            body: OnceLock::new(),
+            opening: Mutex::new(()),
+            writable,
+        }
+    }
+
+    pub(crate) fn body_name(number: u32) -> String {
+        format!("{number:08}.body")
+    }
+
+    pub(crate) fn index_name(number: u32) -> String {
+        format!("{number:08}.index")
+    }
+
+    /// The body file, opened on first use.
+    pub(crate) fn body(&self) -> Result<&Arc<dyn DiskFile>, DiskError> {
+        if let Some(body) = self.body.get() {
+            return Ok(body);
+        }
+        let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.body.get().is_none() {
+            let how = if self.writable { DiskOpen::Write } else { DiskOpen::Read };
+            let body = self.disk.open(&Self::body_name(self.number), how)?;
+            let _ = self.body.set(body);
+        }
+        Ok(self.body.get().expect("just set"))
+    }
+
+    /// The whole index file.
+    pub(crate) fn read_index(&self) -> Result<Vec<u8>, DiskError> {
+        let file = self.disk.open(&Self::index_name(self.number), DiskOpen::Read)?;
+        let mut bytes = vec![0; file.length()? as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    pub(crate) fn pin(self: &Arc<Self>) -> Pin {
+        self.pins.fetch_add(1, Ordering::SeqCst);
+        Pin(self.clone())
+    }
+
+    pub(crate) fn gain(&self, blocks: u32) {
+        self.live_blocks.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lose(&self, blocks: u32) {
+        let before = self.live_blocks.fetch_sub(blocks, Ordering::Relaxed);
+        debug_assert!(before >= blocks, "file {} lost more than it had", self.number);
+    }
+}
+
+/// Keeps a packed file's blocks from being written anew.
+pub(crate) struct Pin(pub Arc<Packed>);
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.pins.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A packed file being written: ends, when the last that writes to it lets go.
+pub(crate) struct Session {
+    pub packed: Arc<Packed>,
+    pub body: Arc<dyn DiskFile>,
+    pub index: Arc<dyn DiskFile>,
+    /// Checksums of records and of control blocks.
+    pub body_salt: u32,
+    pub index_salt: u32,
+    /// Where the next control block goes. Only the volume's writer changes the three.
+    pub index_end: AtomicU64,
+    /// All before this is durable.
+    pub durable_end: AtomicU64,
+    /// What the last mark in the index says of it.
+    pub marked_end: AtomicU64,
+    /// Room was taken up to here.
+    pub reserved_end: AtomicU64,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.packed.filling.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Where the next objects go.
+pub(crate) struct Filling {
+    pub session: Arc<Session>,
+    pub bitmap: Bitmap,
+    /// Free when it was opened.
+    pub free_first: u32,
+    /// The shortest stretch that was looked for in vain.
+    pub vain: u32,
+}
+
+impl Filling {
+    /// Room for so many blocks.
+    pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
+        let found = self.bitmap.take(blocks);
+        if found.is_none() {
+            self.vain = self.vain.min(blocks);
+        }
+        found
+    }
+
+    /// Nothing more goes here for now.
+    pub(crate) fn retire(self) {
+        let packed = &self.session.packed;
+        // Taken, as the bitmap has it: what was deleted since it was opened counts as won already.
+        let taken = self.bitmap.taken();
+        packed.exhausted_at.store(taken, Ordering::Relaxed);
+        packed.exhausted_for.store(self.vain, Ordering::Relaxed);
+    }
+}

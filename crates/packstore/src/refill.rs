@@ -1,0 +1,331 @@
+//! Finds the next packed file to fill: a new one, one with room again, or, in a cache, one made room in.
+//!
+//! Before a file's free blocks are written, its index is written anew without the records that count no more. So no
+//! control block on disk ever names blocks that were given to another object. What those records made void elsewhere is
+//! kept as a tombstone for as long as the void record is still in some index.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use files::{DiskError, DiskOpen};
+
+use crate::bitmap::Bitmap;
+use crate::core::{Core, filling};
+use crate::error::StoreError;
+use crate::format::{Control, Controls, IndexHead, Kind, Put, Victim, mend_controls};
+use crate::group::{Change, Held};
+use crate::keys::locked;
+use crate::options::{Eviction, Mode};
+use crate::packed::{Filling, Packed, Session};
+use crate::volume::{Counters, Volume, replace_file};
+
+/// Why there is nothing to fill.
+pub(crate) enum NoRoom {
+    Full,
+    Failed(StoreError),
+}
+
+impl From<DiskError> for NoRoom {
+    fn from(error: DiskError) -> Self {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Failed(error.into()),
+        }
+    }
+}
+
+/// New files get their numbers one after the other, whichever volume makes them.
+static NUMBERING: Mutex<()> = Mutex::new(());
+
+/// The next file to fill.
+pub(crate) fn prepare(
+    core: &Core,
+    volume: &Arc<Volume>,
+    index: usize,
+    want_blocks: u32,
+) -> Result<Filling, NoRoom> {
+    let blocks = core.shape.packed_blocks;
+    let mut may_create = true;
+    loop {
+        let mine = core.all_files().into_iter().filter(|file| file.volume == index).collect::<Vec<_>>();
+        let used = mine
+            .iter()
+            .map(|file| core.shape.packed_bytes() + file.index_bytes.load(Ordering::Relaxed))
+            .sum::<u64>();
+        // The new file's index will be as large as the others'.
+        let index_mean =
+            if mine.is_empty() { 0 } else { used / mine.len() as u64 - core.shape.packed_bytes() };
+        let needed = used + core.shape.packed_bytes() + index_mean.max(core.shape.packed_bytes() / 64);
+        let idle = |file: &&Arc<Packed>| {
+            !file.filling.load(Ordering::SeqCst) && file.pins.load(Ordering::SeqCst) == 0
+        };
+        let free = |file: &Arc<Packed>| blocks - file.live_blocks.load(Ordering::Relaxed).min(blocks);
+        let worth = |file: &&Arc<Packed>| {
+            let exhausted = file.exhausted_at.load(Ordering::Relaxed);
+            let lost = exhausted.saturating_sub(file.live_blocks.load(Ordering::Relaxed));
+            let shorter = want_blocks <= file.exhausted_for.load(Ordering::Relaxed) / 2;
+            want_blocks == 0
+                || (free(file) > blocks / 32 && (exhausted == u32::MAX || lost > blocks / 32 || shorter))
+        };
+        let emptiest = mine.iter().filter(idle).filter(worth).max_by_key(|file| free(file));
+        if let Some(file) = emptiest
+            && free(file) >= blocks / 2
+            && let Some(filling) = refill(core, volume, file)?
+        {
+            return Ok(filling);
+        }
+        if may_create && (needed <= volume.size_bytes.load(Ordering::Relaxed) || mine.is_empty()) {
+            match create(core, volume, index) {
+                Err(NoRoom::Full) => may_create = false,
+                done => return done,
+            }
+        }
+        let enough = match core.mode {
+            Mode::Store => 0,
+            Mode::Cache => blocks / 10 * 3,
+        };
+        if let Some(file) = emptiest
+            && free(file) >= enough
+            && let Some(filling) = refill(core, volume, file)?
+        {
+            return Ok(filling);
+        }
+        if core.mode == Mode::Store {
+            return Err(NoRoom::Full);
+        }
+        let oldest = mine.iter().filter(idle).min_by_key(|file| file.generation.load(Ordering::Relaxed));
+        let Some(oldest) = oldest else { return Err(NoRoom::Full) };
+        match evict(core, volume, oldest, want_blocks) {
+            Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) => {}
+            done => done?,
+        }
+        if let Some(filling) = refill(core, volume, oldest)? {
+            return Ok(filling);
+        }
+    }
+}
+
+fn create(core: &Core, volume: &Arc<Volume>, index: usize) -> Result<Filling, NoRoom> {
+    let _turn = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
+    let files = core.files.read().unwrap_or_else(PoisonError::into_inner);
+    let number = files.iter().position(Option::is_none).unwrap_or(files.len()) as u32;
+    drop(files);
+    let most = crate::spot::BLOCKS_MAX / u64::from(core.shape.packed_blocks);
+    if u64::from(number) >= most {
+        return Err(NoRoom::Full);
+    }
+    let generation = core.next_sequence();
+    let body_name = Packed::body_name(number);
+    // Left over from a file that was not finished.
+    match volume.disk.remove(&body_name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let body = volume.disk.open(&body_name, DiskOpen::New)?;
+    if let Err(error) = body.reserve(0, core.shape.packed_bytes()) {
+        let _ = volume.disk.remove(&body_name);
+        return Err(error.into());
+    }
+    let head = IndexHead { store: core.store, file: number, generation, since: generation };
+    // Body first, then the index whole: one without the other is known as left over. Both names are durable with this.
+    replace_file(&volume.disk, &Packed::index_name(number), &[&head.encode()])?;
+    let packed = Arc::new(Packed::new(number, index, volume.disk.clone(), true, generation));
+    packed.filling.store(true, Ordering::SeqCst);
+    let mut files = core.files.write().unwrap_or_else(PoisonError::into_inner);
+    if files.len() <= number as usize {
+        files.resize(number as usize + 1, None);
+    }
+    files[number as usize] = Some(packed.clone());
+    drop(files);
+    session(core, volume, packed, &head, head.encode().len() as u64, Bitmap::new(core.shape.packed_blocks))
+}
+
+fn session(
+    core: &Core,
+    volume: &Arc<Volume>,
+    packed: Arc<Packed>,
+    head: &IndexHead,
+    end: u64,
+    bitmap: Bitmap,
+) -> Result<Filling, NoRoom> {
+    let body = packed.body()?.clone();
+    let index = volume.disk.open(&Packed::index_name(packed.number), DiskOpen::Write)?;
+    packed.index_bytes.store(end, Ordering::Relaxed);
+    let session = Session {
+        body_salt: core.body_salt(packed.number),
+        index_salt: head.salt(),
+        packed,
+        body,
+        index,
+        index_end: AtomicU64::new(end),
+        durable_end: AtomicU64::new(end),
+        marked_end: AtomicU64::new(end),
+        reserved_end: AtomicU64::new(end),
+    };
+    Ok(filling(session, bitmap))
+}
+
+/// What a packed file's index holds.
+pub(crate) struct IndexRead {
+    pub head: IndexHead,
+    /// The whole file, with flipped bits put right where there was one in a block.
+    pub bytes: Vec<u8>,
+    /// Where that was done: the file is still as it was.
+    pub mended: Vec<u64>,
+}
+
+/// What a packed file's index holds, whole.
+pub(crate) fn index_of(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
+    let mut bytes = packed.read_index()?;
+    let place = core.volume(packed.volume).disk.place();
+    let name = Packed::index_name(packed.number);
+    let (head, head_mended) = IndexHead::decode_mending(&mut bytes)
+        .map_err(|why| StoreError::NotAVolume { place: format!("{place}/{name}"), why })?;
+    if head.store != core.store || head.file != packed.number {
+        return Err(StoreError::Foreign {
+            place: format!("{place}/{name}"),
+            why: "it is the index of another packed file".to_owned(),
+        });
+    }
+    let mut mended = mend_controls(&mut bytes, head.salt());
+    if head_mended {
+        mended.insert(0, 0);
+    }
+    Ok(IndexRead { head, bytes, mended })
+}
+
+/// A file that is there, to be filled where it is free; `None` when somebody holds it.
+fn refill(core: &Core, volume: &Arc<Volume>, packed: &Arc<Packed>) -> Result<Option<Filling>, NoRoom> {
+    if packed.filling.swap(true, Ordering::SeqCst) {
+        // Compaction took it meanwhile.
+        return Ok(None);
+    }
+    if packed.pins.load(Ordering::SeqCst) != 0 {
+        packed.filling.store(false, Ordering::SeqCst);
+        return Ok(None);
+    }
+    let rewritten = rewrite_index(core, volume, packed);
+    let (head, end, bitmap) = match rewritten {
+        Ok(rewritten) => rewritten,
+        Err(NoRoom::Failed(error @ (StoreError::NotAVolume { .. } | StoreError::Foreign { .. }))) => {
+            // It stays as it is, never to be filled, for `crumb pack check` to see; the others go on.
+            tracing::error!(%error, "a packed file's index is damaged: it takes no more objects");
+            core.damaged_files.fetch_add(1, Ordering::Relaxed);
+            return Ok(None);
+        }
+        Err(error) => {
+            packed.filling.store(false, Ordering::SeqCst);
+            return Err(error);
+        }
+    };
+    packed.exhausted_at.store(u32::MAX, Ordering::Relaxed);
+    packed.exhausted_for.store(u32::MAX, Ordering::Relaxed);
+    session(core, volume, packed.clone(), &head, end, bitmap).map(Some)
+}
+
+/// The index anew, without what counts no more.
+pub(crate) fn rewrite_index(
+    core: &Core,
+    volume: &Arc<Volume>,
+    packed: &Arc<Packed>,
+) -> Result<(IndexHead, u64, Bitmap), NoRoom> {
+    let IndexRead { head: old_head, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
+    let generation = core.next_sequence();
+    // Who changes a key from now on names this generation; who began before is found busy below.
+    packed.generation.store(generation, Ordering::SeqCst);
+    let mut bitmap = Bitmap::new(core.shape.packed_blocks);
+    let mut dying = false;
+    let mut live = Vec::new();
+    for (at, control) in Controls::new(&bytes, old_head.salt()) {
+        let Control::Put(put) = control else { continue };
+        let hash = put.name.hash(core.hash_seed);
+        if core.place_of(hash, packed.number, put.block).is_none() {
+            continue;
+        }
+        if !bitmap.mark(put.block, core.shape.blocks(put.record_bytes())) {
+            let why = "its objects overlap";
+            let place = format!("{}/{}", volume.disk.place(), Packed::index_name(packed.number));
+            return Err(NoRoom::Failed(StoreError::Foreign { place, why: why.to_owned() }));
+        }
+        dying |= core.keys.is_busy(hash);
+        live.push(at);
+    }
+    let since = if dying { packed.since.load(Ordering::SeqCst) } else { generation };
+    if core.mode == Mode::Cache {
+        // What made the others void may be in memory only, on any volume.
+        crate::writer::make_durable(core);
+    }
+    let head = IndexHead { store: core.store, file: packed.number, generation, since };
+    let mut out = head.encode().to_vec();
+    let mut live = live.into_iter().peekable();
+    let is_needed = |victim: Victim| {
+        if victim.file == packed.number { victim.generation >= since } else { core.is_needed(victim) }
+    };
+    let needed = |victim: Option<Victim>| victim.filter(|&victim| is_needed(victim));
+    for (at, control) in Controls::new(&bytes, old_head.salt()) {
+        match control {
+            Control::Put(put) if live.peek() == Some(&at) => {
+                live.next();
+                Control::Put(Put { victim: needed(put.victim), ..put }).encode(head.salt(), &mut out);
+            }
+            // It never counted, so it made nothing void.
+            Control::Put(put) if locked(&core.torn).contains(&put.sequence) => {}
+            Control::Put(put) => {
+                if let Some(victim) = needed(put.victim) {
+                    let hash = put.name.hash(core.hash_seed);
+                    Control::Tombstone { sequence: put.sequence, hash, victim }.encode(head.salt(), &mut out);
+                }
+            }
+            Control::Tombstone { victim, .. } if is_needed(victim) => control.encode(head.salt(), &mut out),
+            Control::Tombstone { .. } | Control::Mark { .. } => {}
+        }
+    }
+    Control::Mark { durable_end: out.len() as u64 }.encode(head.salt(), &mut out);
+    Counters::add(&volume.counters.index_bytes, out.len() as u64);
+    replace_file(&volume.disk, &Packed::index_name(packed.number), &[&out])?;
+    // Not before: others drop what voids records of this file once they are durably gone from its index.
+    packed.since.store(since, Ordering::SeqCst);
+    Ok((head, out.len() as u64, bitmap))
+}
+
+/// Makes a quarter of a cache's file free at least, and a stretch as long as is wanted, by forgetting what nobody asked for
+/// lately, and what lies in the way.
+fn evict(core: &Core, volume: &Arc<Volume>, packed: &Arc<Packed>, want_blocks: u32) -> Result<(), NoRoom> {
+    let blocks = core.shape.packed_blocks;
+    let IndexRead { head, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
+    let mut spared = Vec::new();
+    for (_, control) in Controls::new(&bytes, head.salt()) {
+        let Control::Put(put) = control else { continue };
+        let hash = put.name.hash(core.hash_seed);
+        let in_the_way = put.block < want_blocks;
+        if core.cache.eviction == Eviction::Clock && core.touched.take(hash) && !in_the_way {
+            spared.push(put);
+        } else {
+            forget(core, volume, packed, &put);
+        }
+    }
+    for put in spared {
+        if blocks - packed.live_blocks.load(Ordering::Relaxed).min(blocks) >= blocks / 4 {
+            break;
+        }
+        forget(core, volume, packed, &put);
+    }
+    Ok(())
+}
+
+fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>) {
+    let hash = put.name.hash(core.hash_seed);
+    let Some(place) = core.place_of(hash, packed.number, put.block) else { return };
+    let held =
+        Held { hash, place, blocks: core.shape.blocks(put.record_bytes()), visible: !put.name.internal };
+    if !core.remove(&held) {
+        return;
+    }
+    Counters::add(&volume.counters.evicted, u64::from(held.visible));
+    if put.kind == Kind::Alias
+        && let Some(after) = core.settle(&Change::Unlink(put.id))
+    {
+        core.do_after(&after);
+    }
+}

@@ -1,0 +1,190 @@
+//! An object whose body comes in parts, of whatever length.
+
+use std::sync::Arc;
+
+use crate::core::{NewRecord, now_s};
+use crate::error::StoreError;
+use crate::format::{Kind, Manifest, Name, crc, internal_key};
+use crate::group::Gate;
+use crate::keys::Taken;
+use crate::options::PutOptions;
+use crate::store::{Pending, Store};
+
+/// Objects are not cut into shorter pieces when space is in splinters.
+const CUT_BYTES_MIN: usize = 512;
+
+/// Takes a body. Dropped without a commit, nothing of it stays.
+pub struct ObjectWriter<'a> {
+    store: &'a Store,
+    key: Vec<u8>,
+    meta: Vec<u8>,
+    expires_s: u32,
+    created_s: u32,
+    /// Not a piece yet.
+    rest: Vec<u8>,
+    manifest: Manifest,
+    gates: Vec<Arc<Gate>>,
+    piece_bytes: usize,
+    done: bool,
+}
+
+impl<'a> ObjectWriter<'a> {
+    pub(crate) fn new(store: &'a Store, key: &[u8], options: PutOptions<'_>) -> Self {
+        Self {
+            store,
+            key: key.to_vec(),
+            meta: options.meta.to_vec(),
+            expires_s: options.expires_s,
+            created_s: options.created_s.unwrap_or_else(now_s),
+            rest: Vec::new(),
+            manifest: Manifest { id: store.core.next_sequence(), piece_lens: Vec::new() },
+            gates: Vec::new(),
+            piece_bytes: store.core.shape.piece_bytes(),
+            done: false,
+        }
+    }
+
+    /// Pieces of this, for want of longer stretches.
+    pub(crate) fn cut_at(mut self, piece_bytes: usize) -> Self {
+        self.piece_bytes = piece_bytes;
+        self
+    }
+
+    /// Appends to the body.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; the object then cannot be finished.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        let piece_bytes = self.piece_bytes;
+        while self.rest.len() + bytes.len() > piece_bytes {
+            if self.rest.is_empty() {
+                let (piece, rest) = bytes.split_at(piece_bytes);
+                self.stage_piece(piece)?;
+                bytes = rest;
+            } else {
+                let (more, rest) = bytes.split_at(piece_bytes - self.rest.len());
+                self.rest.extend_from_slice(more);
+                bytes = rest;
+                let piece = std::mem::take(&mut self.rest);
+                self.stage_piece(&piece)?;
+                self.rest = piece;
+                self.rest.clear();
+            }
+        }
+        self.rest.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn stage_piece(&mut self, piece: &[u8]) -> Result<(), StoreError> {
+        let core = &self.store.core;
+        // The list itself must fit into one extent.
+        if self.manifest.piece_lens.len() * 4 + 64 > core.shape.piece_bytes() {
+            let most = (core.shape.piece_bytes() / 4 - 16) as u64 * core.shape.piece_bytes() as u64;
+            let bytes = self.manifest.length() + piece.len() as u64;
+            return Err(StoreError::Length { what: "object", bytes, bytes_min: 0, bytes_max: most });
+        }
+        let part = self.manifest.piece_lens.len() as u32;
+        let key = internal_key(self.manifest.id, part);
+        let hash = Name { internal: true, key: &key }.hash(core.hash_seed);
+        let options = PutOptions { created_s: Some(self.created_s), ..PutOptions::default() };
+        let head = self.store.head(Kind::Whole, true, &key, piece, crc(piece), options);
+        let record = NewRecord {
+            head,
+            key: &key,
+            meta: &[],
+            body: piece,
+            hash,
+            id: 0,
+            length: 0,
+            old: None,
+            moved: false,
+        };
+        let gate = match core.stage(&[record], &[], Vec::new(), Vec::new()) {
+            // No stretch is long enough, but shorter ones may be.
+            Err(StoreError::Full) if piece.len() >= CUT_BYTES_MIN * 2 => {
+                let (first, second) = piece.split_at(piece.len() / 2);
+                self.stage_piece(first)?;
+                return self.stage_piece(second);
+            }
+            gate => gate?,
+        };
+        if core.mode == crate::options::Mode::Store
+            && self.gates.last().is_none_or(|last| !Arc::ptr_eq(last, &gate))
+        {
+            self.gates.push(gate);
+        }
+        self.manifest.piece_lens.push(piece.len() as u32);
+        Ok(())
+    }
+
+    /// Length so far.
+    pub fn length(&self) -> u64 {
+        self.manifest.length() + self.rest.len() as u64
+    }
+
+    /// The object is there, in place of what had the key.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; then nothing of it stays.
+    pub fn commit(self) -> Result<(), StoreError> {
+        self.commit_deferred()?.wait()
+    }
+
+    /// As [`ObjectWriter::commit`], but does not wait for the last part; it does for the pieces before.
+    ///
+    /// # Errors
+    /// As [`ObjectWriter::commit`].
+    pub fn commit_deferred(mut self) -> Result<Pending, StoreError> {
+        let options =
+            PutOptions { meta: &self.meta, expires_s: self.expires_s, created_s: Some(self.created_s) };
+        if self.manifest.piece_lens.is_empty() {
+            self.done = true;
+            return self.store.put_deferred(&self.key, &self.rest, options);
+        }
+        if !self.rest.is_empty() {
+            let piece = std::mem::take(&mut self.rest);
+            self.stage_piece(&piece)?;
+        }
+        for gate in self.gates.drain(..) {
+            gate.wait()?;
+        }
+        let (store, core) = (self.store, &self.store.core);
+        let body = self.manifest.encode();
+        let hash = store.name_hash(&self.key);
+        let taken = Taken::one(&core.keys, hash);
+        let old = store.old(&self.key, hash)?;
+        let more = old.as_ref().map_or(Ok(Vec::new()), |old| core.ends_with(old))?;
+        let options =
+            PutOptions { meta: &self.meta, expires_s: self.expires_s, created_s: Some(self.created_s) };
+        let record = NewRecord {
+            head: store.head(Kind::Manifest, false, &self.key, &body, crc(&body), options),
+            key: &self.key,
+            meta: &self.meta,
+            body: &body,
+            hash,
+            id: self.manifest.id,
+            length: self.manifest.length(),
+            old: old.map(|old| old.held),
+            moved: false,
+        };
+        let pending = store.staged(&[record], &[], more, taken)?;
+        self.done = true;
+        Ok(pending)
+    }
+
+    /// Ends without an object.
+    pub fn abort(self) {}
+}
+
+impl Drop for ObjectWriter<'_> {
+    fn drop(&mut self) {
+        if self.done || self.manifest.piece_lens.is_empty() {
+            return;
+        }
+        // Pieces count when their group is durable; before, they cannot be taken back.
+        for gate in self.gates.drain(..) {
+            let _ = gate.wait();
+        }
+        self.store.core.remove_pieces(&self.manifest);
+    }
+}

@@ -1,0 +1,265 @@
+//! What a clean stop leaves, so that the next opening need not look through the index files: the file `table`.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use files::{Disk, DiskFile, DiskOpen};
+
+use crate::core::Core;
+use crate::error::StoreError;
+use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
+use crate::keys::locked;
+use crate::packed::Packed;
+use crate::signatures::Signatures;
+use crate::spot::Spot;
+use crate::volume::TABLE_NAME;
+
+const HEAD_BYTES: usize = 80;
+const FILE_BYTES: usize = 32;
+/// More than any store's: a length from a disk sizes nothing unseen.
+const LIST_BYTES_MAX: u64 = 1 << 30;
+
+/// A table as read.
+pub(crate) struct TableFile {
+    pub table: Signatures,
+    pub rest: Rest,
+}
+
+/// What is not in the table of signatures.
+pub(crate) struct Rest {
+    sequence: u64,
+    objects: i64,
+    files: HashMap<u32, FileEntry>,
+    links: HashMap<u64, u32>,
+    torn: HashSet<u64>,
+}
+
+struct FileEntry {
+    live_blocks: u32,
+    generation: u64,
+    since: u64,
+    exhausted_at: u32,
+}
+
+impl TableFile {
+    /// Whether it tells of all these files.
+    pub(crate) fn knows(&self, files: &[Option<Arc<Packed>>]) -> bool {
+        files.iter().flatten().all(|file| self.rest.files.contains_key(&file.number))
+    }
+}
+
+impl Rest {
+    pub(crate) fn apply(self, core: &Core) {
+        core.sequence.store(self.sequence, Ordering::SeqCst);
+        let mut away = false;
+        for (number, entry) in self.files {
+            let Some(file) = core.file(number) else {
+                away = true;
+                continue;
+            };
+            file.live_blocks.store(entry.live_blocks, Ordering::Relaxed);
+            file.generation.store(entry.generation, Ordering::Relaxed);
+            file.since.store(entry.since, Ordering::Relaxed);
+            file.exhausted_at.store(entry.exhausted_at, Ordering::Relaxed);
+        }
+        let mut objects = self.objects;
+        if away {
+            // Its pieces and shared objects are not told apart here: the count is then a little low.
+            objects -=
+                core.table.retain(|place| core.file(Spot::of(place, core.shape).file).is_some()) as i64;
+        }
+        core.objects.store(objects.max(0), Ordering::Relaxed);
+        *locked(&core.links) = self.links;
+        *locked(&core.torn) = self.torn;
+    }
+}
+
+/// Writes it to the first volume that takes writes.
+pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
+    let Some(volume) = core.all_volumes().into_iter().find(|volume| volume.failed.get().is_none()) else {
+        return Ok(());
+    };
+    // A failed volume's files may hold less than the table says.
+    if core.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
+        return Ok(());
+    }
+    let mut list = Vec::new();
+    let files = core.all_files();
+    for file in &files {
+        list.extend_from_slice(&file.number.to_le_bytes());
+        list.extend_from_slice(&file.live_blocks.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&file.generation.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&file.since.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&file.exhausted_at.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&[0; 4]);
+    }
+    let links = locked(&core.links).clone();
+    for (id, count) in &links {
+        list.extend_from_slice(&id.to_le_bytes());
+        list.extend_from_slice(&u64::from(*count).to_le_bytes());
+    }
+    let torn = locked(&core.torn).clone();
+    for sequence in &torn {
+        list.extend_from_slice(&sequence.to_le_bytes());
+    }
+    let mut head = [0; HEAD_BYTES];
+    head[..8].copy_from_slice(b"CRUMBTAB");
+    head[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    head[16..32].copy_from_slice(&core.store.to_le_bytes());
+    let words = [
+        core.openings.load(Ordering::Relaxed),
+        core.sequence.load(Ordering::SeqCst),
+        core.objects.load(Ordering::Relaxed).max(0) as u64,
+    ];
+    for (at, word) in words.into_iter().enumerate() {
+        head[32 + at * 8..40 + at * 8].copy_from_slice(&word.to_le_bytes());
+    }
+    for (at, len) in [files.len(), links.len(), torn.len()].into_iter().enumerate() {
+        head[56 + at * 4..60 + at * 4].copy_from_slice(&(len as u32).to_le_bytes());
+    }
+    head[72..76].copy_from_slice(&crc(&list).to_le_bytes());
+    let sum = crc(&head[..76]);
+    head[76..].copy_from_slice(&sum.to_le_bytes());
+
+    let name = format!("{TABLE_NAME}.new");
+    let _ = volume.disk.remove(&name);
+    let file = volume.disk.open(&name, DiskOpen::New)?;
+    let mut sink = Sink { file: &file, at: 0, bytes: Vec::with_capacity(SINK_BYTES) };
+    let told = |error: io::Error| {
+        StoreError::from(files::DiskError {
+            place: volume.disk.place(),
+            name: TABLE_NAME.to_owned(),
+            operation: "write",
+            source: error,
+        })
+    };
+    sink.write_all(&head).and_then(|()| sink.write_all(&list)).map_err(told)?;
+    core.table.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(told)?;
+    file.sync()?;
+    volume.disk.rename(&name, TABLE_NAME)?;
+    Ok(volume.disk.sync_names()?)
+}
+
+/// The table of the last clean stop, when nothing was written since.
+pub(crate) fn read(
+    disks: &[Arc<dyn Disk>],
+    store: u128,
+    openings: u64,
+    objects_expected: u64,
+) -> Option<TableFile> {
+    for disk in disks {
+        let Ok(file) = disk.open(TABLE_NAME, DiskOpen::Read) else { continue };
+        match read_one(&file, store, openings, objects_expected) {
+            Ok(Some(table)) => return Some(table),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(volume = %disk.place(), %error, "the table of the last stop is of no use")
+            }
+        }
+    }
+    None
+}
+
+fn read_one(
+    file: &Arc<dyn DiskFile>,
+    store: u128,
+    openings: u64,
+    objects_expected: u64,
+) -> io::Result<Option<TableFile>> {
+    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let length = file.length().map_err(|error| error.source)?;
+    let mut reader = BufReader::with_capacity(1 << 20, Source { file, at: 0 });
+    let mut head = [0; HEAD_BYTES];
+    reader.read_exact(&mut head)?;
+    if &head[..8] != b"CRUMBTAB" || u32_at(&head, 8) != FORMAT_VERSION {
+        return Err(wrong("it does not begin as one"));
+    }
+    if crc(&head[..76]) != u32_at(&head, 76) {
+        return Err(wrong("its head fails its checksum"));
+    }
+    if head[16..32] != store.to_le_bytes() || u64_at(&head, 32) != openings {
+        // Of an earlier stop.
+        return Ok(None);
+    }
+    let counts = [56, 60, 64].map(|at| u32_at(&head, at) as usize);
+    let list_bytes = (counts[0] * FILE_BYTES + counts[1] * 16 + counts[2] * 8) as u64;
+    if list_bytes > LIST_BYTES_MAX.min(length) {
+        return Err(wrong("its lists are longer than it"));
+    }
+    let mut list = vec![0; list_bytes as usize];
+    reader.read_exact(&mut list)?;
+    if crc(&list) != u32_at(&head, 72) {
+        return Err(wrong("its lists fail their checksum"));
+    }
+    let (files, rest) = list.split_at(counts[0] * FILE_BYTES);
+    let (links, torn) = rest.split_at(counts[1] * 16);
+    let entry = |bytes: &[u8]| {
+        let entry = FileEntry {
+            live_blocks: u32_at(bytes, 4),
+            generation: u64_at(bytes, 8),
+            since: u64_at(bytes, 16),
+            exhausted_at: u32_at(bytes, 24),
+        };
+        (u32_at(bytes, 0), entry)
+    };
+    let rest = Rest {
+        sequence: u64_at(&head, 40),
+        objects: u64_at(&head, 48) as i64,
+        files: files.chunks_exact(FILE_BYTES).map(entry).collect(),
+        links: links.chunks_exact(16).map(|link| (u64_at(link, 0), u64_at(link, 8) as u32)).collect(),
+        torn: torn.chunks_exact(8).map(|sequence| u64_at(sequence, 0)).collect(),
+    };
+    // As long as the file says, and never beyond what such a store could have made.
+    let memory_bytes_max =
+        length.max(1 << 20).min((objects_expected.max(1 << 20)).saturating_mul(1024)) as usize;
+    let table = Signatures::restore(&mut reader, memory_bytes_max)?;
+    Ok(Some(TableFile { table, rest }))
+}
+
+/// It is of no use once something is written.
+pub(crate) fn remove(disks: &[Arc<dyn Disk>]) {
+    for disk in disks {
+        // Should it stay, its count of openings tells that it is old.
+        let _ = disk.remove(TABLE_NAME);
+    }
+}
+
+const SINK_BYTES: usize = 1 << 20;
+
+struct Sink<'a> {
+    file: &'a Arc<dyn DiskFile>,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() >= SINK_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(&self.bytes, self.at).map_err(|error| error.source)?;
+        self.at += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+struct Source<'a> {
+    file: &'a Arc<dyn DiskFile>,
+    at: u64,
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(bytes, self.at).map_err(|error| error.source)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,131 @@
+//! What a store holds, takes and did.
+
+use std::sync::atomic::Ordering;
+
+use crate::options::Mode;
+use crate::store::Store;
+
+/// Figures of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Objects, as keys count.
+    pub objects: u64,
+    /// Bytes of the volumes that the store may use.
+    pub size_bytes: u64,
+    /// Bytes of blocks that hold live records.
+    pub live_bytes: u64,
+    /// Packed files; each is a body file and an index file.
+    pub packed_files: u64,
+    /// Bytes of body files, used or free.
+    pub body_bytes: u64,
+    /// Bytes of index files.
+    pub index_bytes: u64,
+    /// Memory that grows with the objects: the table of signatures, bits for eviction, links.
+    pub memory_bytes: u64,
+    /// Since the opening: bytes written to body files.
+    pub body_written_bytes: u64,
+    /// Since the opening: bytes written to index files, rewriting included.
+    pub index_written_bytes: u64,
+    /// Since the opening: syncs of files.
+    pub syncs: u64,
+    /// Since the opening: groups written.
+    pub groups: u64,
+    /// Since the opening: objects evicted.
+    pub evicted: u64,
+    /// Since the opening: reads of body files.
+    pub disk_reads: u64,
+    /// Since the opening: objects that were asked for and found damaged.
+    pub damaged_reads: u64,
+    /// At the opening: control blocks that failed their checksums.
+    pub damaged_controls: u64,
+    /// At the opening: packed files whose index could not be read.
+    pub damaged_files: u64,
+    /// At the opening: puts that power loss had left half done, and that were not acknowledged.
+    pub torn_puts: u64,
+    /// Whether the store knows all that it holds.
+    pub ready: bool,
+}
+
+/// A volume, as it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeState {
+    /// Its directory.
+    pub place: String,
+    /// Bytes that the store may use.
+    pub size_bytes: u64,
+    /// Bytes of blocks that hold live records.
+    pub live_bytes: u64,
+    /// Packed files.
+    pub packed_files: u64,
+    /// Why it takes no more writes, if it does not.
+    pub failed: Option<String>,
+}
+
+impl Store {
+    /// Figures of the store.
+    pub fn usage(&self) -> Usage {
+        let core = &self.core;
+        let files = core.all_files();
+        let block_bytes = u64::from(core.shape.block_bytes);
+        let links = crate::keys::locked(&core.links).len() as u64;
+        let mut usage = Usage {
+            objects: core.objects.load(Ordering::Relaxed).max(0) as u64,
+            packed_files: files.len() as u64,
+            live_bytes: files
+                .iter()
+                .map(|file| u64::from(file.live_blocks.load(Ordering::Relaxed)) * block_bytes)
+                .sum(),
+            body_bytes: files.len() as u64 * core.shape.packed_bytes(),
+            index_bytes: files.iter().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum(),
+            memory_bytes: core.table.memory_bytes() as u64 + core.touched.memory_bytes() as u64 + links * 16,
+            disk_reads: core.disk_reads.load(Ordering::Relaxed),
+            damaged_reads: core.damaged_reads.load(Ordering::Relaxed),
+            damaged_controls: core.damaged_controls.load(Ordering::Relaxed),
+            damaged_files: core.damaged_files.load(Ordering::Relaxed),
+            torn_puts: crate::keys::locked(&core.torn).len() as u64,
+            ready: core.is_ready(),
+            ..Usage::default()
+        };
+        for volume in core.all_volumes() {
+            let counters = &volume.counters;
+            usage.size_bytes += volume.size_bytes.load(Ordering::Relaxed);
+            usage.body_written_bytes += counters.body_bytes.load(Ordering::Relaxed);
+            usage.index_written_bytes += counters.index_bytes.load(Ordering::Relaxed);
+            usage.syncs += counters.syncs.load(Ordering::Relaxed);
+            usage.groups += counters.groups.load(Ordering::Relaxed);
+            usage.evicted += counters.evicted.load(Ordering::Relaxed);
+        }
+        usage
+    }
+
+    /// Each volume.
+    pub fn volumes(&self) -> Vec<VolumeState> {
+        let core = &self.core;
+        let files = core.all_files();
+        let block_bytes = u64::from(core.shape.block_bytes);
+        let state = |(index, volume): (usize, std::sync::Arc<crate::volume::Volume>)| {
+            let mine = files.iter().filter(|file| file.volume == index);
+            VolumeState {
+                place: volume.disk.place(),
+                size_bytes: volume.size_bytes.load(Ordering::Relaxed),
+                live_bytes: mine
+                    .clone()
+                    .map(|file| u64::from(file.live_blocks.load(Ordering::Relaxed)) * block_bytes)
+                    .sum(),
+                packed_files: mine.count() as u64,
+                failed: volume.failed.get().map(|why| why.to_string()),
+            }
+        };
+        core.all_volumes().into_iter().enumerate().map(state).collect()
+    }
+
+    /// What the store promises.
+    pub fn mode(&self) -> Mode {
+        self.core.mode
+    }
+
+    /// Bytes of a block, and blocks of a packed file.
+    pub fn shape(&self) -> (u32, u32) {
+        (self.core.shape.block_bytes, self.core.shape.packed_blocks)
+    }
+}

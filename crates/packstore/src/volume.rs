@@ -1,0 +1,162 @@
+//! One volume: its disk, its budget, and what waits to be written to it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
+use std::time::Instant;
+
+use files::{Disk, DiskError, DiskLock, DiskOpen};
+
+use crate::error::StoreError;
+use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
+use crate::group::Group;
+use crate::packed::{Filling, Session};
+
+pub(crate) const HEAD_NAME: &str = "volume";
+pub(crate) const LOCK_NAME: &str = "lock";
+pub(crate) const TABLE_NAME: &str = "table";
+
+/// A directory of the store.
+pub(crate) struct Volume {
+    pub number: u32,
+    pub disk: Arc<dyn Disk>,
+    pub size_bytes: AtomicU64,
+    /// Why it is read-only, once it is.
+    pub failed: OnceLock<Arc<str>>,
+    /// Held while a group is written, from its leaving `staging` on: by the volume's writer, or by who needs all volumes
+    /// durable. Inside: the files written to since they were last synced.
+    pub turn: Mutex<Vec<Arc<Session>>>,
+    pub staging: Mutex<Staging>,
+    /// The writer waits here.
+    pub work: Condvar,
+    /// Those who stage wait here for room.
+    pub room: Condvar,
+    /// The group being written, in cache mode, where its objects are read meanwhile.
+    pub inflight: RwLock<Option<Arc<Group>>>,
+    /// Whether there may be objects that are only in memory.
+    pub dirty: AtomicBool,
+    /// No room could be found; until something is deleted.
+    pub full: AtomicBool,
+    pub counters: Counters,
+    pub _lock: Option<DiskLock>,
+}
+
+/// What a volume's writer did.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub body_bytes: AtomicU64,
+    pub index_bytes: AtomicU64,
+    pub syncs: AtomicU64,
+    pub groups: AtomicU64,
+    pub evicted: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, more: u64) {
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// What waits to be written.
+pub(crate) struct Staging {
+    pub group: Group,
+    /// Where objects go: the first that has a stretch long enough. Those before the last are nearly full.
+    pub fillings: Vec<Filling>,
+    pub next: Option<Filling>,
+    pub want_next: bool,
+    /// For how many blocks; 0: for an index to write to.
+    pub want_blocks: u32,
+    pub stop: bool,
+    /// A group is being written.
+    pub writing: bool,
+    /// What was written is not synced yet.
+    pub unsynced: bool,
+    /// When the oldest change that is not durable was made.
+    pub oldest: Option<Instant>,
+    /// An emptied buffer, to be used again.
+    pub spare: Vec<u8>,
+}
+
+impl Volume {
+    pub(crate) fn new(number: u32, disk: Arc<dyn Disk>, size_bytes: u64, lock: Option<DiskLock>) -> Self {
+        Self {
+            number,
+            disk,
+            size_bytes: AtomicU64::new(size_bytes),
+            failed: OnceLock::new(),
+            turn: Mutex::default(),
+            staging: Mutex::new(Staging {
+                group: Group::new(Vec::new()),
+                fillings: Vec::new(),
+                next: None,
+                want_next: false,
+                want_blocks: 0,
+                stop: false,
+                writing: false,
+                unsynced: false,
+                oldest: None,
+                spare: Vec::new(),
+            }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            inflight: RwLock::new(None),
+            dirty: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            counters: Counters::default(),
+            _lock: lock,
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        let why = self.failed.get()?.clone();
+        Some(StoreError::VolumeFailed { place: self.disk.place(), why })
+    }
+
+    pub(crate) fn fail(&self, why: &dyn std::fmt::Display) -> StoreError {
+        let why = self.failed.get_or_init(|| Arc::from(why.to_string())).clone();
+        tracing::error!(volume = %self.disk.place(), %why, "volume is read-only from now on");
+        StoreError::VolumeFailed { place: self.disk.place(), why }
+    }
+}
+
+/// The lock of a volume.
+pub(crate) fn hold(disk: &Arc<dyn Disk>) -> Result<DiskLock, StoreError> {
+    disk.lock(LOCK_NAME)?.ok_or_else(|| StoreError::Locked { place: disk.place() })
+}
+
+/// The head of a volume.
+pub(crate) fn read_head(disk: &Arc<dyn Disk>) -> Result<VolumeHead, StoreError> {
+    let wrong = |why: String| StoreError::NotAVolume { place: disk.place(), why };
+    let file = match disk.open(HEAD_NAME, DiskOpen::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(wrong("there is no file `volume`".to_owned()));
+        }
+        file => file?,
+    };
+    let mut bytes = [0; VOLUME_HEAD_BYTES];
+    let read = file.read_at(&mut bytes, 0)?;
+    VolumeHead::decode(&bytes[..read]).map_err(wrong)
+}
+
+pub(crate) fn write_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), DiskError> {
+    replace_file(disk, HEAD_NAME, &[&head.encode()])
+}
+
+/// Puts a file in place of another, or anew: after power loss one of them is there, whole.
+pub(crate) fn replace_file(disk: &Arc<dyn Disk>, name: &str, parts: &[&[u8]]) -> Result<(), DiskError> {
+    let fresh = format!("{name}.new");
+    let file = match disk.open(&fresh, DiskOpen::New) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            disk.remove(&fresh)?;
+            disk.open(&fresh, DiskOpen::New)?
+        }
+        file => file?,
+    };
+    let mut offset = 0;
+    for part in parts {
+        file.write_at(part, offset)?;
+        offset += part.len() as u64;
+    }
+    file.sync()?;
+    disk.rename(&fresh, name)?;
+    disk.sync_names()
+}

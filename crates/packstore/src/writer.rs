@@ -1,0 +1,260 @@
+//! A volume's writer: takes what was staged, writes it, makes it durable where that was promised, says so.
+//!
+//! Always holds: in store mode nothing counts before its body and its control block are durable; after a failed write or
+//! sync the volume takes no more.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::core::Core;
+use crate::error::StoreError;
+use crate::format::Control;
+use crate::group::{After, Change, Group};
+use crate::keys::locked;
+use crate::options::Mode;
+use crate::packed::Session;
+use crate::refill::{NoRoom, prepare};
+use crate::volume::{Counters, Staging, Volume};
+
+const GROUP_BYTES: usize = 1 << 20;
+/// Room of an index file is taken in such steps.
+const INDEX_STEP_BYTES: u64 = 64 << 10;
+/// A buffer that grew beyond this is not kept.
+const SPARE_BYTES_MAX: usize = 64 << 20;
+
+/// Writes until told to stop, and then what is left.
+pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
+    // Room was looked for in vain while files were held by changes not written yet: these first.
+    let mut group_first = false;
+    loop {
+        let mut staging = locked(&volume.staging);
+        let due = loop {
+            if staging.want_next && volume.failed.get().is_none() && !std::mem::take(&mut group_first) {
+                break Due::Room;
+            }
+            if is_due(core, &mut staging) || (volume.failed.get().is_some() && !staging.group.is_empty()) {
+                break Due::Group;
+            }
+            if staging.stop {
+                break Due::Nothing;
+            }
+            staging = match staging.oldest {
+                Some(oldest) if core.mode == Mode::Cache => {
+                    let left = behind(core).saturating_sub(oldest.elapsed());
+                    let left = left.max(Duration::from_millis(1));
+                    volume.work.wait_timeout(staging, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                _ => volume.work.wait(staging).unwrap_or_else(PoisonError::into_inner),
+            };
+        };
+        match due {
+            Due::Nothing => return,
+            Due::Room => {
+                staging.want_next = false;
+                let blocks = staging.want_blocks;
+                drop(staging);
+                group_first = make_room(core, volume, index, blocks);
+            }
+            Due::Group => {
+                drop(staging);
+                write_staged(core, volume, false);
+            }
+        }
+    }
+}
+
+/// Makes all that counts durable, on all volumes. A cache's changes count before they are: what they made void must not
+/// leave the disk before this. Any thread may call it, a writer too: turns are held for a volume's own writes alone.
+pub(crate) fn make_durable(core: &Core) {
+    core.all_volumes().iter().for_each(|volume| write_staged(core, volume, true));
+}
+
+/// Writes what is staged, in the volume's turn.
+fn write_staged(core: &Core, volume: &Arc<Volume>, sync: bool) {
+    let mut unsynced = locked(&volume.turn);
+    let mut staging = locked(&volume.staging);
+    staging.group.sync |= sync && (!staging.group.is_empty() || !unsynced.is_empty());
+    if staging.group.is_empty() {
+        return;
+    }
+    let spare = std::mem::take(&mut staging.spare);
+    let group = Arc::new(std::mem::replace(&mut staging.group, Group::new(spare)));
+    staging.writing = true;
+    if core.mode == Mode::Cache {
+        *volume.inflight.write().unwrap_or_else(PoisonError::into_inner) = Some(group.clone());
+    }
+    drop(staging);
+    let after = carry_out(core, volume, group, &mut unsynced);
+    drop(unsynced);
+    after.iter().for_each(|after| core.do_after(after));
+}
+
+enum Due {
+    Nothing,
+    Room,
+    Group,
+}
+
+/// Three quarters of what was promised: writing takes its time too.
+fn behind(core: &Core) -> Duration {
+    core.cache.behind_max.mul_f64(0.75)
+}
+
+fn is_due(core: &Core, staging: &mut Staging) -> bool {
+    if core.mode == Mode::Store {
+        return !staging.group.is_empty();
+    }
+    if staging.oldest.is_some_and(|oldest| oldest.elapsed() >= behind(core))
+        || (staging.stop && staging.unsynced)
+    {
+        staging.group.sync = true;
+    }
+    staging.group.sync
+        || staging.group.bytes.len() >= GROUP_BYTES
+        || (staging.stop && !staging.group.is_empty())
+}
+
+/// True when there is none before what waits is written and synced.
+fn make_room(core: &Core, volume: &Arc<Volume>, index: usize, blocks: u32) -> bool {
+    let prepared = prepare(core, volume, index, blocks);
+    let mut staging = locked(&volume.staging);
+    match prepared {
+        Ok(filling) => {
+            volume.full.store(false, Ordering::SeqCst);
+            staging.next = Some(filling);
+        }
+        Err(NoRoom::Full) if staging.unsynced || !staging.group.is_empty() => {
+            staging.group.sync = true;
+            (staging.want_next, staging.want_blocks) = (true, blocks);
+            return true;
+        }
+        Err(NoRoom::Full) => volume.full.store(true, Ordering::SeqCst),
+        Err(NoRoom::Failed(error)) => {
+            volume.fail(&error);
+        }
+    }
+    drop(staging);
+    volume.room.notify_all();
+    false
+}
+
+/// What is to be done when the turn has ended.
+fn carry_out(
+    core: &Core,
+    volume: &Arc<Volume>,
+    group: Arc<Group>,
+    unsynced: &mut Vec<Arc<Session>>,
+) -> Vec<After> {
+    let taken_at = Instant::now();
+    let sync = core.mode == Mode::Store || group.sync;
+    let written = match volume.failure() {
+        Some(failure) => Err(failure),
+        None => write(volume, &group, sync, unsynced),
+    };
+    if volume.failed.get().is_some() {
+        // A sync proves nothing any more; waiting for one would never end.
+        unsynced.clear();
+    }
+    let mut after = Vec::new();
+    match (&written, core.mode) {
+        (Ok(()), Mode::Store) => after.extend(group.changes.iter().filter_map(|change| core.settle(change))),
+        (Err(_), Mode::Cache) => group.changes.iter().for_each(|change| undo(core, change)),
+        _ => {}
+    }
+    {
+        let mut staging = locked(&volume.staging);
+        staging.writing = false;
+        staging.unsynced = !unsynced.is_empty();
+        *volume.inflight.write().unwrap_or_else(PoisonError::into_inner) = None;
+        if staging.group.is_empty() {
+            volume.dirty.store(false, Ordering::SeqCst);
+        }
+        if sync {
+            staging.oldest = (!staging.group.is_empty()).then_some(taken_at);
+        }
+    }
+    for &hash in &group.keys {
+        core.keys.give_back(hash);
+    }
+    group.gate.open(written);
+    if let Some(mut group) = Arc::into_inner(group) {
+        let mut bytes = std::mem::take(&mut group.bytes);
+        bytes.clear();
+        if bytes.capacity() <= SPARE_BYTES_MAX {
+            locked(&volume.staging).spare = bytes;
+        }
+    }
+    volume.room.notify_all();
+    after
+}
+
+fn write(
+    volume: &Arc<Volume>,
+    group: &Group,
+    sync: bool,
+    unsynced: &mut Vec<Arc<Session>>,
+) -> Result<(), StoreError> {
+    // A full disk is no broken one, as long as nothing was half done: the end of the index has not moved.
+    let told = |error: files::DiskError| match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            volume.full.store(true, Ordering::SeqCst);
+            StoreError::Full
+        }
+        _ => volume.fail(&error),
+    };
+    let counters = &volume.counters;
+    Counters::add(&counters.groups, 1);
+    for run in &group.runs {
+        run.session.body.write_at(&group.bytes[run.start..run.start + run.len], run.offset).map_err(told)?;
+        Counters::add(&counters.body_bytes, run.len as u64);
+    }
+    let mut ends = Vec::with_capacity(group.control.len());
+    for (session, control) in &group.control {
+        let end = session.index_end.load(Ordering::Relaxed);
+        let mut bytes = Vec::with_capacity(control.len() + 24);
+        let durable_end = session.durable_end.load(Ordering::Relaxed);
+        if session.marked_end.load(Ordering::Relaxed) != durable_end {
+            Control::Mark { durable_end }.encode(session.index_salt, &mut bytes);
+        }
+        bytes.extend_from_slice(control);
+        let new_end = end + bytes.len() as u64;
+        let reserved = session.reserved_end.load(Ordering::Relaxed);
+        if new_end > reserved {
+            let more = (new_end - reserved).next_multiple_of(INDEX_STEP_BYTES);
+            session.index.reserve(reserved, more).map_err(told)?;
+            session.reserved_end.store(reserved + more, Ordering::Relaxed);
+        }
+        session.index.write_at(&bytes, end).map_err(told)?;
+        Counters::add(&counters.index_bytes, bytes.len() as u64);
+        ends.push((session, new_end, durable_end));
+        if !unsynced.iter().any(|other| Arc::ptr_eq(other, session)) {
+            unsynced.push(session.clone());
+        }
+    }
+    for (session, end, marked_end) in ends {
+        session.index_end.store(end, Ordering::Relaxed);
+        session.marked_end.store(marked_end, Ordering::Relaxed);
+        session.packed.index_bytes.store(end, Ordering::Relaxed);
+    }
+    if sync {
+        for session in unsynced.drain(..) {
+            // After a failed sync nothing is known: never a full disk's harmless no.
+            session.body.sync().map_err(|error| volume.fail(&error))?;
+            session.index.sync().map_err(|error| volume.fail(&error))?;
+            Counters::add(&counters.syncs, 2);
+            session.durable_end.store(session.index_end.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// Cache mode: what counted already and did not reach the disk counts no more.
+fn undo(core: &Core, change: &Change) {
+    if let Change::Put { new, .. } = change
+        && core.table.remove(new.hash, new.place)
+    {
+        core.objects.fetch_sub(i64::from(new.visible), Ordering::Relaxed);
+        core.let_go(new);
+    }
+}

@@ -1,0 +1,221 @@
+//! What faults of disks cost: failed writes and syncs, volumes that vanish, flipped bits; and a cache whose power is lost.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use files::Disk;
+use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
+use testkit::{DiskFault, DiskOperation, SimulatedDisk};
+
+use crate::model::{body, mixed};
+
+fn store_on(disks: &[&SimulatedDisk]) -> Store {
+    let volumes =
+        disks.iter().map(|disk| VolumeSpec { disk: Arc::new((*disk).clone()), size_bytes: 8 << 20 });
+    let options = StoreOptions { packed_blocks: Some((512 << 10) / 64), ..StoreOptions::default() };
+    Store::create(volumes.collect(), options).expect("a new store")
+}
+
+fn open(disks: &[&SimulatedDisk]) -> Result<Store, StoreError> {
+    let disks = disks.iter().map(|disk| Arc::new((*disk).clone()) as Arc<dyn Disk>).collect();
+    Store::open(disks, OpenOptions::default())
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number}").into_bytes()
+}
+
+fn put(store: &Store, number: u64) -> Result<(), StoreError> {
+    store.put(&key(number), &body(number), PutOptions::default())
+}
+
+fn get(store: &Store, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    store.get(&key(number))?.map(|object| object.read_all()).transpose()
+}
+
+fn all_there(store: &Store, numbers: impl IntoIterator<Item = u64>) {
+    for number in numbers {
+        let held = get(store, number).unwrap_or_else(|error| panic!("{number}: {error}"));
+        assert!(held == Some(body(number)), "{number} is not as it was put");
+    }
+}
+
+#[test]
+fn after_a_failed_write_or_sync_only_that_volume_is_read_only_and_nothing_acknowledged_is_lost() {
+    let faults = [
+        (DiskOperation::Write, DiskFault::Half),
+        (DiskOperation::Write, DiskFault::Refused(io::ErrorKind::Other)),
+        (DiskOperation::Sync, DiskFault::SyncLost),
+        (DiskOperation::Sync, DiskFault::Refused(io::ErrorKind::Other)),
+    ];
+    for (operation, fault) in faults {
+        for spared in 0..12 {
+            let one = SimulatedDisk::new("one");
+            let two = SimulatedDisk::new("two");
+            let store = store_on(&[&one, &two]);
+            (0..20).for_each(|number| put(&store, number).expect("nothing is wrong yet"));
+            one.fail(operation, None, spared, 1, fault);
+            let when = format!("{operation:?} {fault:?} after {spared}");
+            let acknowledged = (20..120).filter(|&number| put(&store, number).is_ok()).collect::<Vec<_>>();
+            assert!(acknowledged.len() > 90, "{when}: the other volume goes on: {}", acknowledged.len());
+            all_there(&store, (0..20).chain(acknowledged.iter().copied()));
+            assert!((500..520).all(|number| put(&store, number).is_ok()), "{when}");
+            drop(store);
+            for seed in 0..3 {
+                let cut = [one.power_cut(seed), two.power_cut(seed)];
+                let store = open(&[&cut[0], &cut[1]]).unwrap_or_else(|error| panic!("{when}: {error}"));
+                all_there(&store, (0..20).chain(acknowledged.iter().copied()).chain(500..520));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_whose_only_volume_failed_says_so_and_goes_on_reading() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&[&disk]);
+    (0..20).for_each(|number| put(&store, number).expect("nothing is wrong yet"));
+    disk.fail(DiskOperation::Sync, None, 0, 1, DiskFault::SyncLost);
+    let failed = put(&store, 20).expect_err("its sync failed");
+    assert!(matches!(failed, StoreError::VolumeFailed { .. }), "{failed}");
+    for number in 21..30 {
+        let refused = put(&store, number).expect_err("a second sync proves nothing");
+        assert!(refused.to_string().contains("one"), "{refused}");
+    }
+    assert!(store.delete(&key(1)).is_err());
+    assert!(store.flush().is_err());
+    all_there(&store, 0..20);
+    drop(store);
+    all_there(&open(&[&disk.power_cut(1)]).expect("it opens"), 0..20);
+}
+
+#[test]
+fn a_volume_that_vanishes_costs_its_objects_alone_and_they_are_back_with_it() {
+    let one = SimulatedDisk::new("one");
+    let two = SimulatedDisk::new("two");
+    let store = store_on(&[&one, &two]);
+    (0..100).for_each(|number| put(&store, number).expect("nothing is wrong"));
+    one.vanish(true);
+    let held = (0..100).map(|number| get(&store, number)).collect::<Vec<_>>();
+    let whole = held
+        .iter()
+        .zip(0..)
+        .filter(|(held, number)| matches!(held, Ok(Some(bytes)) if *bytes == body(*number)));
+    let whole = whole.count();
+    assert!((20..80).contains(&whole), "{whole} of 100 lie on the other volume");
+    let none = held.iter().filter(|held| matches!(held, Ok(None))).count();
+    assert_eq!(none, 0, "an object that cannot be read is no object that is not there");
+    let put_since = (200..260).filter(|&number| put(&store, number).is_ok()).collect::<Vec<_>>();
+    assert!(put_since.len() > 50, "the other volume takes them: {}", put_since.len());
+    all_there(&store, put_since.iter().copied());
+    drop(store);
+    one.vanish(false);
+    let store = open(&[&one, &two]).expect("both are there again");
+    all_there(&store, (0..100).chain(put_since));
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_never_served_and_costs_at_most_what_it_hit() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&[&disk]);
+    // Each key has an older version on disk, which must not come back.
+    (0..40).for_each(|number| {
+        store.put(&key(number), &body(number + 1_000), PutOptions::default()).expect("put");
+        put(&store, number).expect("put");
+    });
+    (40..60).for_each(|number| {
+        put(&store, number).expect("put");
+        assert!(store.delete(&key(number)).expect("deleted"));
+    });
+    drop(store);
+    let names = disk.names().expect("listed");
+    let (mut flipped, mut errors, mut missing) = (0, 0, 0);
+    let (mut costly, mut stale) = (Vec::new(), Vec::new());
+    for name in names {
+        let bytes = disk.bytes(&name).expect("it is there");
+        let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1) * 8;
+        for drawn in 0..400.min(used) {
+            // The first bits one by one, as heads lie there; of the others, some.
+            let bit = if drawn < 200 { drawn * 5 % used } else { mixed(drawn) % used };
+            let image = disk.process_end();
+            assert!(image.flip(&name, bit));
+            flipped += 1;
+            let Ok(store) = open(&[&image]) else {
+                errors += 1;
+                continue;
+            };
+            let mut harmed = 0;
+            for number in 0..60 {
+                let wanted = (number < 40).then(|| body(number));
+                match get(&store, number) {
+                    Ok(held) if held == wanted => {}
+                    Ok(None) => (harmed, missing) = (harmed + 1, missing + 1),
+                    Ok(Some(held)) => {
+                        let older = held == body(number + 1_000) || held == body(number);
+                        assert!(older, "{name} bit {bit}: {number} is served wrong");
+                        stale.push((name.clone(), bit, number));
+                    }
+                    Err(_) => (harmed, errors) = (harmed + 1, errors + 1),
+                }
+            }
+            if harmed > 2 {
+                costly.push((name.clone(), bit, harmed));
+            }
+        }
+    }
+    let _ = io::Write::write_fmt(
+        &mut io::stderr(),
+        format_args!("{flipped} bits flipped: {errors} errors, {missing} objects missing without one\n"),
+    );
+    assert!(flipped > 500 && errors > 50);
+    assert!(stale.is_empty(), "file, bit, key that names again what it named before: {stale:?}");
+    assert!(costly.is_empty(), "file, bit, objects harmed by it alone: {costly:?}");
+}
+
+#[test]
+fn a_cache_keeps_what_was_flushed_until_what_replaces_it_is_durable_too() {
+    let disks = [SimulatedDisk::new("one"), SimulatedDisk::new("two")];
+    let volumes = disks.iter().map(|disk| VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 });
+    // So long that nothing is synced but what the store itself needs to be.
+    let cache = CacheOptions { behind_max: Duration::from_secs(3_600), ..CacheOptions::default() };
+    let options = StoreOptions {
+        mode: Mode::Cache,
+        packed_blocks: Some((512 << 10) / 64),
+        object_bytes_mean: 1_000,
+        cache,
+        ..StoreOptions::default()
+    };
+    let store = Store::create(volumes.collect(), options).expect("a new store");
+    let versioned = |number: u64, round: u64| {
+        let mut bytes = vec![number as u8; 4_000];
+        bytes[..8].copy_from_slice(&round.to_le_bytes());
+        bytes
+    };
+    let keys = 300;
+    for round in 0..4 {
+        // The last that was put before power is lost is in memory, or half on disk; what it voids lies in files filled anew.
+        for number in 0..keys {
+            store.put(&key(number), &versioned(number, round), PutOptions::default()).expect("put");
+        }
+        if round == 0 {
+            store.flush().expect("flushed");
+        }
+    }
+    let rewritten = store.usage().index_written_bytes;
+    assert!(rewritten > 0);
+    for disk in &disks {
+        disk.stop();
+    }
+    drop(store);
+    for seed in 0..8 {
+        let cut = [disks[0].power_cut(seed), disks[1].power_cut(seed ^ 77)];
+        let store = open(&[&cut[0], &cut[1]]).expect("it opens");
+        store.put(b"ready", b"", PutOptions::default()).expect("it knows what is there");
+        for number in 0..keys {
+            let held = get(&store, number).expect("whole");
+            let held = held.unwrap_or_else(|| panic!("image {seed}: {number} was flushed, and is gone"));
+            assert!((0..4).any(|round| held == versioned(number, round)), "image {seed}: {number}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a store may hold, told by what was asked of it and what it acknowledged.
+
+use std::collections::BTreeMap;
+
+/// A body, by the number of its put. `None`: no object.
+pub type Version = Option<u64>;
+
+/// What is known of a key.
+#[derive(Clone, Debug, Default)]
+struct Fate {
+    /// The last that was acknowledged.
+    certain: Version,
+    /// Older ones that a process' end made uncertain until the next acknowledgement.
+    lingering: Vec<Version>,
+    /// Asked for and not acknowledged, in order.
+    begun: Vec<Version>,
+}
+
+/// All keys.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    fates: BTreeMap<Vec<u8>, Fate>,
+    /// Objects may go at any time.
+    pub evicts: bool,
+}
+
+impl Model {
+    pub fn begin(&mut self, key: &[u8], version: Version) {
+        self.fates.entry(key.to_vec()).or_default().begun.push(version);
+    }
+
+    /// The oldest that was begun is acknowledged.
+    pub fn done(&mut self, key: &[u8]) {
+        let fate = self.fates.get_mut(key).expect("it was begun");
+        fate.certain = fate.begun.remove(0);
+        fate.lingering.clear();
+    }
+
+    /// All that was begun is.
+    pub fn all_done(&mut self) {
+        for fate in self.fates.values_mut() {
+            fate.lingering.clear();
+            if let Some(last) = fate.begun.drain(..).next_back() {
+                fate.certain = last;
+            }
+        }
+    }
+
+    /// The newest that was begun was refused, and not done.
+    pub fn refused(&mut self, key: &[u8]) {
+        self.fates.get_mut(key).expect("it was begun").begun.pop();
+    }
+
+    /// What the key should name now, if nothing is wrong.
+    pub fn now(&self, key: &[u8]) -> Version {
+        let fate = self.fates.get(key)?;
+        fate.begun.last().copied().unwrap_or(fate.certain)
+    }
+
+    /// Of all keys that were ever asked for.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.fates.keys().map(Vec::as_slice)
+    }
+
+    /// What the key may name, as the store kept its promises.
+    pub fn allowed(&self, key: &[u8]) -> Vec<Version> {
+        let Some(fate) = self.fates.get(key) else { return vec![None] };
+        let mut allowed = vec![fate.certain];
+        allowed.extend(fate.lingering.iter().chain(&fate.begun));
+        if self.evicts {
+            allowed.push(None);
+        }
+        allowed
+    }
+
+    /// A reopened store named this. `for_good`: it was found after a loss of power, so it can change no more.
+    pub fn settle(&mut self, key: &[u8], found: Version, for_good: bool) {
+        let fate = self.fates.entry(key.to_vec()).or_default();
+        let before = std::mem::replace(&mut fate.certain, found);
+        fate.lingering.push(before);
+        fate.lingering.append(&mut fate.begun);
+        if for_good {
+            fate.lingering.clear();
+        }
+    }
+}
+
+/// The body of a put, of any length from none to several pieces, unlike all others.
+pub fn body(version: u64) -> Vec<u8> {
+    let mut state = mixed(version);
+    let wanted = state % 100;
+    let any = mixed(state) as usize;
+    let length = match wanted {
+        0..3 => any % 9,
+        3..60 => any % 700,
+        60..92 => any % 4_000,
+        92..99 => any % 20_000,
+        _ => any % 200_000,
+    };
+    let mut body = Vec::with_capacity(length + 8);
+    body.extend_from_slice(&version.to_le_bytes());
+    while body.len() < length {
+        state = mixed(state);
+        body.extend_from_slice(&state.to_le_bytes());
+    }
+    body.truncate(length);
+    body
+}
+
+/// Attributes of a put.
+pub fn meta(version: u64) -> Vec<u8> {
+    version.to_le_bytes()[..(version % 9) as usize].to_vec()
+}
+
+/// A number unlike the one before (SplitMix64).
+pub fn mixed(seed: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -1,0 +1,135 @@
+//! Crash points: power is lost at each operation of a history, and what is there afterwards is compared.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use packstore::{Mode, PutOptions, Store};
+use testkit::SimulatedDisk;
+
+use crate::model::{Model, body, mixed};
+use crate::scenario::{Scenario, found};
+
+#[test]
+fn power_lost_at_any_operation_costs_nothing_that_was_acknowledged_and_mixes_nothing() {
+    let asked = |name: &str| std::env::var(name).ok();
+    let number = |name, default| asked(name).map_or(default, |text| text.parse().expect(name));
+    if let Some(only) = asked("CRUMB_CRASH_ONLY") {
+        let (seed, operation) = only.split_once(':').expect("seed:operation");
+        return crash_at(&Scenario::of(seed.parse().expect("a seed")), operation.parse().expect("a number"));
+    }
+    let (wanted, first) = (number("CRUMB_CRASH_POINTS", 10_000), number("CRUMB_CRASH_SEED", 1));
+    let failed = AtomicU64::new(0);
+    let (points, seeds) = (AtomicU64::new(0), AtomicU64::new(first));
+    // More than processors: a history mostly waits for the store's own threads.
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 4) * 4;
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while points.load(Ordering::Relaxed) < wanted
+                    && failed.load(Ordering::Relaxed) < FAILURES_TOLD
+                {
+                    let scenario = Scenario::of(seeds.fetch_add(1, Ordering::Relaxed));
+                    for operation in operations(&scenario) {
+                        let crashed = std::panic::catch_unwind(|| crash_at(&scenario, operation));
+                        if crashed.is_err() && failed.fetch_add(1, Ordering::Relaxed) >= FAILURES_TOLD {
+                            return;
+                        }
+                        if points.fetch_add(1, Ordering::Relaxed) >= wanted {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (points, seeds) = (points.into_inner(), seeds.into_inner());
+    let _ = writeln!(std::io::stderr(), "{points} crash points of seeds {first} to {}", seeds - 1);
+    assert_eq!(failed.into_inner(), 0, "crash points failed, as told above");
+    assert!(points >= wanted);
+}
+
+/// Those at which the history can be stopped, after the store was made.
+fn operations(scenario: &Scenario) -> std::ops::Range<u64> {
+    let machine = SimulatedDisk::new("machine");
+    let store = scenario.create(&machine).expect("a new store");
+    let first = machine.operations();
+    let mut model = Model::default();
+    let store = scenario.play(&machine, store, &mut model, 0);
+    let store = store.unwrap_or_else(|error| panic!("{scenario:?}: nothing was wrong, but: {error}"));
+    store.close().unwrap_or_else(|error| panic!("{scenario:?}: nothing was wrong, but: {error}"));
+    first..machine.operations()
+}
+
+fn crash_at(scenario: &Scenario, operation: u64) {
+    let machine = SimulatedDisk::new("machine");
+    let store = scenario.create(&machine).expect("a new store");
+    machine.stop_at(operation);
+    let mut model = Model::default();
+    match scenario.play(&machine, store, &mut model, 0) {
+        // Threads of the store may have needed fewer operations this time.
+        Ok(store) => {
+            machine.stop();
+            drop(store);
+        }
+        Err(error) => assert!(machine.has_stopped(), "{scenario:?} at {operation}: {error}"),
+    }
+    for image in 0..3 {
+        let seed = mixed(scenario.seed ^ operation << 20 ^ image << 50);
+        let when = format!("{scenario:?} stopped at operation {operation}, image {image}");
+        let (after, for_good) = match image {
+            2 => (machine.process_end(), false),
+            _ => (machine.power_cut(seed), true),
+        };
+        let mut model = model.clone();
+        let store = recovered(scenario, &after, &mut model, for_good, &when);
+        if image == 0 {
+            // It goes on where it was, and loses power once more.
+            let some = Scenario { steps: 8, ..*scenario };
+            let store = some.play(&after, store, &mut model, 1_000_000);
+            let store = store.unwrap_or_else(|error| panic!("{when}, going on: {error}"));
+            after.stop();
+            drop(store);
+            let again = after.power_cut(seed ^ 1);
+            drop(recovered(scenario, &again, &mut model, true, &format!("{when}, and once more")));
+        }
+    }
+}
+
+fn recovered(
+    scenario: &Scenario,
+    machine: &SimulatedDisk,
+    model: &mut Model,
+    for_good: bool,
+    when: &str,
+) -> Store {
+    let store = scenario.open(machine).unwrap_or_else(|error| panic!("{when}: it does not open: {error}"));
+    if scenario.mode == Mode::Cache {
+        // A cache misses until it knows what is there; a put waits for that.
+        model.begin(b"ready", Some(144));
+        store
+            .put(b"ready", &body(144), PutOptions::default())
+            .unwrap_or_else(|error| panic!("{when}: {error}"));
+    }
+    let mut there = BTreeSet::new();
+    for key in model.keys().map(<[u8]>::to_vec).collect::<Vec<_>>() {
+        let found = found(&store, model, &key, when).unwrap_or_else(|error| panic!("{when}: {error}"));
+        model.settle(&key, found, for_good && key != b"ready");
+        if found.is_some() {
+            there.insert(key);
+        }
+    }
+    if !scenario.evicts {
+        let listed =
+            store.iter().and_then(|entries| entries.map(|entry| entry.map(|entry| entry.key)).collect());
+        let listed: Vec<_> = listed.unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert_eq!(listed.len(), there.len(), "{when}: what is listed is what can be had");
+        assert_eq!(BTreeSet::from_iter(listed), there, "{when}: what is listed is what can be had");
+        let checked = store.check(|_, _| ()).unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert_eq!(checked.faults.len(), 0, "{when}: {:?}", checked.faults.first());
+    }
+    store
+}
+
+/// More of them are seldom news.
+const FAILURES_TOLD: u64 = 10;

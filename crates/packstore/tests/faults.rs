@@ -1,0 +1,219 @@
+//! Flipped bits, cut, swapped and foreign files: an object is served as it was put, or not at all.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use files::{Disk, LocalDisk};
+use packstore::{Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
+
+fn directory() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    dir.expect("a directory")
+}
+
+fn disk(dir: &tempfile::TempDir) -> Arc<dyn Disk> {
+    Arc::new(LocalDisk::open(dir.path()).expect("it opens"))
+}
+
+fn create(dirs: &[&tempfile::TempDir], mode: Mode) -> Store {
+    let volumes = dirs.iter().map(|dir| VolumeSpec { disk: disk(dir), size_bytes: 8 << 20 }).collect();
+    Store::create(volumes, StoreOptions { mode, ..StoreOptions::default() }).expect("made")
+}
+
+fn open(dirs: &[&tempfile::TempDir]) -> Result<Store, StoreError> {
+    Store::open(dirs.iter().map(|dir| disk(dir)).collect(), OpenOptions::default())
+}
+
+fn body(number: u32) -> Vec<u8> {
+    let len = if number == 3 { 300_000 } else { 100 + number as usize * 37 };
+    (0..len as u32).map(|at| (at.wrapping_mul(number + 7) >> 3) as u8).collect()
+}
+
+fn fill(store: &Store) {
+    for number in 0..20u32 {
+        let meta = vec![number as u8; 30];
+        let options = PutOptions { meta: &meta, expires_s: 5, created_s: None };
+        store.put(&number.to_le_bytes(), &body(number), options).expect("put");
+    }
+    assert!(store.link(&1u32.to_le_bytes(), b"second name").expect("linked"));
+    assert!(store.delete(&2u32.to_le_bytes()).expect("deleted"));
+}
+
+/// Each object is as it was put, or an error, or gone; returns how many are not as put.
+fn wrong(store: &Store, what: &str) -> usize {
+    let mut wrong = 0;
+    for number in (0..20u32).filter(|&number| number != 2) {
+        match store
+            .get(&number.to_le_bytes())
+            .and_then(|found| found.map(|object| object.read_all()).transpose())
+        {
+            Ok(Some(found)) => assert!(found == body(number), "{what}: {number} is served wrong"),
+            Ok(None) | Err(_) => wrong += 1,
+        }
+    }
+    wrong
+}
+
+fn files(dir: &tempfile::TempDir) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.path()).expect("listed").map(|entry| entry.expect("an entry").path());
+    let mut files =
+        entries.filter(|path| path.file_name().is_some_and(|name| name != "lock")).collect::<Vec<_>>();
+    files.sort();
+    files
+}
+
+#[test]
+fn whatever_bit_flips_in_whatever_file_no_object_is_served_wrong() {
+    for clean in [true, false] {
+        let dir = directory();
+        let store = create(&[&dir], Mode::Store);
+        fill(&store);
+        if clean {
+            store.close().expect("closed")
+        } else {
+            drop(store)
+        }
+        let kept =
+            files(&dir).into_iter().map(|path| (fs::read(&path).expect("read"), path)).collect::<Vec<_>>();
+        let mut damaged_seen = 0;
+        for (bytes, path) in &kept {
+            let end = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0) + 1;
+            for flip in 0..40 {
+                for (bytes, path) in &kept {
+                    fs::write(path, bytes).expect("put back");
+                }
+                let mut flipped = bytes.clone();
+                // Heads closely, the rest by steps that meet all fields in the end.
+                let at = if flip < 20 { flip * 5 % end } else { flip * 7_919 % end };
+                flipped[at] ^= 1 << (flip % 8);
+                fs::write(path, &flipped).expect("flipped");
+                let what = format!("{} byte {at} clean {clean}", path.display());
+                match open(&[&dir]) {
+                    Ok(store) => {
+                        damaged_seen += usize::from(wrong(&store, &what) > 0);
+                        store.check(|_, _| {}).expect("checked");
+                        let repaired = store.repair(|_, _| {}).expect("repaired");
+                        let unread = repaired.found.faults.iter().any(|fault| fault.key.is_none());
+                        let again = store.check(|_, _| {}).expect("checked").faults;
+                        assert!(unread || again.is_empty(), "{what}: {again:?}");
+                        store.put(b"new", b"body", PutOptions::default()).expect("it goes on");
+                    }
+                    Err(StoreError::NotAVolume { .. }) => assert!(path.ends_with("volume"), "{what}"),
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+        }
+        assert!(damaged_seen > 5, "the flips met no object");
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_body_is_an_error_that_is_counted_and_can_be_replaced() {
+    let dir = directory();
+    let store = create(&[&dir], Mode::Store);
+    fill(&store);
+    let path = dir.path().join("00000000.body");
+    let mut bytes = fs::read(&path).expect("read");
+    let wanted = body(9);
+    let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("it is there");
+    bytes[at + 50] ^= 4;
+    fs::write(&path, &bytes).expect("flipped");
+    let error = store.get(&9u32.to_le_bytes()).expect_err("damaged");
+    assert!(error.to_string().contains("its body fails its checksum"), "{error}");
+    assert_eq!(store.usage().damaged_reads, 1);
+    let faults = store.check(|_, _| {}).expect("checked").faults;
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0].key, Some(9u32.to_le_bytes().to_vec()));
+    // A head that cannot be read any more: its control block tells what is to be replaced.
+    bytes[at - 40] ^= 1;
+    fs::write(&path, &bytes).expect("flipped");
+    store.put(&9u32.to_le_bytes(), b"anew", PutOptions::default()).expect("replaced");
+    assert_eq!(store.get(&9u32.to_le_bytes()).expect("whole").expect("there").whole(), Some(&b"anew"[..]));
+    assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
+}
+
+#[test]
+fn cut_swapped_and_foreign_files_cost_their_objects_and_nothing_else() {
+    let (one, other) = (directory(), directory());
+    let store = create(&[&one], Mode::Store);
+    fill(&store);
+    drop(store);
+    let stranger = create(&[&other], Mode::Store);
+    fill(&stranger);
+    drop(stranger);
+    for name in ["00000000.body", "00000000.index"] {
+        let path = one.path().join(name);
+        let kept = fs::read(&path).expect("read");
+        for len in [0, 10, 64, 100, 1_000, kept.len() - 1] {
+            fs::write(&path, &kept[..len]).expect("cut");
+            let store = open(&[&one]).expect("it opens");
+            wrong(&store, &format!("{name} cut to {len}"));
+        }
+        // Another store's file with the same keys in it.
+        fs::copy(other.path().join(name), &path).expect("copied");
+        let store = open(&[&one]).expect("it opens");
+        assert_eq!(wrong(&store, name), 19, "{name}: nothing of a stranger is taken for ours");
+        drop(store);
+        fs::write(&path, &kept).expect("put back");
+    }
+    let store = open(&[&one]).expect("it opens");
+    assert_eq!(wrong(&store, "put back"), 0);
+    drop(store);
+    let error = open(&[&one, &other]).err().expect("two stores");
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+}
+
+#[test]
+fn a_volume_that_vanished_costs_only_its_objects() {
+    for mode in [Mode::Store, Mode::Cache] {
+        for clean in [true, false] {
+            let (one, other) = (directory(), directory());
+            let store = create(&[&one, &other], mode);
+            for number in 0..200u32 {
+                store.put(&number.to_le_bytes(), &body(number), PutOptions::default()).expect("put");
+            }
+            store.flush().expect("flushed");
+            let on_first = store.volumes()[0].live_bytes;
+            assert!(on_first > 0 && store.volumes()[1].live_bytes > 0);
+            if clean {
+                store.close().expect("closed")
+            } else {
+                drop(store)
+            }
+            if mode == Mode::Store {
+                let error = open(&[&one]).err().expect("not for writing");
+                assert!(matches!(error, StoreError::Missing { found: 1, expected: 2 }), "{error}");
+            }
+            let options = OpenOptions { without_missing: true, ..OpenOptions::default() };
+            let store = Store::open(vec![disk(&one)], options).expect("it opens");
+            store.iter().expect("all is known");
+            let there = (0..200u32).filter(|number| {
+                let found = store.get(&number.to_le_bytes()).expect("no error");
+                found.is_some_and(|object| object.read_all().expect("whole") == body(*number))
+            });
+            let there = there.count();
+            assert!((20..180).contains(&there), "{there} of 200");
+            store.put(b"goes on", b"yes", PutOptions::default()).expect("put");
+            store.close().expect("closed");
+            let error = open(&[&one, &other]).err().expect("it was away");
+            assert!(error.to_string().contains("was away"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_second_process_is_told_that_the_store_is_in_use_and_may_look() {
+    let dir = directory();
+    let store = create(&[&dir], Mode::Store);
+    fill(&store);
+    let error = open(&[&dir]).err().expect("in use");
+    assert!(error.to_string().contains("in use by another process"), "{error}");
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let looking = Store::open(vec![disk(&dir)], options).expect("it may look");
+    assert_eq!(wrong(&looking, "read-only"), 0);
+    assert!(matches!(looking.delete(b"second name"), Err(StoreError::ReadOnly { .. })));
+    drop(looking);
+    assert_eq!(wrong(&store, "after the look"), 0);
+}
