@@ -82,6 +82,8 @@ enum Verb {
     Check(verbs::check::CheckArgs),
     /// Say which directories of a tree would gain from being managed
     Advise(verbs::advise::AdviseArgs),
+    /// Make, fill, look at and mend a packed object store: millions of small objects in few files
+    Pack(verbs::pack::PackArgs),
     /// Serve NFSv3: a directory, or a responder that answers at once
     Serve(verbs::serve::ServeArgs),
     /// List, show and derive the workloads of `crumb run fstress`
@@ -135,6 +137,7 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         Verb::Unmanage(args) => verbs::unmanage::run(&args, context),
         Verb::Check(args) => verbs::check::run(&args, context),
         Verb::Advise(args) => verbs::advise::run(&args, context),
+        Verb::Pack(args) => verbs::pack::run(args, context),
         Verb::Serve(args) => verbs::serve::run(args, context),
         Verb::Workload(args) => verbs::workload::run(args, context),
         Verb::Compare(args) => verbs::compare::run(args, context),

@@ -14,6 +14,7 @@ use nfs::client::{CacheMode, ClientOptions, FsOptions, NfsFs, UdpOptions, WriteM
 use quanta::Clock;
 
 use crate::exit::BadUsage;
+use crate::verbs::pack::place;
 
 /// How to reach the storage, for all kinds; what does not concern the kind at hand is left alone.
 #[derive(Clone, Debug)]
@@ -66,6 +67,12 @@ pub fn open_transport(
             };
             Ok(nfs::client::connect(nfs, &client, clock.clone())?)
         }
+        Target::Pack(_) => {
+            let wrong = anyhow!(
+                "{target}: a packed store answers one call after the other; name a directory or an nfs:// target"
+            );
+            Err(wrong.context(BadUsage))
+        }
     }
 }
 
@@ -94,7 +101,8 @@ impl FileSystemArgs {
     pub fn open(&self, target: &Target) -> anyhow::Result<Arc<dyn FileSystem>> {
         match target {
             Target::Null => {
-                let wrong = anyhow!("null: has no files to work on; name a directory or an nfs:// target");
+                let wrong =
+                    anyhow!("null: has no files to work on; name a directory, an nfs:// or a pack: target");
                 Err(wrong.context(BadUsage))
             }
             Target::Directory(path) => {
@@ -108,6 +116,7 @@ impl FileSystemArgs {
                 let options = FsOptions { client, cache: self.nfs_cache, writes: self.nfs_writes };
                 Ok(Arc::new(NfsFs::open(nfs, &options)?))
             }
+            Target::Pack(path) => place::open_file_system(path),
         }
     }
 
@@ -119,7 +128,7 @@ impl FileSystemArgs {
                 "cache": self.nfs_cache.to_string(),
                 "writes": self.nfs_writes.to_string(),
             }),
-            Target::Directory(_) | Target::Null => serde_json::Value::Null,
+            Target::Directory(_) | Target::Pack(_) | Target::Null => serde_json::Value::Null,
         }
     }
 }
@@ -137,6 +146,6 @@ pub fn proto(text: &str) -> Result<NfsProto, String> {
 pub fn proto_of(target: &Target, options: &TransportOptions) -> Option<NfsProto> {
     match target {
         Target::Nfs(nfs) => Some(nfs.proto.or(options.proto).unwrap_or_default()),
-        Target::Directory(_) | Target::Null => None,
+        Target::Directory(_) | Target::Pack(_) | Target::Null => None,
     }
 }

@@ -53,7 +53,7 @@ impl Begun {
         let started = Timestamp::now();
         let entropy = std::process::id() as u16 ^ started.subsec_nanosecond() as u16;
         let directory = match target {
-            Target::Directory(path) => Some(path.as_path()),
+            Target::Directory(path) | Target::Pack(path) => Some(path.as_path()),
             Target::Nfs(_) | Target::Null => None,
         };
         Self {

@@ -3,6 +3,7 @@
 //! ```text
 //! /path or ./path                                       a local directory
 //! nfs://host[:port]/export[?proto=udp|tcp&mountport=N]  an NFSv3 server; no port: ask its portmapper
+//! pack:/path or pack:./path                             a packed object store in that directory
 //! null:                                                 nothing: answers at once, in this process
 //! ```
 //!
@@ -17,6 +18,8 @@ pub enum Target {
     Directory(PathBuf),
     /// An NFSv3 server's export.
     Nfs(NfsTarget),
+    /// A packed object store's directory.
+    Pack(PathBuf),
     /// Nothing: every request succeeds at once, to measure the generator itself.
     Null,
 }
@@ -51,7 +54,9 @@ pub enum NfsProto {
 #[non_exhaustive]
 pub enum TargetError {
     /// No such kind of target.
-    #[error("`{url}`: unknown target kind `{scheme}:`; give /path, nfs://host[:port]/export or null:")]
+    #[error(
+        "`{url}`: unknown target kind `{scheme}:`; give /path, nfs://host[:port]/export, pack:/path or null:"
+    )]
     Scheme {
         /// The text.
         url: String,
@@ -82,11 +87,13 @@ impl std::str::FromStr for Target {
             expected,
         };
         if url.is_empty() {
-            return Err(form("empty target", "give /path, nfs://host[:port]/export or null:"));
+            return Err(form("empty target", "give /path, nfs://host[:port]/export, pack:/path or null:"));
         }
         // A path may hold a colon; a scheme is letters only and has no slash before its colon.
         match url.split_once(':') {
             Some(("nfs", rest)) => NfsTarget::parse(url, rest).map(Target::Nfs),
+            Some(("pack", "")) => Err(form("`pack:` names no store", "expected pack:/path")),
+            Some(("pack", path)) => Ok(Target::Pack(PathBuf::from(path))),
             Some(("null", "")) => Ok(Target::Null),
             Some(("null", _)) => Err(form("`null:` takes nothing after its colon", "expected null:")),
             Some((scheme, _))
@@ -177,6 +184,7 @@ impl std::fmt::Display for Target {
         match self {
             Self::Directory(path) => write!(f, "{}", path.display()),
             Self::Nfs(nfs) => nfs.fmt(f),
+            Self::Pack(path) => write!(f, "pack:{}", path.display()),
             Self::Null => f.write_str("null:"),
         }
     }
@@ -235,6 +243,15 @@ mod tests {
     }
 
     #[test]
+    fn a_packed_store_is_named_by_its_directory_and_reads_back() {
+        for url in ["pack:/srv/objects", "pack:./a b", "pack:rel:ative"] {
+            let target = parse(url);
+            assert_eq!(target, Ok(Target::Pack(url[5..].into())));
+            assert_eq!(target.map(|target| target.to_string()), Ok(url.to_owned()));
+        }
+    }
+
+    #[test]
     fn a_mistake_is_named_with_what_was_expected() {
         for (url, names) in [
             ("", "empty target"),
@@ -249,6 +266,7 @@ mod tests {
             ("nfs://fe80::1/vol", "is no host"),
             ("nfs://host/%zz", "two hex digits"),
             ("null:x", "takes nothing"),
+            ("pack:", "expected pack:/path"),
         ] {
             let error = parse(url).expect_err(url);
             assert!(error.contains(names) && error.contains(url), "{url}: {error}");
@@ -257,7 +275,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(url in "(nfs:|null:|/)?[ -~]{0,40}") {
+        fn no_text_makes_the_parser_panic(url in "(nfs:|null:|pack:|/)?[ -~]{0,40}") {
             let _ = parse(&url);
         }
 

@@ -141,7 +141,9 @@ fn parse(text: &str, first: &Target, keys: &[Key]) -> anyhow::Result<Variant> {
             key => variant.settings.push(Setting { key, value: value.to_owned() }),
         }
     }
-    if let (Some(_), target @ (Target::Nfs(_) | Target::Null)) = (&variant.mount, &variant.target) {
+    if let (Some(_), target @ (Target::Nfs(_) | Target::Pack(_) | Target::Null)) =
+        (&variant.mount, &variant.target)
+    {
         return Err(anyhow!("{target} is reached without a mount; mount= is for directories"));
     }
     Ok(variant)

@@ -7,6 +7,7 @@ pub mod feed;
 pub mod feed_verify;
 pub mod manage;
 pub mod mount;
+pub mod pack;
 pub mod postmark;
 pub mod report;
 pub mod run_dirscale;

@@ -1,0 +1,491 @@
+//! `crumb pack get`: objects as files below a directory, or as a tar stream.
+//!
+//! Always holds: nothing is written outside the directory: keys that lead out are refused, and symbolic links are made
+//! after everything else and never followed below it; a file whose object is damaged is not left behind.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use packstore::{FileMeta, FileType, Object, OpenOptions, Stat, Store, StoreError};
+use report::{bytes_text, count_text, rate_text};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use serde_json::json;
+
+use super::place::Place;
+use super::{close_after, print_json};
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::layout::{counted, wrapped};
+use crate::output::note;
+use crate::progress::Progress;
+use crate::signals;
+
+/// Write objects as files below a directory, or as a tar stream. Goes beside a process that has the store open.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  Everything:
+    crumb pack get /srv/objects --all -o restored
+  One file and one tree of it:
+    crumb pack get /srv/objects notes.txt images/a -o .
+  Somewhere else:
+    crumb pack get /srv/objects --all -o - | ssh host tar -x
+
+Files that are there are replaced.")]
+pub struct GetArgs {
+    /// Directory of the store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// Keys of objects, and of trees of them
+    #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
+    keys: Vec<String>,
+
+    /// All objects
+    #[arg(long)]
+    all: bool,
+
+    /// Where to: a directory, made when it is not there; - for a tar stream on standard output
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+
+    /// Tell what was written as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let to_tar = args.output == Path::new("-");
+    if to_tar && args.json {
+        return Err(anyhow!("standard output cannot be both a tar stream and JSON").context(BadUsage));
+    }
+    let stop = signals::stop_flag()?;
+    let place = Place::read(&args.store)?;
+    if place.is_in_use() {
+        note(context, "another process has the store open: what it put since it began may be missing");
+    }
+    let store = place.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let begun = Instant::now();
+    let mut getting = Getting {
+        store: &store,
+        stop: &stop,
+        progress: Progress::new(context.quiet),
+        got: Got::default(),
+        of: 0,
+    };
+    let done = (|| {
+        let wanted = getting.wanted(args)?;
+        getting.of = wanted.len() as u64;
+        if to_tar {
+            getting.as_tar(&wanted, io::stdout().lock())
+        } else {
+            fs::create_dir_all(&args.output)
+                .with_context(|| format!("{}: cannot be made", args.output.display()))?;
+            Files::below(&args.output).write(&mut getting, &wanted)
+        }
+    })();
+    getting.progress.finish();
+    let got = std::mem::take(&mut getting.got);
+    drop(getting);
+    close_after(store, done)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let interrupted = stop.load(Ordering::Relaxed);
+    if args.json {
+        print_json(&json!({
+            "files": got.files, "bytes": got.bytes, "directories": got.directories, "links": got.links,
+            "refused": got.refused, "seconds": seconds, "complete": !interrupted,
+        }))?;
+    } else {
+        let text = format!(
+            "{}, {}, {} and {} written in {seconds:.1} s, {}/s",
+            counted(got.files as usize, "file", "files"),
+            bytes_text(got.bytes),
+            counted(got.directories as usize, "directory", "directories"),
+            counted(got.links as usize, "link", "links"),
+            rate_text(got.files as f64 / seconds.max(1e-6)),
+        );
+        note(context, wrapped("", &text).trim_end());
+    }
+    if interrupted {
+        bail!("interrupted; what was written until then is whole");
+    }
+    match got.refused {
+        0 => Ok(ExitStatus::Fine),
+        refused => Err(anyhow!(
+            "{} not written, as told above",
+            counted(refused as usize, "object was", "objects were")
+        )),
+    }
+}
+
+#[derive(Default)]
+struct Got {
+    files: u64,
+    bytes: u64,
+    directories: u64,
+    links: u64,
+    refused: u64,
+}
+
+/// A key, and whether it may be one of several names.
+struct Wanted {
+    key: Vec<u8>,
+    is_linked: bool,
+}
+
+struct Getting<'a> {
+    store: &'a Store,
+    stop: &'a AtomicBool,
+    progress: Progress,
+    got: Got,
+    of: u64,
+}
+
+impl Getting<'_> {
+    fn refuse(&mut self, key: &[u8], why: &str) {
+        self.got.refused += 1;
+        let key = String::from_utf8_lossy(key).into_owned();
+        self.progress.say(wrapped("error: ", &format!("{key}: {why}")).trim_end());
+    }
+
+    fn wanted(&mut self, args: &GetArgs) -> anyhow::Result<Vec<Wanted>> {
+        let below = |prefix: &[u8]| -> Result<Vec<Wanted>, StoreError> {
+            let entries = self.store.iter_ordered(prefix)?;
+            Ok(entries
+                .map(|entry| Wanted { key: entry.key, is_linked: entry.stat.meta_bytes == 0 })
+                .collect())
+        };
+        if args.all {
+            return Ok(below(b"")?);
+        }
+        let mut wanted = Vec::new();
+        let mut missing = Vec::new();
+        for key in &args.keys {
+            let key = key.trim_end_matches('/').as_bytes();
+            let there = self.store.attributes(key)?;
+            let alone = there.as_ref().is_some_and(|(_, meta)| {
+                FileMeta::decode(meta).is_none_or(|meta| meta.kind != FileType::Directory)
+            });
+            if there.is_some() {
+                wanted.push(Wanted { key: key.to_vec(), is_linked: true });
+            }
+            if !alone {
+                let mut tree = below(&[key, b"/"].concat())?;
+                if tree.is_empty() && there.is_none() {
+                    missing.push(key.to_vec());
+                }
+                wanted.append(&mut tree);
+            }
+        }
+        for key in missing {
+            self.refuse(&key, "no such object, and none below it");
+        }
+        Ok(wanted)
+    }
+
+    fn step(&mut self) {
+        let (files, bytes) = (self.got.files, self.got.bytes);
+        let done = files + self.got.directories + self.got.links + self.got.refused;
+        let text = format!("{} of {} objects, {}", count_text(done), count_text(self.of), bytes_text(bytes));
+        self.progress.step(done, self.of, text);
+    }
+
+    /// The object, unless it is gone or damaged, which is told.
+    fn object(&mut self, key: &[u8]) -> anyhow::Result<Option<Object>> {
+        match self.store.get(key) {
+            Ok(Some(object)) => Ok(Some(object)),
+            Ok(None) => {
+                self.refuse(key, "went while it was looked for");
+                Ok(None)
+            }
+            Err(error @ StoreError::Damaged { .. }) => {
+                self.refuse(key, &error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn as_tar(&mut self, wanted: &[Wanted], to: impl io::Write) -> anyhow::Result<()> {
+        let mut builder = tar::Builder::new(io::BufWriter::with_capacity(1 << 20, to));
+        let mut groups = HashMap::<u64, Vec<u8>>::new();
+        for Wanted { key, is_linked } in wanted {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.step();
+            if let Err(why) = parts_of(key) {
+                self.refuse(key, why);
+                continue;
+            }
+            let Some(object) = self.object(key)? else { continue };
+            let meta = meta_of(object.meta(), object.stat());
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(meta.mode.into());
+            header.set_mtime(u64::try_from(meta.mtime_s).unwrap_or(0));
+            header.set_size(0);
+            let path = Path::new(std::ffi::OsStr::from_bytes(key));
+            match &meta.kind {
+                FileType::Directory => {
+                    header.set_entry_type(tar::EntryType::Directory);
+                    builder.append_data(&mut header, path.join(""), io::empty())?;
+                    self.got.directories += 1;
+                }
+                FileType::Symlink(target) => {
+                    header.set_entry_type(tar::EntryType::Symlink);
+                    builder.append_link(&mut header, path, Path::new(std::ffi::OsStr::from_bytes(target)))?;
+                    self.got.links += 1;
+                }
+                FileType::Regular => {
+                    if let Some(first) = groups.get(&meta.group).filter(|_| *is_linked && meta.group != 0) {
+                        header.set_entry_type(tar::EntryType::Link);
+                        builder.append_link(
+                            &mut header,
+                            path,
+                            Path::new(std::ffi::OsStr::from_bytes(first)),
+                        )?;
+                        self.got.links += 1;
+                        continue;
+                    }
+                    header.set_size(object.length());
+                    // A damaged piece ends the stream: half an entry cannot be taken back.
+                    builder.append_data(&mut header, path, Body::of(&object))?;
+                    if *is_linked && meta.group != 0 {
+                        groups.insert(meta.group, key.clone());
+                    }
+                    self.got.files += 1;
+                    self.got.bytes += object.length();
+                }
+            }
+        }
+        builder.into_inner()?.flush()?;
+        Ok(())
+    }
+}
+
+/// An object as a reader.
+struct Body<'a> {
+    object: &'a Object,
+    at: u64,
+    piece: Vec<u8>,
+    piece_at: usize,
+}
+
+impl<'a> Body<'a> {
+    fn of(object: &'a Object) -> Self {
+        Self { object, at: 0, piece: Vec::new(), piece_at: 0 }
+    }
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.piece_at == self.piece.len() {
+            self.piece.resize(256 << 10, 0);
+            let read = self.object.read_range(self.at, &mut self.piece);
+            let read = read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.piece.truncate(read);
+            (self.at, self.piece_at) = (self.at + read as u64, 0);
+        }
+        let rest = &self.piece[self.piece_at..];
+        let length = rest.len().min(buf.len());
+        buf[..length].copy_from_slice(&rest[..length]);
+        self.piece_at += length;
+        Ok(length)
+    }
+}
+
+/// The names of a key that is a path below a directory.
+fn parts_of(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
+    if key.first() == Some(&b'/') {
+        return Err("it begins with `/` and would lead out of the directory");
+    }
+    let parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
+    if parts.contains(&&b".."[..]) {
+        return Err("it holds `..` and would lead out of the directory");
+    }
+    if parts.iter().any(|part| part.is_empty() || *part == b"." || part.contains(&0)) {
+        return Err("it is no path: a name in it is empty, `.` or holds a zero byte");
+    }
+    Ok(parts)
+}
+
+fn meta_of(meta: &[u8], stat: &Stat) -> FileMeta {
+    FileMeta::decode(meta).unwrap_or(FileMeta {
+        mtime_s: stat.created_s.into(),
+        mtime_ns: 0,
+        group: 0,
+        ..FileMeta::new(FileType::Regular, 0o644)
+    })
+}
+
+/// Files below a directory.
+struct Files<'a> {
+    root: &'a Path,
+    /// Known to be directories and no links.
+    safe: HashSet<PathBuf>,
+    /// First names of files with several.
+    groups: HashMap<u64, PathBuf>,
+    /// To be made last, so that nothing is written through them.
+    symlinks: Vec<(Vec<u8>, PathBuf, FileMeta)>,
+    /// Permissions and times, to be set when nothing changes them any more.
+    directories: Vec<(PathBuf, FileMeta)>,
+}
+
+impl<'a> Files<'a> {
+    fn below(root: &'a Path) -> Self {
+        Self {
+            root,
+            safe: HashSet::new(),
+            groups: HashMap::new(),
+            symlinks: Vec::new(),
+            directories: Vec::new(),
+        }
+    }
+
+    fn write(mut self, getting: &mut Getting<'_>, wanted: &[Wanted]) -> anyhow::Result<()> {
+        for one in wanted {
+            if getting.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            getting.step();
+            let parts = match parts_of(&one.key) {
+                Ok(parts) => parts,
+                Err(why) => {
+                    getting.refuse(&one.key, why);
+                    continue;
+                }
+            };
+            let Some(object) = getting.object(&one.key)? else { continue };
+            if let Err(error) = self.one(getting, one, &parts, &object) {
+                if error.kind() == io::ErrorKind::StorageFull {
+                    return Err(
+                        anyhow::Error::new(error).context(format!("{}: is full", self.root.display()))
+                    );
+                }
+                getting.refuse(&one.key, &error.to_string());
+            }
+        }
+        for (key, path, meta) in std::mem::take(&mut self.symlinks) {
+            match self.symlink(&path, &meta) {
+                Ok(()) => getting.got.links += 1,
+                Err(error) => getting.refuse(&key, &error.to_string()),
+            }
+        }
+        // Those deepest first: setting a time above does not change those below.
+        for (path, meta) in self.directories.iter().rev() {
+            if let Err(error) = dress(path, meta) {
+                getting.refuse(path.as_os_str().as_bytes(), &error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn one(
+        &mut self,
+        getting: &mut Getting<'_>,
+        one: &Wanted,
+        parts: &[&[u8]],
+        object: &Object,
+    ) -> io::Result<()> {
+        let meta = meta_of(object.meta(), object.stat());
+        let (last, before) = parts.split_last().expect("a key has a name");
+        let parent = self.directory(before)?;
+        let path = parent.join(std::ffi::OsStr::from_bytes(last));
+        match meta.kind {
+            FileType::Directory => {
+                let path = self.directory(parts)?;
+                self.directories.push((path, meta));
+                getting.got.directories += 1;
+                return Ok(());
+            }
+            FileType::Symlink(_) => {
+                self.symlinks.push((one.key.clone(), path, meta));
+                return Ok(());
+            }
+            FileType::Regular => {}
+        }
+        clear(&path)?;
+        let group = (one.is_linked && meta.group != 0).then_some(meta.group);
+        if let Some(first) = group.and_then(|group| self.groups.get(&group)) {
+            fs::hard_link(first, &path)?;
+            getting.got.links += 1;
+            return Ok(());
+        }
+        let mut file = File::options().write(true).create_new(true).open(&path)?;
+        let copied = io::copy(&mut Body::of(object), &mut file).and_then(|_| {
+            drop(file);
+            dress(&path, &meta)
+        });
+        if let Err(error) = copied {
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
+        if let Some(group) = group {
+            self.groups.insert(group, path);
+        }
+        getting.got.files += 1;
+        getting.got.bytes += object.length();
+        Ok(())
+    }
+
+    /// Makes the directories on the way, none of which may be a link.
+    fn directory(&mut self, parts: &[&[u8]]) -> io::Result<PathBuf> {
+        let mut path = self.root.to_owned();
+        for part in parts {
+            path.push(std::ffi::OsStr::from_bytes(part));
+            if self.safe.contains(&path) {
+                continue;
+            }
+            match fs::symlink_metadata(&path) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => {
+                    let why = format!("{} is there and no directory; remove it", path.display());
+                    return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir(&path)?,
+                Err(error) => return Err(error),
+            }
+            self.safe.insert(path.clone());
+        }
+        Ok(path)
+    }
+
+    fn symlink(&self, path: &Path, meta: &FileMeta) -> io::Result<()> {
+        let FileType::Symlink(target) = &meta.kind else { return Ok(()) };
+        clear(path)?;
+        std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(target), path)?;
+        set_time(path, meta)
+    }
+}
+
+/// Makes way: what is there is replaced, not written through.
+fn clear(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => {
+            Err(io::Error::new(io::ErrorKind::IsADirectory, format!("{} is a directory", path.display())))
+        }
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn dress(path: &Path, meta: &FileMeta) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(meta.mode.into()))?;
+    set_time(path, meta)
+}
+
+fn set_time(path: &Path, meta: &FileMeta) -> io::Result<()> {
+    let time = Timespec { tv_sec: meta.mtime_s, tv_nsec: meta.mtime_ns.into() };
+    let times = Timestamps { last_access: time, last_modification: time };
+    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}

@@ -1,0 +1,250 @@
+//! Which directories make up a store: its own, and those that its file `volumes` lists, one path a line.
+//!
+//! Always holds: a directory is listed before it becomes a volume, so that none is forgotten; a listed one that is
+//! none yet is left out by the engine.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use bytesize::ByteSize;
+use files::{Disk, FileSystem, LocalDisk};
+use packstore::{OpenOptions, PackFs, Store, StoreOptions, VolumeSpec};
+use report::bytes_text;
+
+use super::told;
+use crate::exit::BadUsage;
+
+const LIST: &str = "volumes";
+/// The engine's head of a volume.
+const HEAD: &str = "volume";
+/// Of a store that a benchmark makes by itself; less where half of the free room is less.
+const DEFAULT_BYTES: u64 = 10 << 30;
+
+/// The directories of a store.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The one that names it.
+    pub store: PathBuf,
+    others: Vec<PathBuf>,
+}
+
+/// `DIR` or `DIR=BYTES`.
+#[derive(Clone, Debug)]
+pub struct SizedVolume {
+    directory: PathBuf,
+    size_bytes: Option<u64>,
+}
+
+impl FromStr for SizedVolume {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (directory, size_bytes) = match text.rsplit_once('=') {
+            None => (text, None),
+            Some((directory, size)) => {
+                let size: ByteSize = size
+                    .parse()
+                    .map_err(|_| format!("`{size}` is no size; expected DIR or DIR=BYTES, as in /d2=10G"))?;
+                (directory, Some(size.as_u64()))
+            }
+        };
+        if directory.is_empty() || directory.contains('\n') {
+            return Err("expected DIR or DIR=BYTES, as in /d2=10G".to_owned());
+        }
+        Ok(Self { directory: directory.into(), size_bytes })
+    }
+}
+
+impl Place {
+    /// The directories of the store at `store`.
+    ///
+    /// # Errors
+    /// When there is none, or its list cannot be read.
+    pub fn read(store: &Path) -> anyhow::Result<Self> {
+        let there = store.join(HEAD).exists() || store.join(LIST).exists();
+        if !there {
+            let wrong = anyhow!(
+                "{0}: no packed store; make one with `crumb pack create {0} --size BYTES`",
+                store.display()
+            );
+            return Err(wrong);
+        }
+        let list = store.join(LIST);
+        let others = match fs::read(&list) {
+            Ok(bytes) => {
+                let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                lines.map(|line| PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))).collect()
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", list.display())),
+        };
+        Ok(Self { store: store.to_owned(), others })
+    }
+
+    /// All directories, the store's own first.
+    pub fn directories(&self) -> Vec<&Path> {
+        std::iter::once(&self.store).chain(&self.others).map(PathBuf::as_path).collect()
+    }
+
+    /// Opens the store. Directories that are away are left to the engine to judge.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(&self, options: OpenOptions) -> anyhow::Result<Store> {
+        let mut disks = Vec::<Arc<dyn Disk>>::new();
+        for directory in self.directories() {
+            match LocalDisk::open(directory) {
+                Ok(disk) => disks.push(Arc::new(disk)),
+                Err(error) => tracing::warn!(%error, "volume left out"),
+            }
+        }
+        Store::open(disks, options).map_err(told)
+    }
+
+    /// Whether another process has it open for writing.
+    pub fn is_in_use(&self) -> bool {
+        LocalDisk::open(&self.store).and_then(|disk| disk.lock("lock")).is_ok_and(|lock| lock.is_none())
+    }
+
+    /// Makes a store.
+    ///
+    /// # Errors
+    /// As [`Store::create`], and when a directory cannot be made or is given twice.
+    pub fn create(
+        store: &Path,
+        size_bytes: u64,
+        volumes: &[SizedVolume],
+        options: StoreOptions,
+    ) -> anyhow::Result<(Self, Store)> {
+        make_directory(store)?;
+        let mut place = Self { store: store.to_owned(), others: Vec::new() };
+        let mut specs = vec![VolumeSpec { disk: Arc::new(LocalDisk::open(store)?), size_bytes }];
+        for volume in volumes {
+            place.add(&volume.directory)?;
+            let disk = Arc::new(LocalDisk::open(&volume.directory)?);
+            specs.push(VolumeSpec { disk, size_bytes: volume.size_bytes.unwrap_or(size_bytes) });
+        }
+        if store.join(HEAD).exists() {
+            return Err(told(packstore::StoreError::NotEmpty { place: store.display().to_string() }));
+        }
+        if !place.others.is_empty() {
+            place.write_list()?;
+        }
+        match Store::create(specs, options) {
+            Ok(made) => Ok((place, made)),
+            Err(error) => {
+                // Nothing was made: what we wrote is ours to remove.
+                if !place.others.is_empty() && !store.join(HEAD).exists() {
+                    let _ = fs::remove_file(store.join(LIST));
+                }
+                Err(told(error))
+            }
+        }
+    }
+
+    /// Adds a directory to a store that is open.
+    ///
+    /// # Errors
+    /// As [`Store::add_volume`], and when the list cannot be written.
+    pub fn grow(&mut self, store: &Store, directory: &Path, size_bytes: u64) -> anyhow::Result<()> {
+        let before = self.others.clone();
+        self.add(directory)?;
+        self.write_list()?;
+        let disk = Arc::new(LocalDisk::open(directory)?);
+        let added = store.add_volume(VolumeSpec { disk, size_bytes });
+        if let Err(error) = added {
+            self.others = before;
+            self.write_list()?;
+            return Err(told(error));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, directory: &Path) -> anyhow::Result<()> {
+        make_directory(directory)?;
+        let whole = |path: &Path| {
+            fs::canonicalize(path).with_context(|| format!("{}: cannot be used", path.display()))
+        };
+        let directory = whole(directory)?;
+        for there in self.directories() {
+            // One that is away cannot be the same.
+            if whole(there).is_ok_and(|there| there == directory) {
+                let wrong = anyhow!("{}: is a directory of the store already", directory.display());
+                return Err(wrong.context(BadUsage));
+            }
+        }
+        self.others.push(directory);
+        Ok(())
+    }
+
+    fn write_list(&self) -> anyhow::Result<()> {
+        let mut lines = Vec::new();
+        for other in &self.others {
+            lines.extend_from_slice(other.as_os_str().as_bytes());
+            lines.push(b'\n');
+        }
+        let (new, list) = (self.store.join("volumes.new"), self.store.join(LIST));
+        let write = || -> std::io::Result<()> {
+            let mut file = fs::File::create(&new)?;
+            file.write_all(&lines)?;
+            file.sync_all()?;
+            fs::rename(&new, &list)?;
+            fs::File::open(&self.store)?.sync_all()
+        };
+        write().with_context(|| format!("{}: cannot be written", list.display()))
+    }
+}
+
+fn make_directory(path: &Path) -> anyhow::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("{}: cannot be made", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The store of a `pack:` target as a file system, or a directory in it, as in `pack:/srv/objects/images`; a store is
+/// made, and that said, when its directory is empty or not there.
+///
+/// # Errors
+/// When it cannot be made or opened.
+pub fn open_file_system(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let is_empty = match fs::read_dir(&path) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if let Some(above) = path.ancestors().skip(1).find(|above| above.join(HEAD).exists()) {
+                let inside = path.strip_prefix(above).expect("it is above");
+                return Ok(as_file_system(above, Place::read(above)?.open(OpenOptions::default())?)?
+                    .below(inside)?);
+            }
+            true
+        }
+        Err(error) => return Err(error).with_context(|| format!("{}: cannot be used", path.display())),
+    };
+    let store = if is_empty {
+        make_directory(&path)?;
+        let free = LocalDisk::open(&path)?.room()?.free_bytes;
+        let size = (free / 2).min(DEFAULT_BYTES);
+        let (_, store) = Place::create(&path, size, &[], StoreOptions::default())?;
+        tracing::warn!("{}: made a packed store of {} there", path.display(), bytes_text(size));
+        store
+    } else {
+        Place::read(&path)?.open(OpenOptions::default())?
+    };
+    Ok(Arc::new(as_file_system(&path, store)?))
+}
+
+fn as_file_system(path: &Path, store: Store) -> anyhow::Result<PackFs> {
+    let fs = PackFs::open(store, format!("pack:{}", path.display())).map_err(told)?.lying_at(path.to_owned());
+    if fs.hidden_objects() > 0 {
+        tracing::warn!("{} objects are not shown as files: their keys are no paths", fs.hidden_objects());
+    }
+    Ok(fs)
+}

@@ -1,0 +1,457 @@
+//! `crumb pack`: what someone types who keeps small objects packed, and what goes wrong for him.
+
+#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
+
+mod binary;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use binary::{Bench, assert_fits};
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A tree with all that is kept.
+fn tree(bench: &Bench) {
+    let root = bench.path("tree");
+    fs::create_dir_all(root.join("deep/er")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    fs::write(root.join("small"), b"12345").unwrap();
+    fs::write(root.join("none"), b"").unwrap();
+    let large: Vec<u8> = (0..1_500_000_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(root.join("deep/large"), large).unwrap();
+    fs::write(root.join("deep/er/run.sh"), b"#!/bin/sh\n").unwrap();
+    fs::write(root.join("new\nline \u{2603}"), b"odd name").unwrap();
+    fs::set_permissions(root.join("deep/er/run.sh"), fs::Permissions::from_mode(0o4750)).unwrap();
+    fs::set_permissions(root.join("empty"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::hard_link(root.join("small"), root.join("deep/twin")).unwrap();
+    symlink("../small", root.join("deep/link")).unwrap();
+    symlink("/nowhere", root.join("dangling")).unwrap();
+    for (path, seconds) in [("small", 1_000_000_000), ("deep/large", 1_234_567_890), ("empty", 999_999_999)] {
+        let file = fs::File::open(root.join(path)).unwrap();
+        let time = std::time::UNIX_EPOCH + std::time::Duration::new(seconds, 123_000_000);
+        file.set_times(fs::FileTimes::new().set_modified(time)).unwrap();
+    }
+}
+
+/// Everything below, compared byte for byte. `nanoseconds`: a tar stream has none.
+fn looked_at(root: &Path, nanoseconds: bool) -> BTreeMap<String, String> {
+    fn walk(root: &Path, path: &Path, nanoseconds: bool, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(path).unwrap().flatten() {
+            let path = entry.path();
+            let there = fs::symlink_metadata(&path).unwrap();
+            let holds = if there.is_symlink() {
+                fs::read_link(&path).unwrap().display().to_string()
+            } else if there.is_dir() {
+                walk(root, &path, nanoseconds, found);
+                "/".to_owned()
+            } else {
+                format!("{} names, {:?}", there.nlink(), fs::read(&path).unwrap())
+            };
+            let time = (there.mtime(), if nanoseconds { there.mtime_nsec() } else { 0 });
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+            found.insert(name, format!("{:o} {time:?} {holds}", there.mode()));
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(root, root, nanoseconds, &mut found);
+    found
+}
+
+/// Runs the binary with bytes on standard input; gives standard output.
+fn piped(bench: &Bench, args: &[&str], input: &[u8]) -> (i32, Vec<u8>, String) {
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("crumb"))
+        .args(args)
+        .current_dir(bench.directory())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let feeder = std::thread::spawn(move || {
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn with_store() -> Bench {
+    let bench = Bench::in_memory();
+    bench.fine(&["pack", "create", "store", "--size", "64MiB"]);
+    bench
+}
+
+#[test]
+fn a_tree_comes_back_byte_for_byte_with_modes_times_and_links() {
+    let bench = with_store();
+    tree(&bench);
+    let put = json(&bench.fine(&["pack", "put", "store", "-C", "tree", ".", "--json"]));
+    assert_eq!((put["files"].as_u64(), put["directories"].as_u64()), (Some(5), Some(3)), "{put}");
+    assert_eq!((put["symlinks"].as_u64(), put["hard_links"].as_u64()), (Some(2), Some(1)), "{put}");
+    let got = json(&bench.fine(&["pack", "get", "store", "--all", "-o", "back", "--json"]));
+    assert_eq!((got["refused"].as_u64(), got["links"].as_u64()), (Some(0), Some(3)), "{got}");
+    assert_eq!(looked_at(&bench.path("tree"), true), looked_at(&bench.path("back"), true));
+    // Once more over what is there, and one tree alone.
+    bench.fine(&["pack", "get", "store", "--all", "-o", "back"]);
+    assert_eq!(looked_at(&bench.path("tree"), true), looked_at(&bench.path("back"), true));
+    bench.fine(&["pack", "get", "store", "deep/er", "small", "-o", "part"]);
+    let part = looked_at(&bench.path("part"), true);
+    assert_eq!(part.keys().collect::<Vec<_>>(), ["deep", "deep/er", "deep/er/run.sh", "small"]);
+    let checked = bench.crumb(&["pack", "check", "store"]);
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    assert!(checked.err.contains("0 faults"), "{}", checked.err);
+}
+
+#[test]
+fn a_tree_goes_through_tar_both_ways() {
+    let bench = with_store();
+    tree(&bench);
+    bench.fine(&["pack", "put", "store", "tree"]);
+    let (code, stream, said) = piped(&bench, &["pack", "get", "store", "--all", "-o", "-"], b"");
+    assert_eq!(code, 0, "{said}");
+    bench.fine(&["pack", "create", "other", "--size", "64MiB"]);
+    let (code, _, said) = piped(&bench, &["pack", "put", "other", "-"], &stream);
+    assert_eq!(code, 0, "{said}");
+    bench.fine(&["pack", "get", "other", "--all", "-o", "back"]);
+    assert_eq!(looked_at(&bench.path("tree"), false), looked_at(&bench.path("back/tree"), false));
+    // tar(1) agrees.
+    fs::create_dir(bench.path("by-tar")).unwrap();
+    fs::write(bench.path("stream.tar"), &stream).unwrap();
+    let tar = Command::new("tar")
+        .args(["-xpf", "stream.tar", "-C", "by-tar"])
+        .current_dir(bench.directory())
+        .status();
+    match tar {
+        Ok(status) => {
+            assert!(status.success());
+            assert_eq!(looked_at(&bench.path("tree"), false), looked_at(&bench.path("by-tar/tree"), false));
+            let made = Command::new("tar")
+                .args(["-cf", "-", "tree"])
+                .current_dir(bench.directory())
+                .output()
+                .unwrap();
+            bench.fine(&["pack", "create", "third", "--size", "64MiB"]);
+            assert_eq!(piped(&bench, &["pack", "put", "third", "-"], &made.stdout).0, 0);
+            bench.fine(&["pack", "get", "third", "--all", "-o", "again"]);
+            assert_eq!(looked_at(&bench.path("tree"), false), looked_at(&bench.path("again/tree"), false));
+        }
+        Err(error) => eprintln!("skipped: tar(1) cannot be run: {error}"),
+    }
+    // A stream that breaks off keeps what came before, and says so.
+    let (code, _, said) = piped(&bench, &["pack", "put", "other", "-"], &stream[..stream.len() / 2]);
+    assert_eq!(code, 1);
+    assert!(said.contains("tar stream"), "{said}");
+    bench.fine(&["pack", "check", "other"]);
+}
+
+#[test]
+fn what_would_lead_out_of_the_directory_is_refused_and_the_rest_goes_on() {
+    let bench = with_store();
+    // Keys such as these come from programs or other people's streams.
+    let mut header = tar_header("fine", 4);
+    header.extend_from_slice(&block(b"fine"));
+    for (name, body) in [("../out", "evil"), ("a/../../out", "evil")] {
+        header.extend_from_slice(&tar_header(name, 4));
+        header.extend_from_slice(&block(body.as_bytes()));
+    }
+    header.extend_from_slice(&[0; 1024]);
+    let (code, _, said) = piped(&bench, &["pack", "put", "store", "-"], &header);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("../out") && said.contains("2 entries were not put"), "{said}");
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), "fine\n");
+    assert!(bench.fails(2, &["pack", "put", "store", "../x"]).contains("-C"));
+
+    // By the library, any key goes in.
+    {
+        let disk = std::sync::Arc::new(files::LocalDisk::open(bench.path("store")).unwrap());
+        let store = packstore::Store::open(vec![disk], Default::default()).unwrap();
+        for key in ["../out", "/tmp/abs", "a//b", "ok/file"] {
+            store.put(key.as_bytes(), b"body", Default::default()).unwrap();
+        }
+        let link = packstore::FileMeta::new(packstore::FileType::Symlink(b"..".to_vec()), 0o777).encode();
+        store.put(b"up", b"", packstore::PutOptions { meta: &link, ..Default::default() }).unwrap();
+        store.put(b"up/climbed", b"evil", Default::default()).unwrap();
+        store.close().unwrap();
+    }
+    fs::create_dir(bench.path("into")).unwrap();
+    let said = bench.crumb(&["pack", "get", "store", "--all", "-o", "into/dir"]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.err.contains("../out: it holds `..`") && said.err.contains("/tmp/abs: it begins with"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("not written"), "{}", said.err);
+    assert_eq!(bench.read("into/dir/ok/file"), "body");
+    assert!(
+        !bench.path("out").exists()
+            && !bench.path("into/out").exists()
+            && !bench.path("into/climbed").exists()
+    );
+    // A link that is there already is not followed either.
+    fs::create_dir(bench.path("second")).unwrap();
+    symlink("../into", bench.path("second/ok")).unwrap();
+    let said = bench.crumb(&["pack", "get", "store", "ok/file", "-o", "second"]);
+    assert_eq!(said.code, 1);
+    assert!(
+        said.err.contains("no directory; remove it") && !bench.path("into/file").exists(),
+        "{}",
+        said.err
+    );
+}
+
+fn tar_header(name: &str, length: usize) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[100..107].copy_from_slice(b"0000644");
+    header[124..135].copy_from_slice(format!("{length:011o}").as_bytes());
+    header[136..147].copy_from_slice(b"00000000000");
+    header[156] = b'0';
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    header
+}
+
+fn block(body: &[u8]) -> Vec<u8> {
+    let mut block = body.to_vec();
+    block.resize(body.len().next_multiple_of(512), 0);
+    block
+}
+
+#[test]
+fn objects_are_listed_told_of_and_removed() {
+    let bench = with_store();
+    tree(&bench);
+    bench.fine(&["pack", "put", "store", "tree"]);
+    let listed = bench.fine(&["pack", "ls", "store", "tree/deep/"]);
+    assert_eq!(
+        listed,
+        "tree/deep/er\ntree/deep/er/run.sh\ntree/deep/large\ntree/deep/link\ntree/deep/twin\n"
+    );
+    let long = bench.fine(&["pack", "ls", "store", "-l"]);
+    assert!(long.contains("-rwxr-x---") && long.contains("tree/deep/link -> ../small"), "{long}");
+    assert!(long.contains("2001-09-09 01:46:40 tree/small"), "{long}");
+    assert!(!long.contains("new\nline"), "a key moves the cursor:\n{long}");
+    let lines = bench.fine(&["pack", "ls", "store", "--json", "tree/deep/large"]);
+    assert_eq!(json(&lines)["bytes"], 1_500_000, "{lines}");
+    let told = bench.fine(&["pack", "stat", "store"]);
+    assert_fits(&told);
+    assert!(told.contains("Objects") && told.contains("64 bytes") || told.contains("64 B"), "{told}");
+    let told = json(&bench.fine(&["pack", "stat", "store", "--json"]));
+    assert_eq!((told["objects"].as_u64(), told["mode"].as_str()), (Some(12), Some("store")), "{told}");
+    let object = json(&bench.fine(&["pack", "stat", "store", "tree/small", "--json"]));
+    assert_eq!(
+        (object[0]["mtime_s"].as_i64(), object[0]["kind"].as_str()),
+        (Some(1_000_000_000), Some("file"))
+    );
+    assert!(bench.fails(1, &["pack", "stat", "store", "none-such"]).contains("none-such: no such object"));
+    let removed = bench.crumb(&["pack", "rm", "store", "tree/small", "never"]);
+    assert_eq!(removed.code, 1);
+    assert!(
+        removed.err.contains("1 object deleted") && removed.err.contains("never: no such object"),
+        "{}",
+        removed.err
+    );
+    // The other name of the same file is still there.
+    bench.fine(&["pack", "get", "store", "tree/deep/twin", "-o", "."]);
+    assert_eq!(bench.read("tree/deep/twin"), "12345");
+    let removed = json(&bench.fine(&["pack", "rm", "store", "--prefix", "tree/", "--json"]));
+    assert_eq!(removed["deleted"], 10);
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), "tree\n");
+}
+
+#[test]
+fn a_store_that_is_open_is_locked_for_writers_and_readable_for_the_others() {
+    let bench = with_store();
+    bench.write("file", "12345");
+    bench.fine(&["pack", "put", "store", "file"]);
+    let disk = std::sync::Arc::new(files::LocalDisk::open(bench.path("store")).unwrap());
+    let held = packstore::Store::open(vec![disk], Default::default()).unwrap();
+    for args in [
+        &["pack", "put", "store", "file"][..],
+        &["pack", "rm", "store", "file"],
+        &["pack", "check", "store"],
+        &["pack", "repair", "store"],
+        &["pack", "compact", "store"],
+        &["pack", "grow", "store", "--volume", "more", "--size", "64MiB"],
+    ] {
+        let said = bench.fails(1, args);
+        assert!(said.contains("in use by another process"), "{args:?}: {said}");
+    }
+    let said = bench.crumb(&["pack", "get", "store", "file", "-o", "out"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("another process has the store open"), "{}", said.err);
+    assert_eq!(bench.read("out/file"), "12345");
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), "file\n");
+    bench.fine(&["pack", "stat", "store"]);
+    held.close().unwrap();
+    bench.fine(&["pack", "check", "store"]);
+}
+
+#[test]
+fn a_flipped_bit_is_found_by_name_and_place_and_repaired_at_the_cost_of_its_object() {
+    let bench = with_store();
+    for name in ["one", "two", "three"] {
+        bench.write(name, &name.repeat(1000));
+    }
+    bench.fine(&["pack", "put", "store", "one", "two", "three"]);
+    let body = fs::read_dir(bench.path("store")).unwrap().flatten().map(|entry| entry.path());
+    let mut damaged = 0;
+    for path in body.filter(|path| path.extension().is_some_and(|end| end == "body")) {
+        let mut bytes = fs::read(&path).unwrap();
+        let Some(at) = bytes.windows(12).position(|window| window == b"twotwotwotwo") else { continue };
+        bytes[at + 100] ^= 4;
+        fs::write(&path, bytes).unwrap();
+        damaged += 1;
+    }
+    assert_eq!(damaged, 1);
+    let said = bench.crumb(&["pack", "check", "store"]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("packed file 00000") && said.out.contains("object two:"), "{}", said.out);
+    assert!(said.err.contains("1 fault; `crumb pack repair`"), "{}", said.err);
+    let got = bench.crumb(&["pack", "get", "store", "--all", "-o", "out"]);
+    assert_eq!(got.code, 1);
+    assert!(bench.path("out/one").exists() && !bench.path("out/two").exists(), "{}", got.err);
+    let repaired = json(&bench.fine(&["pack", "repair", "store", "--json"]));
+    assert_eq!(
+        (repaired["deleted"].as_u64(), &repaired["found"]["faults"][0]["key"]),
+        (Some(1), &Value::from("two"))
+    );
+    bench.fine(&["pack", "check", "store"]);
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), "one\nthree\n");
+}
+
+#[test]
+fn a_store_on_two_directories_grows_by_a_third_and_is_compacted() {
+    let bench = Bench::in_memory();
+    let made = bench.fine(&["pack", "create", "store", "--size", "8MiB", "--volume", "two=16MiB", "--json"]);
+    assert_eq!(json(&made)["size_bytes"], 24 << 20, "{made}");
+    fs::create_dir(bench.path("tree")).unwrap();
+    for number in 0..40 {
+        bench.write(&format!("tree/{number:03}"), &format!("{number:03}").repeat(100_000));
+    }
+    bench.fine(&["pack", "put", "store", "tree"]);
+    let grown =
+        json(&bench.fine(&["pack", "grow", "store", "--volume", "three", "--size", "16MiB", "--json"]));
+    assert_eq!(
+        (grown["size_bytes"].as_u64(), grown["volumes"].as_array().unwrap().len()),
+        (Some(40 << 20), 3)
+    );
+    assert!(
+        bench.fails(2, &["pack", "grow", "store", "--volume", "two", "--size", "16MiB"]).contains("already")
+    );
+    // Every other one goes: half of each packed file is free.
+    let keys: Vec<String> =
+        (0..40).filter(|number| number % 4 != 0).map(|number| format!("tree/{number:03}")).collect();
+    let mut rm = vec!["pack", "rm", "store"];
+    rm.extend(keys.iter().map(String::as_str));
+    bench.fine(&rm);
+    let compacted = json(&bench.fine(&["pack", "compact", "store", "--json"]));
+    let (before, after) = (compacted["body_bytes_before"].as_u64(), compacted["body_bytes_after"].as_u64());
+    assert!(after < before && compacted["packed_files_removed"].as_u64() > Some(0), "{compacted}");
+    bench.fine(&["pack", "check", "store"]);
+    bench.fine(&["pack", "get", "store", "--all", "-o", "out"]);
+    assert_eq!(bench.read("out/tree/008"), "008".repeat(100_000));
+    // A volume that is away: said, and nothing is made up.
+    fs::rename(bench.path("two"), bench.path("away")).unwrap();
+    let said = bench.fails(1, &["pack", "put", "store", "tree"]);
+    assert!(said.contains("2 of 3 volumes"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_is_said_with_what_to_do() {
+    let bench = with_store();
+    assert!(bench.fails(1, &["pack", "ls", "nowhere"]).contains("crumb pack create nowhere"));
+    assert!(
+        bench
+            .fails(1, &["pack", "create", "store", "--size", "64MiB"])
+            .contains("holds files of a packed store already")
+    );
+    assert!(bench.fails(2, &["pack", "create", "tiny", "--size", "1KiB"]).contains("room for a packed file"));
+    let odd = bench.fails(2, &["pack", "create", "odd", "--size", "64MiB", "--block-size", "100B"]);
+    assert!(odd.contains("power of two"), "{odd}");
+    assert!(bench.fails(2, &["pack", "create", "x", "--size", "ten"]).contains("--size"));
+    assert!(
+        bench
+            .fails(2, &["pack", "create", "x", "--size", "64MiB", "--volume", "y=much"])
+            .contains("DIR=BYTES")
+    );
+    assert!(bench.fails(1, &["pack", "put", "store", "missing"]).contains("missing"));
+    assert!(bench.fails(1, &["pack", "get", "store", "missing", "-o", "out"]).contains("no such object"));
+    assert!(bench.fails(2, &["pack", "get", "store", "-o", "out"]).contains("KEY"));
+    assert_eq!(
+        Command::new("mkfifo").arg(bench.path("pipe")).status().map(|status| status.success()).ok(),
+        Some(true)
+    );
+    let said = bench.fails(1, &["pack", "put", "store", "pipe"]);
+    assert!(said.contains("device, socket or pipe") && said.contains("1 entry was not put"), "{said}");
+    let full = vec![7_u8; 80 << 20];
+    fs::write(bench.path("huge"), full).unwrap();
+    assert!(bench.fails(1, &["pack", "put", "store", "huge"]).contains("the store is full"));
+    bench.fine(&["pack", "check", "store"]);
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), "", "nothing of it stays");
+}
+
+#[test]
+fn a_look_at_a_place_measures_both_ways_and_leaves_nothing() {
+    let bench = Bench::in_memory();
+    fs::create_dir(bench.path("place")).unwrap();
+    let figures = bench.fine(&["pack", "bench", "place", "--objects", "300", "--rounds", "2"]);
+    assert_fits(&figures);
+    for word in ["put", "get", "miss", "packed/s", "files/s"] {
+        assert!(figures.contains(word), "{figures}");
+    }
+    let figures = json(&bench.fine(&[
+        "pack",
+        "bench",
+        "place",
+        "--objects",
+        "50",
+        "--rounds",
+        "1",
+        "--durable",
+        "--json",
+    ]));
+    assert!(figures["packed"]["put_per_sec"]["median"].as_f64() > Some(0.0), "{figures}");
+    assert_eq!(fs::read_dir(bench.path("place")).unwrap().count(), 0);
+}
+
+#[test]
+fn postmark_and_the_news_run_on_a_packed_store_and_the_spool_is_verified() {
+    let bench = Bench::in_memory();
+    let said = bench.crumb(&[
+        "run",
+        "postmark",
+        "pack:store",
+        "--number",
+        "200",
+        "--transactions",
+        "300",
+        "--json",
+        "-",
+    ]);
+    assert!(said.code == 0 || said.code == 3, "{}", said.err);
+    assert!(said.err.contains("made a packed store"), "{}", said.err);
+    let record = json(&said.out);
+    assert!(record["metrics"]["transactions_per_sec"].as_f64() > Some(0.0), "{record}");
+    bench.fine(&["pack", "check", "store"]);
+    let said = bench.crumb(&["run", "netnews", "pack:store", "--quick", "--passes", "2", "--keep", "kept"]);
+    assert!(said.code == 0 || said.code == 3, "{}", said.err);
+    let verified = bench.fine(&["feed", "verify", "pack:store/crumb-netnews-kept"]);
+    assert!(verified.contains("RIGHT"), "{verified}");
+    bench.fine(&["pack", "check", "store"]);
+    let refused = bench.fails(2, &["run", "fstress", "pack:store", "--rate", "10"]);
+    assert!(refused.contains("packed store"), "{refused}");
+}
