@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{LoopKind, RunRecord};
+use measure::{LoopKind, Phase, RunRecord};
 
 use super::{Better, Figure, FigureKind, Samples, Side};
 use crate::figures::{metric_title, round_rate_text};
@@ -63,22 +63,30 @@ fn gather(found: &mut Vec<Figure>, sides: &[Side], kind: FigureKind, values: &dy
     }));
 }
 
+/// A phase that comes again, pass after pass, is one figure: its median. Each pass for itself would be dozens of ratios to
+/// be judged together, none of which could then be shown.
 fn phases(run: &RunRecord) -> Values {
     let mut values = Vec::new();
-    for (at, phase) in run.phases.iter().enumerate() {
-        let name = match run.phases.iter().filter(|other| other.name == phase.name).count() {
-            1 => phase.name.clone(),
-            _ => format!("{} {}", phase.name, phase.pass),
-        };
-        let key = |what: &str, words: &str| {
-            Key(at as u64, format!("phase {name}: {what}"), format!("Phase {name}: {words}"))
-        };
-        if phase.items > 0 {
-            values.push((key("items_per_sec", "items"), phase.items_per_sec));
-        } else {
-            values.push((key("wall_s", "wall time"), phase.wall_s));
+    for (at, first) in run.phases.iter().enumerate() {
+        if run.phases[..at].iter().any(|phase| phase.name == first.name) {
+            continue;
         }
-        values.push((key("cpu_s", "CPU time"), phase.user_s + phase.sys_s));
+        let all: Vec<&Phase> = run.phases.iter().filter(|phase| phase.name == first.name).collect();
+        let mut figure = |what: &str, words: &str, value: &dyn Fn(&Phase) -> f64| {
+            let of_each: Vec<f64> = all.iter().map(|phase| value(phase)).collect();
+            let name = &first.name;
+            let passes = if all.len() > 1 { ", median of its passes" } else { "" };
+            if let Some(value) = measure::statistics::median(&of_each) {
+                let title = format!("Phase {name}: {words}{passes}");
+                values.push((Key(at as u64, format!("phase {name}: {what}"), title), value));
+            }
+        };
+        if all.iter().any(|phase| phase.items > 0) {
+            figure("items_per_sec", "items", &|phase| phase.items_per_sec);
+        } else {
+            figure("wall_s", "wall time", &|phase| phase.wall_s);
+        }
+        figure("cpu_s", "CPU time", &|phase| phase.user_s + phase.sys_s);
     }
     values
 }

@@ -213,3 +213,27 @@ fn three_sides_are_each_held_against_the_first() {
     assert!(comparison.answer(1).starts_with("B is faster by 100%"), "{}", comparison.answer(1));
     assert!(comparison.answer(2).starts_with("C is slower by 50.0%"), "{}", comparison.answer(2));
 }
+
+#[test]
+fn a_phase_of_many_passes_is_one_figure_its_median() {
+    let passes = |name: &str, rates: [f64; 3]| {
+        let mut run = run(name, &[]);
+        run.phases = (1..)
+            .zip(rates)
+            .map(|(pass, items_per_sec)| Phase {
+                name: "unbatch".into(),
+                pass,
+                items: 10,
+                items_per_sec,
+                ..Phase::default()
+            })
+            .collect();
+        Side { name: name.to_owned(), label: name.to_owned(), runs: vec![run] }
+    };
+    let found = of(passes("a", [5.0, 100.0, 7.0]), passes("b", [10.0, 14.0, 1.0]));
+    let rates: Vec<_> = found.figures.iter().filter(|figure| figure.title.contains("items")).collect();
+    assert_eq!(rates.len(), 1, "{:?}", rates.iter().map(|figure| &figure.title).collect::<Vec<_>>());
+    assert_eq!(rates[0].title, "Phase unbatch: items, median of its passes");
+    let medians: Vec<_> = rates[0].sides.iter().map(|side| side.median).collect();
+    assert_eq!(medians, [Some(7.0), Some(10.0)]);
+}
