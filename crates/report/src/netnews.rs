@@ -21,7 +21,7 @@ use measure::{Phase, RunRecord};
 use crate::configurations::{self, Configuration, Trait, Weight};
 use crate::figures::{count_text, grouped};
 use crate::passes::{
-    Begun, Line, Over, PassFigure, PassSection, Point, Published, Reference, Unit, ageing, by_pass, phases,
+    Frame, Line, Over, PassFigure, PassSection, Point, Published, Reference, Unit, ageing, by_pass, phases,
 };
 use crate::views::config_lines;
 
@@ -34,8 +34,8 @@ pub(crate) fn section(runs: &[RunRecord], reference: Reference) -> Option<PassSe
     let figures: Vec<PassFigure> = [mean, passes, relative, expire, batch, history, history_cost]
         .into_iter()
         .filter_map(|figure| {
-            let (begun, lines) = figure(&configurations)?;
-            begun.drawn(lines, published, reference)
+            let (frame, lines) = figure(&configurations)?;
+            frame.drawn(lines, published, reference)
         })
         .collect();
     (!figures.is_empty()).then(|| PassSection {
@@ -52,7 +52,7 @@ pub(crate) fn draws(run: &RunRecord) -> bool {
     run.benchmark == BENCHMARK
 }
 
-type Found = Option<(Begun, Vec<Line>)>;
+type Found = Option<(Frame, Vec<Line>)>;
 
 fn unbatch_rates(run: &RunRecord) -> Vec<(u32, f64)> {
     phases(run, "unbatch").filter_map(|phase| Some((phase.pass, rate(phase)?))).collect()
@@ -68,7 +68,7 @@ fn mean(configurations: &[Configuration<'_>]) -> Found {
             .fold((0.0, 0.0), |(items, wall_s), phase| (items + phase.items as f64, wall_s + phase.wall_s));
         if wall_s > 0.0 { vec![(0, items / wall_s)] } else { vec![] }
     };
-    let begun = Begun {
+    let frame = Frame {
         id: "unbatch-mean",
         like: "Figure 2",
         title: "Articles stored a second, over the whole run",
@@ -79,13 +79,13 @@ fn mean(configurations: &[Configuration<'_>]) -> Found {
         unit: Unit::PER_SEC,
         told: vec![],
     };
-    Some((begun, by_pass(configurations, of_run)))
+    Some((frame, by_pass(configurations, of_run)))
 }
 
 fn passes(configurations: &[Configuration<'_>]) -> Found {
     let lines = by_pass(configurations, unbatch_rates);
     several_passes(&lines)?;
-    let begun = Begun {
+    let frame = Frame {
         id: "unbatch-passes",
         like: "Figure 3",
         title: "Articles stored a second, pass by pass",
@@ -95,7 +95,7 @@ fn passes(configurations: &[Configuration<'_>]) -> Found {
         unit: Unit::PER_SEC,
         told: vec![],
     };
-    Some((begun, lines))
+    Some((frame, lines))
 }
 
 fn relative(configurations: &[Configuration<'_>]) -> Found {
@@ -107,7 +107,7 @@ fn relative(configurations: &[Configuration<'_>]) -> Found {
     };
     let lines = by_pass(configurations, of_first);
     several_passes(&lines)?;
-    let begun = Begun {
+    let frame = Frame {
         id: "unbatch-ageing",
         like: "Figure 3, each pass against the first",
         title: "Ageing: what is left of the first pass’s rate",
@@ -117,7 +117,7 @@ fn relative(configurations: &[Configuration<'_>]) -> Found {
         unit: Unit::PERCENT,
         told: configurations.iter().filter_map(aged).collect(),
     };
-    Some((begun, lines))
+    Some((frame, lines))
 }
 
 /// Ageing as numbers: the last pass with the trend, and what the first deletion did.
@@ -156,7 +156,7 @@ fn gain(run: &RunRecord) -> Option<(u32, f64)> {
 }
 
 fn expire(configurations: &[Configuration<'_>]) -> Found {
-    times(configurations, "expire", |files| Begun {
+    times(configurations, "expire", |files| Frame {
         id: "expire-passes",
         like: "Figure 4",
         title: "Time to delete what has expired, pass by pass",
@@ -171,7 +171,7 @@ fn expire(configurations: &[Configuration<'_>]) -> Found {
 }
 
 fn batch(configurations: &[Configuration<'_>]) -> Found {
-    times(configurations, "batch", |files| Begun {
+    times(configurations, "batch", |files| Frame {
         id: "batch-passes",
         like: "Figure 5",
         title: "Time to batch, in the passes that feed articles on",
@@ -187,7 +187,7 @@ fn batch(configurations: &[Configuration<'_>]) -> Found {
 
 /// Elapsed time of each pass's phase of this name; the number of its items goes with it, as a time says nothing
 /// without.
-fn times(configurations: &[Configuration<'_>], name: &str, begun: impl Fn(String) -> Begun) -> Found {
+fn times(configurations: &[Configuration<'_>], name: &str, frame: impl Fn(String) -> Frame) -> Found {
     let of = |run: &RunRecord| phases(run, name).map(|phase| (phase.pass, phase.wall_s)).collect();
     let lines = by_pass(configurations, of);
     let highest = lines.iter().flat_map(|line| &line.points).map(|point| point.high).fold(0.0, f64::max);
@@ -208,10 +208,10 @@ fn times(configurations: &[Configuration<'_>], name: &str, begun: impl Fn(String
         })
     });
     let published = " A time is of as many files as a pass has: the paper’s had about 64,000 articles (592 batches of 109).";
-    let mut begun = begun(published.to_owned());
-    begun.unit = Unit::of_seconds(highest);
-    begun.told = told.collect();
-    Some((begun, lines))
+    let mut frame = frame(published.to_owned());
+    frame.unit = Unit::of_seconds(highest);
+    frame.told = told.collect();
+    Some((frame, lines))
 }
 
 /// Configurations that differ in history alone, by their places among all.
@@ -246,7 +246,7 @@ fn history(configurations: &[Configuration<'_>]) -> Found {
     let mut lines = by_pass(configurations, unbatch_rates);
     lines.retain(|line| sets.iter().flatten().any(|at| *at == line.configuration));
     several_passes(&lines)?;
-    let begun = Begun {
+    let frame = Frame {
         id: "history-passes",
         like: "Figure 6",
         title: "Where history lies: articles stored a second",
@@ -256,7 +256,7 @@ fn history(configurations: &[Configuration<'_>]) -> Found {
         unit: Unit::PER_SEC,
         told: vec![],
     };
-    Some((begun, lines))
+    Some((frame, lines))
 }
 
 fn history_cost(configurations: &[Configuration<'_>]) -> Found {
@@ -291,7 +291,7 @@ fn history_cost(configurations: &[Configuration<'_>]) -> Found {
             last.pass
         ))
     });
-    let begun = Begun {
+    let frame = Frame {
         id: "history-cost",
         like: "Figure 6, as a share of time",
         title: "What history elsewhere costs",
@@ -301,7 +301,7 @@ fn history_cost(configurations: &[Configuration<'_>]) -> Found {
         unit: Unit::PERCENT,
         told: told.collect(),
     };
-    Some((begun, lines))
+    Some((frame, lines))
 }
 
 /// A figure by pass says something from two passes on.

@@ -43,9 +43,9 @@ pub(crate) struct PassSection {
     pub published: Vec<Published>,
 }
 
-/// One figure.
+/// What a figure is, before it has values.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct PassFigure {
+pub(crate) struct Frame {
     /// Names its files and its element.
     pub id: &'static str,
     /// Which figure of the publication it is like.
@@ -56,9 +56,16 @@ pub(crate) struct PassFigure {
     /// What the values are, without their unit.
     pub what: &'static str,
     pub unit: Unit,
-    pub lines: Vec<Line>,
     /// Sentences with the figures that matter, one a configuration or less.
     pub told: Vec<String>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PassFigure {
+    #[serde(flatten)]
+    pub frame: Frame,
+    pub lines: Vec<Line>,
     pub published: Vec<Published>,
     /// Without published values, and with them where there are any.
     pub drawings: Vec<Drawing>,
@@ -225,19 +232,7 @@ pub(crate) fn ageing(rates: &[(u32, f64)]) -> Option<Ageing> {
     })
 }
 
-/// How a figure is begun; `drawn` completes it.
-pub(crate) struct Begun {
-    pub id: &'static str,
-    pub like: &'static str,
-    pub title: &'static str,
-    pub read: String,
-    pub over: Over,
-    pub what: &'static str,
-    pub unit: Unit,
-    pub told: Vec<String>,
-}
-
-impl Begun {
+impl Frame {
     /// The figure, or nothing when it has no line.
     pub fn drawn(
         self,
@@ -249,20 +244,9 @@ impl Begun {
             return None;
         }
         let mine = published.iter().filter(|value| value.drawn.contains(&self.id)).copied();
-        let mut figure = PassFigure {
-            id: self.id,
-            like: self.like,
-            title: self.title,
-            read: self.read,
-            over: self.over,
-            what: self.what,
-            unit: self.unit,
-            told: self.told,
-            lines,
-            published: if reference == Reference::Off { vec![] } else { mine.collect() },
-            drawings: vec![],
-            published_first: false,
-        };
+        let published = if reference == Reference::Off { vec![] } else { mine.collect() };
+        let mut figure =
+            PassFigure { frame: self, lines, published, drawings: vec![], published_first: false };
         figure.drawings.push(Drawing::of(&figure, false));
         if !figure.published.is_empty() {
             let with = Drawing::of(&figure, true);

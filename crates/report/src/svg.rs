@@ -157,7 +157,7 @@ fn file_name(runs: &[RunRecord], kind: Kind) -> String {
             format!("cumulative-{}.svg", safe(id))
         }
         Kind::Passes { at, reference } => {
-            format!("passes-{}.svg", pass_figure(runs, at, reference).map_or("", |figure| figure.id))
+            format!("passes-{}.svg", pass_figure(runs, at, reference).map_or("", |figure| figure.frame.id))
         }
         Kind::Lines { at } => {
             let plots = crate::lines::plots(runs);

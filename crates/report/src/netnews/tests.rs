@@ -12,12 +12,12 @@ fn figures(runs: &[RunRecord], reference: Reference) -> Vec<PassFigure> {
 }
 
 fn figure(runs: &[RunRecord], id: &str) -> PassFigure {
-    let found = figures(runs, Reference::Auto).into_iter().find(|figure| figure.id == id);
+    let found = figures(runs, Reference::Auto).into_iter().find(|figure| figure.frame.id == id);
     found.unwrap_or_else(|| panic!("no figure {id}"))
 }
 
 fn ids(figures: &[PassFigure]) -> Vec<&'static str> {
-    figures.iter().map(|figure| figure.id).collect()
+    figures.iter().map(|figure| figure.frame.id).collect()
 }
 
 /// As many runs as rates, of one configuration.
@@ -50,11 +50,12 @@ fn ageing_is_each_pass_as_percent_of_the_first_and_told_with_its_trend() {
     let of = figure(&repeats(&[10_000.0]), "unbatch-ageing");
     let shares: Vec<f64> = of.lines[0].points.iter().map(|point| point.y.round()).collect();
     assert_eq!((shares[0], shares[6], shares[13]), (100.0, 94.0, 87.0));
-    assert!(of.told[0].contains("pass 14 stores at 87.0% of pass 1’s rate"), "{:?}", of.told);
+    assert!(of.frame.told[0].contains("pass 14 stores at 87.0% of pass 1’s rate"), "{:?}", of.frame.told);
     assert!(
-        of.told[0].contains("trend −1.00% a pass; pass 8, after the first deletion, −1.1% against pass 7"),
+        of.frame.told[0]
+            .contains("trend −1.00% a pass; pass 8, after the first deletion, −1.1% against pass 7"),
         "{:?}",
-        of.told
+        of.frame.told
     );
 }
 
@@ -64,16 +65,16 @@ fn times_of_deleting_and_batching_stand_at_their_passes_in_a_unit_of_their_size(
     let (expire, batch) = (figure(&runs, "expire-passes"), figure(&runs, "batch-passes"));
     assert_eq!(expire.passes(), (7..=14).collect::<Vec<u32>>(), "nothing is deleted before pass 7");
     assert_eq!(batch.passes(), [3, 6, 9, 12]);
-    assert_eq!((expire.unit.name, expire.lines[0].points[0].y), ("s", 0.75));
+    assert_eq!((expire.frame.unit.name, expire.lines[0].points[0].y), ("s", 0.75));
     assert!(
-        expire.told[0].ends_with("mean 0.750 s for 30,000 files, which is 40,000/s"),
+        expire.frame.told[0].ends_with("mean 0.750 s for 30,000 files, which is 40,000/s"),
         "{:?}",
-        expire.told
+        expire.frame.told
     );
     let with = &figure(&repeats(&[100_000.0]), "expire-passes").drawings;
     assert_eq!([&with[0].axis, &with[1].axis], ["time to delete, ms", "time to delete, s, logarithmic"]);
     let slow = figure(&[netnews_run("/mnt/a", 14, 40.0, 1.0)], "expire-passes");
-    assert_eq!(slow.unit.name, "min");
+    assert_eq!(slow.frame.unit.name, "min");
     assert_eq!(slow.drawings[0].lines[0].dots[0].text, "3.12 min");
 }
 
@@ -138,7 +139,7 @@ fn published_values_are_drawn_at_first_only_where_one_linear_axis_holds_both() {
     let first = |per_sec: f64, reference: Reference| -> Vec<&'static str> {
         let all = figures(&[netnews_run("/mnt/a", 14, per_sec, 1.0)], reference);
         let first = all.into_iter().filter(|figure| figure.published_first);
-        first.map(|figure| figure.id).collect()
+        first.map(|figure| figure.frame.id).collect()
     };
     assert_eq!(first(20_000.0, Reference::Auto), ["unbatch-ageing"]);
     assert_eq!(
@@ -209,13 +210,13 @@ fn phases_of_nonsense_are_left_out() {
     odd.phases[0].pass = u32::MAX;
     for figure in figures(&[odd], Reference::On) {
         for point in figure.lines.iter().flat_map(|line| &line.points) {
-            assert!(point.low > 0.0 && point.high.is_finite(), "{}: {point:?}", figure.id);
+            assert!(point.low > 0.0 && point.high.is_finite(), "{}: {point:?}", figure.frame.id);
         }
         let places = figure.drawings.iter().flat_map(|drawing| &drawing.lines).flat_map(|line| &line.dots);
         assert!(
             places.flat_map(|dot| [dot.at, dot.across]).all(|at| (0.0..=100.0).contains(&at)),
             "{}",
-            figure.id
+            figure.frame.id
         );
     }
 }

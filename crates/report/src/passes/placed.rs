@@ -74,24 +74,24 @@ pub(crate) struct PlacedReference {
 impl Drawing {
     pub fn of(figure: &PassFigure, published: bool) -> Self {
         let shown: &[Published] = if published { &figure.published } else { &[] };
-        let unit = if published { figure.unit.coarser() } else { figure.unit };
+        let unit = if published { figure.frame.unit.coarser() } else { figure.frame.unit };
         let own = figure.lines.iter().flat_map(|line| &line.points);
         let values: Vec<f64> = own
             .flat_map(|point| [point.low, point.high])
             .chain(shown.iter().map(|value| value.value))
-            .chain((figure.over == Over::PassesAroundWhole).then_some(100.0))
+            .chain((figure.frame.over == Over::PassesAroundWhole).then_some(100.0))
             .map(|value| value / unit.divisor)
             .collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(0.0, f64::max);
         let log = published && high / low > SPREAD_MAX;
-        let axis = match (figure.over, log) {
+        let axis = match (figure.frame.over, log) {
             (_, true) => Axis::log(low, high),
             (Over::PassesAroundWhole, _) => Axis::between(low, high, 6),
             (Over::Runs, _) => Axis::linear(1.04 * high, 5),
             (Over::Passes, _) => Axis::linear(1.06 * high, 5),
         };
-        let axis = if log && figure.over == Over::Runs { axis.decades() } else { axis };
+        let axis = if log && figure.frame.over == Over::Runs { axis.decades() } else { axis };
         let place = |value: f64| axis.place(value / unit.divisor);
         let across = Across::of(figure);
         let dots = |points: &[super::Point]| -> Vec<Dot> {
@@ -138,7 +138,7 @@ impl Drawing {
             passes: across.ticks(figure),
             lines: lines.collect(),
             references,
-            whole: (figure.over == Over::PassesAroundWhole).then(|| place(100.0)),
+            whole: (figure.frame.over == Over::PassesAroundWhole).then(|| place(100.0)),
         }
     }
 }
@@ -147,9 +147,9 @@ impl Drawing {
 fn axis_title(figure: &PassFigure, unit: Unit, log: bool) -> String {
     let log = if log { ", logarithmic" } else { "" };
     match unit {
-        Unit::PER_SEC => format!("{} per second{log}", figure.what),
-        Unit::PERCENT => format!("% {}{log}", figure.what),
-        unit => format!("{}, {}{log}", figure.what, unit.name),
+        Unit::PER_SEC => format!("{} per second{log}", figure.frame.what),
+        Unit::PERCENT => format!("% {}{log}", figure.frame.what),
+        unit => format!("{}, {}{log}", figure.frame.what, unit.name),
     }
 }
 
@@ -176,7 +176,7 @@ impl Across {
 
     fn ticks(&self, figure: &PassFigure) -> Vec<Tick> {
         const TICKS_MAX: usize = 15;
-        if figure.over == Over::Runs {
+        if figure.frame.over == Over::Runs {
             return vec![];
         }
         let passes = figure.passes();

@@ -21,7 +21,7 @@ const VALUE_WIDTH: i32 = 100;
 const GREY: RGBColor = RGBColor(0x7b, 0x83, 0x8c);
 
 pub(super) fn draw(text: &mut String, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> {
-    match figure.over {
+    match figure.frame.over {
         Over::Runs => bars(text, figure, drawing),
         Over::Passes | Over::PassesAroundWhole => lines(text, figure, drawing),
     }
@@ -33,7 +33,7 @@ fn soft() -> TextStyle<'static> {
 
 fn head(root: &Area<'_>, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> {
     root.fill(&WHITE)?;
-    root.draw_text(&shortened(figure.title, 90), &title_style(), (14, 12))?;
+    root.draw_text(&shortened(figure.frame.title, 90), &title_style(), (14, 12))?;
     let range = figure.lines.iter().flat_map(|line| &line.points).any(|point| point.runs > 1);
     let mut note = vec![];
     if range {
