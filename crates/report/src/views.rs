@@ -33,8 +33,29 @@ pub(crate) struct RunView {
     any_closed: bool,
 }
 
-/// A headline figure of all runs that have it.
+/// The figures of all runs: few enough to be read at a glance, and all of them.
 #[derive(Serialize)]
+pub(crate) struct MetricsView {
+    /// Those shown large.
+    tiles: Vec<MetricView>,
+    /// All of them, when the tiles are not all.
+    table: Vec<MetricView>,
+}
+
+/// Figures shown large; a run may have dozens.
+const TILES_MAX: usize = 6;
+
+impl MetricsView {
+    /// Of figures in the order of what answers the user's question.
+    fn of(all: Vec<MetricView>) -> Self {
+        let tiles = all.iter().take(TILES_MAX).cloned().collect();
+        let table = if all.len() > TILES_MAX { all } else { Vec::new() };
+        Self { tiles, table }
+    }
+}
+
+/// A figure of all runs that have it.
+#[derive(Clone, Serialize)]
 pub(crate) struct MetricView {
     name: String,
     /// By run: value and unit; none where a run lacks it.
@@ -166,7 +187,7 @@ impl ComparisonView {
 }
 
 /// The metrics of a comparison: each side's median.
-pub(crate) fn medians(comparison: &Comparison) -> Vec<MetricView> {
+pub(crate) fn medians(comparison: &Comparison) -> MetricsView {
     let metric = |figure: &&crate::compare::Figure| figure.kind == FigureKind::Metric;
     let view = |figure: &crate::compare::Figure| {
         let text = |median: f64| {
@@ -176,7 +197,7 @@ pub(crate) fn medians(comparison: &Comparison) -> Vec<MetricView> {
         let values = figure.sides.iter().map(|side| side.median.map(text)).collect();
         MetricView { name: figure.title.clone(), values }
     };
-    comparison.figures.iter().filter(metric).map(view).collect()
+    MetricsView::of(comparison.figures.iter().filter(metric).map(view).collect())
 }
 
 impl RunView {
@@ -211,13 +232,17 @@ impl RunView {
 }
 
 /// The metrics of all runs by name, those that answer the user's question first.
-pub(crate) fn metrics(runs: &[RunRecord]) -> Vec<MetricView> {
-    const FIRST: [&str; 9] = [
+pub(crate) fn metrics(runs: &[RunRecord]) -> MetricsView {
+    const FIRST: [&str; 13] = [
         "saturation_per_sec",
         "transactions_per_sec",
         "day_cost_flat_us",
         "unbatch_articles_per_sec",
         "ageing_percent",
+        "ageing_per_pass_percent",
+        "expire_files_per_sec",
+        "batch_articles_per_sec",
+        "unbatch_user_percent",
         "peak_per_sec",
         "ort_us",
         "overall_response_us",
@@ -232,7 +257,7 @@ pub(crate) fn metrics(runs: &[RunRecord]) -> Vec<MetricView> {
         let title = texts.iter().flatten().next().map_or_else(String::new, |text| text.0.clone());
         MetricView { name: title, values: texts.into_iter().map(|text| text.map(|t| (t.1, t.2))).collect() }
     };
-    names.into_iter().map(view).collect()
+    MetricsView::of(names.into_iter().map(view).collect())
 }
 
 impl PointView {

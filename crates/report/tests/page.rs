@@ -246,6 +246,19 @@ fn a_run_of_one_pass_or_of_none_still_makes_a_page() {
 }
 
 #[test]
+fn of_many_figures_six_are_shown_large_and_all_are_tabled() {
+    let mut run = netnews_run("/mnt/a", 14, 10_000.0, 1.0);
+    run.metrics = (0..20).map(|at| (format!("figure_{at:02}"), f64::from(at))).collect();
+    let html = page(&[run.clone()], Plots::Fixed);
+    assert_eq!(html.matches("class=\"tile").count() - html.matches("class=\"tiles").count(), 6);
+    assert!(html.contains("All 20 figures"));
+    run.metrics.retain(|name, _| name.as_str() < "figure_05");
+    let html = page(&[run], Plots::Fixed);
+    assert_eq!(html.matches("class=\"tile").count() - html.matches("class=\"tiles").count(), 5);
+    assert!(!html.contains("All 5 figures"), "a table that repeats the tiles");
+}
+
+#[test]
 fn a_hostile_name_of_a_configuration_is_text() {
     let mut runs = netnews_pair();
     runs[0].target = HOSTILE.to_owned();
