@@ -33,10 +33,9 @@ pub(super) fn comparable(sides: &[Side]) -> Result<()> {
             }
         }
     }
-    let runs = || sides.iter().flat_map(|side| &side.runs);
     let first = &sides[0].runs[0];
     let differing = |what: &'static str, of: &dyn Fn(&RunRecord) -> String| {
-        let other = runs().find(|run| of(run) != of(first))?;
+        let other = every_run(sides).find(|run| of(run) != of(first))?;
         let reason =
             format!("{what} of {} is {}, of {} {}", first.id, short(&of(first)), other.id, short(&of(other)));
         Some(ReportError::NotComparable { reason })
@@ -162,7 +161,8 @@ fn differences(sides: &[Side], of: &dyn Fn(&RunRecord) -> String) -> Option<Stri
     })
 }
 
-/// Settings that differ, other than the target, by which sides are meant to differ.
+/// Settings that differ, other than those by which sides are meant to differ: the target and, in a series on one target,
+/// whatever each side keeps to.
 fn settings(sides: &[Side]) -> Vec<(String, String)> {
     let lines = |run: &RunRecord| -> BTreeMap<String, String> {
         let target = |name: &str, value: &str| {
@@ -173,24 +173,35 @@ fn settings(sides: &[Side]) -> Vec<(String, String)> {
         };
         config_lines(&run.config).into_iter().filter(|(name, value)| !target(name, value)).collect()
     };
-    let mut names: Vec<String> =
-        sides.iter().flat_map(|side| &side.runs).flat_map(|run| lines(run).into_keys()).collect();
+    let mut names: Vec<String> = every_run(sides).flat_map(|run| lines(run).into_keys()).collect();
     names.sort();
     names.dedup();
+    let first = &sides[0].runs[0];
+    let by_settings = of_one_series(sides) && every_run(sides).all(|run| run.target == first.target);
     let of = |name: String| {
-        let text =
-            differences(sides, &|run| lines(run).remove(&name).unwrap_or_else(|| "not set".to_owned()))?;
-        Some((name, text))
+        let value = |run: &RunRecord| lines(run).remove(&name).unwrap_or_else(|| "not set".to_owned());
+        let kept = |side: &Side| side.runs.iter().all(|run| value(run) == value(&side.runs[0]));
+        if by_settings && sides.iter().all(kept) {
+            return None;
+        }
+        Some((name.clone(), differences(sides, &value)?))
     };
     names.into_iter().filter_map(of).collect()
 }
 
-/// True when all runs are of one series, or when no side was over before the other began.
-fn interleaved(sides: &[Side]) -> bool {
-    let runs = || sides.iter().flat_map(|side| &side.runs);
+fn every_run(sides: &[Side]) -> impl Iterator<Item = &RunRecord> {
+    sides.iter().flat_map(|side| &side.runs)
+}
+
+fn of_one_series(sides: &[Side]) -> bool {
     let of = |run: &RunRecord| run.series.as_ref().map(|series| series.of.clone());
     let first = of(&sides[0].runs[0]);
-    if first.is_some() && runs().all(|run| of(run) == first) {
+    first.is_some() && every_run(sides).all(|run| of(run) == first)
+}
+
+/// True when all runs are of one series, or when no side was over before the other began.
+fn interleaved(sides: &[Side]) -> bool {
+    if of_one_series(sides) {
         return true;
     }
     let spans: Vec<_> = sides

@@ -178,8 +178,7 @@ fn everything_that_speaks_against_a_comparison_is_said() {
     );
 }
 
-#[test]
-fn interleaved_repeats_of_equal_machines_need_no_caution() {
+fn in_turns() -> [Side; 2] {
     let mut sides = [side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0)];
     for (at, side) in sides.iter_mut().enumerate() {
         for (turn, run) in side.runs.iter_mut().enumerate() {
@@ -187,7 +186,25 @@ fn interleaved_repeats_of_equal_machines_need_no_caution() {
             run.series = Some(SeriesPlace { of: RunId("A0".into()), side: side.name.clone(), turn });
         }
     }
+    sides
+}
+
+#[test]
+fn interleaved_repeats_of_equal_machines_need_no_caution() {
+    assert_eq!(compare(&in_turns(), &[]).unwrap().cautions, []);
+}
+
+#[test]
+fn the_setting_a_series_compares_needs_no_caution_and_one_that_wanders_does() {
+    let mut sides = in_turns();
+    for run in &mut sides[1].runs {
+        run.config = serde_json::json!({"files": 500, "rm": "dumbrm", "target": "/mnt/a"});
+    }
     assert_eq!(compare(&sides, &[]).unwrap().cautions, []);
+    sides[1].runs[2].config = serde_json::json!({"files": 501, "rm": "dumbrm", "target": "/mnt/a"});
+    let cautions = compare(&sides, &[]).unwrap().cautions;
+    assert_eq!(cautions.len(), 1);
+    assert_eq!(cautions[0].text, "setting files differs: 500 on A, 500 and 501 on B");
 }
 
 #[test]
