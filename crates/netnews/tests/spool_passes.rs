@@ -2,12 +2,14 @@
 
 mod spool_scene;
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netnews::article::Article;
 use netnews::batch::BatchReader;
-use netnews::spool::{BatchSink, Event, FindingKind, Keep, LinkKind, NetnewsConfig, Removal, Storage};
+use netnews::spool::{
+    BatchSink, Event, FindingKind, HistoryIndex, Keep, LinkKind, NetnewsConfig, Removal, Storage,
+};
 use spool_scene::{Scene, assert_right, config, files_below, run, run_until, verified};
 
 #[test]
@@ -216,6 +218,35 @@ fn symbolic_links_on_request_are_verified_as_such() {
 }
 
 #[test]
+fn going_on_with_the_index_elsewhere_is_told_and_the_spool_stays_right() {
+    let scene = Scene::new();
+    let feed = scene.feed(200, 10);
+    let storage = Storage::of(scene.fs("target"));
+    let part = NetnewsConfig { batches_per_pass: NonZeroU64::new(5), ..config(2, 2, Keep::Keep) };
+    run(&part, &storage, &feed);
+    let mut notes = Vec::new();
+    for index in [HistoryIndex::Memory, HistoryIndex::File] {
+        let on = NetnewsConfig {
+            passes: NonZeroU32::new(4).unwrap(),
+            keep: Keep::Resume,
+            history_index: index,
+            ..part.clone()
+        };
+        notes.clear();
+        let outcome = run_until(&on, &storage, &feed, &AtomicBool::new(false), &mut |event| {
+            if let Event::Note(text) = event {
+                notes.push(text);
+            }
+        });
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        assert_eq!(notes.iter().any(|note| note.contains("in memory, those from here on in file")), {
+            index == HistoryIndex::File
+        });
+    }
+    assert!(verified(&storage, Some(&feed)).is_right());
+}
+
+#[test]
 fn verify_finds_what_was_tampered_with_and_says_where() {
     let scene = Scene::new();
     let feed = scene.feed(200, 10);
@@ -238,6 +269,11 @@ fn verify_finds_what_was_tampered_with_and_says_where() {
     let text = std::fs::read_to_string(&active).unwrap();
     let (head, line) = text.split_once("rec.misc ").unwrap();
     std::fs::write(&active, format!("{head}rec.misc 0000000001{}", &line[10..])).unwrap();
+    let index = scene.path("target/crumb-netnews-s/lib/history.pag");
+    let mut slots = std::fs::read(&index).unwrap();
+    let used = (40..slots.len()).step_by(8).find(|at| slots[*at..at + 8] != [0; 8]).unwrap();
+    slots[used] ^= 1;
+    std::fs::write(&index, slots).unwrap();
     for feed in [Some(&feed), None] {
         let found = verified(&storage, feed);
         let count = |kind| found.counts.get(&kind).copied().unwrap_or(0);
@@ -254,6 +290,7 @@ fn verify_finds_what_was_tampered_with_and_says_where() {
             found.findings
         );
         assert!(count(FindingKind::OutOfBounds) > 1, "{:#?}", found.findings);
+        assert_eq!(count(FindingKind::BadIndex), 1, "{:#?}", found.findings);
         assert!(found.findings.iter().any(|finding| finding.text.contains(alone[0].as_str())));
     }
 }

@@ -19,7 +19,7 @@
 pub(crate) mod index;
 pub(crate) mod line;
 mod slot_file;
-mod table;
+pub(crate) mod table;
 pub(crate) mod text;
 
 use std::path::Path;

@@ -19,6 +19,9 @@ pub(crate) struct Journal {
     pub(crate) feed_bytes: u64,
     pub(crate) batches_per_pass: u64,
     pub(crate) host: String,
+    /// How history was looked up when the spool was begun.
+    #[serde(default)]
+    pub(crate) history_index: String,
     pub(crate) phases: Vec<Phase>,
 }
 

@@ -134,6 +134,7 @@ impl Runner<'_> {
             feed_bytes: self.feed.bytes(),
             batches_per_pass: self.batches_per_pass,
             host: config.host.clone(),
+            history_index: config.history_index.name().to_owned(),
             phases: Vec::new(),
         };
         let opening = Opening {
@@ -164,6 +165,13 @@ impl Runner<'_> {
         match Journal::read(&*homes.lib)? {
             Some(journal) => {
                 journal.fits(&self.journal, name)?;
+                let (was, asked) = (&journal.history_index, config.history_index.name());
+                if !was.is_empty() && was != asked {
+                    self.note(format!(
+                        "the passes before looked history up in {was}, those from here on in {asked}: \
+                         do not judge ageing by them"
+                    ));
+                }
                 self.journal = journal;
             }
             None => self.journal.write(&*homes.lib)?,

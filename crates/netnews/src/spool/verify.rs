@@ -5,6 +5,7 @@
 //!              -> content: the feed's but for Path: and Xref:, or without the feed: the id and Xref: at least
 //!              -> active: LOW <= number <= HIGH
 //!              -> expired: gone
+//!              -> index: leads to it, and to nothing else
 //! spool        -> each file: named by a line, once
 //! ```
 //!
@@ -18,8 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use files::{FileKind, FileSystem, Status};
 
 use super::groups::Groups;
+use super::history::index::hash_of;
 use super::history::line::HistoryLine;
-use super::history::{TEXT_FILE, text};
+use super::history::table::Table;
+use super::history::{INDEX_FILE, TEXT_FILE, text};
 use super::layout::{Homes, Storage};
 use super::places::{PlaceId, Places};
 use super::state::{Stage, State};
@@ -57,6 +60,8 @@ pub enum FindingKind {
     OutOfBounds,
     /// Older than the retention and still there.
     NotExpired,
+    /// The index of history does not lead to an id's line, or is not of this text.
+    BadIndex,
 }
 
 /// One thing wrong.
@@ -105,6 +110,7 @@ impl FindingKind {
             Self::NotInFeed => "not-in-feed",
             Self::OutOfBounds => "out-of-bounds",
             Self::NotExpired => "not-expired",
+            Self::BadIndex => "bad-index",
         }
     }
 }
@@ -193,7 +199,7 @@ impl Check {
     }
 
     fn history(&mut self, lib: &dyn FileSystem, cutoff: u32) -> Result<(), NetnewsError> {
-        let mut seen: HashSet<Box<[u8]>> = HashSet::new();
+        let mut current: HashMap<Box<[u8]>, u64> = HashMap::new();
         let path = Path::new(TEXT_FILE);
         let whole = text::scan::<NetnewsError>(lib, path, |offset, bytes| {
             let Some(line) = HistoryLine::parse(bytes) else {
@@ -211,7 +217,7 @@ impl Check {
                 names.push(Name { group, number });
             }
             // A line without files takes the place of an earlier one; a second one with files should not be.
-            if !seen.insert(line.id.into()) && line.files.is_some() {
+            if current.insert(line.id.into(), offset).is_some() && line.files.is_some() {
                 let text = || format!("{} has two lines with files", line.id.escape_ascii());
                 self.verified.found(FindingKind::StoredTwice, text);
             }
@@ -234,7 +240,40 @@ impl Check {
         }
         self.verified.articles = self.live.len() as u64;
         self.verified.names = self.live.values().map(|names| names.len() as u64).sum();
-        self.verified.remembered = seen.len() as u64 - self.verified.articles;
+        self.verified.remembered = current.len() as u64 - self.verified.articles;
+        self.index(lib, &current, whole)
+    }
+
+    /// The index leads from each id to its last line. One of a run cut short is not looked at: it is made anew.
+    fn index(
+        &mut self,
+        lib: &dyn FileSystem,
+        current: &HashMap<Box<[u8]>, u64>,
+        text_bytes: u64,
+    ) -> Result<(), NetnewsError> {
+        let verified = &mut self.verified;
+        if current.is_empty() || verified.counts.contains_key(&FindingKind::NotClosed) {
+            return Ok(());
+        }
+        let Some((table, head)) = Table::look(lib)? else {
+            verified.found(FindingKind::BadIndex, || format!("{INDEX_FILE} is missing or no index"));
+            return Ok(());
+        };
+        if head.text_bytes != text_bytes {
+            let text =
+                || format!("{INDEX_FILE} is of {} bytes of history, not of {text_bytes}", head.text_bytes);
+            verified.found(FindingKind::BadIndex, text);
+        }
+        if table.used() != current.len() as u64 {
+            let text = || format!("{INDEX_FILE} has {} entries for {} ids", table.used(), current.len());
+            verified.found(FindingKind::BadIndex, text);
+        }
+        for (id, offset) in current {
+            if table.find(hash_of(id), |found| Ok(found == *offset))?.is_none() {
+                let text = || format!("{INDEX_FILE} does not lead to {} at {offset}", id.escape_ascii());
+                verified.found(FindingKind::BadIndex, text);
+            }
+        }
         Ok(())
     }
 

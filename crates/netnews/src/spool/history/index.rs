@@ -197,10 +197,11 @@ impl Index {
 
 /// What the head of the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(crate) struct Head {
     pub(super) slots: u64,
     pub(super) used: u64,
-    pub(super) text_bytes: u64,
+    /// Bytes of the text that it covers; 0 while it is worked on.
+    pub(crate) text_bytes: u64,
 }
 
 impl Head {

@@ -53,10 +53,8 @@ impl Table {
         Self::read_if(lib, |_, _| true)
     }
 
-    fn read_if(
-        lib: &dyn FileSystem,
-        fits: impl FnOnce(Head, usize) -> bool,
-    ) -> Result<Option<Self>, FsError> {
+    /// Reads a table to look things up in, whatever its head says of the text; none when the file is no table.
+    pub(crate) fn look(lib: &dyn FileSystem) -> Result<Option<(Self, Head)>, FsError> {
         let mut bytes = Vec::new();
         match read_whole(lib, Path::new(INDEX_FILE), &mut bytes, HEAD_BYTES + SLOTS_MAX * SLOT_BYTES) {
             Err(error) if error.status() == Some(Status::NOENT) => return Ok(None),
@@ -73,10 +71,17 @@ impl Table {
             && slots.len().is_power_of_two()
             && slots.len() >= SLOTS_MIN
             && used < slots.len();
-        if !is_table || !fits(head, used) {
+        Ok(is_table.then_some((Self { slots, used, dirty: Vec::new(), file: None }, head)))
+    }
+
+    fn read_if(
+        lib: &dyn FileSystem,
+        fits: impl FnOnce(Head, usize) -> bool,
+    ) -> Result<Option<Self>, FsError> {
+        let Some((mut table, head)) = Self::look(lib)? else { return Ok(None) };
+        if !fits(head, table.used) {
             return Ok(None);
         }
-        let mut table = Self { slots, used, dirty: Vec::new(), file: None };
         table.file = Some(lib.open(Path::new(INDEX_FILE), Access::ReadWrite)?);
         // From here on the file is behind the table.
         table.write_head(0)?;
