@@ -318,6 +318,17 @@ fn remounted(variant: &Variant) -> anyhow::Result<Option<Remounted>> {
     }
 }
 
+/// Mounts each side's file system as it is to be and back, so that what is refused is told before anything is made up.
+///
+/// # Errors
+/// When a file system cannot be mounted so.
+pub fn try_mounts(sides: &Sides) -> anyhow::Result<()> {
+    for variant in &sides.variants {
+        remounted(variant)?.map_or(Ok(()), Remounted::put_back)?;
+    }
+    Ok(())
+}
+
 /// Does a run while the variant's file system is mounted as it is to be.
 fn in_its_mount(variant: &Variant, run: impl FnOnce() -> anyhow::Result<Run>) -> anyhow::Result<Run> {
     let remounted = remounted(variant)?;

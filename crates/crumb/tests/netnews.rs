@@ -208,6 +208,7 @@ fn a_mount_option_holds_for_the_turns_of_its_side_and_is_put_back() {
     for (options, words) in refused {
         let told = bench.fails(1, &args(image.path(), &["--quick", "--articles", "600", "--vs", options]));
         assert!(told.contains(words), "{options}: {told}");
+        assert!(!told.contains("articles"), "something was measured before: {told}");
     }
     assert_eq!(options(), was);
 }

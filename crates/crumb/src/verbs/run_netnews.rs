@@ -25,7 +25,7 @@ use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
-use crate::series::{SeriesArgs, Sides, Turn};
+use crate::series::{SeriesArgs, Sides, Turn, try_mounts};
 use crate::signals;
 
 /// Store a news feed as numbered files, feed it on and expire it, pass after pass.
@@ -164,6 +164,7 @@ pub fn run(args: NetnewsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         varied.storage(&variant.target)?;
         asked.push(varied);
     }
+    try_mounts(&sides)?;
     let stop = signals::stop_flag()?;
     // Made once, so that all runs of a series store the same bytes.
     let made_up = MadeUp::folder();
