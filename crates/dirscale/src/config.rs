@@ -41,6 +41,9 @@ pub struct DirscaleConfig {
 pub enum Cache {
     /// Nothing of the storage: dropped before each measurement.
     Cold,
+    /// No names and inodes, which are dropped before each measurement; blocks of directories and of inode tables may be
+    /// in memory.
+    ColdNames,
     /// What is about to be used, which is looked at once before.
     Warm,
 }
@@ -94,6 +97,7 @@ impl std::fmt::Display for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Cold => "cold",
+            Self::ColdNames => "cold names",
             Self::Warm => "warm",
         })
     }

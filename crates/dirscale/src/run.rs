@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use files::{FileSystem, Layout};
-use measure::{CacheControl, CacheState, CpuMeter, Curve, DiskMeter, DiskUse, Phase, Verdict};
+use measure::{CacheControl, CacheState, CpuMeter, Curve, DiskMeter, DiskUse, Forget, Phase, Verdict};
 use quanta::Clock;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -97,6 +97,8 @@ struct CacheLog {
     drops: u64,
     proven: u64,
     always_warm: Option<String>,
+    /// Why pages are not proven cold with the names.
+    names_alone: Option<String>,
     unknown: Option<String>,
 }
 
@@ -283,7 +285,7 @@ impl Bench<'_> {
         })?;
         let mut spent = Vec::new();
         for reading in 0..self.config.readings.get() {
-            if self.config.cache == Cache::Cold {
+            if self.config.cache != Cache::Warm {
                 self.prepare(window, &[])?;
             } else if reading == 0 {
                 window.read(&self.tools)?;
@@ -335,10 +337,11 @@ impl Bench<'_> {
     /// Makes the caches as they are to be: cold, or warm of what is about to be looked up.
     fn prepare(&mut self, window: &Window, places: &[PathBuf]) -> Result<(), Cut> {
         self.tools.go_on()?;
-        if self.config.cache == Cache::Warm {
-            window.look_up(places, &self.tools)?;
-            return Ok(());
-        }
+        let forget = match self.config.cache {
+            Cache::Warm => return window.look_up(places, &self.tools).map(drop),
+            Cache::Cold => Forget::All,
+            Cache::ColdNames => Forget::Names,
+        };
         if self.cache_log.always_warm.is_some() {
             return Ok(());
         }
@@ -347,8 +350,12 @@ impl Bench<'_> {
             (0..PROBES.min(window.files)).map(|probe| window.first + probe * step).collect();
         let names: Vec<PathBuf> = probes.into_iter().map(|number| window.place_in_target(number)).collect();
         self.cache_log.drops += 1;
-        match self.caches.chill(&names) {
+        match self.caches.chill(forget, &names) {
             CacheState::Cold => self.cache_log.proven += 1,
+            CacheState::NamesCold { why } => {
+                self.cache_log.proven += 1;
+                self.cache_log.names_alone = Some(why);
+            }
             CacheState::AlwaysWarm { why } => self.cache_log.always_warm = Some(why),
             CacheState::Unknown { why } => {
                 if self.cache_log.unknown.is_none() {
@@ -412,6 +419,10 @@ impl CacheLog {
             let unknown = self.drops - self.proven;
             let text = format!("cache state unknown in {unknown} of {} measurements: {why}", self.drops);
             verdict.remark("cache-state-unknown", text);
+        }
+        if let Some(why) = &self.names_alone {
+            let text = format!("pages were dropped too, but only names are proven cold: {why}");
+            verdict.remark("cold-pages-unproven", text);
         }
     }
 }

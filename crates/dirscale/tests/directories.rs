@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dirscale::{Cache, DirscaleConfig, DirscaleError, Event, Keep, Measure, Outcome, Work};
 use files::{Layout, LocalFs};
-use measure::{CacheControl, CacheState, UnreachableCaches};
+use measure::{CacheControl, CacheState, Forget, UnreachableCaches};
 use tempfile::TempDir;
 
 fn bench() -> TempDir {
@@ -273,22 +273,29 @@ fn a_kept_set_survives_ctrl_c_at_rest() {
 struct Scripted {
     says: CacheState,
     chilled: u64,
+    asked: Vec<Forget>,
 }
 
 impl CacheControl for Scripted {
-    fn chill(&mut self, names: &[PathBuf]) -> CacheState {
+    fn chill(&mut self, forget: Forget, names: &[PathBuf]) -> CacheState {
         assert!(!names.is_empty());
+        self.asked.push(forget);
         self.chilled += 1;
         self.says.clone()
     }
 }
 
 fn with_caches(says: CacheState) -> (Outcome, u64) {
+    of_kind(Cache::Cold, Forget::All, says)
+}
+
+fn of_kind(cache: Cache, forgets: Forget, says: CacheState) -> (Outcome, u64) {
     let bench = bench();
-    let mut caches = Scripted { says, chilled: 0 };
-    let cold = DirscaleConfig { cache: Cache::Cold, ..config("16") };
+    let mut caches = Scripted { says, chilled: 0, asked: vec![] };
+    let cold = DirscaleConfig { cache, ..config("16") };
     let outcome = run_with(bench.path(), &cold, &mut caches, &AtomicBool::new(false), &mut |_| {});
     assert!(outcome.complete && outcome.verdict.valid, "{outcome:?}");
+    assert!(caches.asked.iter().all(|forget| *forget == forgets), "{:?}", caches.asked);
     (outcome, caches.chilled)
 }
 
@@ -313,6 +320,20 @@ fn caches_that_were_not_proven_cold_mark_the_run() {
             .any(|reason| reason.text.contains("in 14 of 14 measurements: it is not root"))
     );
     assert_eq!(chilled, 14, "each could have gone well");
+}
+
+#[test]
+fn cold_names_alone_drop_names_alone_and_need_no_remark() {
+    let (outcome, chilled) = of_kind(Cache::ColdNames, Forget::Names, CacheState::Cold);
+    assert_eq!((chilled, outcome.metrics["cache_drops_proven_cold"]), (14, 14.0));
+    assert!(!outcome.verdict.has("cold-pages-unproven"));
+}
+
+#[test]
+fn pages_that_nobody_saw_go_mark_the_run() {
+    let (outcome, _) = with_caches(CacheState::NamesCold { why: "it is FUSE".to_owned() });
+    assert!(outcome.verdict.has("cold-pages-unproven"), "{:?}", outcome.verdict);
+    assert_eq!(outcome.metrics["cache_drops_proven_cold"], 14.0);
 }
 
 #[test]

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //! look the names up -> RESOLVE_CACHED finds them        else: blind, the proof would prove nothing
-//! syncfs, 3 > /proc/sys/vm/drop_caches
+//! syncfs, 3 > /proc/sys/vm/drop_caches                  2 when only names are to go
 //! RESOLVE_CACHED must find none of them                 names and inodes are cold
 //! RWF_NOWAIT must not read the witness                  pages of this file system are cold
 //! ```
 //!
 //! openat2(2) with `RESOLVE_CACHED` opens a path only if the kernel's cache of names holds all of it; preadv2(2)
 //! with `RWF_NOWAIT` reads only pages that are in memory. Neither fetches anything, so looking leaves things cold.
-//! The witness is a file without a name (`O_TMPFILE`) beside what is measured.
+//! The witness is a file without a name (`O_TMPFILE`) beside what is measured. FUSE has none and does not tell of pages:
+//! there everything is dropped, below it too, and names alone are proven.
 //!
-//! Always holds: [`CacheState::Cold`] is said only after both checks could have failed and did not.
+//! Always holds: [`CacheState::Cold`] is said only after the checks of what was to be dropped could have failed and did
+//! not.
 //! Not here: caches of the device, of a hypervisor, of a server: nothing on this machine can empty them.
 
 use std::fs::File;
@@ -22,11 +24,26 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+/// What is to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forget {
+    /// Names and inodes; blocks of directories and inode tables stay in memory. So a server stands that has read its
+    /// directories and cannot keep all their entries.
+    Names,
+    /// Pages as well: everything comes from the storage again.
+    All,
+}
+
 /// What a measurement may assume of the kernel's caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheState {
-    /// Names and pages were dropped, and seen to be gone.
+    /// What was to be forgotten was dropped, and seen to be gone.
     Cold,
+    /// Names were dropped and seen to be gone; pages were dropped, which nobody saw.
+    NamesCold {
+        /// Why, in words for a user.
+        why: String,
+    },
     /// This storage is the cache: nothing of it can be dropped.
     AlwaysWarm {
         /// Why, in words for a user.
@@ -43,7 +60,7 @@ pub enum CacheState {
 pub trait CacheControl {
     /// Drops what is cached and says what came of it. `names` are some paths, relative to the root of the storage,
     /// that are there and about to be used: the proof looks at them.
-    fn chill(&mut self, names: &[PathBuf]) -> CacheState;
+    fn chill(&mut self, forget: Forget, names: &[PathBuf]) -> CacheState;
 }
 
 /// The caches of this machine's kernel, over one directory.
@@ -63,8 +80,17 @@ pub struct UnreachableCaches {
 /// What there is to drop caches with.
 #[derive(Debug)]
 enum Switch {
-    Works { drop_caches: PathBuf, witness: File },
+    Works { drop_caches: PathBuf, pages: Pages },
     Never(CacheState),
+}
+
+/// Who can tell whether pages are in memory.
+#[derive(Debug)]
+enum Pages {
+    /// This file of the same file system.
+    Witness(File),
+    /// Nobody; why, in words. What lies below keeps pages of its own.
+    Untold(String),
 }
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
@@ -74,6 +100,7 @@ const TRIES: u32 = 3;
 const NAMES_MAX: usize = 32;
 const WITNESS_BYTES: usize = 4096;
 /// statfs(2): file systems that live in the caches themselves.
+const FUSE: u64 = 0x6573_5546;
 const MEMORY_FILE_SYSTEMS: [(u64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 
 impl KernelCaches {
@@ -106,8 +133,8 @@ impl KernelCaches {
         Ok(cached)
     }
 
-    fn drop_and_prove(&self, names: &[PathBuf]) -> Result<CacheState, String> {
-        let Switch::Works { drop_caches, witness } = &self.switch else {
+    fn drop_and_prove(&self, forget: Forget, names: &[PathBuf]) -> Result<CacheState, String> {
+        let Switch::Works { drop_caches, pages } = &self.switch else {
             unreachable!("chill() has answered for storage that never drops");
         };
         for name in names {
@@ -119,23 +146,38 @@ impl KernelCaches {
         if self.cached(names).map_err(asked)? < names.len() {
             return Err("this file system does not say whether a name is cached".to_owned());
         }
-        if !in_memory(witness).map_err(|error| format!("cannot read the witness file: {error}"))? {
+        let unread = |error: io::Error| format!("cannot read the witness file: {error}");
+        let witness = match (forget, pages) {
+            (Forget::All, Pages::Witness(witness)) => Some(witness),
+            _ => None,
+        };
+        if let Some(witness) = witness
+            && !in_memory(witness).map_err(unread)?
+        {
             return Err("this file system does not say whether a page is cached".to_owned());
         }
         let mut left = (0, false);
         for _ in 0..TRIES {
             // Only clean pages and unused inodes are dropped.
-            rustix::fs::syncfs(&self.root).map_err(|error| format!("cannot sync: {error}"))?;
+            match pages {
+                Pages::Witness(_) => {
+                    rustix::fs::syncfs(&self.root).map_err(|error| format!("cannot sync: {error}"))?;
+                }
+                Pages::Untold(_) => rustix::fs::sync(),
+            }
+            let what: &[u8] = if forget == Forget::All { b"3" } else { b"2" };
             File::options()
                 .write(true)
                 .open(drop_caches)
-                .and_then(|mut switch| switch.write_all(b"3"))
+                .and_then(|mut switch| switch.write_all(what))
                 .map_err(|error| format!("{}: {error}", drop_caches.display()))?;
-            let page =
-                in_memory_still(witness).map_err(|error| format!("cannot read the witness file: {error}"))?;
+            let page = witness.map(in_memory_still).transpose().map_err(unread)?.unwrap_or(false);
             left = (self.cached(names).map_err(asked)?, page);
             if left == (0, false) {
-                return Ok(CacheState::Cold);
+                return Ok(match (forget, pages) {
+                    (Forget::All, Pages::Untold(why)) => CacheState::NamesCold { why: why.clone() },
+                    _ => CacheState::Cold,
+                });
             }
         }
         let (cached, page) = left;
@@ -160,15 +202,19 @@ impl Switch {
             let path = drop_caches.display();
             return never(format!("{path} cannot be written ({error}); run as root to drop the caches"));
         }
-        match witness(root) {
-            Ok(witness) => Self::Works { drop_caches: drop_caches.to_owned(), witness },
-            Err(error) => never(format!("no file without a name can be made here as a witness: {error}")),
-        }
+        let pages = match (fs_type, witness(root)) {
+            (FUSE, _) => Pages::Untold("FUSE does not say what is in memory below it".to_owned()),
+            (_, Ok(witness)) => Pages::Witness(witness),
+            (_, Err(error)) => {
+                return never(format!("no file without a name can be made here as a witness: {error}"));
+            }
+        };
+        Self::Works { drop_caches: drop_caches.to_owned(), pages }
     }
 }
 
 impl CacheControl for KernelCaches {
-    fn chill(&mut self, names: &[PathBuf]) -> CacheState {
+    fn chill(&mut self, forget: Forget, names: &[PathBuf]) -> CacheState {
         if let Switch::Never(state) = &self.switch {
             return state.clone();
         }
@@ -176,12 +222,12 @@ impl CacheControl for KernelCaches {
         if names.is_empty() {
             return CacheState::Unknown { why: "no name was given to prove it by".to_owned() };
         }
-        self.drop_and_prove(names).unwrap_or_else(|why| CacheState::Unknown { why })
+        self.drop_and_prove(forget, names).unwrap_or_else(|why| CacheState::Unknown { why })
     }
 }
 
 impl CacheControl for UnreachableCaches {
-    fn chill(&mut self, _: &[PathBuf]) -> CacheState {
+    fn chill(&mut self, _: Forget, _: &[PathBuf]) -> CacheState {
         CacheState::Unknown { why: self.why.clone() }
     }
 }
@@ -227,28 +273,34 @@ mod tests {
         }
         let (directory, names) = directory_of_names(Path::new("/dev/shm"));
         let mut caches = KernelCaches::open(directory.path()).unwrap();
-        match caches.chill(&names) {
+        match caches.chill(Forget::All, &names) {
             CacheState::AlwaysWarm { why } => assert!(why.contains("tmpfs"), "{why}"),
             CacheState::Unknown { why } => assert!(why.contains("witness") || why.contains("kind"), "{why}"),
-            CacheState::Cold => panic!("names of a memory file system cannot be dropped"),
+            other => panic!("names of a memory file system cannot be dropped: {other:?}"),
         }
     }
 
     #[test]
     fn a_switch_that_drops_nothing_is_never_taken_for_cold() {
-        // A plain file in the place of drop_caches: it takes the 3 and does nothing.
+        for (forget, written) in [(Forget::All, b"3"), (Forget::Names, b"2")] {
+            with_a_dead_switch(forget, written);
+        }
+    }
+
+    /// A plain file in the place of drop_caches: it takes the number and does nothing.
+    fn with_a_dead_switch(forget: Forget, written: &[u8]) {
         let (directory, names) = directory_of_names(&std::env::temp_dir());
         let switch = directory.path().join("switch");
         std::fs::write(&switch, b"").unwrap();
         let mut caches = KernelCaches::with_switch(directory.path(), &switch).unwrap();
-        let state = caches.chill(&names);
-        assert_ne!(state, CacheState::Cold);
+        let state = caches.chill(forget, &names);
+        assert!(!matches!(state, CacheState::Cold | CacheState::NamesCold { .. }), "{state:?}");
         if let (CacheState::Unknown { why }, Switch::Works { .. }) = (&state, &caches.switch) {
             assert!(why.contains("still cached") || why.contains("does not say"), "{why}");
         }
         // It was asked to.
         let asked = std::fs::read(&switch).unwrap();
-        assert!(matches!(caches.switch, Switch::Never(_)) || asked == b"3", "{state:?}");
+        assert!(matches!(caches.switch, Switch::Never(_)) || asked == written, "{state:?}");
     }
 
     #[test]
@@ -256,7 +308,7 @@ mod tests {
         let (directory, names) = directory_of_names(&std::env::temp_dir());
         let nowhere = directory.path().join("no/such/switch");
         let mut caches = KernelCaches::with_switch(directory.path(), &nowhere).unwrap();
-        match caches.chill(&names) {
+        match caches.chill(Forget::All, &names) {
             CacheState::Unknown { why } => assert!(why.contains("as root") || why.contains("kind"), "{why}"),
             // Temporary files may live in memory.
             other => assert!(matches!(other, CacheState::AlwaysWarm { .. }), "{other:?}"),
@@ -267,7 +319,7 @@ mod tests {
     fn nothing_is_proven_by_no_names() {
         let (directory, _) = directory_of_names(&std::env::temp_dir());
         let mut caches = KernelCaches::open(directory.path()).unwrap();
-        assert_ne!(caches.chill(&[]), CacheState::Cold);
+        assert_ne!(caches.chill(Forget::All, &[]), CacheState::Cold);
     }
 
     #[test]

@@ -19,13 +19,13 @@ pub mod statistics;
 mod verdict;
 
 pub use bound::{Bound, Usage};
-pub use caches::{CacheControl, CacheState, KernelCaches, UnreachableCaches};
+pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DiskMeter, DiskUse};
 pub use environment::{Environment, MountPoint};
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA,
-    RecordError, RunId, RunRecord, SeriesPlace,
+    RankPart, RecordError, RunId, RunRecord, SeriesPlace,
 };
 pub use verdict::{Reason, Verdict};

@@ -43,6 +43,10 @@ pub struct DirscaleArgs {
     #[arg(long, conflicts_with = "warm")]
     cold: bool,
 
+    /// Drop names and inodes only: directories are read from memory, as on a server that is in use, their entries are not
+    #[arg(long, conflicts_with_all = ["cold", "warm"])]
+    cold_names: bool,
+
     /// Look at what is about to be measured once before, instead of dropping the caches
     #[arg(long)]
     warm: bool,
@@ -161,7 +165,11 @@ impl DirscaleArgs {
             sizes: self.sizes.clone(),
             file_bytes: self.file_bytes,
             operations: self.operations,
-            cache: if self.warm { Cache::Warm } else { Cache::Cold },
+            cache: match (self.warm, self.cold_names) {
+                (true, _) => Cache::Warm,
+                (_, true) => Cache::ColdNames,
+                _ => Cache::Cold,
+            },
             seed: self.seed,
             rounds: self.rounds,
             readings: self.readings,
