@@ -35,7 +35,7 @@ use self::examine::Examined;
 pub use self::finding::{Finding, FindingKind, Mended};
 use crate::convert::calls::{Calls, Kernel};
 use crate::convert::guard::refuse_in_use;
-use crate::convert::state::{Names, is_reserved};
+use crate::convert::state::{Names, finishing_verb, is_reserved};
 use crate::convert::{ConvertError, Goal, State, Watch, convert};
 use crate::managed::{is_managed, layout_mark, open_directory};
 
@@ -185,8 +185,8 @@ impl Walk<'_, '_> {
 
     /// A staging directory is here. Where the directory got to, when it was mended.
     fn half_way(&mut self, path: &Path, managed: bool) -> Option<State> {
-        let (goal, command) =
-            if managed { (Goal::Managed(None), "manage") } else { (Goal::Flat, "unmanage") };
+        let goal = if managed { Goal::Managed(None) } else { Goal::Flat };
+        let command = finishing_verb(managed);
         let state = match crate::convert::state_of(path) {
             Ok(state) => state,
             Err(error) => {

@@ -42,6 +42,14 @@ pub enum StackError {
         /// The place in it.
         mountpoint: PathBuf,
     },
+    /// A conversion of the tree's root was cut off.
+    #[error("{0}: half converted; `crumb {verb} {0}` finishes it, then mount again", lower.display())]
+    HalfConverted {
+        /// The tree.
+        lower: PathBuf,
+        /// `manage` or `unmanage`.
+        verb: &'static str,
+    },
     /// There is a mount of ours at this place.
     #[error("{}: already mounted there; `crumb unmount` it first", mountpoint.display())]
     Twice {

@@ -7,13 +7,15 @@
 //! capabilities that changing the identity takes away are given back, all but CAP_FSETID, whose absence makes the
 //! lower file system clear set-user-ID bits as it does for ordinary callers.
 //!
-//! Always holds: when a closure has run the thread is as it was; a worker thread has a umask of its own, 0.
+//! Always holds: when a closure has run the thread is root again, with CAP_FSETID or without it: who minds says so, by
+//! `with_fsetid` or `without_fsetid`. A worker thread has a umask of its own, 0.
 //! Not here: any check of permission.
 
 use std::cell::Cell;
 
 use nix::sched::CloneFlags;
 use nix::unistd::{Gid, Uid};
+use rustix::fs::Mode;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// Whom an operation is done for.
@@ -28,6 +30,11 @@ pub(crate) struct Identity {
     /// All of the daemon's capabilities, and the same without CAP_FSETID; none for an ordinary user's daemon.
     sets: Option<(CapabilitySets, CapabilitySets)>,
 }
+
+thread_local!(
+    /// Whether this thread has CAP_FSETID. It keeps what the last operation needed: changing costs a system call.
+    static WITH_FSETID: Cell<bool> = const { Cell::new(true) };
+);
 
 impl Identity {
     pub(crate) fn of_this_process() -> Self {
@@ -47,21 +54,28 @@ impl Identity {
         self.sets.is_some()
     }
 
-    /// Runs `work`, whose new files are the caller's.
-    pub(crate) fn create_as<T>(&self, caller: Caller, work: impl FnOnce() -> T) -> T {
-        let Some((full, fewer)) = self.sets else { return work() };
-        if caller.uid == 0 && caller.gid == 0 {
+    /// Runs `work`, whose new files are the caller's, with this mode.
+    pub(crate) fn create_as<T>(&self, caller: Caller, mode: Mode, work: impl FnOnce() -> T) -> T {
+        if self.sets.is_none() {
             return work();
+        }
+        if caller.uid == 0 && caller.gid == 0 {
+            return if mode.contains(Mode::SGID) { self.with_fsetid(work) } else { work() };
         }
         nix::unistd::setfsgid(Gid::from_raw(caller.gid));
         if caller.uid != 0 {
             nix::unistd::setfsuid(Uid::from_raw(caller.uid));
-            set(fewer);
+            // The kernel took all that concerns files.
+            WITH_FSETID.set(true);
+            self.have_fsetid(false);
+        } else {
+            self.have_fsetid(true);
         }
         let done = work();
         if caller.uid != 0 {
             nix::unistd::setfsuid(Uid::from_raw(0));
-            set(full);
+            // And gave it back.
+            WITH_FSETID.set(true);
         }
         nix::unistd::setfsgid(Gid::from_raw(0));
         done
@@ -69,17 +83,24 @@ impl Identity {
 
     /// Runs `work` so that what it writes to loses its set-user-ID bits.
     pub(crate) fn without_fsetid<T>(&self, work: impl FnOnce() -> T) -> T {
-        let Some((full, fewer)) = self.sets else { return work() };
-        set(fewer);
-        let done = work();
-        set(full);
-        done
+        self.have_fsetid(false);
+        work()
     }
-}
 
-fn set(sets: CapabilitySets) {
-    // Both sets are subsets of the permitted ones, which nobody takes away.
-    set_capabilities(None, sets).expect("a thread may always choose among its permitted capabilities");
+    /// Runs `work` so that modes are set as they are told, and stay when something is written.
+    pub(crate) fn with_fsetid<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.have_fsetid(true);
+        work()
+    }
+
+    fn have_fsetid(&self, wanted: bool) {
+        let Some((full, fewer)) = self.sets else { return };
+        if WITH_FSETID.replace(wanted) != wanted {
+            // Both sets are subsets of the permitted ones, which nobody takes away.
+            set_capabilities(None, if wanted { full } else { fewer })
+                .expect("a thread may always choose among its permitted capabilities");
+        }
+    }
 }
 
 /// Gives the calling worker thread a umask of its own, 0: modes come from the kernel as they shall be. To be
@@ -97,4 +118,34 @@ pub(crate) fn prepare_thread() {
             ready.set(true);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effective() -> CapabilitySet {
+        capabilities(None).unwrap().effective
+    }
+
+    #[test]
+    fn what_is_asked_for_is_there_whatever_was_done_before() {
+        let identity = Identity::of_this_process();
+        if !identity.is_privileged() {
+            return;
+        }
+        let ordinary = Caller { uid: 1000, gid: 1000 };
+        for _ in 0..2 {
+            identity.without_fsetid(|| assert!(!effective().contains(CapabilitySet::FSETID)));
+            identity.create_as(ordinary, Mode::RWXU, || {
+                assert!(!effective().contains(CapabilitySet::FSETID));
+                assert!(effective().contains(CapabilitySet::DAC_OVERRIDE), "the kernel has checked already");
+            });
+            identity.without_fsetid(|| assert!(!effective().contains(CapabilitySet::FSETID)));
+            let root = Caller { uid: 0, gid: 0 };
+            identity.create_as(root, Mode::SGID, || assert!(effective().contains(CapabilitySet::FSETID)));
+            identity.create_as(ordinary, Mode::RWXU, || ());
+            identity.with_fsetid(|| assert!(effective().contains(CapabilitySet::FSETID)));
+        }
+    }
 }

@@ -60,6 +60,9 @@ impl Mount {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root: OwnedFd =
             rustix::fs::open(&lower, flags, Mode::empty()).map_err(|errno| of_lower(errno.into()))?;
+        if let Some(verb) = crate::convert::state::unfinished(&root) {
+            return Err(StackError::HalfConverted { lower, verb });
+        }
         let tree = Tree::new(root, options.layout_new, options.directories_max).map_err(of_lower)?;
         let shared = Arc::new(Shared::new(tree));
         options.mountpoint.clone_from(&mountpoint);

@@ -26,8 +26,8 @@ pub struct Mounted {
 
 /// All mounts of Crumb's that this process can see, in the order in which they were made.
 pub fn mounted() -> std::io::Result<Vec<Mounted>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
+    let ours = Line::all()?.into_iter().filter(Line::is_ours);
+    Ok(ours.map(|line| Mounted { lower: line.source, mountpoint: line.point }).collect())
 }
 
 /// The mounts that show `path`, or anything it holds, or a tree that holds it: a command that changes the lower
@@ -83,14 +83,34 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// A line such as `36 25 0:31 / /mnt rw,nosuid shared:1 - fuse.crumb /lower rw,user_id=0`.
-fn parse(line: &[u8]) -> Option<Mounted> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let mountpoint = fields.nth(4)?;
-    let mut after = fields.skip_while(|field| *field != b"-").skip(1);
-    let (kind, source) = (after.next()?, after.next()?);
-    (kind == MOUNT_TYPE.as_bytes())
-        .then(|| Mounted { lower: unescaped(source).into(), mountpoint: unescaped(mountpoint).into() })
+/// A line of the kernel's table: a mount of any type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) point: PathBuf,
+    pub(crate) kind: String,
+    /// A device, the lower tree of a mount of ours, or whatever was said when it was mounted.
+    pub(crate) source: PathBuf,
+}
+
+impl Line {
+    /// All mounts that this process can see, later ones over earlier ones.
+    pub(crate) fn all() -> std::io::Result<Vec<Self>> {
+        let table = std::fs::read("/proc/self/mountinfo")?;
+        Ok(table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect())
+    }
+
+    /// `id parent device root POINT options optional... - KIND SOURCE options`, see proc(5).
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let point = unescaped(fields.nth(4)?).into();
+        let mut after = fields.skip_while(|field| *field != b"-").skip(1);
+        let kind = String::from_utf8_lossy(after.next()?).into_owned();
+        Some(Self { point, kind, source: unescaped(after.next()?).into() })
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.kind == MOUNT_TYPE
+    }
 }
 
 /// Blanks, tabs, newlines and backslashes are written as three octal digits.
@@ -117,12 +137,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_mounts_of_our_type_are_found_with_blanks_in_their_names() {
-        let ours = br"36 25 0:31 / /mnt/a\040b rw,nosuid shared:1 - fuse.crumb /news\134spool rw,user_id=0";
-        let mounted = Mounted { lower: r"/news\spool".into(), mountpoint: "/mnt/a b".into() };
-        assert_eq!(parse(ours), Some(mounted));
-        assert_eq!(parse(br"36 25 0:31 / /mnt rw - fuse.bindfs /lower rw"), None);
-        assert_eq!(parse(b""), None);
-        assert_eq!(parse(b"1 2 3"), None);
+    fn a_line_of_the_table_is_read_with_its_escapes_and_optional_fields() {
+        let ours =
+            br"36 25 0:31 / /mnt/a\040b rw,nosuid shared:1 master:2 - fuse.crumb /news\134spool rw,user_id=0";
+        let line = Line::parse(ours).unwrap();
+        assert_eq!((&line.point, &line.source), (&"/mnt/a b".into(), &r"/news\spool".into()));
+        assert!(line.is_ours());
+        assert!(!Line::parse(br"36 25 0:31 / /mnt rw - fuse.bindfs /lower rw").unwrap().is_ours());
+        assert_eq!(Line::parse(b""), None);
+        assert_eq!(Line::parse(b"1 2 3"), None);
+        assert!(!Line::all().unwrap().is_empty());
     }
 }

@@ -23,6 +23,8 @@ pub(crate) const ROOT: u64 = 1;
 /// Further names remembered of one file; beyond, the oldest is given up.
 const ASIDE_MAX: usize = 256;
 const SHARDS: usize = 64;
+/// Room of a shard that is kept however few nodes it has.
+const ROOM_MIN: usize = 256;
 
 /// What a node is, as far as names are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +102,11 @@ impl Nodes {
         }
         let leaf = node.kind == Kind::Leaf;
         shard.remove(&id);
+        // After a walk through a million files their room is given back.
+        if shard.capacity() > ROOM_MIN && shard.len() < shard.capacity() / 8 {
+            let room = shard.len() * 2;
+            shard.shrink_to(room);
+        }
         drop(shard);
         if leaf {
             let mut aside = lock(&self.aside);
@@ -247,6 +254,17 @@ mod tests {
         }
         let bytes = (resident() - before) / nodes.count();
         assert!(bytes < 150, "{bytes} bytes each");
+    }
+
+    #[test]
+    fn room_for_nodes_that_are_forgotten_is_given_back() {
+        let nodes = Nodes::new(Kind::Plain);
+        let ids = 2..100_002u64;
+        ids.clone().for_each(|id| nodes.refer(id, ROOT, b"name", Kind::Leaf));
+        assert!(ids.clone().all(|id| nodes.forget(id, 1)));
+        let room: usize = nodes.shards.iter().map(|shard| lock(shard).capacity()).sum();
+        assert!(room <= SHARDS * 2 * ROOM_MIN, "room for {room} nodes");
+        assert_eq!(nodes.count(), 1);
     }
 
     #[test]

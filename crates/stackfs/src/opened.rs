@@ -14,7 +14,8 @@ use crate::nodes::lock;
 /// An open regular file.
 pub(crate) struct OpenFile {
     pub(crate) id: u64,
-    pub(crate) descriptor: OwnedFd,
+    /// Shared with others that only read the same file.
+    pub(crate) descriptor: Arc<OwnedFd>,
     /// Set-user-id bits are cleared when this one writes.
     pub(crate) by_ordinary_user: bool,
     /// Its data passes by the daemon.

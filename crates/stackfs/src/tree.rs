@@ -26,6 +26,7 @@ use files::Layout;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
+use crate::convert::state::unfinished;
 use crate::descriptors::Descriptors;
 use crate::identity::Identity;
 use crate::managed;
@@ -129,13 +130,13 @@ impl Tree {
 
     /// The directory with this number, to work in.
     pub(crate) fn inside(&self, id: u64) -> Done<Inside> {
-        let kind = self.nodes.kind(id).ok_or(Errno::STALE)?;
-        match kind {
-            Kind::Leaf => return Err(Errno::NOTDIR),
-            Kind::Unreadable => return Err(Errno::IO),
-            Kind::Plain | Kind::Managed(_) => {}
+        // Before its kind: it may show only when it is opened that it is half converted.
+        let directory = self.directory(id)?;
+        match self.nodes.kind(id).ok_or(Errno::STALE)? {
+            Kind::Leaf => Err(Errno::NOTDIR),
+            Kind::Unreadable => Err(Errno::IO),
+            kind @ (Kind::Plain | Kind::Managed(_)) => Ok(Inside { directory, kind }),
         }
-        Ok(Inside { directory: self.directory(id)?, kind })
     }
 
     /// A descriptor of the directory with this number.
@@ -156,6 +157,7 @@ impl Tree {
             self.is_number(id, &opened)?;
             Ok(opened)
         })?;
+        self.note_half_way(id, &opened);
         Ok(self.descriptors.keep(id, opened))
     }
 
@@ -215,7 +217,7 @@ impl Tree {
     /// when it was removed.
     fn removed(&self, id: u64) -> Done<Arc<OwnedFd>> {
         if let Some(file) = self.opened.any_of(id) {
-            return Ok(Arc::new(file.descriptor.try_clone().map_err(|_| Errno::MFILE)?));
+            return Ok(Arc::clone(&file.descriptor));
         }
         self.descriptors.find(id).ok_or(Errno::STALE)
     }
@@ -259,15 +261,22 @@ impl Tree {
         if u32::from(attributes.stx_mode) & 0o170_000 != 0o040_000 {
             return Kind::Leaf;
         }
-        if !managed::is_managed(attributes.stx_mode.into()) {
-            return Kind::Plain;
-        }
-        if let Some(known @ Kind::Managed(_)) = self.nodes.kind(id) {
-            return known;
+        let is_managed = managed::is_managed(attributes.stx_mode.into());
+        let known = self.nodes.kind(id);
+        match known {
+            Some(Kind::Unreadable) => {}
+            Some(known @ Kind::Managed(_)) if is_managed => return known,
+            _ if is_managed => {}
+            _ => return Kind::Plain,
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match open(flags).map_err(std::io::Error::from).and_then(managed::layout_of) {
-            Ok(layout) => Kind::Managed(layout),
+        let opened = open(flags).map_err(std::io::Error::from);
+        if known == Some(Kind::Unreadable) && opened.as_ref().is_ok_and(|of| unfinished(of).is_some()) {
+            return Kind::Unreadable;
+        }
+        match opened.and_then(|of| if is_managed { managed::layout_of(of).map(Some) } else { Ok(None) }) {
+            Ok(None) => Kind::Plain,
+            Ok(Some(layout)) => Kind::Managed(layout),
             Err(error) => {
                 tracing::error!(
                     "managed directory (inode {}) cannot be shown, its layout mark cannot be read: {error}; \
@@ -276,6 +285,21 @@ impl Tree {
                 );
                 Kind::Unreadable
             }
+        }
+    }
+}
+
+impl Tree {
+    /// A directory that a conversion has left half way shows nothing at all, with an error, until that is finished:
+    /// part of its entries lie elsewhere, and what is made here meanwhile could be there twice.
+    fn note_half_way(&self, id: u64, opened: &OwnedFd) {
+        if let Some(verb) = unfinished(opened) {
+            let path = std::fs::read_link(hidden::by_descriptor(opened)).unwrap_or_default();
+            tracing::error!(
+                "{0} is half converted and is not shown: unmount, then `crumb {verb} {0}` finishes it",
+                path.display()
+            );
+            self.nodes.set_kind(id, Kind::Unreadable);
         }
     }
 }

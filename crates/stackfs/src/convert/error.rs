@@ -11,7 +11,7 @@ use files::Layout;
 #[non_exhaustive]
 pub enum ConvertError {
     /// Not there, not a directory, not to be opened.
-    #[error("{path}: cannot be opened as a directory; name a directory of the lower tree", path = path.display())]
+    #[error("{path}: cannot be opened as a directory ({source}); name a directory of the lower tree", path = path.display())]
     Open {
         /// What was named.
         path: PathBuf,
@@ -100,7 +100,7 @@ pub enum ConvertError {
     },
     /// The mark names no layout.
     #[error(
-        "{path}: its attribute user.crumb.layout cannot be read or names no layout; \
+        "{path}: its attribute user.crumb.layout cannot be read or names no layout ({source}); \
          see `crumb check {path}`", path = path.display()
     )]
     Mark {
@@ -142,7 +142,7 @@ pub enum ConvertError {
     },
     /// A call failed.
     #[error(
-        "{path}: cannot {doing}; everything is still there, in part under {staging}; mend the cause and run \
+        "{path}: cannot {doing} ({source}); everything is still there, in part under {staging}; mend the cause and run \
          this again to finish, or the opposite (manage, unmanage) to go back",
         path = path.display(), staging = super::STAGING_PREFIX.to_owned() + "*"
     )]

@@ -12,10 +12,9 @@
 //! there is found in the kernel's table (`/proc/self/mountinfo`), which is looked at once the locks are held: a mount
 //! that starts at the same time either shows there, or holds its lock. Locks end with their process.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -26,17 +25,41 @@ use super::STAGING_PREFIX;
 use super::error::ConvertError;
 use super::levels::Levels;
 use crate::managed::{is_managed, layout_of, open_directory};
-
-/// The type of our mounts in the kernel's table.
-const MOUNT_TYPE: &str = "fuse.crumb";
+use crate::mounts::Line;
 
 /// A directory that is ours alone as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// Without symbolic links.
     pub path: PathBuf,
-    pub directory: File,
-    _above: Vec<File>,
+    pub directory: Held,
+    _above: Vec<Held>,
+}
+
+/// A directory with a lock on it. The lock goes with it at once: left to the closing of its descriptor, it would last as
+/// long as a copy that a program being started by another thread has of it for a moment.
+#[derive(Debug)]
+pub(crate) struct Held(File);
+
+impl std::ops::Deref for Held {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Without locks on this storage there is nothing to give back.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl Guard {
@@ -50,10 +73,9 @@ impl Guard {
         for ancestor in real.ancestors().skip(1) {
             // Whoever may not read a directory cannot have mounted it either; nor can all storage lock.
             let Ok(opened) = open_directory(ancestor) else { continue };
-            lock(path, ancestor, &opened, FlockOperation::NonBlockingLockShared)?;
-            above.push(opened);
+            above.push(lock(path, ancestor, opened, FlockOperation::NonBlockingLockShared)?);
         }
-        lock(path, &real, &directory, FlockOperation::NonBlockingLockExclusive)?;
+        let directory = lock(path, &real, directory, FlockOperation::NonBlockingLockExclusive)?;
         // Again, now that none can start.
         let (_, mounts) = unmounted(path)?;
         let stat = rustix::fs::fstat(&directory).map_err(|error| cannot_open(error.into()))?;
@@ -73,10 +95,10 @@ impl Guard {
 }
 
 /// The path without symbolic links, when no mount of ours has to do with it; and all mounts.
-fn unmounted(path: &Path) -> Result<(PathBuf, Vec<Mount>), ConvertError> {
+fn unmounted(path: &Path) -> Result<(PathBuf, Vec<Line>), ConvertError> {
     let cannot_open = |source: io::Error| ConvertError::Open { path: path.to_owned(), source };
     let real = path.canonicalize().map_err(cannot_open)?;
-    let mounts = Mount::all();
+    let mounts = Line::all().unwrap_or_default();
     refuse_mounted(path, &real, &mounts)?;
     Ok((real, mounts))
 }
@@ -88,10 +110,10 @@ pub(crate) fn refuse_in_use(tree: &Path) -> Result<PathBuf, ConvertError> {
 
 /// For a mount that starts: a lock on its lower root, to be held until the mount shows in the kernel's table; none
 /// where it cannot be had for other reasons than a conversion. `WouldBlock` beside a conversion or another start.
-pub(crate) fn starting_mount(lower: &Path) -> io::Result<Option<File>> {
+pub(crate) fn starting_mount(lower: &Path) -> io::Result<Option<Held>> {
     let Ok(root) = open_directory(lower) else { return Ok(None) };
     match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(root)),
+        Ok(()) => Ok(Some(Held(root))),
         Err(Errno::WOULDBLOCK) => {
             let why = "a directory in it is being converted (crumb manage or unmanage), or another mount of it \
                        starts; wait for that";
@@ -101,15 +123,15 @@ pub(crate) fn starting_mount(lower: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn lock(path: &Path, at: &Path, directory: impl AsFd, operation: FlockOperation) -> Result<(), ConvertError> {
-    match rustix::fs::flock(directory, operation) {
+fn lock(path: &Path, at: &Path, directory: File, operation: FlockOperation) -> Result<Held, ConvertError> {
+    match rustix::fs::flock(&directory, operation) {
         Err(Errno::WOULDBLOCK) => Err(ConvertError::Locked { path: path.to_owned(), at: at.to_owned() }),
         // Storage without locks: the table of mounts has been looked at.
-        Ok(()) | Err(_) => Ok(()),
+        Ok(()) | Err(_) => Ok(Held(directory)),
     }
 }
 
-fn refuse_mounted(path: &Path, real: &Path, mounts: &[Mount]) -> Result<(), ConvertError> {
+fn refuse_mounted(path: &Path, real: &Path, mounts: &[Line]) -> Result<(), ConvertError> {
     // Later lines cover earlier ones.
     let governing = mounts.iter().rev().filter(|mount| real.starts_with(&mount.point));
     let governing = governing.max_by_key(|mount| mount.point.components().count());
@@ -147,70 +169,12 @@ fn refuse_hidden(path: &Path, real: &Path) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// A line of the kernel's table.
-#[derive(Debug, PartialEq, Eq)]
-struct Mount {
-    point: PathBuf,
-    kind: String,
-    source: PathBuf,
-}
-
-impl Mount {
-    fn all() -> Vec<Self> {
-        let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-        table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect()
-    }
-
-    /// `id parent device root POINT options optional… - KIND SOURCE options`, see proc(5).
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let point = unescaped(fields.nth(4)?);
-        let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-        let kind = String::from_utf8_lossy(fields.next()?).into_owned();
-        Some(Self { point, kind, source: unescaped(fields.next()?) })
-    }
-
-    fn is_ours(&self) -> bool {
-        self.kind == MOUNT_TYPE
-    }
-}
-
-/// Blanks and the like stand as `\040` there.
-fn unescaped(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, after)) = rest.split_first() {
-        let octal = after
-            .get(..3)
-            .filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..b'8').contains(d)));
-        match octal {
-            Some(digits) => {
-                bytes.push(digits.iter().fold(0u8, |byte, digit| byte.wrapping_mul(8) | (digit - b'0')));
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    PathBuf::from(OsStr::from_bytes(&bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mount(point: &str, kind: &str, source: &str) -> Mount {
-        Mount { point: point.into(), kind: kind.to_owned(), source: source.into() }
-    }
-
-    #[test]
-    fn a_line_of_the_table_is_read_with_its_escapes_and_optional_fields() {
-        let line = br"36 35 98:0 / /mnt/a\040b rw,noatime master:1 shared:2 - fuse.crumb /srv/\134x rw";
-        assert_eq!(Mount::parse(line), Some(mount("/mnt/a b", "fuse.crumb", r"/srv/\x")));
-        assert_eq!(Mount::parse(b"36 35"), None);
-        assert!(!Mount::all().is_empty());
+    fn mount(point: &str, kind: &str, source: &str) -> Line {
+        Line { point: point.into(), kind: kind.to_owned(), source: source.into() }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use files::Layout;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -57,6 +58,27 @@ pub(crate) fn staging_name(layout: Layout) -> CString {
     CString::new(name).expect("layouts have no NUL in their names")
 }
 
+/// The verb that finishes the conversion that was begun in this directory; none where there was none. Costs a look-up
+/// of a missing name for each layout.
+pub(crate) fn unfinished(directory: impl AsFd) -> Option<&'static str> {
+    static STAGING: LazyLock<Vec<CString>> = LazyLock::new(|| {
+        Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat).map(staging_name).collect()
+    });
+    let is_there = |name: &&CString| {
+        let found = rustix::fs::statat(&directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+        // One that may not be looked into is taken for what its name says.
+        found.is_ok() && is_staging(&directory, name).unwrap_or(true)
+    };
+    STAGING.iter().find(is_there)?;
+    let mode = rustix::fs::statat(&directory, c"", AtFlags::EMPTY_PATH).ok()?.st_mode;
+    Some(finishing_verb(is_managed(mode)))
+}
+
+/// The verb that goes on in the direction that the bit of a half converted directory tells.
+pub(crate) fn finishing_verb(managed: bool) -> &'static str {
+    if managed { "manage" } else { "unmanage" }
+}
+
 /// Whether a name is one that a conversion uses.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(STAGING_PREFIX.as_bytes())
@@ -106,7 +128,7 @@ fn marked_layout(path: &Path, directory: &File) -> Result<Layout, ConvertError> 
 }
 
 /// A staging directory of ours is empty, or holds the keepsake.
-fn is_staging(directory: &File, name: &CStr) -> rustix::io::Result<bool> {
+fn is_staging(directory: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
     let staging = match open_below(directory, name) {
         Err(Errno::NOTDIR | Errno::LOOP) => return Ok(false),
         opened => opened?,

@@ -64,7 +64,7 @@ impl Tree {
                 Some(file) => rustix::fs::ftruncate(&file.descriptor, size),
                 None => rustix::fs::ftruncate(self.writable(id)?, size),
             };
-            if caller.uid == 0 { cut() } else { self.identity.without_fsetid(cut) }?;
+            if caller.uid == 0 { self.identity.with_fsetid(cut) } else { self.identity.without_fsetid(cut) }?;
         }
         let by_name;
         let node: &OwnedFd = match &open {
@@ -78,11 +78,12 @@ impl Tree {
         // The owner before the mode, as chown clears bits that the same call may set.
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
-            rustix::fs::chownat(node, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            let owned = || rustix::fs::chownat(node, c"", uid, gid, AtFlags::EMPTY_PATH);
+            self.identity.with_fsetid(owned)?;
         }
         if let Some(mode) = change.mode {
             let mode = self.mode_below(id, kind, mode)?;
-            rustix::fs::chmod(by_descriptor(node), mode)?;
+            self.identity.with_fsetid(|| rustix::fs::chmod(by_descriptor(node), mode))?;
         }
         if change.accessed.is_some() || change.modified.is_some() {
             let times = Timestamps {
@@ -152,7 +153,7 @@ impl Tree {
             Err(Errno::STALE) => {
                 let file = self.opened.any_of(id).ok_or(Errno::STALE)?;
                 Ok(rustix::fs::open(
-                    by_descriptor(&file.descriptor),
+                    by_descriptor(&*file.descriptor),
                     OFlags::WRONLY | OFlags::CLOEXEC,
                     Mode::empty(),
                 )?)

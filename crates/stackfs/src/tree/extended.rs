@@ -42,7 +42,7 @@ impl Tree {
             return Err(Errno::PERM);
         }
         let node = self.handle(id)?;
-        rustix::fs::setxattr(by_descriptor(&*node), name, value, flags)?;
+        self.identity.with_fsetid(|| rustix::fs::setxattr(by_descriptor(&*node), name, value, flags))?;
         self.lists_follow(id, name)
     }
 
@@ -51,7 +51,7 @@ impl Tree {
             return Err(Errno::PERM);
         }
         let node = self.handle(id)?;
-        rustix::fs::removexattr(by_descriptor(&*node), name)?;
+        self.identity.with_fsetid(|| rustix::fs::removexattr(by_descriptor(&*node), name))?;
         self.lists_follow(id, name)
     }
 

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NO
 use rustix::io::Errno;
 
 use super::{Done, Inside, LOOK, Tree, WANTED};
+use crate::convert::state::is_reserved;
 use crate::listing::Entries;
 use crate::managed;
 use crate::nodes::{Kind, lock};
@@ -29,6 +30,10 @@ impl Tree {
         name: &[u8],
         mut make: impl FnMut(&OwnedFd, &[u8]) -> Done<T>,
     ) -> Done<T> {
+        // It would pass for a conversion under way.
+        if is_reserved(name) {
+            return Err(Errno::PERM);
+        }
         let made = match make(&inside.directory, &inside.place(name)) {
             Err(Errno::NOENT) if matches!(inside.kind, Kind::Managed(_)) => {
                 self.hide(parent, inside, name)?;
@@ -73,7 +78,7 @@ impl Tree {
         for end in
             path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()])
         {
-            make_like(&inside.directory, &path[..end])?;
+            self.identity.with_fsetid(|| make_like(&inside.directory, &path[..end]))?;
         }
         Ok(())
     }
@@ -110,18 +115,7 @@ impl Tree {
 
     /// After the managed directory's owner or permissions changed: its hidden directories follow.
     pub(crate) fn follow(&self, managed: &OwnedFd, layout: Layout) -> Done<()> {
-        for (name, kind) in hidden_names(managed, b".")? {
-            if kind != FileType::Directory {
-                continue;
-            }
-            liken(managed, &name)?;
-            if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() {
-                for (below, _) in hidden_names(managed, &name)? {
-                    liken(managed, &[&name[..], b"/", &below[..]].concat())?;
-                }
-            }
-        }
-        Ok(())
+        self.identity.with_fsetid(|| follow(managed, layout))
     }
 
     /// The mode a new file gets: the umask counts unless the directory has a default access control list, which the
@@ -166,6 +160,21 @@ pub(crate) fn hidden_names(at: &OwnedFd, path: &[u8]) -> Done<Vec<(Vec<u8>, File
         }
     }
     Ok(names)
+}
+
+fn follow(managed: &OwnedFd, layout: Layout) -> Done<()> {
+    for (name, kind) in hidden_names(managed, b".")? {
+        if kind != FileType::Directory {
+            continue;
+        }
+        liken(managed, &name)?;
+        if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() {
+            for (below, _) in hidden_names(managed, &name)? {
+                liken(managed, &[&name[..], b"/", &below[..]].concat())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn make_like(managed: &OwnedFd, path: &[u8]) -> Done<()> {

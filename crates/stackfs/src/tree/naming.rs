@@ -53,7 +53,7 @@ impl Tree {
             New::Symlink { .. } => Mode::empty(),
         };
         self.making(parent, &mut inside, name, |directory, path| {
-            self.identity.create_as(caller, || match *new {
+            self.identity.create_as(caller, mode, || match *new {
                 New::Directory { .. } => rustix::fs::mkdirat(directory, path, mode),
                 New::Special { mode: typed, device, .. } => {
                     rustix::fs::mknodat(directory, path, FileType::from_raw_mode(typed), mode, device)
@@ -78,7 +78,7 @@ impl Tree {
         let mode = self.masked(&inside, mode, umask);
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = self.making(parent, &mut inside, name, |directory, path| {
-            self.identity.create_as(caller, || rustix::fs::openat(directory, path, flags, mode))
+            self.identity.create_as(caller, mode, || rustix::fs::openat(directory, path, flags, mode))
         });
         let opened = match made {
             // Somebody made it meanwhile, below the mount. ESTALE has the kernel look again and open it with its

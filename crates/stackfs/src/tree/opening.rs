@@ -25,7 +25,7 @@ impl Tree {
             Err(Errno::STALE) => {
                 let file = self.opened.any_of(id).ok_or(Errno::STALE)?;
                 let flags = flags - OFlags::NOFOLLOW;
-                rustix::fs::open(super::hidden::by_descriptor(&file.descriptor), flags, Mode::empty())
+                rustix::fs::open(super::hidden::by_descriptor(&*file.descriptor), flags, Mode::empty())
             }
             other => other,
         }
@@ -83,7 +83,16 @@ impl Tree {
             }
             Ok(done)
         };
-        if kills_bits || file.by_ordinary_user { self.identity.without_fsetid(write) } else { write() }
+        self.writing(&file, kills_bits, write)
+    }
+
+    /// Set-user-id bits go when somebody else than root writes.
+    fn writing<T>(&self, file: &OpenFile, kills_bits: bool, work: impl FnOnce() -> T) -> T {
+        if kills_bits || file.by_ordinary_user {
+            self.identity.without_fsetid(work)
+        } else {
+            self.identity.with_fsetid(work)
+        }
     }
 
     pub(crate) fn sync(&self, handle: u64, contents_only: bool) -> Done<()> {
@@ -103,7 +112,8 @@ impl Tree {
 
     pub(crate) fn allocate(&self, handle: u64, mode: u32, offset: u64, len: u64) -> Done<()> {
         let file = self.file(handle)?;
-        rustix::fs::fallocate(&file.descriptor, FallocateFlags::from_bits_retain(mode), offset, len)
+        let mode = FallocateFlags::from_bits_retain(mode);
+        self.writing(&file, false, || rustix::fs::fallocate(&file.descriptor, mode, offset, len))
     }
 
     /// Finds data or a hole.
@@ -115,7 +125,9 @@ impl Tree {
     pub(crate) fn copy(&self, from: (u64, u64), to: (u64, u64), len: usize) -> Done<usize> {
         let (source, target) = (self.file(from.0)?, self.file(to.0)?);
         let (mut read_at, mut write_at) = (from.1, to.1);
-        let (source, target) = (&source.descriptor, &target.descriptor);
-        rustix::fs::copy_file_range(source, Some(&mut read_at), target, Some(&mut write_at), len)
+        self.writing(&target, false, || {
+            let (source, target) = (&source.descriptor, &target.descriptor);
+            rustix::fs::copy_file_range(source, Some(&mut read_at), target, Some(&mut write_at), len)
+        })
     }
 }
