@@ -1,7 +1,4 @@
-//! Random operations on managed directories through a mount and on plain ones beside: the same results, errors and
-//! trees. A failing sequence is cut down to one that cannot be cut further, and printed with its seed.
-
-mod scene;
+//! Steps: what is done, to which names, and what came of it as text that is equal on both sides.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -9,14 +6,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
-use scene::{Scene, cannot_mount};
-
-const SEQUENCES: u64 = 30;
-const OPERATIONS: usize = 500;
 
 /// A path by its parts' places in the pools.
 #[derive(Clone, Copy, Debug)]
-struct At {
+pub struct At {
     top: u8,
     name: u8,
     /// 0 for none: a name within the directory of that name.
@@ -24,7 +17,7 @@ struct At {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub enum Step {
     Create(At, bool),
     Write(At, u16),
     Append(At),
@@ -47,7 +40,6 @@ enum Step {
     ReadRemoved(At),
 }
 
-const TOPS: [&str; 4] = ["m1", "m2", "m3", "p"];
 const NAMES: [&str; 16] = [
     "1",
     "12",
@@ -67,11 +59,11 @@ const NAMES: [&str; 16] = [
     "99999999999",
 ];
 
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
     /// SplitMix64.
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -79,7 +71,7 @@ impl Dice {
         z ^ z >> 31
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
@@ -88,7 +80,7 @@ impl Dice {
         At { top: self.below(4) as u8, name: self.below(NAMES.len() as u64) as u8, below: below as u8 }
     }
 
-    fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         let (one, two) = (self.at(), self.at());
         match self.below(40) {
             0..=5 => Step::Create(one, self.below(2) == 0),
@@ -114,13 +106,58 @@ impl Dice {
     }
 }
 
-fn path(root: &Path, at: At) -> PathBuf {
-    let path = root.join(TOPS[at.top as usize]).join(NAMES[at.name as usize]);
-    if at.below == 0 { path } else { path.join(NAMES[at.below as usize - 1]) }
+/// The directories and names that a sequence of steps works on, below a root of its own.
+pub struct Ground {
+    tops: [&'static str; 4],
+    /// Of a directory that others use as well, the last of `tops`: names in it are this one's alone.
+    shared: Option<u64>,
+}
+
+/// Names by number in the shared directory: ten neighbours share a hidden directory, whoever's they are.
+const SHARED_FIRST: u64 = 41_230;
+
+impl Ground {
+    pub fn alone() -> Self {
+        Self { tops: ["m1", "m2", "m3", "p"], shared: None }
+    }
+
+    /// The one of several that share a directory beside their roots.
+    pub fn sharing(number: u64) -> Self {
+        assert!(number < 10, "a digit tells whose a name is");
+        Self { tops: ["m1", "m2", "p", "../shared"], shared: Some(number) }
+    }
+
+    /// Makes the directories; those of `m` are managed on the lower side of a mount.
+    pub fn lay(&self, root: &Path, lower: bool) {
+        for top in self.tops.map(|top| root.join(top)) {
+            fs::create_dir_all(&top).expect("a directory");
+            if lower && !top.ends_with("p") {
+                fs::set_permissions(top, fs::Permissions::from_mode(0o4755)).expect("the bit");
+            }
+        }
+    }
+
+    fn path(&self, root: &Path, at: At) -> PathBuf {
+        let top = root.join(self.tops[at.top as usize]);
+        let path = match self.shared.filter(|_| at.top == 3) {
+            Some(number) if at.name < 12 => {
+                top.join((SHARED_FIRST + 10 * u64::from(at.name) + number).to_string())
+            }
+            Some(number) => top.join(format!("{}.{number}", NAMES[at.name as usize])),
+            None => top.join(NAMES[at.name as usize]),
+        };
+        if at.below == 0 { path } else { path.join(NAMES[at.below as usize - 1]) }
+    }
+
+    /// Whether a name in a top directory is nobody else's.
+    fn owns(&self, top: u8, name: &str) -> bool {
+        self.shared.filter(|_| top == 3).is_none_or(|number| name.ends_with(&number.to_string()))
+    }
 }
 
 /// What came of it, as text: equal on both sides.
-fn apply(root: &Path, step: &Step) -> String {
+pub fn apply(ground: &Ground, root: &Path, step: &Step) -> String {
+    let path = |at: At| ground.path(root, at);
     let told = |outcome: std::io::Result<String>| match outcome {
         Ok(text) => text,
         Err(error) => {
@@ -134,7 +171,7 @@ fn apply(root: &Path, step: &Step) -> String {
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
         let mut options = fs::File::options();
         options.custom_flags(flags);
-        (options, path(root, at))
+        (options, path(at))
     };
     match step {
         Step::Create(at, exclusive) => {
@@ -163,30 +200,34 @@ fn apply(root: &Path, step: &Step) -> String {
             let (mut options, path) = open(*at);
             done(options.write(true).open(path).and_then(|file| file.set_len((*len).into())))
         }
-        Step::Unlink(at) => done(fs::remove_file(path(root, *at))),
-        Step::Mkdir(at) => done(fs::create_dir(path(root, *at))),
-        Step::Rmdir(at) => done(fs::remove_dir(path(root, *at))),
+        Step::Unlink(at) => done(fs::remove_file(path(*at))),
+        Step::Mkdir(at) => done(fs::create_dir(path(*at))),
+        Step::Rmdir(at) => done(fs::remove_dir(path(*at))),
         Step::RemoveTop(top) => {
-            // The full ones only: an empty one would be gone for good, and have to be managed again.
-            let top = root.join(TOPS[*top as usize]);
+            // The full ones only: an empty one would be gone for good, and have to be managed again. And none that
+            // others may just have emptied.
+            if ground.shared.is_some() && *top == 3 {
+                return "shared".into();
+            }
+            let top = root.join(ground.tops[*top as usize]);
             let full = fs::read_dir(&top).map(|mut entries| entries.next().is_some()).unwrap_or(false);
             if full { done(fs::remove_dir(top)) } else { "empty".into() }
         }
         Step::Rename(from, to, flags) => {
             let flags = RenameFlags::from_bits_retain((*flags).into());
-            raw(rustix::fs::renameat_with(CWD, path(root, *from), CWD, path(root, *to), flags))
+            raw(rustix::fs::renameat_with(CWD, path(*from), CWD, path(*to), flags))
         }
-        Step::Link(from, to) => done(fs::hard_link(path(root, *from), path(root, *to))),
-        Step::Symlink(target, at) => done(symlink(NAMES[target.name as usize], path(root, *at))),
+        Step::Link(from, to) => done(fs::hard_link(path(*from), path(*to))),
+        Step::Symlink(target, at) => done(symlink(NAMES[target.name as usize], path(*at))),
         Step::Fifo(at) => raw(rustix::fs::mknodat(
             CWD,
-            path(root, *at),
+            path(*at),
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::from_raw_mode(0o600),
             0,
         )),
         Step::Chmod(at, mode) => {
-            let path = path(root, *at);
+            let path = path(*at);
             let link = fs::symlink_metadata(&path).is_ok_and(|of| of.is_symlink());
             if link {
                 "link".into()
@@ -194,11 +235,13 @@ fn apply(root: &Path, step: &Step) -> String {
                 done(fs::set_permissions(path, fs::Permissions::from_mode((*mode).into())))
             }
         }
-        Step::Stat(at) => told(fs::symlink_metadata(path(root, *at)).map(|of| shown(&of))),
-        Step::List(at) => told(listed(&path(root, *at))),
-        Step::ListTop(top) => told(listed(&root.join(TOPS[*top as usize]))),
+        Step::Stat(at) => told(fs::symlink_metadata(path(*at)).map(|of| shown(&of))),
+        Step::List(at) => told(listed(&path(*at), |_| true)),
+        Step::ListTop(top) => {
+            told(listed(&root.join(ground.tops[*top as usize]), |name| ground.owns(*top, name)))
+        }
         Step::Xattr(at) => {
-            let path = path(root, *at);
+            let path = path(*at);
             let regular = fs::symlink_metadata(&path).is_ok_and(|of| of.is_file() || of.is_dir());
             if !regular {
                 return "none".into();
@@ -224,23 +267,22 @@ fn shown(of: &fs::Metadata) -> String {
     format!("{:o} {size} {links} {}", of.mode(), kind.is_fifo())
 }
 
-fn listed(directory: &Path) -> std::io::Result<String> {
+fn listed(directory: &Path, told: impl Fn(&str) -> bool) -> std::io::Result<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let kind = entry.file_type()?;
-        names.push(format!(
-            "{}{}",
-            entry.file_name().to_string_lossy(),
-            if kind.is_dir() { "/" } else { "" }
-        ));
+        let (kind, name) = (entry.file_type()?, entry.file_name());
+        let name = name.to_string_lossy();
+        if told(&name) {
+            names.push(format!("{name}{}", if kind.is_dir() { "/" } else { "" }));
+        }
     }
     names.sort();
     Ok(names.join(" "))
 }
 
 /// The whole tree as text.
-fn tree(root: &Path) -> String {
+pub fn tree(root: &Path) -> String {
     let mut lines = Vec::new();
     let mut open = vec![root.to_owned()];
     while let Some(directory) = open.pop() {
@@ -269,93 +311,4 @@ fn tree(root: &Path) -> String {
     }
     lines.sort();
     lines.join("\n")
-}
-
-/// Where the two sides differ first, if they do.
-fn difference(scene: &Scene, attempt: &str, steps: &[Step]) -> Option<String> {
-    let (lower, mounted) = (scene.lower(attempt), scene.at(attempt));
-    let plain = scene.folder.path().join("plain").join(attempt);
-    for side in [&lower, &plain] {
-        fs::create_dir_all(side).expect("a side");
-        for top in TOPS {
-            fs::create_dir(side.join(top)).expect("a directory");
-        }
-    }
-    for top in &TOPS[..3] {
-        fs::set_permissions(lower.join(top), fs::Permissions::from_mode(0o4755)).expect("the bit");
-    }
-    let mut found = None;
-    for (at, step) in steps.iter().enumerate() {
-        let (through, beside) = (apply(&mounted, step), apply(&plain, step));
-        if through != beside {
-            found = Some(format!("step {at}, {step:?}:\n  mounted {through}\n  plain   {beside}"));
-            break;
-        }
-    }
-    if found.is_none() {
-        let (through, beside) = (tree(&mounted), tree(&plain));
-        if through != beside {
-            found = Some(format!("final trees differ:\n-- mounted\n{through}\n-- plain\n{beside}"));
-        }
-    }
-    fs::remove_dir_all(&plain).expect("removed");
-    fs::remove_dir_all(&mounted).expect("removed through the mount, managed directories and all");
-    found
-}
-
-fn shrunk(scene: &Scene, mut steps: Vec<Step>) -> (Vec<Step>, String) {
-    let mut tries = 0;
-    let mut differs = |steps: &[Step]| {
-        tries += 1;
-        difference(scene, &format!("shrink{tries}"), steps)
-    };
-    let mut told = differs(&steps).unwrap_or_else(|| "differed once and not again".to_owned());
-    let mut chunk = steps.len() / 2;
-    while chunk > 0 {
-        let mut at = 0;
-        while at < steps.len() {
-            let mut fewer = steps.clone();
-            fewer.drain(at..(at + chunk).min(steps.len()));
-            match differs(&fewer) {
-                Some(still) => (steps, told) = (fewer, still),
-                None => at += chunk,
-            }
-        }
-        chunk /= 2;
-    }
-    (steps, told)
-}
-
-fn compare(scene: &Scene, sequences: u64) {
-    for seed in 0..sequences {
-        let mut dice = Dice(seed);
-        let steps: Vec<Step> = (0..OPERATIONS).map(|_| dice.step()).collect();
-        if difference(scene, &format!("seed{seed}"), &steps).is_some() {
-            let (steps, told) = shrunk(scene, steps);
-            let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
-            panic!("seed {seed}: {told}\nin\n{}", steps.join("\n"));
-        }
-    }
-}
-
-#[test]
-fn managed_directories_behave_as_plain_ones_whatever_is_done_to_them() {
-    if cannot_mount() {
-        return;
-    }
-    compare(&Scene::new(), SEQUENCES);
-}
-
-#[test]
-fn they_do_so_with_long_time_outs_and_without_pass_through() {
-    if cannot_mount() {
-        return;
-    }
-    let scene = Scene::with(|options| {
-        let mut options = options.exclusive();
-        options.passthrough = false;
-        options
-    });
-    // The top directories are made below the mount before it first looks: names of their own, so no time-out lies.
-    compare(&scene, SEQUENCES / 3);
 }
