@@ -4,13 +4,19 @@
 #   scripts/bench-stackfs.sh [ROUNDS] [extra flags of the bench, such as --files 1000]
 # Debian: apt-get install bindfs mergerfs fuse-overlayfs fuse3. The package that is built is jemalloc, from the sources
 # of the crate tikv-jemalloc-sys; PACKAGE=DIRECTORY takes another one, PACKAGE=none leaves the row out.
+# CRUMB=PROGRAM takes a program that is built already.
+#
+# The others get the best of their options that keep what the mounts can do: bindfs several threads; mergerfs the page
+# cache kept while a file does not change, no looking for security.capability, and its room reserve off; fuse-overlayfs
+# several threads, and its default of believing what it knows for ever, which is to be compared with crumb-excl. Names and
+# attributes are believed for 1 s by crumb, bindfs and mergerfs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-5}
 shift || true
 [ "$(id -u)" = 0 ] || { echo "mounts a loop image and layers over it: run it as root" >&2; exit 1; }
-cargo build --release -q -p crumb
-crumb=$(realpath "${CARGO_TARGET_DIR:-target}")/release/crumb
+[ -n "${CRUMB:-}" ] || cargo build --release -q -p crumb
+crumb=${CRUMB:-$(realpath "${CARGO_TARGET_DIR:-target}")/release/crumb}
 work=$(mktemp -d -p /dev/shm crumb-layers.XXXXXX)
 layers=()
 clean_up() {
@@ -40,12 +46,14 @@ mounted() { # name, command...
     fi
 }
 tree=$work/native/tree
-mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon
-mounted crumb-exclusive "$crumb" mount "$tree" "$work/crumb-exclusive" --daemon --exclusive
-mounted bindfs bindfs "$tree" "$work/bindfs"
-mounted mergerfs mergerfs -o use_ino,cache.files=auto-full,category.create=ff "$tree" "$work/mergerfs"
+mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon --no-store
+mounted crumb-excl "$crumb" mount "$tree" "$work/crumb-excl" --daemon --no-store --exclusive
+mounted bindfs bindfs --multithreaded "$tree" "$work/bindfs"
+mounted mergerfs mergerfs -o use_ino,cache.files=auto-full,security_capability=false,category.create=ff,minfreespace=0 \
+    "$tree" "$work/mergerfs"
 mkdir "$work/native/upper" "$work/native/work"
-mounted fuse-overlayfs fuse-overlayfs -o "lowerdir=$tree,upperdir=$work/native/upper,workdir=$work/native/work" "$work/fuse-overlayfs"
+mounted overlayfs fuse-overlayfs -o "threaded=1,lowerdir=$tree,upperdir=$work/native/upper,workdir=$work/native/work" \
+    "$work/overlayfs"
 
 package=${PACKAGE:-}
 if [ -z "$package" ]; then

@@ -6,21 +6,20 @@
 //! ```
 //!
 //! Each directory is one that is mounted already (`scripts/bench-stackfs.sh` does that); the first is what the others are
-//! compared with. A round measures all rows on each directory, the order turned by one from round to round. Rows: making,
-//! stat (cold and warm), open + read + close (warm) and removal of small files (2 KB), listing a directory with the stat
-//! of each entry (cold), writing and reading a stream (cold and warm), configure and make of a package. Cold: the kernel's
-//! caches are dropped before (root; else those rows are left out and said so). Prints a line a round, then the medians and
-//! the ratio of each to the first with its 95% interval. Without `--bench`, as `cargo test` starts it, the sizes are tiny
-//! and the figures mean nothing.
+//! compared with, and those called `crumb…` are compared with the rest. A round has four parts, each measured on all
+//! directories one after another, the order turned by one from round to round: small files (2 KB) made, looked up cold
+//! and warm, read warm and removed; a listing with the stat of each entry, cold; a stream written, read cold and warm; a
+//! package configured and made. Cold: the kernel's caches are dropped before (root; else those rows are left out). Prints
+//! the seconds of each, then a table. Without `--bench`, as `cargo test` starts it, the sizes are tiny and the figures
+//! mean nothing.
 #![allow(clippy::print_stdout)]
 
 mod rows;
+mod table;
 
 use std::path::PathBuf;
 
-use measure::statistics::{median, ratio_interval};
-
-use crate::rows::{Row, Sizes};
+use crate::rows::{Part, Sizes};
 
 struct Layer {
     name: String,
@@ -79,44 +78,20 @@ fn main() {
     // seconds[row][layer]: one figure a round.
     let mut seconds = vec![vec![Vec::new(); layers]; rows.len()];
     for round in 0..options.rounds {
-        for turn in 0..layers {
-            let at = (turn + round) % layers;
-            let layer = &options.layers[at];
-            let mut line = format!("round {:>2} {:<14}", round + 1, layer.name);
-            for (row, figures) in
-                rows::measure(&rows, &options.sizes, &layer.directory).iter().zip(&mut seconds)
-            {
-                if let Some(took) = row {
-                    figures[at].push(*took);
-                    line += &format!(" {took:>8.3}");
-                } else {
-                    line += "        -";
+        for part in Part::of(&options.sizes) {
+            // The layers close to one another in time: other work on the machine meets all of them.
+            for turn in 0..layers {
+                let at = (turn + round) % layers;
+                let layer = &options.layers[at];
+                let figures = part.measure(&options.sizes, &layer.directory);
+                let mut line = format!("round {} {:<11}", round + 1, layer.name);
+                for (row, took) in part.rows().zip(figures) {
+                    line += &took.map_or_else(|| "         -".to_owned(), |took| format!(" {took:>9.3}"));
+                    seconds[row][at].extend(took);
                 }
+                println!("{line}");
             }
-            println!("{line}");
         }
     }
-    println!(
-        "\nmedians of {} rounds; in brackets the ratio of rates to {}",
-        options.rounds, options.layers[0].name
-    );
-    for (row, figures) in rows.iter().zip(&seconds) {
-        print_row(row, &options.layers, figures);
-    }
-}
-
-fn print_row(row: &Row, layers: &[Layer], figures: &[Vec<f64>]) {
-    println!("{}, {}", row.title, row.unit);
-    for (layer, mine) in layers.iter().zip(figures) {
-        let Some(middle) = median(mine) else {
-            println!("  {:<14} not measured", layer.name);
-            continue;
-        };
-        let rate = |seconds: f64| if row.amount > 0.0 { row.amount / seconds } else { seconds };
-        // Time of the first over time of this one: a rate twice as high is 2.
-        let ratio = median(&figures[0]).map_or(f64::NAN, |first| first / middle);
-        let interval = ratio_interval(mine, &figures[0])
-            .map_or(String::new(), |found| format!(", {:.3} to {:.3}", found.low, found.high));
-        println!("  {:<14} {:>12.1} ({ratio:.3}{interval})", layer.name, rate(middle));
-    }
+    table::print(&rows, &options.layers, &seconds, options.rounds);
 }

@@ -30,48 +30,83 @@ impl Sizes {
 
 /// A row of the table.
 pub struct Row {
-    pub title: &'static str,
+    pub title: String,
     pub unit: &'static str,
     /// What is divided by the seconds; 0 where the seconds themselves are the figure.
-    pub amount: f64,
+    amount: f64,
+}
+
+impl Row {
+    /// What the table shows for so many seconds.
+    pub fn figure(&self, seconds: f64) -> String {
+        if self.amount > 0.0 { format!("{:.0}", self.amount / seconds) } else { format!("{seconds:.2}") }
+    }
+}
+
+/// What is measured on one layer at a stretch.
+#[derive(Clone, Copy)]
+pub enum Part {
+    SmallFiles,
+    Listing,
+    Stream,
+    Package,
 }
 
 const BYTES: usize = 2048;
 const MIB: usize = 1 << 20;
+const FILES_PER_S: &str = "  files/s";
 
 pub fn all(sizes: &Sizes) -> Vec<Row> {
-    let (files, mib) = (sizes.files as f64, sizes.stream_mib as f64);
+    let (files, listed, mib) = (sizes.files as f64, sizes.listed as f64, sizes.stream_mib as f64);
+    let row = |title: &str, unit, amount| Row { title: title.to_owned(), unit, amount };
     let mut rows = vec![
-        Row { title: "create", unit: "files/s", amount: files },
-        Row { title: "stat, cold", unit: "files/s", amount: files },
-        Row { title: "stat, warm", unit: "files/s", amount: files },
-        Row { title: "open + read + close, warm", unit: "files/s", amount: files },
-        Row { title: "unlink", unit: "files/s", amount: files },
-        Row { title: "readdir + stat of all, cold", unit: "s", amount: 0.0 },
-        Row { title: "sequential write, with fsync", unit: "MiB/s", amount: mib },
-        Row { title: "sequential read, cold", unit: "MiB/s", amount: mib },
-        Row { title: "sequential read, warm", unit: "MiB/s", amount: mib },
+        row("create", FILES_PER_S, files),
+        row("stat, cold", FILES_PER_S, files),
+        row("stat, warm", FILES_PER_S, files),
+        row("open, read, close", FILES_PER_S, files),
+        row("unlink", FILES_PER_S, files),
+        row("readdir+stat, cold", "  entries/s", listed),
+        row("write, fsync", "  MiB/s", mib),
+        row("read, cold", "  MiB/s", mib),
+        row("read, warm", "  MiB/s", mib),
     ];
     if sizes.package.is_some() {
-        rows.push(Row { title: "configure and make", unit: "s", amount: 0.0 });
+        rows.push(row("configure, make", "  s", 0.0));
     }
     rows
 }
 
-/// Seconds for each row; none where a row needs cold caches and they cannot be dropped.
-pub fn measure(rows: &[Row], sizes: &Sizes, directory: &Path) -> Vec<Option<f64>> {
-    let folder = directory.join("layers-bench");
-    let _left = fs::remove_dir_all(&folder);
-    fs::create_dir(&folder).expect("a folder of our own");
-    let mut figures = small_files(sizes.files, &folder);
-    figures.push(listing(sizes.listed, &folder));
-    figures.extend(stream(sizes.stream_mib, &folder));
-    if let Some(package) = &sizes.package {
-        figures.push(Some(build(package, &folder)));
+impl Part {
+    pub fn of(sizes: &Sizes) -> impl Iterator<Item = Self> {
+        let package = sizes.package.as_ref().map(|_| Self::Package);
+        [Self::SmallFiles, Self::Listing, Self::Stream].into_iter().chain(package)
     }
-    fs::remove_dir_all(&folder).expect("our own folder goes");
-    assert_eq!(figures.len(), rows.len());
-    figures
+
+    /// The rows it gives, as `all` numbers them.
+    pub fn rows(self) -> std::ops::Range<usize> {
+        match self {
+            Self::SmallFiles => 0..5,
+            Self::Listing => 5..6,
+            Self::Stream => 6..9,
+            Self::Package => 9..10,
+        }
+    }
+
+    /// Seconds for each of its rows; none where a row needs cold caches and they cannot be dropped.
+    pub fn measure(self, sizes: &Sizes, directory: &Path) -> Vec<Option<f64>> {
+        let folder = directory.join("layers-bench");
+        let _left = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).expect("a folder of our own");
+        let figures = match self {
+            Self::SmallFiles => small_files(sizes.files, &folder),
+            Self::Listing => vec![listing(sizes.listed, &folder)],
+            Self::Stream => stream(sizes.stream_mib, &folder).to_vec(),
+            Self::Package => sizes.package.iter().map(|package| Some(build(package, &folder))).collect(),
+        };
+        fs::remove_dir_all(&folder).expect("our own folder goes");
+        assert_eq!(figures.len(), self.rows().len());
+        figures
+    }
 }
 
 fn timed(what: impl FnOnce()) -> f64 {
