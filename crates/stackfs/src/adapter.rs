@@ -9,6 +9,7 @@
 //! the tree and answered; an error of the lower file system goes to the caller as it is.
 
 mod backings;
+mod mounting;
 mod requests;
 mod session;
 mod shown;

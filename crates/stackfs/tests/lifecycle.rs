@@ -126,3 +126,24 @@ fn references_and_open_files_are_all_given_back() {
     assert!(census.nodes <= 5, "{} nodes", census.nodes);
     assert_eq!((census.files_open, census.directories_open, census.passed_through), (0, 0, 0));
 }
+
+#[test]
+fn the_end_of_a_mount_leaves_a_new_one_in_its_place_alone() {
+    if cannot_mount() {
+        return;
+    }
+    let folder = memory();
+    let (lower, at) = (folder.path().join("lower"), folder.path().join("at"));
+    [&lower, &at].iter().for_each(|place| fs::create_dir(place).unwrap());
+    fs::write(lower.join("x"), "").unwrap();
+    for _ in 0..10 {
+        let old = Mount::start(StackOptions::new(&lower, &at)).unwrap();
+        // As umount(8) does, with nobody waiting for the daemon.
+        rustix::mount::unmount(&at, rustix::mount::UnmountFlags::empty()).unwrap();
+        let new = Mount::start(StackOptions::new(&lower, &at)).unwrap();
+        old.wait().unwrap();
+        assert_eq!(sorted(&at), ["x"]);
+        drop(new);
+        assert!(sorted(&at).is_empty());
+    }
+}

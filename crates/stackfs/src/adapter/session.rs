@@ -8,42 +8,33 @@ use std::time::Instant;
 
 use fuser::{Config, MountOption, SessionACL};
 
-use super::Adapter;
 use super::backings::IDLE_FOR;
+use super::{Adapter, mounting};
+use crate::mounts;
 use crate::options::StackOptions;
-
-const DEVICE: &str = "/dev/fuse";
 
 /// Mounts, and starts the worker threads.
 pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path) -> std::io::Result<Session> {
-    let mut mount_options = vec![
-        MountOption::FSName(escaped(source)),
-        MountOption::DefaultPermissions,
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    // fuser gives a subtype to fusermount3 alone; the kernel takes it as well.
-    mount_options.push(if rustix::process::geteuid().is_root() {
-        MountOption::CUSTOM("subtype=crumb".into())
-    } else {
-        MountOption::Subtype("crumb".into())
-    });
-    let flags = options.flags;
-    let chosen = [
-        (flags.dev, MountOption::Dev),
-        (flags.suid, MountOption::Suid),
-        (flags.noexec, MountOption::NoExec),
-        (flags.noatime, MountOption::NoAtime),
-    ];
-    mount_options.extend(chosen.into_iter().filter(|(wanted, _)| *wanted).map(|(_, option)| option));
+    let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     let mut config = Config::default();
-    config.mount_options = mount_options;
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.acl = acl;
     config.n_threads = Some(options.threads);
     config.clone_fd = true;
     let shared = Arc::clone(&adapter.shared);
     let (serving, served) = mpsc::channel();
     adapter.serving = Some(serving);
-    let session = fuser::Session::new(adapter, &options.mountpoint, &config)?;
+    let session = if rustix::process::geteuid().is_root() {
+        let connection = mounting::mount(options, source)?;
+        fuser::Session::from_fd(adapter, connection, acl, config).inspect_err(|_| {
+            // Not served, it would only be in the way.
+            if let Err(error) = mounts::detach(&options.mountpoint, true) {
+                tracing::warn!("{error}");
+            }
+        })?
+    } else {
+        config.mount_options = for_fusermount(options, source);
+        fuser::Session::new(adapter, &options.mountpoint, &config)?
+    };
     let sweep = move || {
         while served.recv_timeout(IDLE_FOR) == Err(RecvTimeoutError::Timeout) {
             shared.backings.expire(Instant::now() - IDLE_FOR);
@@ -52,6 +43,25 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
     };
     let sweeper = std::thread::Builder::new().name("crumb-sweep".into()).spawn(sweep)?;
     Ok(Session { background: session.spawn()?, sweeper })
+}
+
+/// An ordinary user's options.
+fn for_fusermount(options: &StackOptions, source: &Path) -> Vec<MountOption> {
+    let mut told = vec![
+        MountOption::FSName(escaped(source)),
+        MountOption::DefaultPermissions,
+        MountOption::Subtype("crumb".into()),
+        if options.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    let flags = options.flags;
+    let chosen = [
+        (flags.dev, MountOption::Dev),
+        (flags.suid, MountOption::Suid),
+        (flags.noexec, MountOption::NoExec),
+        (flags.noatime, MountOption::NoAtime),
+    ];
+    told.extend(chosen.into_iter().filter(|(wanted, _)| *wanted).map(|(_, option)| option));
+    told
 }
 
 /// The threads of a mount.
@@ -78,14 +88,10 @@ impl Session {
 
 /// Whether the device can be opened at all.
 pub(crate) fn device() -> std::io::Result<()> {
-    std::fs::OpenOptions::new().read(true).write(true).open(DEVICE).map(drop)
+    mounting::open().map(drop)
 }
 
 /// Commas and backslashes end or escape an option in the lists that fusermount3 takes.
 fn escaped(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    if rustix::process::geteuid().is_root() {
-        return text.into_owned();
-    }
-    text.replace('\\', "\\\\").replace(',', "\\,")
+    path.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,")
 }
