@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use files::Status;
-use measure::{FileSetRecord, LoadPoint, LoopKind, Verdict};
+use measure::{FileSetRecord, LatencySummary, LoadPoint, LoopKind, RankPart, Verdict};
 
 use crate::metronome::{CutShort, Measured};
 use crate::mix::Mix;
@@ -40,11 +40,40 @@ const BUSY_MAX: f64 = 0.95;
 const ERRORS_MAX: f64 = 0.01;
 /// Samples below which a 99th percentile rests on fewer than ten.
 const SAMPLES_MIN: u64 = 1000;
+/// The warm-up takes in what is below; a begin further apart than this shows in the figures of a bare second.
+const SKEW_US_MAX: f64 = 10_000.0;
 /// Share by which the number of files may differ from the one asked.
 const FILES_OFF_MAX: f64 = 0.01;
 
-/// The load point for the record.
-pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>) -> LoadPoint {
+/// One rank's row; who it is and how it began is the ensemble's to say.
+pub(crate) fn rank_part(measured: &Measured, rate: Option<f64>) -> RankPart {
+    let seconds = measured.measured.as_secs_f64().max(1e-9);
+    RankPart {
+        offered_per_sec: rate,
+        sent_per_sec: measured.sent as f64 / seconds,
+        achieved_per_sec: measured.ok_within as f64 / seconds,
+        held: held(measured),
+        lateness_us: measured.lateness.summary(),
+        latency_us: measured.tallies.histogram().summary(),
+        generator_busy: measured.busy,
+        errors: measured.tallies.sum(|tally| tally.errors_total() + tally.cancelled),
+        ..RankPart::default()
+    }
+}
+
+/// Share of what was due that was answered in time.
+fn held(measured: &Measured) -> f64 {
+    let answered = (measured.ok_within + measured.tallies.sum(crate::tally::Tally::errors_total)) as f64;
+    answered / (measured.planned.max(1)) as f64
+}
+
+/// Whether sending was late by more than can be left in a figure of this mean.
+fn is_late(lateness: &LatencySummary, latency: &LatencySummary) -> bool {
+    lateness.mean > LATENESS_US_MIN && lateness.mean > LATENESS_SHARE_MAX * latency.mean
+}
+
+/// The load point for the record; `parts` has the rows of the ranks when there were several.
+pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<RankPart>) -> LoadPoint {
     let seconds = measured.measured.as_secs_f64().max(1e-9);
     let histogram = measured.tallies.histogram();
     let mut point = LoadPoint {
@@ -68,6 +97,7 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>) -> LoadPoint {
         file_set: asked.file_set,
         saturated: false,
         verdict: Verdict::valid(),
+        parts,
     };
     judge(&mut point, measured);
     point
@@ -89,12 +119,12 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
         return;
     }
 
-    let late = point.lateness_us.mean > LATENESS_US_MIN
-        && point.lateness_us.mean > LATENESS_SHARE_MAX * point.latency_us.mean
-        && point.loop_kind == LoopKind::Open;
-    let answered = (measured.ok_within + measured.tallies.sum(crate::tally::Tally::errors_total)) as f64;
-    let held = answered / (measured.planned.max(1)) as f64;
-    if point.loop_kind == LoopKind::Open && held < HELD_MIN {
+    let is_open = point.loop_kind == LoopKind::Open;
+    let late = is_open
+        && (is_late(&point.lateness_us, &point.latency_us)
+            || point.parts.iter().any(|part| is_late(&part.lateness_us, &part.latency_us)));
+    let held = held(measured);
+    if is_open && held < HELD_MIN {
         point.saturated = true;
         let off_percent = 100.0 * (1.0 - held);
         let whose = if late { "the generator was late" } else { "the storage did not keep up" };
@@ -106,7 +136,9 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
             ),
         );
     }
-    if late {
+    if is_open && !point.parts.is_empty() {
+        judge_ranks(&point.parts, held, &mut verdict);
+    } else if late {
         verdict.invalidate(
             "generator-late",
             format!(
@@ -118,7 +150,7 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
             ),
         );
     }
-    if point.loop_kind == LoopKind::Open && measured.busy > BUSY_MAX {
+    if is_open && point.parts.is_empty() && measured.busy > BUSY_MAX {
         verdict.invalidate(
             "generator-busy",
             format!("the generator used {:.0}% of its core and may be the limit", 100.0 * measured.busy),
@@ -171,6 +203,74 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
         verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
     }
     point.verdict = verdict;
+}
+
+/// What speaks against single ranks, the worst of them by name.
+fn judge_ranks(parts: &[RankPart], held: f64, verdict: &mut Verdict) {
+    let others = |count: usize| match count {
+        0 | 1 => String::new(),
+        2 => ", and another rank too".to_owned(),
+        more => format!(", and {} other ranks too", more - 1),
+    };
+    let late: Vec<_> = parts.iter().filter(|part| is_late(&part.lateness_us, &part.latency_us)).collect();
+    let worst = late.iter().max_by(|a, b| a.lateness_us.mean.total_cmp(&b.lateness_us.mean));
+    if let Some(RankPart { rank, host, lateness_us, latency_us, .. }) = worst {
+        verdict.invalidate(
+            "generator-late",
+            format!(
+                "rank {rank} on {host} sent {:.0} us late on average (p99 {:.0} us), {:.0}% of its mean latency{}; \
+                 give each rank a core of its own or lower the rate",
+                lateness_us.mean,
+                lateness_us.p99,
+                100.0 * lateness_us.mean / latency_us.mean.max(1e-9),
+                others(late.len())
+            ),
+        );
+    }
+    let busy: Vec<_> = parts.iter().filter(|part| part.generator_busy > BUSY_MAX).collect();
+    let worst = busy.iter().max_by(|a, b| a.generator_busy.total_cmp(&b.generator_busy));
+    if let Some(RankPart { rank, host, generator_busy, .. }) = worst {
+        verdict.invalidate(
+            "generator-busy",
+            format!(
+                "rank {rank} on {host} used {:.0}% of its core and may be the limit{}; use more ranks",
+                100.0 * generator_busy,
+                others(busy.len())
+            ),
+        );
+    }
+    // Where all are short it is the storage; where only some are, it is they or their way to it.
+    let short: Vec<_> = parts.iter().filter(|part| part.held < HELD_MIN).collect();
+    let worst = short.iter().min_by(|a, b| a.held.total_cmp(&b.held));
+    if let Some(RankPart { rank, host, held: of_rank, .. }) = worst
+        && (held >= HELD_MIN || short.len() < parts.len())
+    {
+        verdict.invalidate(
+            "rank-short",
+            format!(
+                "of what rank {rank} on {host} was to ask {:.1}% was not answered in time, of the whole {:.1}%{}; look \
+                 at its way to the storage",
+                100.0 * (1.0 - of_rank),
+                100.0 * (1.0 - held),
+                others(short.len())
+            ),
+        );
+    }
+    let skewed = |part: &RankPart| part.start_skew_us + part.clock_uncertainty_us;
+    if let Some(part) = parts.iter().max_by(|a, b| skewed(a).total_cmp(&skewed(b)))
+        && skewed(part) > SKEW_US_MAX
+    {
+        verdict.remark(
+            "start-skew",
+            format!(
+                "rank {} on {} began {:.1} ms after the common moment, give or take {:.1} ms",
+                part.rank,
+                part.host,
+                part.start_skew_us / 1e3,
+                part.clock_uncertainty_us / 1e3
+            ),
+        );
+    }
 }
 
 /// Whether the generator, and not the storage, made a point what it is.

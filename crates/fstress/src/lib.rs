@@ -13,6 +13,7 @@ mod builder;
 mod crew;
 pub mod derive;
 mod distribution;
+pub mod ensemble;
 mod error;
 mod judge;
 mod load;
@@ -37,7 +38,7 @@ pub use objects::{
     SymlinkId,
 };
 pub use progress::{Event, Live, SetWork, Stage};
-pub use run::{FileCount, FstressConfig, Keep, RunOutcome, run};
+pub use run::{FileCount, FstressConfig, Keep, RunOutcome, run, run_together};
 pub use weights::{WEIGHT_ONE, WeightTree};
 pub use workload::{
     Access, FilesPerOp, Popularity, ReadAccess, Scale, SetattrUse, Sizes, Tree, Workload, WriteAccess,

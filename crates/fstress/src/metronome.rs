@@ -21,14 +21,15 @@ use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
 
 use crate::arrivals::Schedule;
+use crate::error::FstressError;
 use crate::planner::{NameBuffers, Planned, Planner};
 use crate::progress::{Live, Stage};
 use crate::tally::Tallies;
 
 /// What sets the pace of a load point.
 pub(crate) enum Pace {
-    /// The schedule.
-    Open(Schedule),
+    /// The schedule, all of it so much later.
+    Open(Schedule, Duration),
     /// The replies, with so many requests outstanding.
     Closed(u32),
 }
@@ -71,7 +72,13 @@ pub(crate) enum CutShort {
     /// The user asked to stop.
     Stopped,
     /// The storage is gone.
-    Gone(TransportError),
+    Gone(FstressError),
+}
+
+impl From<TransportError> for CutShort {
+    fn from(gone: TransportError) -> Self {
+        Self::Gone(gone.into())
+    }
 }
 
 /// Requests in flight, by ticket. Lives as long as the transport, as late replies cross load points.
@@ -141,9 +148,8 @@ const RECENT_ALL: u64 = 4096;
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
 impl Metronome<'_> {
-    /// Runs one load point to its end, or until stopped.
-    pub fn run(&mut self, mut pace: Pace, spans: Spans) -> Measured {
-        let begin = self.clock.now();
+    /// Runs one load point from `begin`, which is now, to its end, or until stopped.
+    pub fn run(&mut self, begin: Instant, mut pace: Pace, spans: Spans) -> Measured {
         let counted_from = begin + spans.warm;
         let end = counted_from + spans.measure;
         let mut count = Count::new(self.planner, self.point, counted_from, end);
@@ -153,7 +159,7 @@ impl Metronome<'_> {
         let mut counters_before = None;
         let mut next_tell = begin + TELL_EVERY;
         let mut next_due = match &mut pace {
-            Pace::Open(schedule) => begin + schedule.next_due(),
+            Pace::Open(schedule, later) => begin + *later + schedule.next_due(),
             Pace::Closed(_) => begin,
         };
         let mut held: Option<Flight> = None;
@@ -185,18 +191,18 @@ impl Metronome<'_> {
                 Pace::Closed(outstanding) => {
                     room_for_batch(*outstanding as usize, self.transport.in_flight())
                 }
-                Pace::Open(_) => BATCH_MAX,
+                Pace::Open(..) => BATCH_MAX,
             };
             while batch_due.len() < BATCH_MAX {
                 let flight = match (&mut pace, held.take()) {
                     (_, Some(flight)) => flight,
-                    (Pace::Open(schedule), None) => {
+                    (Pace::Open(schedule, later), None) => {
                         if next_due > now || next_due >= end {
                             caught_up = true;
                             break;
                         }
                         let due = next_due;
-                        next_due = begin + schedule.next_due();
+                        next_due = begin + *later + schedule.next_due();
                         count.flight(self.planner, due)
                     }
                     (Pace::Closed(_), None) => {
@@ -225,12 +231,12 @@ impl Metronome<'_> {
             }
             if !batch_due.is_empty() {
                 match &pace {
-                    Pace::Open(_) => count.late(&batch_due, self.clock.now(), caught_up),
+                    Pace::Open(..) => count.late(&batch_due, self.clock.now(), caught_up),
                     // Due when it is sent: there is nothing to be late for.
                     Pace::Closed(_) => count.recent_sent += batch_due.len() as u64,
                 }
                 if let Err(gone) = self.transport.flush() {
-                    cut_short = Some(CutShort::Gone(gone));
+                    cut_short = Some(gone.into());
                     break now;
                 }
             }
@@ -238,11 +244,11 @@ impl Metronome<'_> {
             let until = match &pace {
                 _ if full => Some((now + FULL_WAIT).min(end)),
                 _ if batch_due.len() == BATCH_MAX => None,
-                Pace::Open(_) => Some(next_due.min(end)),
+                Pace::Open(..) => Some(next_due.min(end)),
                 Pace::Closed(_) => Some(end.min(next_tell)),
             };
             if let Err(gone) = self.poll(until.map(|until| until.min(next_tell)), &mut count) {
-                cut_short = Some(CutShort::Gone(gone));
+                cut_short = Some(gone.into());
                 break self.clock.now();
             }
         };
@@ -256,15 +262,15 @@ impl Metronome<'_> {
             self.planner.settle(&flight.planned, &Outcome::Cancelled);
             count.take_back(&flight);
         }
-        if let Pace::Open(schedule) = &mut pace {
+        if let Pace::Open(schedule, later) = &mut pace {
             while next_due < stopped_at {
                 count.unsent += u64::from(next_due >= counted_from);
-                next_due = begin + schedule.next_due();
+                next_due = begin + *later + schedule.next_due();
             }
         }
         let storage_there = !matches!(cut_short, Some(CutShort::Gone(_)));
         if storage_there && let Err(gone) = self.drain(stopped_at + spans.drain, &mut count) {
-            cut_short = Some(CutShort::Gone(gone));
+            cut_short = Some(gone.into());
         }
         count.give_up();
 

@@ -15,6 +15,7 @@ use quanta::Clock;
 use crate::arrivals::{Arrivals, stream};
 use crate::builder::{Builder, BuilderOptions};
 use crate::crew::{FIRST_TICKET, Site};
+use crate::ensemble::{Ensemble, Work};
 use crate::error::FstressError;
 use crate::judge::{self, Asked};
 use crate::load::{Load, SEARCH_RULE, Search};
@@ -89,6 +90,20 @@ pub struct RunOutcome {
     pub error: Option<FstressError>,
 }
 
+impl RunOutcome {
+    /// What there would be to say if the run ended with these points.
+    pub fn so_far(points: Vec<LoadPoint>, load: &Load) -> Self {
+        Self {
+            metrics: metrics(&points, load),
+            verdict: judge::run_verdict(&points, false),
+            points,
+            phases: vec![],
+            complete: false,
+            error: None,
+        }
+    }
+}
+
 /// How often a search measures a level that the generator spoilt.
 const TRIES_MAX: u32 = 3;
 /// A closed loop has no rate to scale the file set by; this one is taken.
@@ -102,7 +117,22 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> RunOutcome {
+    run_together(config, transport, clock, stop, tell, &mut Ensemble::solo())
+}
+
+/// The same as one rank of `ensemble`: the load is that of the whole, and so is what comes out, on every rank the same.
+/// The ensemble sets `stop` when another rank has come to an early end, and this sets it when this one has.
+pub fn run_together(
+    config: &FstressConfig,
+    transport: &mut dyn Transport,
+    clock: &Clock,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+    ensemble: &mut Ensemble,
+) -> RunOutcome {
+    let seed = ensemble.seed(config.seed);
     let mut session = Session {
+        seed,
         config,
         transport,
         clock,
@@ -111,12 +141,13 @@ pub fn run(
         builder: Builder::new(
             config.workload.clone(),
             BuilderOptions {
-                root_name: config.set_name.clone(),
+                root_name: ensemble.set_name(&config.set_name),
                 in_flight_max: config.build_in_flight,
                 adopt: config.keep == Keep::Reuse,
-                seed: config.seed,
+                seed,
             },
         ),
+        ensemble,
         flights: Flights::default(),
         points: Vec::new(),
         phases: Vec::new(),
@@ -126,10 +157,12 @@ pub fn run(
     let (set, result) = session.all_points();
     let removed = match set {
         Some(set) if config.keep == Keep::Remove => session.remove(set),
-        _ => Ok(()),
+        _ => (None, Ok(())),
     };
-    let (complete, error) = match result.and(removed) {
-        Ok(()) => (!stop.load(Ordering::Relaxed), None),
+    let ended = session.removed(removed, result);
+    let (complete, error) = match ended {
+        // Of several ranks each would have its own moment to look.
+        Ok(()) => (session.ensemble.is_joined() || !stop.load(Ordering::Relaxed), None),
         Err(FstressError::Interrupted) => (false, None),
         Err(error) => (false, Some(error)),
     };
@@ -146,6 +179,9 @@ pub fn run(
 
 struct Session<'a> {
     config: &'a FstressConfig,
+    ensemble: &'a mut Ensemble,
+    /// This rank's own.
+    seed: u64,
     transport: &'a mut dyn Transport,
     clock: &'a Clock,
     stop: &'a AtomicBool,
@@ -161,19 +197,25 @@ struct Session<'a> {
 impl Session<'_> {
     fn all_points(&mut self) -> (Option<ObjectSets>, Result<(), FstressError>) {
         let needs_files = self.config.workload.needs_files();
-        let set = if needs_files {
+        let (set, begun) = if needs_files {
             match self.with_site(|builder, site| builder.begin(site)) {
-                Ok(set) => set,
-                Err(error) => return (None, Err(error)),
+                Ok(set) => (Some(set), Ok(())),
+                Err(error) => (None, Err(error)),
             }
         } else {
-            self.set_without_files()
+            (Some(self.set_without_files()), Ok(()))
+        };
+        let begun = self.together("the directory of the file set", begun, None).1;
+        let set = match (set, begun) {
+            (Some(set), Ok(())) => set,
+            (None, Ok(())) => unreachable!("a set that could not be begun is an error on all ranks"),
+            (set, Err(error)) => return (set.filter(|_| needs_files), Err(error)),
         };
         let mut planner = Planner::new(
             self.config.workload.clone(),
             set,
             self.transport.io_bytes_max(),
-            self.config.seed,
+            self.seed,
             self.clock.now(),
         );
         let result = self.points_of(&mut planner, needs_files);
@@ -258,12 +300,19 @@ impl Session<'_> {
         let number = self.points.len() as u32 + 1;
         let spans = (config.warm, config.measure);
         (self.tell)(Event::PointBegins { offered_per_sec: rate, number, of, spans });
-        let seed_of_point =
-            config.seed ^ rand::Rng::next_u64(&mut stream(config.seed, 100 + u64::from(number)));
+        let seed_of_point = self.seed ^ rand::Rng::next_u64(&mut stream(self.seed, 100 + u64::from(number)));
         let pace = match rate {
-            Some(rate) => Pace::Open(config.arrivals.schedule(rate, seed_of_point)),
-            None => Pace::Closed(outstanding.unwrap_or(1)),
+            Some(rate) => {
+                let later = match config.arrivals {
+                    Arrivals::Uniform => self.ensemble.phase_of(rate),
+                    // What is random already is independent of the other ranks.
+                    _ => Duration::ZERO,
+                };
+                Pace::Open(config.arrivals.schedule(self.ensemble.rate_of(rate), seed_of_point), later)
+            }
+            None => Pace::Closed(self.ensemble.part_of(outstanding.unwrap_or(1).into()) as u32),
         };
+        let begin = self.ensemble.begin(self.clock, config.warm, config.measure)?;
         let tell = &mut self.tell;
         let measured = Metronome {
             transport: &mut *self.transport,
@@ -274,8 +323,11 @@ impl Session<'_> {
             tell: &mut |live| tell(Event::Live(live)),
             point: number,
         }
-        .run(pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
+        .run(begin, pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
 
+        if measured.cut_short.is_some() {
+            self.end_others();
+        }
         let set = &planner.set;
         let file_set = FileSetRecord {
             files_asked: if config.workload.needs_files() {
@@ -288,8 +340,9 @@ impl Session<'_> {
             symlinks: set.symlink_count(),
             bytes: set.file_bytes(),
         };
-        let point =
-            judge::load_point(&measured, &Asked { rate, outstanding, mix: &config.workload.mix, file_set });
+        let (measured, file_set, parts) = self.ensemble.merge(measured, rate, file_set, config.drain)?;
+        let asked = Asked { rate, outstanding, mix: &config.workload.mix, file_set };
+        let point = judge::load_point(&measured, &asked, parts);
         let Measured { cut_short, measured, .. } = measured;
         // Cut short in its warm-up it has nothing to say.
         if !measured.is_zero() {
@@ -297,17 +350,18 @@ impl Session<'_> {
             self.points.push(point);
         }
         match cut_short {
-            Some(CutShort::Gone(error)) => Err(error.into()),
+            Some(CutShort::Gone(error)) => Err(error),
             Some(CutShort::Stopped) => Err(FstressError::Interrupted),
             None => Ok(()),
         }
     }
 
+    /// Files of this rank while the whole has `rate`.
     fn files_at(&self, rate: f64) -> u64 {
-        match self.config.files {
+        self.ensemble.part_of(match self.config.files {
             FileCount::Scaled => self.config.workload.scale.files_at(rate),
             FileCount::Fixed(files) => files.get(),
-        }
+        })
     }
 
     /// Brings the set to the size that `rate` calls for.
@@ -316,22 +370,25 @@ impl Session<'_> {
         planner.settle_all();
         let (before, bytes_before) = (planner.set.file_count(), planner.set.file_bytes());
         if files == before {
-            return Ok(());
+            return self.together("making files", Ok(()), None).1;
         }
         let (begun, cpu) = (self.clock.now(), CpuMeter::start());
         let result = self.with_site(|builder, site| builder.resize(&mut planner.set, files, site));
         let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
         let items = planner.set.file_count().abs_diff(before);
-        let name = if files > before { "build" } else { "shrink" };
         let bytes = planner.set.file_bytes().saturating_sub(bytes_before);
-        self.phase(name, wall_s, cpu.used(), items, bytes);
+        let work = work(files > before, wall_s, cpu.used(), items, bytes);
+        let (work, result) = self.together("making files", result, Some(work));
+        if let Some(work) = work {
+            self.phase(if work.grew { "build" } else { "shrink" }, &work);
+        }
         for ticket in std::mem::take(&mut self.late) {
             self.flights.settle_late(ticket, planner, &Outcome::Cancelled);
         }
         result
     }
 
-    fn remove(&mut self, mut set: ObjectSets) -> Result<(), FstressError> {
+    fn remove(&mut self, mut set: ObjectSets) -> (Option<Work>, Result<(), FstressError>) {
         // Interrupted or not, the set goes; a second Ctrl-C ends the process.
         let go_on = AtomicBool::new(false);
         let (begun, cpu, items) = (self.clock.now(), CpuMeter::start(), set.file_count());
@@ -345,18 +402,51 @@ impl Session<'_> {
         };
         let result = self.builder.remove(&mut set, &mut site);
         let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
-        self.phase("remove", wall_s, cpu.used(), items, 0);
-        result
+        (Some(work(false, wall_s, cpu.used(), items, 0)), result)
     }
 
-    fn phase(&mut self, name: &str, wall_s: f64, cpu: CpuTimes, items: u64, bytes: u64) {
+    /// The end of all ranks: how removing went, and before it the load points.
+    fn removed(
+        &mut self,
+        (work, removed): (Option<Work>, Result<(), FstressError>),
+        measured: Result<(), FstressError>,
+    ) -> Result<(), FstressError> {
+        let (work, together) = self.ensemble.agree_on("the end", removed, work);
+        if let Some(work) = work {
+            self.phase("remove", &work);
+        }
+        measured.and(together)
+    }
+
+    /// Goes on when all ranks have done `step`, and well.
+    fn together(
+        &mut self,
+        step: &str,
+        went: Result<(), FstressError>,
+        work: Option<Work>,
+    ) -> (Option<Work>, Result<(), FstressError>) {
+        if went.is_err() {
+            self.end_others();
+        }
+        self.ensemble.agree_on(step, went, work)
+    }
+
+    /// What spoils the run here spoils it everywhere: the others need not go on until they hear of it.
+    fn end_others(&self) {
+        if self.ensemble.is_joined() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn phase(&mut self, name: &str, work: &Work) {
+        let &Work { wall_s, user_s, sys_s, items, bytes, .. } = work;
         let pass = 1 + self.phases.iter().filter(|phase| phase.name == name).count() as u32;
         self.phases.push(Phase {
             name: name.to_owned(),
             pass,
             wall_s,
-            user_s: cpu.user.as_secs_f64(),
-            sys_s: cpu.sys.as_secs_f64(),
+            user_s,
+            sys_s,
             items,
             bytes,
             items_per_sec: if wall_s > 0.0 { items as f64 / wall_s } else { 0.0 },
@@ -383,6 +473,10 @@ impl Session<'_> {
         assert!(kept, "a root handle is a handle");
         set
     }
+}
+
+fn work(grew: bool, wall_s: f64, cpu: CpuTimes, items: u64, bytes: u64) -> Work {
+    Work { grew, wall_s, user_s: cpu.user.as_secs_f64(), sys_s: cpu.sys.as_secs_f64(), items, bytes }
 }
 
 fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {

@@ -70,11 +70,16 @@ pub(crate) struct Tallies {
 impl Tallies {
     /// Room for the kinds of `mix`; others get theirs when they are first met.
     pub fn new(mix: &Mix) -> Self {
-        let mut tallies = Self { by_kind: Box::new([const { None }; OpKind::COUNT]) };
+        let mut tallies = Self::empty();
         for kind in OpKind::ALL.into_iter().filter(|&kind| mix.share(kind) > 0.0) {
             tallies.of(kind);
         }
         tallies
+    }
+
+    /// No kind met yet.
+    pub fn empty() -> Self {
+        Self { by_kind: Box::new([const { None }; OpKind::COUNT]) }
     }
 
     /// The counts of `kind`.

@@ -134,6 +134,21 @@ impl LatencyHistogram {
             .collect()
     }
 
+    /// The buckets in use as (highest latency in nanoseconds, samples), by rising latency: small enough to send.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        self.counts
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+            .collect()
+    }
+
+    /// Adds what `buckets` of another histogram gave: exact, as the buckets are the same.
+    pub fn add_buckets(&mut self, buckets: &[(u64, u64)]) {
+        for &(ns, samples) in buckets {
+            self.counts.saturating_record_n(ns, samples);
+        }
+    }
+
     /// The whole histogram as base64 of HdrHistogram V2, deflated.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
@@ -220,6 +235,13 @@ mod tests {
             merged.merge(&of(&right));
             let together = of(&[left, right].concat());
             prop_assert_eq!(merged.summary(), together.summary());
+        }
+
+        #[test]
+        fn buckets_make_the_histogram_they_came_from(samples in prop::collection::vec(0u64..10_000_000_000_000, 0..200)) {
+            let mut again = LatencyHistogram::new();
+            again.add_buckets(&of(&samples).buckets());
+            prop_assert_eq!(again, of(&samples));
         }
 
         #[test]

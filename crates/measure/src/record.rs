@@ -124,6 +124,38 @@ pub struct LoadPoint {
     pub saturated: bool,
     /// Whether to believe it.
     pub verdict: Verdict,
+    /// What each rank had in it, in the order of ranks; empty for a generator that was alone.
+    #[serde(default)]
+    pub parts: Vec<RankPart>,
+}
+
+/// One rank's part in a load point that several generators offered together. The whole is their exact sum.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankPart {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// The host it ran on.
+    pub host: String,
+    /// Requests a second that its schedule planned; none in a closed loop.
+    pub offered_per_sec: Option<f64>,
+    /// Requests a second that it sent.
+    pub sent_per_sec: f64,
+    /// Requests a second that were answered with success.
+    pub achieved_per_sec: f64,
+    /// Share of what was due that was answered in time, 0 to 1.
+    pub held: f64,
+    /// Actual minus planned send time.
+    pub lateness_us: LatencySummary,
+    /// Latency of its operations that succeeded.
+    pub latency_us: LatencySummary,
+    /// Share of one core that its generating thread used, 0 to 1.
+    pub generator_busy: f64,
+    /// Operations that failed or were given up.
+    pub errors: u64,
+    /// Begin of its load point minus the common begin, as its estimate of rank 0's clock has it, microseconds.
+    pub start_skew_us: f64,
+    /// Half the shortest round trip by which the clocks were compared: how far that estimate may be off, microseconds.
+    pub clock_uncertainty_us: f64,
 }
 
 /// The file set during a load point.

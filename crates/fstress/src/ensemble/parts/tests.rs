@@ -1,0 +1,121 @@
+//! Adding up parts, and what it costs for a thousand ranks.
+
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A rank's load point in which each operation took what `samples_ns` says, by kind.
+fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
+    let mut tallies = Tallies::empty();
+    let mut lateness = LatencyHistogram::new();
+    for (kind, ns) in samples_ns {
+        let tally = tallies.of(*kind);
+        tally.attempted += 1;
+        if ns % 17 == 0 {
+            tally.error(Cow::Borrowed(if ns % 2 == 0 { "IO" } else { "NOENT" }));
+        } else {
+            tally.ok += 1;
+            tally.bytes += ns % 8192;
+            tally.histogram.record(Duration::from_nanos(*ns));
+        }
+        lateness.record(Duration::from_nanos(ns / 100));
+    }
+    let all = samples_ns.len() as u64;
+    Measured {
+        tallies,
+        lateness,
+        planned: all + rank,
+        sent: all,
+        ok_within: all / 2,
+        warmed: Duration::from_secs(1),
+        measured: Duration::from_secs(2),
+        busy: 0.01 * rank as f64,
+        counters: TransportCounters { reconnects: rank, sent_bytes: all * 100, ..Default::default() },
+        overtaken: rank,
+        digest: rank + 1,
+        cut_short: None,
+    }
+}
+
+fn part(measured: &Measured, rank: u32) -> PointPart {
+    let row = RankPart { rank, host: format!("host{rank}"), ..RankPart::default() };
+    let file_set = FileSetRecord { files: 10, files_asked: 11, ..FileSetRecord::default() };
+    PointPart { measured: MeasuredPart::of(measured), file_set, rows: vec![row] }
+}
+
+/// There and back again, as between processes.
+fn sent(part: &PointPart) -> PointPart {
+    postcard::from_bytes(&postcard::to_stdvec(part).unwrap()).unwrap()
+}
+
+const KINDS: [OpKind; 4] = [OpKind::Read, OpKind::Write, OpKind::Lookup, OpKind::Create];
+
+fn samples() -> impl Strategy<Value = Vec<(OpKind, u64)>> {
+    prop::collection::vec((prop::sample::select(&KINDS[..]), 0u64..20_000_000_000), 0..120)
+}
+
+proptest! {
+    #[test]
+    fn the_sum_of_ranks_is_what_one_generator_would_have_counted(ranks in prop::collection::vec(samples(), 1..8)) {
+        let each: Vec<Measured> = ranks.iter().zip(0..).map(|(samples, rank)| measured(samples, rank)).collect();
+        let parts = each.iter().zip(0..).map(|(measured, rank)| sent(&part(measured, rank))).collect();
+        let whole = sent(&PointPart::sum(parts));
+        let together = measured(&ranks.concat(), 0);
+        prop_assert_eq!(whole.rows.len(), ranks.len());
+        prop_assert_eq!(whole.file_set.files, 10 * ranks.len() as u64);
+        let merged = whole.measured.into_measured(measured(&[], 0), &whole.rows, 0);
+        prop_assert_eq!(merged.tallies.histogram(), together.tallies.histogram());
+        prop_assert_eq!(&merged.lateness, &together.lateness);
+        for ((kind, one), (other_kind, other)) in merged.tallies.iter().zip(together.tallies.iter()) {
+            prop_assert_eq!(kind, other_kind);
+            prop_assert_eq!(&one.histogram, &other.histogram);
+            prop_assert_eq!(&one.errors, &other.errors);
+            prop_assert_eq!((one.attempted, one.ok, one.bytes), (other.attempted, other.ok, other.bytes));
+        }
+        let highest = (ranks.len() - 1) as u64;
+        prop_assert_eq!(merged.overtaken, highest * (highest + 1) / 2);
+        prop_assert_eq!(merged.planned, together.planned + merged.overtaken);
+        prop_assert_eq!(merged.busy, 0.01 * highest as f64);
+    }
+}
+
+#[test]
+fn the_rank_that_lost_its_storage_stands_for_all_and_the_digest_knows_the_order() {
+    let mut lost = measured(&[], 1);
+    let why = FstressError::Elsewhere { rank: 9, host: "x".to_owned(), why: "cable pulled".to_owned() };
+    lost.cut_short = Some(CutShort::Gone(why));
+    let mut stopped = measured(&[], 2);
+    stopped.cut_short = Some(CutShort::Stopped);
+    let parts = vec![part(&stopped, 0), part(&lost, 1), part(&measured(&[], 3), 2)];
+    let whole = PointPart::sum(parts.clone());
+    let turned = PointPart::sum(vec![parts[1].clone(), parts[0].clone(), parts[2].clone()]);
+    assert_ne!(whole.measured.digest, turned.measured.digest);
+    let merged = whole.measured.into_measured(measured(&[], 0), &whole.rows, 0);
+    let Some(CutShort::Gone(error)) = merged.cut_short else { panic!("the storage is gone") };
+    let told = error.to_string();
+    assert!(told.contains("rank 1 on host1") && told.contains("cable pulled"), "{told}");
+}
+
+/// The bar is 20 load points of 1,000 ranks in 10 s and 1 GB, in a release build: one point here, and its size.
+#[test]
+#[allow(clippy::print_stderr, reason = "time and memory are what it is run for")]
+fn the_parts_of_many_ranks_are_added_up_in_little_time_and_memory() {
+    let samples: Vec<(OpKind, u64)> =
+        (0..20_000u64).map(|n| (KINDS[n as usize % 4], 200_000 + n * n * 40 % 90_000_000)).collect();
+    let one = postcard::to_stdvec(&part(&measured(&samples, 1), 1)).unwrap();
+    let ranks = std::env::var("CRUMB_MERGE_RANKS").ok().and_then(|n| n.parse().ok()).unwrap_or(50);
+    let points = std::env::var("CRUMB_MERGE_POINTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let begun = Instant::now();
+    for _ in 0..points {
+        let parts: Vec<PointPart> = (0..ranks).map(|_| postcard::from_bytes(&one).unwrap()).collect();
+        let whole = PointPart::sum(parts);
+        let merged = whole.measured.into_measured(measured(&[], 0), &whole.rows, 0);
+        assert_eq!(merged.sent, ranks * 20_000);
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM unknown");
+    let took = begun.elapsed();
+    eprintln!("{points} points of {ranks} ranks, {} bytes a part: {took:?}, {peak}", one.len());
+}
