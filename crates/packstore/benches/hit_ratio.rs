@@ -2,7 +2,9 @@
 //! sites, one file server), with caches of 1%, 5% and 10% of the objects, all of one size, beside the best possible. "Clock 3"
 //! gives up to three lives; "after 2nd" is S3-FIFO that stores an object at its second request.
 //!
-//! `cargo bench -p packstore --bench hit_ratio`. Run as a test it takes a short made-up sequence.
+//! Then the engine's own, with packed files of eight objects each, as the sequences are short.
+//!
+//! `cargo bench -p packstore --bench hit_ratio [-- SEQUENCE]`. Run as a test it takes a short made-up sequence.
 
 #![expect(clippy::print_stdout, reason = "a table is what it is for")]
 
@@ -10,9 +12,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use packstore::eviction::{Clock, Fifo, Lru, Policy, Recent, S3Fifo, Sieve};
+use packstore::{CacheOptions, Eviction, Mode, PutOptions, Store, StoreOptions, VolumeSpec};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -43,6 +47,34 @@ fn main() {
         }
     }
     println!();
+    println!("The engine itself, with room for as many objects, beside the models above:");
+    println!(
+        "| trace | cache | cyclic | clock | S3-FIFO | written an object put (S3-FIFO) | LRU | optimum |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
+    for (name, requests) in traces.iter().filter(|(name, _)| name.contains(&wanted)) {
+        let objects = requests.iter().collect::<BTreeSet<_>>().len() as u32;
+        for percent in [1, 5, 10] {
+            let slots = (objects * percent / 100).max(1);
+            let mut cells = Vec::new();
+            let mut promoted = 0.0;
+            for eviction in [Eviction::Cyclic, Eviction::Clock, Eviction::S3Fifo] {
+                let (hits, written) = engine(requests, slots, eviction);
+                cells.push(hits);
+                promoted = written;
+            }
+            cells.push(replay(requests, slots, Lru::new(slots), false));
+            cells.push(optimum(requests, slots as usize));
+            let mut cells = cells
+                .into_iter()
+                .map(|hits| format!("{:.2}%", 100.0 * hits as f64 / requests.len() as f64))
+                .collect::<Vec<_>>();
+            cells.insert(3, format!("{promoted:.2}"));
+            println!("| {name} | {percent}% ({slots}) | {} |", cells.join(" | "));
+        }
+    }
+    println!();
     println!("| | FIFO | LRU | SIEVE | S3-FIFO |\n|---|---|---|---|---|");
     let slots = 1_000_000;
     let filled: [Box<dyn Policy>; 4] = [
@@ -56,6 +88,45 @@ fn main() {
         format!("{:.2}", policy.memory_bytes() as f64 / f64::from(slots))
     });
     println!("| bytes an object | {} |", bytes.join(" | "));
+}
+
+/// Requests that a store in cache mode answers, and records written for each that was put: objects all of one size, so that so
+/// many of them fill its packed files.
+fn engine(requests: &[u32], slots: u32, eviction: Eviction) -> (usize, f64) {
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let dir = dir.expect("a directory");
+    // With head and key; a file of 512 KB, the smallest there is, has eight of them.
+    const RECORD_BYTES: u64 = 64 << 10;
+    let body = vec![7_u8; RECORD_BYTES as usize - 48 - 4];
+    let packed_bytes = 512 << 10;
+    let files = (u64::from(slots) * RECORD_BYTES).div_ceil(packed_bytes);
+    // And their index files.
+    let size_bytes = files * (packed_bytes + 2048) + packed_bytes / 8;
+    let options = StoreOptions {
+        mode: Mode::Cache,
+        packed_blocks: Some(packed_bytes as u32 / 64),
+        object_bytes_mean: RECORD_BYTES as u32,
+        cache: CacheOptions { eviction, ..CacheOptions::default() },
+        memory_bytes_max: 0,
+        ..StoreOptions::default()
+    };
+    let disk = Arc::new(files::LocalDisk::open(dir.path()).expect("it opens"));
+    let store = Store::create(vec![VolumeSpec { disk, size_bytes }], options).expect("made");
+    let (mut hits, mut puts) = (0, 0_u64);
+    for object in requests {
+        let key = object.to_le_bytes();
+        if store.get(&key).expect("whole").is_some() {
+            hits += 1;
+        } else {
+            puts += 1;
+            store.put(&key, &body, PutOptions::default()).expect("a cache is never full");
+        }
+    }
+    store.flush().expect("flushed");
+    let usage = store.usage();
+    assert!(usage.packed_files <= files, "{usage:?}, wanted {files} files");
+    (hits, usage.body_written_bytes as f64 / (puts * RECORD_BYTES) as f64)
 }
 
 /// Requests that were hits. `second`: objects are stored at their second request.

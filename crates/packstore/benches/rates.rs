@@ -23,6 +23,10 @@ struct Settings {
     rounds: usize,
     restart: usize,
     durable: usize,
+    /// Only puts, of so many rounds of the objects, into one cache: for a profiler.
+    puts: usize,
+    /// Only a mixed load on a nearly full store, for so many seconds.
+    steady: usize,
 }
 
 fn settings() -> Settings {
@@ -30,6 +34,7 @@ fn settings() -> Settings {
     let mut dir = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let bench = std::env::args().any(|arg| arg == "--bench");
     let (mut objects, mut rounds, mut restart) = if bench { (50_000, 3, 0) } else { (300, 1, 2_000) };
+    let (mut puts, mut steady) = (0, 0);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -37,11 +42,13 @@ fn settings() -> Settings {
             "--objects" => objects = number(),
             "--rounds" => rounds = number(),
             "--restart" => restart = number(),
+            "--puts" => puts = number(),
+            "--steady" => steady = number(),
             path if !path.starts_with('-') => dir = PathBuf::from(path),
             _ => {}
         }
     }
-    Settings { dir, objects, rounds, restart, durable: objects / 20 }
+    Settings { dir, objects, rounds, restart, durable: objects / 20, puts, steady }
 }
 
 /// Lengths of a lognormal law with this mean, and the bytes to cut bodies from.
@@ -98,6 +105,7 @@ fn shuffled(count: usize) -> Vec<usize> {
 #[derive(Default, Clone, Copy)]
 struct Round {
     put: f64,
+    put_us: f64,
     durable: f64,
     get: f64,
     miss: f64,
@@ -119,9 +127,11 @@ fn files_round(dir: &Path, load: &Load, order: &[usize], durable: usize) -> Roun
         }
     };
     let count = load.lens.len();
-    let begun = Instant::now();
+    warm(load.total() * 2);
+    let (begun, used) = (Instant::now(), Used::now());
     (0..count).for_each(|at| put(at, false));
     let puts = rate(count, begun);
+    let put_us = used.each(count);
     let begun = Instant::now();
     threads(DURABLE_THREADS, durable, |at| put(count + at, true));
     let durables = rate(durable, begun);
@@ -142,7 +152,7 @@ fn files_round(dir: &Path, load: &Load, order: &[usize], durable: usize) -> Roun
     }
     let misses = rate(count, begun);
     fs::remove_dir_all(&root).expect("removed");
-    Round { put: puts, durable: durables, get: gets, miss: misses }
+    Round { put: puts, put_us, durable: durables, get: gets, miss: misses }
 }
 
 const DURABLE_THREADS: usize = 64;
@@ -160,6 +170,31 @@ fn rate(count: usize, begun: Instant) -> f64 {
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
+/// Touches as much memory as the next step will want, and lets it go: a virtual machine's host may have taken free memory
+/// away, and then whoever needs it first pays for getting it back.
+fn warm(bytes: u64) {
+    let mut memory = vec![0_u8; (bytes.min(1 << 30)) as usize];
+    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    std::hint::black_box(&memory);
+}
+
+/// Microseconds of processor time that this process used for each of `count`.
+struct Used(f64);
+
+impl Used {
+    fn now() -> Self {
+        let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+        let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+        // User and system time, in ticks of 10 ms.
+        Self((ticks(11) + ticks(12)) * 10_000.0)
+    }
+
+    fn each(&self, count: usize) -> f64 {
+        (Self::now().0 - self.0) / count as f64
+    }
+}
+
 fn store_round(dir: &Path, load: &Load, order: &[usize], durable: usize, say: bool) -> Round {
     let root = dir.join("pack");
     let count = load.lens.len();
@@ -173,18 +208,33 @@ fn store_round(dir: &Path, load: &Load, order: &[usize], durable: usize, say: bo
         let options = StoreOptions { mode, object_bytes_mean: mean, ..StoreOptions::default() };
         Store::create(volumes, options).expect("made")
     };
-    let keys = (0..count + durable).map(key).collect::<Vec<_>>();
+    // More of them, as they take less time each.
+    let durable = (durable * 8).min(count);
+    let keys = (0..count + durable * 2).map(key).collect::<Vec<_>>();
     let store = made(Mode::Store);
+    // The first packed file is made with the first put.
+    store.put(b"first", b"", PutOptions::default()).expect("put");
     let begun = Instant::now();
     threads(DURABLE_THREADS, durable, |at| {
         store.put(keys[at].as_bytes(), load.body(at), PutOptions::default()).expect("put");
     });
     let durables = rate(durable, begun);
+    let groups = store.usage().groups;
+    let alone = durable / 64;
+    let begun = Instant::now();
+    for (at, key) in keys.iter().enumerate().skip(count).take(alone) {
+        store.put(key.as_bytes(), load.body(at - count), PutOptions::default()).expect("put");
+    }
+    let alone = rate(alone, begun);
     // One thread with many on their way.
     let begun = Instant::now();
     let mut pending: Vec<Pending> = Vec::new();
-    for (at, key) in keys.iter().enumerate().take(durable * 2).skip(durable) {
-        pending.push(store.put_deferred(key.as_bytes(), load.body(at), PutOptions::default()).expect("put"));
+    for (at, key) in keys.iter().enumerate().skip(count + durable).take(durable) {
+        pending.push(
+            store
+                .put_deferred(key.as_bytes(), load.body(at - count - durable), PutOptions::default())
+                .expect("put"),
+        );
         if pending.len() == 1024 {
             pending.drain(..).for_each(|put| put.wait().expect("durable"));
         }
@@ -194,13 +244,19 @@ fn store_round(dir: &Path, load: &Load, order: &[usize], durable: usize, say: bo
     drop(store);
 
     let store = made(Mode::Cache);
-    let begun = Instant::now();
+    warm(total * 2);
+    let (begun, used) = (Instant::now(), Used::now());
     for (at, key) in keys.iter().enumerate().take(count) {
         store.put(key.as_bytes(), load.body(at), PutOptions::default()).expect("put");
     }
     let puts = rate(count, begun);
+    let put_us = used.each(count);
     store.flush().expect("flushed");
     let flushed = rate(count, begun);
+    // Once before, so that both are in the page cache.
+    for &at in order {
+        std::hint::black_box(store.get(keys[at].as_bytes()).expect("whole").expect("there").length());
+    }
     let before = store.usage();
     let begun = Instant::now();
     for &at in order {
@@ -220,6 +276,8 @@ fn store_round(dir: &Path, load: &Load, order: &[usize], durable: usize, say: bo
     if say {
         let written = usage.body_written_bytes + usage.index_written_bytes;
         let held = usage.live_bytes + usage.index_bytes;
+        println!("  durable puts of 64 threads in groups of {:.1}", durable as f64 / groups as f64);
+        println!("  durable puts of one thread, one after the other {alone:.0}/s");
         println!("  deferred durable puts {deferred:>12.0}/s; puts until flushed {flushed:>12.0}/s");
         println!(
             "  disk reads a get {:.4}; a miss {:.6}",
@@ -236,7 +294,7 @@ fn store_round(dir: &Path, load: &Load, order: &[usize], durable: usize, say: bo
     }
     drop(store);
     fs::remove_dir_all(&root).expect("removed");
-    Round { put: puts, durable: durables, get: gets, miss: misses }
+    Round { put: puts, put_us, durable: durables, get: gets, miss: misses }
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {
@@ -285,6 +343,123 @@ fn restart(dir: &Path, objects: usize) {
     fs::remove_dir_all(&root).expect("removed");
 }
 
+/// A store nine tenths full, for so many seconds: half gets, half puts and deletes; rates of each tenth of the time.
+fn steady(dir: &Path, settings: &Settings) {
+    for mode in [Mode::Store, Mode::Cache] {
+        let root = dir.join("steady");
+        fs::create_dir_all(&root).expect("made");
+        let load = Load::new(settings.objects, 10_600.0);
+        let size_bytes = load.total() * 104 / 100 * 10 / 9;
+        let volumes = vec![VolumeSpec { disk: disk(&root), size_bytes }];
+        let options = StoreOptions { mode, memory_bytes_max: 16 << 20, ..StoreOptions::default() };
+        let store = Store::create(volumes, options).expect("made");
+        let mut pending = std::collections::VecDeque::new();
+        let put = |at: usize, shift: usize, pending: &mut std::collections::VecDeque<Pending>| {
+            let body = load.body((at + shift) % load.lens.len());
+            match store.put_deferred(key(at).as_bytes(), body, PutOptions::default()) {
+                Ok(put) => pending.push_back(put),
+                Err(error) => assert!(matches!(error, packstore::StoreError::Full), "{error}"),
+            }
+            while pending.len() > 256 {
+                let put = pending.pop_front().expect("there are some");
+                let _ = put.wait();
+            }
+        };
+        let mut full = 0_u64;
+        (0..settings.objects).for_each(|at| put(at, 0, &mut pending));
+        pending.drain(..).for_each(|put| drop(put.wait()));
+        let before = store.usage();
+        println!(
+            "{mode:?}: {:.1}% of {} MB full",
+            before.live_bytes as f64 / size_bytes as f64 * 100.0,
+            size_bytes >> 20
+        );
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(9);
+        let begun = Instant::now();
+        let slice = settings.steady as f64 / 10.0;
+        let (mut rates, mut gets_ns) = (Vec::new(), Vec::new());
+        let mut user_bytes = 0_u64;
+        for part in 1..=10 {
+            let (from, mut done) = (Instant::now(), 0_u64);
+            while begun.elapsed().as_secs_f64() < slice * f64::from(part) {
+                for _ in 0..64 {
+                    let at = random.random_range(0..settings.objects);
+                    match random.random_range(0..20) {
+                        0..10 => {
+                            let asked = Instant::now();
+                            let object = store.get(key(at).as_bytes()).expect("whole");
+                            std::hint::black_box(object.map(|object| object.length()));
+                            gets_ns.push(asked.elapsed().as_nanos() as u64);
+                        }
+                        // Whatever is deleted comes back, in another size.
+                        draw => {
+                            if draw == 10 {
+                                store.delete_deferred(key(at).as_bytes()).expect("deleted");
+                            }
+                            let shift = random.random_range(0..settings.objects);
+                            user_bytes += load.lens[(at + shift) % load.lens.len()] as u64;
+                            let had = pending.len();
+                            put(at, shift, &mut pending);
+                            full += u64::from(pending.len() == had && had < 256);
+                        }
+                    }
+                    done += 1;
+                }
+            }
+            rates.push(done as f64 / from.elapsed().as_secs_f64());
+        }
+        pending.drain(..).for_each(|put| drop(put.wait()));
+        store.flush().expect("flushed");
+        let after = store.usage();
+        gets_ns.sort_unstable();
+        let of = |part: f64| gets_ns[((gets_ns.len() - 1) as f64 * part) as usize] as f64 / 1000.0;
+        let written = after.body_written_bytes + after.index_written_bytes
+            - before.body_written_bytes
+            - before.index_written_bytes;
+        println!(
+            "  operations/s by tenths of {} s: {}",
+            settings.steady,
+            rates.iter().map(|rate| format!("{rate:.0}")).collect::<Vec<_>>().join(" ")
+        );
+        println!(
+            "  gets beside it: median {:.0} us, p99 {:.0} us, p99.9 {:.0} us; refused as full {full}",
+            of(0.5),
+            of(0.99),
+            of(0.999)
+        );
+        println!(
+            "  of it bodies {:.3}; {} groups, {} syncs",
+            (after.body_written_bytes - before.body_written_bytes) as f64 / user_bytes as f64,
+            after.groups - before.groups,
+            after.syncs - before.syncs
+        );
+        println!(
+            "  written {:.3} B an object byte; evicted {}; live {:.1}%",
+            written as f64 / user_bytes as f64,
+            after.evicted,
+            after.live_bytes as f64 / size_bytes as f64 * 100.0
+        );
+        drop(store);
+        fs::remove_dir_all(&root).expect("removed");
+    }
+}
+
+fn only_puts(dir: &Path, settings: &Settings) {
+    let load = Load::new(settings.objects, 10_600.0);
+    let volumes = vec![VolumeSpec { disk: disk(dir), size_bytes: load.total() * 3 / 2 + (64 << 20) }];
+    let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
+    let store = Store::create(volumes, options).expect("made");
+    let keys = (0..settings.objects).map(key).collect::<Vec<_>>();
+    for round in 0..settings.puts {
+        let (begun, used) = (Instant::now(), Used::now());
+        for (at, key) in keys.iter().enumerate() {
+            store.put(key.as_bytes(), load.body(at), PutOptions::default()).expect("put");
+        }
+        let (puts, each) = (rate(keys.len(), begun), used.each(keys.len()));
+        println!("round {round}: {puts:.0} puts/s, {each:.1} us of processor each");
+    }
+}
+
 fn main() {
     let settings = settings();
     let scratch = tempfile::tempdir_in(&settings.dir).expect("a directory");
@@ -294,7 +469,14 @@ fn main() {
         settings.rounds,
         settings.dir.display()
     );
-    for mean in [10_600.0, 1_000.0] {
+    if settings.steady > 0 {
+        return steady(scratch.path(), &settings);
+    }
+    if settings.puts > 0 {
+        only_puts(scratch.path(), &settings);
+        return;
+    }
+    for mean in if settings.objects == 0 { &[][..] } else { &[10_600.0, 1_000.0][..] }.iter().copied() {
         let load = Load::new(settings.objects, mean);
         let order = shuffled(settings.objects);
         println!("bodies of {} B on average", load.total() / settings.objects as u64);
@@ -311,8 +493,9 @@ fn main() {
             }
         });
         let rounds = rounds.collect::<Vec<_>>();
-        let figures: [Figure; 4] = [
+        let figures: [Figure; 5] = [
             ("put", |round| round.put),
+            ("put, us of processor", |round| round.put_us),
             ("durable put, 64 threads", |round| round.durable),
             ("get, warm", |round| round.get),
             ("miss", |round| round.miss),
@@ -320,10 +503,7 @@ fn main() {
         for (name, figure) in figures {
             let files = median(rounds.iter().map(|(files, _)| figure(files)).collect());
             let store = median(rounds.iter().map(|(_, store)| figure(store)).collect());
-            println!(
-                "  {name:<24} files {files:>12.0}/s   store {store:>12.0}/s   {:.1} times",
-                store / files
-            );
+            println!("  {name:<24} files {files:>12.1}   store {store:>12.1}   {:.1} times", store / files);
         }
     }
     if settings.restart > 0 {

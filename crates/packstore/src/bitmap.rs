@@ -35,6 +35,10 @@ impl Bitmap {
         self.blocks - self.free
     }
 
+    pub(crate) fn is_taken(&self, block: u32) -> bool {
+        self.words.get((block / 64) as usize).is_none_or(|word| word >> (block % 64) & 1 == 1)
+    }
+
     /// Marks a stretch as taken; false when it leaves the file or part of it was taken already.
     pub(crate) fn mark(&mut self, block: u32, blocks: u32) -> bool {
         let Some(end) = block.checked_add(blocks).filter(|&end| end <= self.blocks) else { return false };
@@ -64,7 +68,7 @@ impl Bitmap {
         let mut at = self.cursors[class];
         let begun_at = at;
         let found = loop {
-            at = self.first(at, false);
+            at = self.first_free(at);
             if u64::from(at) + u64::from(blocks) > u64::from(self.blocks) {
                 // Those passed over may do for a shorter one of the class.
                 self.cursors[class] = 0;
@@ -74,11 +78,11 @@ impl Bitmap {
                 }
                 return self.take(blocks);
             }
-            let end = self.first(at, true);
-            if end - at >= blocks {
-                break at;
+            // No further than is wanted: an empty file would be looked through to its end each time.
+            match self.taken_within(at, blocks) {
+                None => break at,
+                Some(taken) => at = taken,
             }
-            at = end;
         };
         let fresh = self.mark(found, blocks);
         assert!(fresh, "a free stretch was free");
@@ -86,14 +90,28 @@ impl Bitmap {
         Some(found)
     }
 
-    /// The first block from `at` on that is taken or free; the number of blocks when there is none.
-    fn first(&self, at: u32, taken: bool) -> u32 {
+    /// The first taken block of a stretch within the file.
+    fn taken_within(&self, at: u32, blocks: u32) -> Option<u32> {
+        let last = ((at + blocks - 1) / 64) as usize;
+        let mut mask = u64::MAX << (at % 64);
+        for index in (at / 64) as usize..=last {
+            let taken = self.words[index] & mask;
+            if taken != 0 {
+                return Some(index as u32 * 64 + taken.trailing_zeros()).filter(|&taken| taken < at + blocks);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+
+    /// The first free block from `at` on; the number of blocks when there is none.
+    fn first_free(&self, at: u32) -> u32 {
         let mut index = (at / 64) as usize;
         let mut mask = u64::MAX << (at % 64);
         while let Some(&word) = self.words.get(index) {
-            let wanted = if taken { word } else { !word } & mask;
-            if wanted != 0 {
-                return (index as u32 * 64 + wanted.trailing_zeros()).min(self.blocks);
+            let free = !word & mask;
+            if free != 0 {
+                return (index as u32 * 64 + free.trailing_zeros()).min(self.blocks);
             }
             mask = u64::MAX;
             index += 1;

@@ -3,6 +3,8 @@
 use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED};
+use crate::keys::locked;
+use crate::lanes::Walk;
 use crate::packed::Packed;
 use crate::read::{Depth, Record};
 use crate::refill::IndexRead;
@@ -46,12 +48,17 @@ impl Store {
     /// When the disk fails.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport, StoreError> {
         self.core.wait_ready()?;
+        let _walk = Walk::begin(&self.core);
         self.flush()?;
         let files = self.core.all_files();
         let mut report = CheckReport::default();
         for (done, file) in files.iter().enumerate() {
             progress(done as u64, files.len() as u64);
             check_file(&self.core, file, &mut report)?;
+        }
+        for uncertain in locked(&self.core.uncertain).values() {
+            let what = "its control block is damaged: what the key names is not known".to_owned();
+            report.faults.push(Fault { file: uncertain.file, key: Some(uncertain.key.clone()), what });
         }
         progress(files.len() as u64, files.len() as u64);
         Ok(report)

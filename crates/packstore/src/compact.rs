@@ -4,13 +4,15 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::core::{Core, NewRecord};
+use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind};
 use crate::keys::Taken;
+use crate::lanes::Lane;
 use crate::packed::Packed;
 use crate::read::Depth;
 use crate::refill::IndexRead;
+use crate::staging::NewRecord;
 use crate::store::Store;
 use crate::volume::Volume;
 
@@ -111,6 +113,7 @@ impl Store {
                 length: if put.kind == Kind::Whole { 0 } else { put.length },
                 old: Some(record.held),
                 moved: true,
+                lane: Lane::of(file.lane.load(Ordering::Relaxed)),
             };
             report.records_moved += 1;
             report.bytes_moved += record.head.record_bytes() as u64;

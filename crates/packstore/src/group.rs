@@ -1,11 +1,12 @@
 //! Changes that go to disk together: bytes to write, what then counts, who waits for it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use crate::buffer::Buffer;
 use crate::error::StoreError;
-use crate::format::Manifest;
-use crate::keys::locked;
+use crate::format::{Control, Manifest};
+use crate::keys::Hashed;
 use crate::packed::Session;
 use crate::signatures::Place;
 
@@ -50,27 +51,17 @@ pub(crate) enum After {
     Pieces(Manifest),
 }
 
-/// Told once, to all who wait.
+/// Told once, to all who wait. They share no lock: sixty-four that are told at once do not queue for it.
 #[derive(Default)]
-pub(crate) struct Gate {
-    told: Mutex<Option<Result<(), StoreError>>>,
-    opened: Condvar,
-}
+pub(crate) struct Gate(OnceLock<Result<(), StoreError>>);
 
 impl Gate {
     pub(crate) fn open(&self, result: Result<(), StoreError>) {
-        *locked(&self.told) = Some(result);
-        self.opened.notify_all();
+        let _ = self.0.set(result);
     }
 
     pub(crate) fn wait(&self) -> Result<(), StoreError> {
-        let mut told = locked(&self.told);
-        loop {
-            if let Some(result) = &*told {
-                return result.clone();
-            }
-            told = self.opened.wait(told).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.0.wait().clone()
     }
 }
 
@@ -84,29 +75,35 @@ pub(crate) struct Run {
 
 /// Changes of one volume.
 pub(crate) struct Group {
-    pub bytes: Vec<u8>,
+    pub bytes: Buffer,
     pub runs: Vec<Run>,
     /// Control blocks for each index file, in order.
     pub control: Vec<(Arc<Session>, Vec<u8>)>,
+    /// Those of them that are to be told twice.
+    pub tombstones: Vec<(Arc<Session>, Vec<u8>)>,
     pub changes: Vec<Change>,
     /// Keys to give back at the end.
     pub keys: Vec<u64>,
     /// Cache mode: where in `bytes` the records of a file's block are, until they are on disk.
-    pub records: HashMap<(u32, u32), (usize, usize)>,
+    pub records: HashMap<(u32, u32), (usize, usize), Hashed>,
+    /// How often somebody staged something.
+    pub stagings: usize,
     pub gate: Arc<Gate>,
     /// Somebody waits for it to be durable.
     pub sync: bool,
 }
 
 impl Group {
-    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(bytes: Buffer) -> Self {
         Self {
             bytes,
             runs: Vec::new(),
             control: Vec::new(),
+            tombstones: Vec::new(),
             changes: Vec::new(),
             keys: Vec::new(),
-            records: HashMap::new(),
+            records: HashMap::default(),
+            stagings: 0,
             gate: Arc::default(),
             sync: false,
         }
@@ -114,6 +111,14 @@ impl Group {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.control.is_empty() && self.keys.is_empty() && !self.sync
+    }
+
+    /// A tombstone.
+    pub(crate) fn tell_void(&mut self, session: &Arc<Session>, tombstone: &Control<'_>) {
+        let mut bytes = Vec::new();
+        tombstone.encode(session.index_salt, &mut bytes);
+        self.control_of(session).extend_from_slice(&bytes);
+        self.tombstones.push((session.clone(), bytes));
     }
 
     /// The control blocks of a session, to append to.

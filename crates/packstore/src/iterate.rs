@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Name};
 use crate::group::Held;
+use crate::lanes::Walk;
 use crate::object::Stat;
 use crate::packed::Packed;
 use crate::read::Record;
@@ -25,6 +26,7 @@ pub struct Entry {
 /// All objects, in the order of packed files. What is put or deleted meanwhile may be there or not.
 pub struct Iter {
     core: Arc<Core>,
+    _walk: Walk,
     files: std::vec::IntoIter<Arc<Packed>>,
     entries: std::vec::IntoIter<Entry>,
 }
@@ -39,9 +41,10 @@ impl Store {
     /// When what waits in memory cannot be written.
     pub fn iter(&self) -> Result<Iter, StoreError> {
         self.core.wait_ready()?;
+        let walk = Walk::begin(&self.core);
         self.flush()?;
         let files = self.core.all_files().into_iter();
-        Ok(Iter { core: self.core.clone(), files, entries: Vec::new().into_iter() })
+        Ok(Iter { core: self.core.clone(), _walk: walk, files, entries: Vec::new().into_iter() })
     }
 
     /// Objects whose keys begin so, in the order of their keys' bytes. A scan of all index files, sorted in memory: about
@@ -162,7 +165,14 @@ impl Core {
             let blocks = self.shape.blocks(put.record_bytes());
             let held = Held { hash, place, blocks, visible: !name.internal };
             let spot = Spot::of(place, self.shape);
-            return Ok(Some(Box::new(Record { held, head, bytes: record, spot, compared: false })));
+            return Ok(Some(Box::new(Record {
+                held,
+                head,
+                bytes: record,
+                spot,
+                generation: 0,
+                compared: false,
+            })));
         }
         Ok(None)
     }

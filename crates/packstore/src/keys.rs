@@ -1,41 +1,93 @@
 //! One change at a time to a key, from its beginning until it counts.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
 
 /// Keys that are being changed, by their hashes.
 pub(crate) struct BusyKeys {
-    shards: Vec<(Mutex<HashSet<u64>>, Condvar)>,
+    shards: Vec<(Mutex<Shard>, Condvar)>,
+    clock: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shard {
+    /// Since when.
+    busy: HashMap<u64, u64, Hashed>,
+    /// A condition variable that nobody waits on costs a system call all the same.
+    waiting: usize,
+}
+
+/// For numbers that are hashes, or places: one multiplication is enough for both.
+pub(crate) type Hashed = BuildHasherDefault<Multiplied>;
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Multiplied(u64);
+
+impl Hasher for Multiplied {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0.rotate_left(32) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 29;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl BusyKeys {
     pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Default::default()).collect() }
+        Self { shards: (0..SHARDS).map(|_| Default::default()).collect(), clock: AtomicU64::new(1) }
     }
 
-    fn shard(&self, hash: u64) -> &(Mutex<HashSet<u64>>, Condvar) {
+    fn shard(&self, hash: u64) -> &(Mutex<Shard>, Condvar) {
         &self.shards[hash as usize % SHARDS]
     }
 
     /// Waits until the key is nobody's.
     pub(crate) fn take(&self, hash: u64) {
-        let (busy, freed) = self.shard(hash);
-        let mut busy = locked(busy);
-        while !busy.insert(hash) {
-            busy = freed.wait(busy).unwrap_or_else(PoisonError::into_inner);
+        let (shard, freed) = self.shard(hash);
+        let mut shard = locked(shard);
+        while shard.busy.contains_key(&hash) {
+            shard.waiting += 1;
+            shard = freed.wait(shard).unwrap_or_else(PoisonError::into_inner);
+            shard.waiting -= 1;
         }
+        shard.busy.insert(hash, self.clock.load(Ordering::SeqCst));
     }
 
     pub(crate) fn give_back(&self, hash: u64) {
-        let (busy, freed) = self.shard(hash);
-        locked(busy).remove(&hash);
-        freed.notify_all();
+        let (shard, freed) = self.shard(hash);
+        let mut shard = locked(shard);
+        shard.busy.remove(&hash);
+        let waiting = shard.waiting > 0;
+        drop(shard);
+        if waiting {
+            freed.notify_all();
+        }
     }
 
-    pub(crate) fn is_busy(&self, hash: u64) -> bool {
-        locked(&self.shard(hash).0).contains(&hash)
+    /// Since when the key is somebody's, if it is.
+    pub(crate) fn busy_since(&self, hash: u64) -> Option<u64> {
+        locked(&self.shard(hash).0).busy.get(&hash).copied()
+    }
+
+    /// An instant: keys that are busy since then, or later, were taken after this was called.
+    pub(crate) fn instant(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst) + 1
     }
 }
 

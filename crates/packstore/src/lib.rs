@@ -15,18 +15,28 @@
 //! Source: Chinen, "User Level Techniques for Improvement of Disk I/O in WWW Caching", 2000.
 
 pub mod eviction;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod signatures;
 
 mod bitmap;
+mod buffer;
 mod check;
 mod compact;
 mod core;
+mod direct;
 mod error;
+mod extents;
 mod file_system;
 mod format;
+mod getting;
 mod group;
 mod iterate;
 mod keys;
+mod lanes;
+mod lifetime;
+mod links;
+mod memory;
 mod object;
 mod opening;
 mod options;
@@ -34,9 +44,12 @@ mod packed;
 mod read;
 mod rebuild;
 mod refill;
+mod settle;
 mod spot;
+mod staging;
 mod store;
 mod stream;
+mod syncing;
 mod table_file;
 mod touched;
 mod usage;
@@ -46,11 +59,14 @@ mod writer;
 pub use check::{CheckReport, Fault, RepairReport};
 pub use compact::CompactReport;
 pub use error::StoreError;
+pub use extents::{Extent, Extents};
 pub use file_system::{FileMeta, FileType, PackFs};
 pub use format::{FORMAT_VERSION, KEY_BYTES_MAX, META_BYTES_MAX};
 pub use iterate::{Entry, Iter, OrderedIter};
-pub use object::{Chunk, Chunks, Object, Stat};
-pub use options::{CacheOptions, Eviction, Mode, OpenOptions, PutOptions, StoreOptions, Verify, VolumeSpec};
+pub use object::{Body, Chunk, Chunks, Object, Stat};
+pub use options::{
+    Admission, CacheOptions, Eviction, Mode, OpenOptions, PutOptions, StoreOptions, Verify, VolumeSpec,
+};
 pub use store::{Pending, Store};
 pub use stream::ObjectWriter;
 pub use usage::{Usage, VolumeState};

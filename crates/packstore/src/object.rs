@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Manifest, Name};
-use crate::read::Depth;
+use crate::read::{Depth, Record};
 use crate::spot::Spot;
 
 /// What is known of an object without its body. Times in seconds since 1970; 0: never, or not known.
@@ -30,8 +30,8 @@ pub struct Stat {
 /// An object that was found. It stays readable whatever becomes of the key.
 pub struct Object {
     pub(crate) stat: Stat,
-    /// The record: attributes, and the body unless it is in pieces.
-    pub(crate) bytes: Vec<u8>,
+    /// Attributes, and the body unless it is in pieces.
+    pub(crate) record: Arc<Record>,
     pub(crate) meta: std::ops::Range<usize>,
     pub(crate) body: std::ops::Range<usize>,
     pub(crate) pieces: Option<Pieces>,
@@ -67,6 +67,12 @@ impl Pieces {
 }
 
 impl Object {
+    pub(crate) fn of(stat: Stat, record: Arc<Record>, pieces: Option<Pieces>) -> Self {
+        let meta = record.meta_start()..record.body_start();
+        let body = record.body_start()..record.body_start() + record.head.body_len as usize;
+        Self { stat, record, meta, body, pieces }
+    }
+
     /// Length, times.
     pub fn stat(&self) -> &Stat {
         &self.stat
@@ -74,7 +80,7 @@ impl Object {
 
     /// Attributes that were put with it.
     pub fn meta(&self) -> &[u8] {
-        &self.bytes[self.meta.clone()]
+        &self.record.bytes[self.meta.clone()]
     }
 
     /// Length of the body.
@@ -84,7 +90,7 @@ impl Object {
 
     /// The body, when it is in memory as a whole: up to 256 KB it is. Longer ones are to be streamed.
     pub fn whole(&self) -> Option<&[u8]> {
-        self.pieces.is_none().then(|| &self.bytes[self.body.clone()])
+        self.pieces.is_none().then(|| &self.record.bytes[self.body.clone()])
     }
 
     /// The memory that holds the body, and where in it, when it is there as a whole: to hand on without a copy.
@@ -93,7 +99,21 @@ impl Object {
     /// The object itself, when it is in pieces.
     pub fn into_whole(self) -> Result<(Vec<u8>, std::ops::Range<usize>), Box<Self>> {
         match self.pieces {
-            None => Ok((self.bytes, self.body)),
+            None => {
+                let record = Arc::try_unwrap(self.record);
+                Ok((record.map_or_else(|shared| shared.bytes.clone(), |own| own.bytes), self.body))
+            }
+            Some(_) => Err(Box::new(self)),
+        }
+    }
+
+    /// As [`Object::into_whole`], of memory that the store's memory tier shares: never a copy.
+    ///
+    /// # Errors
+    /// The object itself, when it is in pieces.
+    pub fn into_shared(self) -> Result<Body, Box<Self>> {
+        match self.pieces {
+            None => Ok(Body { record: self.record, range: self.body }),
             Some(_) => Err(Box::new(self)),
         }
     }
@@ -119,7 +139,7 @@ impl Object {
             return Ok(0);
         }
         let Some(pieces) = &self.pieces else {
-            let from = &self.bytes[self.body.clone()][offset as usize..];
+            let from = &self.record.bytes[self.body.clone()][offset as usize..];
             let len = from.len().min(bytes.len());
             bytes[..len].copy_from_slice(&from[..len]);
             return Ok(len);
@@ -169,6 +189,25 @@ impl Object {
     }
 }
 
+/// A body in memory, shared with the store's memory tier.
+#[derive(Clone)]
+pub struct Body {
+    record: Arc<Record>,
+    range: std::ops::Range<usize>,
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.record.bytes[self.range.clone()]
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Body").field("length", &self.range.len()).finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for Object {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let key = self.pieces.as_ref().map(|pieces| printable(&pieces.key));
@@ -211,7 +250,9 @@ impl<'a> Iterator for Chunks<'a> {
         let part = self.next;
         self.next += 1;
         match &self.object.pieces {
-            None => (part == 0).then(|| Ok(Chunk::Whole(&self.object.bytes[self.object.body.clone()]))),
+            None => {
+                (part == 0).then(|| Ok(Chunk::Whole(&self.object.record.bytes[self.object.body.clone()])))
+            }
             Some(pieces) if part < pieces.manifest.piece_lens.len() => {
                 let piece = pieces.piece(part);
                 if piece.is_err() {

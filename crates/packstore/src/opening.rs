@@ -103,6 +103,8 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         shape,
         cache: options.cache,
         verify: options.verify,
+        direct_writes: options.direct_writes,
+        memory_bytes_max: options.memory_bytes_max,
         volumes: volumes.clone(),
         files,
         table,
@@ -130,6 +132,12 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     if !options.read_only {
         for (index, volume) in volumes.iter().enumerate() {
             store.start_writer(volume, index);
+        }
+        if store.core.lanes.are_two() {
+            let (core, records) = (store.core.clone(), store.core.lanes.open());
+            let thread = std::thread::Builder::new().name("pack-promote".to_owned());
+            let spawned = thread.spawn(move || core.promote_all(&records));
+            crate::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
         }
     }
     Ok(store)

@@ -5,12 +5,14 @@
 //! 00000012.index   control blocks, in the order of writing
 //! ```
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use files::{Disk, DiskError, DiskFile, DiskOpen};
 
 use crate::bitmap::Bitmap;
+use crate::direct::Direct;
+use crate::keys::locked;
 
 /// A packed file.
 pub(crate) struct Packed {
@@ -21,6 +23,8 @@ pub(crate) struct Packed {
     pub generation: AtomicU64,
     /// What makes records of this file void must be kept when it was written at this generation or later.
     pub since: AtomicU64,
+    /// Changes begun from this instant on name the generation, not one before.
+    pub generation_from: AtomicU64,
     pub live_blocks: AtomicU32,
     /// Live blocks when it last turned out to have no room that could be used; `u32::MAX`: never.
     pub exhausted_at: AtomicU32,
@@ -30,9 +34,13 @@ pub(crate) struct Packed {
     pub pins: AtomicU32,
     /// Being written.
     pub filling: AtomicBool,
+    /// Its free blocks are being sought, to be written: who pins it now may come too late.
+    pub sorting: AtomicBool,
     /// Being removed, empty: its index may be gone already.
     pub removed: AtomicBool,
     pub index_bytes: AtomicU64,
+    /// A [`crate::lanes::Lane`].
+    pub lane: AtomicU8,
     disk: Arc<dyn Disk>,
     body: OnceLock<Arc<dyn DiskFile>>,
     opening: Mutex<()>,
@@ -52,13 +60,16 @@ impl Packed {
             volume,
             generation: AtomicU64::new(generation),
             since: AtomicU64::new(generation),
+            generation_from: AtomicU64::new(0),
             live_blocks: AtomicU32::new(0),
             exhausted_at: AtomicU32::new(u32::MAX),
             exhausted_for: AtomicU32::new(u32::MAX),
             pins: AtomicU32::new(0),
             filling: AtomicBool::new(false),
+            sorting: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             index_bytes: AtomicU64::new(0),
+            lane: AtomicU8::new(0),
             disk,
             body: OnceLock::new(),
             opening: Mutex::new(()),
@@ -126,6 +137,8 @@ pub(crate) struct Session {
     pub packed: Arc<Packed>,
     pub body: Arc<dyn DiskFile>,
     pub index: Arc<dyn DiskFile>,
+    /// The body file for long writes, past the page cache.
+    pub direct: Direct,
     /// Checksums of records and of control blocks.
     pub body_salt: u32,
     pub index_salt: u32,
@@ -137,12 +150,37 @@ pub(crate) struct Session {
     pub marked_end: AtomicU64,
     /// Room was taken up to here.
     pub reserved_end: AtomicU64,
+    /// Tombstones that are there once, and where they ended. They are told again further on, in another sector: two wrong bits
+    /// in one place must not bring back what was deleted.
+    pub told_once: Mutex<Vec<(u64, Vec<u8>)>>,
+}
+
+/// So far apart are the two, at least.
+pub(crate) const TOLD_AGAIN_AFTER_BYTES: u64 = 512;
+
+impl Session {
+    /// Tombstones to be told again at this place.
+    pub(crate) fn to_tell_again(&self, at: u64) -> Vec<u8> {
+        let mut once = locked(&self.told_once);
+        let due = once.iter().take_while(|(end, _)| end + TOLD_AGAIN_AFTER_BYTES <= at).count();
+        once.drain(..due).flat_map(|(_, bytes)| bytes).collect()
+    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.packed.filling.store(false, Ordering::SeqCst);
     }
+}
+
+/// The files that the objects of one lane go to.
+#[derive(Default)]
+pub(crate) struct Fillings {
+    /// The first that has a stretch long enough is taken. Those before the last are nearly full.
+    pub now: Vec<Filling>,
+    pub next: Option<Filling>,
+    /// One more is wanted, for so many blocks; 0: for an index to write to.
+    pub want_blocks: Option<u32>,
 }
 
 /// Where the next objects go.

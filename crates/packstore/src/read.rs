@@ -22,6 +22,8 @@ pub(crate) struct Record {
     /// From its head on; in a look at the head alone, perhaps not all of it.
     pub bytes: Vec<u8>,
     pub spot: Spot,
+    /// Of its file's index, as it was before the record was read.
+    pub generation: u64,
     /// The body has the right checksum.
     pub compared: bool,
 }
@@ -53,6 +55,8 @@ pub(crate) enum Depth {
     /// Head, key and attributes.
     Head,
     Whole,
+    /// As [`Depth::Whole`], and the body's checksum is compared whatever the sampling says.
+    Proven,
 }
 
 enum Look {
@@ -122,8 +126,15 @@ impl Core {
         // Its blocks may have been given to another object while they were read. That begins with its leaving the table:
         // so either the checksum was compared, or the table still has it, or it is looked for again.
         match self.look_at(&file, place, spot, name, hash, depth) {
-            Ok(Look::Found(record)) if depth == Depth::Head || record.compared => Ok(Look::Found(record)),
+            Ok(Look::Found(mut record)) if depth == Depth::Head || record.compared => {
+                record.generation = generation;
+                Ok(Look::Found(record))
+            }
             _ if !still_there() => Ok(Look::Moved),
+            Ok(Look::Found(mut record)) => {
+                record.generation = generation;
+                Ok(Look::Found(record))
+            }
             look => look,
         }
     }
@@ -149,15 +160,15 @@ impl Core {
         let Some(head) = head else { return Ok(Look::Damaged(spot, "its head fails its checksum")) };
         let blocks = self.shape.blocks(head.record_bytes());
         let held = Held { hash, place, blocks, visible: !head.internal };
-        let mut record = Box::new(Record { held, head, bytes, spot, compared: false });
+        let mut record = Box::new(Record { held, head, bytes, spot, generation: 0, compared: false });
         if head.internal != name.internal || record.key() != name.key {
             return Ok(Look::Stranger);
         }
-        if depth == Depth::Whole {
+        if depth != Depth::Head {
             if record.bytes.len() < head.record_bytes() {
                 return Ok(Look::Damaged(spot, "it is cut off"));
             }
-            record.compared = self.compares();
+            record.compared = depth == Depth::Proven || self.samples();
             if record.compared && crc(record.body()) != head.body_crc {
                 return Ok(Look::Damaged(spot, "its body fails its checksum"));
             }
@@ -165,7 +176,8 @@ impl Core {
         Ok(Look::Found(record))
     }
 
-    fn compares(&self) -> bool {
+    /// Whether the next body is one to be compared.
+    pub(crate) fn samples(&self) -> bool {
         match self.verify {
             Verify::Always => true,
             Verify::OneIn(reads) => {
@@ -193,14 +205,14 @@ impl Core {
                 let at = (file.number, block);
                 let staging = locked(&volume.staging);
                 if let Some(&(start, len)) = staging.group.records.get(&at) {
-                    return Ok(staging.group.bytes[start..start + len].to_vec());
+                    return Ok(staging.group.bytes.at(start..start + len).to_vec());
                 }
                 drop(staging);
                 let inflight = volume.inflight.read().unwrap_or_else(PoisonError::into_inner).clone();
                 if let Some(group) = inflight
                     && let Some(&(start, len)) = group.records.get(&at)
                 {
-                    return Ok(group.bytes[start..start + len].to_vec());
+                    return Ok(group.bytes.at(start..start + len).to_vec());
                 }
             }
         }

@@ -11,12 +11,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use crate::core::Core;
+use crate::bitmap::Bitmap;
+use crate::core::{Core, Uncertain};
 use crate::error::StoreError;
-use crate::format::{Control, Controls, Kind, Put, RecordHead, SHARED, crc, u32_at, u64_at};
+use crate::format::{
+    Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead, SHARED,
+    Victim, crc, u32_at, u64_at,
+};
 use crate::keys::locked;
+use crate::options::Mode;
 use crate::packed::Packed;
-use crate::refill::{IndexRead, index_of};
+use crate::refill::{IndexRead, index_as_it_is};
 use crate::signatures::Place;
 use crate::spot::{Spot, place};
 
@@ -28,9 +33,13 @@ struct Found {
     /// `None`: a tombstone.
     place: Option<Place>,
     blocks: u32,
+    /// The file whose record it makes void, as it says itself.
+    victim: u32,
     kind: Kind,
     /// Its body may have been lost.
     suspect: bool,
+    /// Found in the body file alone: all that is sure is that older ones are void.
+    uncertain: bool,
 }
 
 /// Number and count of pieces of a manifest; number of an alias' object.
@@ -45,10 +54,25 @@ struct Heap {
     parts: Vec<Vec<Found>>,
     internals: Vec<(u64, u32, Found)>,
     specials: HashMap<u64, Special>,
+    /// By sequence number.
+    uncertain: HashMap<u64, Uncertain>,
     sequence_max: u64,
 }
 
+impl Heap {
+    fn lens(&self) -> Vec<usize> {
+        self.parts.iter().map(Vec::len).chain([self.internals.len()]).collect()
+    }
+
+    fn cut_to(&mut self, lens: &[usize]) {
+        self.parts.iter_mut().zip(lens).for_each(|(part, &len)| part.truncate(len));
+        self.internals.truncate(lens[self.parts.len()]);
+    }
+}
+
 const PARTS: usize = 256;
+/// A body file is looked through in such steps.
+const SEEK_BYTES: usize = 1 << 20;
 /// Sequence numbers that an unclean stop may have used up unseen.
 const SEQUENCES_LOST_MAX: u64 = 1 << 20;
 
@@ -86,24 +110,76 @@ pub(crate) fn rebuild(core: &Core) -> Result<(), StoreError> {
 }
 
 fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreError> {
-    let IndexRead { head, bytes, mended } = index_of(core, file)?;
-    file.generation.store(head.generation, Ordering::SeqCst);
-    file.since.store(head.since, Ordering::SeqCst);
-    heap.sequence_max = heap.sequence_max.max(head.generation);
-    // Where in each part this file's begin, to tell later which of them are suspect.
+    let mut read = index_as_it_is(core, file)?;
+    file.generation.store(read.head.generation, Ordering::SeqCst);
+    file.since.store(read.head.since, Ordering::SeqCst);
+    file.lane.store(read.head.lane, Ordering::Relaxed);
+    heap.sequence_max = heap.sequence_max.max(read.head.generation);
+    let before = heap.lens();
+    let mut learned = learn(core, file, &read, heap);
+    if !learned.damaged.is_empty() {
+        // Seldom, so that it is worth to read all once more then.
+        heap.cut_to(&before);
+        read.mend();
+        learned = learn(core, file, &read, heap);
+    }
+    let IndexRead { head, bytes, mended } = read;
+    let Learned { durable_end, suspects, damaged } = learned;
+    if !mended.is_empty() {
+        tracing::warn!(file = file.number, mended = mended.len(), "flipped bits of an index were put right");
+        core.damaged_controls.fetch_add(mended.len() as u64, Ordering::Relaxed);
+    }
+    let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
+    if damaged > 0 {
+        tracing::error!(
+            file = file.number,
+            damaged,
+            "control blocks fail their checksums; run `crumb pack check`"
+        );
+        core.damaged_controls.fetch_add(damaged as u64, Ordering::Relaxed);
+        seek_untold(core, file, &bytes, head.salt(), heap)?;
+    }
+    for (at, index, part) in suspects {
+        if at >= durable_end {
+            match part {
+                None => heap.internals[index].2.suspect = true,
+                Some(part) => heap.parts[part][index].suspect = true,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an index told.
+struct Learned {
+    durable_end: u64,
+    /// Offset in the index, and where in the heap: in which part, or among ours.
+    suspects: Vec<(u64, usize, Option<usize>)>,
+    damaged: Vec<u64>,
+}
+
+fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
     let mut suspects: Vec<(u64, usize, Option<usize>)> = Vec::new();
-    let mut controls = Controls::new(&bytes, head.salt());
+    let mut controls = Controls::new(&read.bytes, read.head.salt());
     for (at, control) in controls.by_ref() {
         match control {
             Control::Mark { durable_end: end } => {
                 durable_end = durable_end.max(end);
                 suspects.retain(|suspect| suspect.0 >= durable_end);
             }
-            Control::Tombstone { sequence, hash, .. } => {
+            Control::Tombstone { sequence, hash, victim } => {
                 heap.sequence_max = heap.sequence_max.max(sequence);
-                let found =
-                    Found { hash, sequence, place: None, blocks: 0, kind: Kind::Whole, suspect: false };
+                let found = Found {
+                    hash,
+                    sequence,
+                    place: None,
+                    blocks: 0,
+                    victim: victim.file,
+                    kind: Kind::Whole,
+                    suspect: false,
+                    uncertain: false,
+                };
                 heap.parts[part_of(hash)].push(found);
             }
             Control::Put(put) => {
@@ -126,26 +202,61 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
             }
         }
     }
-    if !mended.is_empty() {
-        tracing::warn!(file = file.number, mended = mended.len(), "flipped bits of an index were put right");
-        core.damaged_controls.fetch_add(mended.len() as u64, Ordering::Relaxed);
-    }
-    let damaged = controls.damaged.iter().filter(|&&at| at < durable_end).count();
-    if damaged > 0 {
-        tracing::error!(
-            file = file.number,
-            damaged,
-            "control blocks fail their checksums; run `crumb pack check`"
-        );
-        core.damaged_controls.fetch_add(damaged as u64, Ordering::Relaxed);
-    }
-    for (at, index, part) in suspects {
-        if at >= durable_end {
-            match part {
-                None => heap.internals[index].2.suspect = true,
-                Some(part) => heap.parts[part][index].suspect = true,
-            }
+    Learned { durable_end, suspects, damaged: controls.damaged }
+}
+
+/// Records of a body file that no control block tells of: one was damaged, or they were void long ago. Which of the two is not
+/// known, so they are not served; but what they replaced must not come back.
+fn seek_untold(
+    core: &Core,
+    file: &Packed,
+    index: &[u8],
+    salt: u32,
+    heap: &mut Heap,
+) -> Result<(), StoreError> {
+    let mut told = Bitmap::new(core.shape.packed_blocks);
+    for (_, control) in Controls::new(index, salt) {
+        if let Control::Put(put) = control {
+            told.mark(put.block, core.shape.blocks(put.record_bytes()));
         }
+    }
+    let (block_bytes, body_salt) = (core.shape.block_bytes as usize, core.body_salt(file.number));
+    let body = file.body()?;
+    // As much as the longest head, key and attributes, so that each is whole in one of two reads.
+    let head_bytes_max = RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX;
+    let step_blocks = (SEEK_BYTES / block_bytes) as u32;
+    let mut block = 0;
+    while block < core.shape.packed_blocks {
+        let mut bytes = vec![0; step_blocks as usize * block_bytes + head_bytes_max];
+        let read = body.read_at(&mut bytes, u64::from(block) * block_bytes as u64)?;
+        bytes.truncate(read);
+        for step in 0..step_blocks.min(core.shape.packed_blocks - block) {
+            let Some(from) = bytes.get(step as usize * block_bytes..) else { break };
+            let at = block + step;
+            if told.is_taken(at) {
+                continue;
+            }
+            let Some(head) = RecordHead::decode(from, body_salt).filter(|head| !head.internal) else {
+                continue;
+            };
+            let key = &from[RECORD_HEAD_BYTES..][..head.key_len as usize];
+            let hash = Name::of(key).hash(core.hash_seed);
+            heap.sequence_max = heap.sequence_max.max(head.sequence);
+            let found = Found {
+                hash,
+                sequence: head.sequence,
+                place: place(file.number, at, core.shape.blocks(head.record_bytes()), core.shape),
+                blocks: 0,
+                victim: u32::MAX,
+                kind: head.kind,
+                suspect: false,
+                uncertain: true,
+            };
+            heap.parts[part_of(hash)].push(found);
+            let uncertain = Uncertain { key: key.to_vec(), file: file.number, block: at };
+            heap.uncertain.insert(head.sequence, uncertain);
+        }
+        block += step_blocks;
     }
     Ok(())
 }
@@ -165,8 +276,10 @@ fn found_of(core: &Core, file: &Packed, put: &Put<'_>) -> Option<Found> {
         sequence: put.sequence,
         place: Some(place(file.number, put.block, blocks, core.shape)?),
         blocks,
+        victim: put.victim.map_or(u32::MAX, |victim| victim.file),
         kind: put.kind,
         suspect: false,
+        uncertain: false,
     })
 }
 
@@ -187,10 +300,12 @@ fn is_whole(core: &Core, found: &Found) -> bool {
 fn resolve(core: &Core, heaps: Vec<Heap>, threads: usize) {
     let mut specials = HashMap::new();
     let mut internals = Vec::new();
+    let mut untold = HashMap::new();
     let mut parts: Vec<Vec<Vec<Found>>> = (0..PARTS).map(|_| Vec::new()).collect();
     let mut sequence_max = 0;
     for heap in heaps {
         specials.extend(heap.specials);
+        untold.extend(heap.uncertain);
         internals.extend(heap.internals);
         sequence_max = sequence_max.max(heap.sequence_max);
         for (part, found) in parts.iter_mut().zip(heap.parts) {
@@ -221,6 +336,7 @@ fn resolve(core: &Core, heaps: Vec<Heap>, threads: usize) {
     };
 
     let outcome = Mutex::new((HashMap::<u64, u32>::new(), HashSet::<u64>::new(), HashSet::<u64>::new()));
+    let doubts = Mutex::new((Vec::<(u64, u64)>::new(), Vec::<(u64, u64, u32)>::new()));
     let objects = AtomicI64::new(0);
     let parts = parts.into_iter().map(|part| Mutex::new(Some(part))).collect::<Vec<_>>();
     let next = AtomicUsize::new(0);
@@ -229,12 +345,34 @@ fn resolve(core: &Core, heaps: Vec<Heap>, threads: usize) {
             scope.spawn(|| {
                 let (mut links, mut owners, mut torn) =
                     (HashMap::<u64, u32>::new(), HashSet::new(), HashSet::new());
+                let (mut uncertain, mut voids) = (Vec::new(), Vec::new());
                 while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let mut part = locked(part).take().unwrap_or_default().concat();
-                    part.sort_unstable_by_key(|found| (found.hash, std::cmp::Reverse(found.sequence)));
+                    // One that is uncertain before the tombstone that was made for what it replaced; a tombstone before what it voids.
+                    part.sort_unstable_by_key(|found| {
+                        (
+                            found.hash,
+                            std::cmp::Reverse(found.sequence),
+                            !found.uncertain,
+                            found.place.is_some(),
+                        )
+                    });
                     for group in part.chunk_by(|one, other| one.hash == other.hash) {
+                        if core.mode == Mode::Cache && group.len() > 1 {
+                            voids.extend(untold_voids(core, group));
+                        }
                         for found in group {
                             let Some(place) = found.place else { break };
+                            if found.uncertain {
+                                uncertain.push((found.hash, found.sequence));
+                                let older = group.iter().filter(|older| older.sequence < found.sequence);
+                                voids.extend(older.filter_map(|older| {
+                                    let file =
+                                        Spot::of(older.place.filter(|_| !older.uncertain)?, core.shape).file;
+                                    Some((found.sequence, found.hash, file))
+                                }));
+                                break;
+                            }
                             let names = match found.kind {
                                 Kind::Whole => Some(None),
                                 Kind::Manifest => has_pieces(found.sequence).map(Some),
@@ -266,6 +404,8 @@ fn resolve(core: &Core, heaps: Vec<Heap>, threads: usize) {
                 }
                 outcome.1.extend(owners);
                 outcome.2.extend(torn);
+                locked(&doubts).0.extend(uncertain);
+                locked(&doubts).1.extend(voids);
             });
         }
     });
@@ -286,6 +426,38 @@ fn resolve(core: &Core, heaps: Vec<Heap>, threads: usize) {
     core.objects.store(objects.into_inner(), Ordering::Relaxed);
     *locked(&core.links) = links;
     *locked(&core.torn) = torn;
+    let (uncertain, voids) = doubts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (hash, sequence) in uncertain {
+        if let Some(what) = untold.remove(&sequence) {
+            locked(&core.uncertain).insert(hash, what);
+            core.is_uncertain.store(true, Ordering::Release);
+        }
+    }
+    // For good, as the damaged index may be written anew before the next stop.
+    let voids = voids.into_iter().filter_map(|(sequence, hash, file)| {
+        let generation = core.file(file)?.generation.load(Ordering::SeqCst);
+        Some((sequence, hash, Victim { file, generation }))
+    });
+    let voids = voids.collect::<Vec<_>>();
+    if !voids.is_empty()
+        && !core.read_only
+        && let Err(error) = core.stage_voids(&voids)
+    {
+        tracing::warn!(%error, "what a damaged control block made void could not be told again");
+    }
+}
+
+/// Older records that nothing newer names as its victim: what did was lost with power, before it was durable, while something
+/// newer yet was not. They must be made void by name, or they are back when the newer one is dropped.
+fn untold_voids(core: &Core, group: &[Found]) -> Vec<(u64, u64, u32)> {
+    let file = |found: &Found| found.place.map(|place| Spot::of(place, core.shape).file);
+    let older = group.iter().enumerate().skip(1).filter(|(_, older)| older.sequence < group[0].sequence);
+    let untold = older.filter_map(|(at, older)| {
+        let file = file(older)?;
+        let told = group[..at].iter().any(|newer| newer.victim == file);
+        (!told).then_some((older.sequence, older.hash, file))
+    });
+    untold.collect()
 }
 
 fn count(core: &Core, found: &Found, place: Place) {

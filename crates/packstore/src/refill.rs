@@ -4,6 +4,7 @@
 //! control block on disk ever names blocks that were given to another object. What those records made void elsewhere is
 //! kept as a tombstone for as long as the void record is still in some index.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use files::{DiskError, DiskOpen};
 
 use crate::bitmap::Bitmap;
-use crate::core::{Core, filling};
+use crate::core::Core;
+use crate::direct::Direct;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, IndexHead, Kind, Put, Victim, mend_controls};
 use crate::group::{Change, Held};
 use crate::keys::locked;
+use crate::lanes::{Lane, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
 use crate::options::{Eviction, Mode};
-use crate::packed::{Filling, Packed, Session};
+use crate::packed::{Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
+use crate::staging::filling;
 use crate::volume::{Counters, Volume, replace_file};
 
 /// Why there is nothing to fill.
@@ -35,6 +39,9 @@ impl From<DiskError> for NoRoom {
     }
 }
 
+/// Left free on a disk, besides an eighth of a packed file, for index files that are written anew.
+const SPARE_BYTES: u64 = 512 << 10;
+
 /// New files get their numbers one after the other, whichever volume makes them.
 static NUMBERING: Mutex<()> = Mutex::new(());
 
@@ -44,7 +51,9 @@ pub(crate) fn prepare(
     volume: &Arc<Volume>,
     index: usize,
     want_blocks: u32,
+    lane: Lane,
 ) -> Result<Filling, NoRoom> {
+    let two = core.has_lanes(volume);
     let blocks = core.shape.packed_blocks;
     let mut may_create = true;
     loop {
@@ -68,15 +77,20 @@ pub(crate) fn prepare(
             want_blocks == 0
                 || (free(file) > blocks / 32 && (exhausted == u32::MAX || lost > blocks / 32 || shorter))
         };
-        let emptiest = mine.iter().filter(idle).filter(worth).max_by_key(|file| free(file));
+        // What stays in it should be of the lane.
+        let of_lane = |file: &&Arc<Packed>| {
+            !two || file.lane.load(Ordering::Relaxed) == lane.code()
+                || file.live_blocks.load(Ordering::Relaxed) == 0
+        };
+        let emptiest = mine.iter().filter(idle).filter(worth).filter(of_lane).max_by_key(|file| free(file));
         if let Some(file) = emptiest
             && free(file) >= blocks / 2
-            && let Some(filling) = refill(core, volume, file)?
+            && let Some(filling) = refill(core, volume, file, lane)?
         {
             return Ok(filling);
         }
         if may_create && (needed <= volume.size_bytes.load(Ordering::Relaxed) || mine.is_empty()) {
-            match create(core, volume, index) {
+            match create(core, volume, index, lane) {
                 Err(NoRoom::Full) => may_create = false,
                 done => return done,
             }
@@ -87,26 +101,44 @@ pub(crate) fn prepare(
         };
         if let Some(file) = emptiest
             && free(file) >= enough
-            && let Some(filling) = refill(core, volume, file)?
+            && let Some(filling) = refill(core, volume, file, lane)?
         {
             return Ok(filling);
         }
         if core.mode == Mode::Store {
             return Err(NoRoom::Full);
         }
-        let oldest = mine.iter().filter(idle).min_by_key(|file| file.generation.load(Ordering::Relaxed));
-        let Some(oldest) = oldest else { return Err(NoRoom::Full) };
-        match evict(core, volume, oldest, want_blocks) {
+        let from = if two { lane_to_empty(&mine, lane) } else { None };
+        let of =
+            |file: &&Arc<Packed>| from.is_none_or(|from| file.lane.load(Ordering::Relaxed) == from.code());
+        let age = |file: &&Arc<Packed>| file.generation.load(Ordering::Relaxed);
+        let oldest = mine.iter().filter(idle).filter(of).min_by_key(age);
+        let Some(oldest) = oldest.or_else(|| mine.iter().filter(idle).min_by_key(age)) else {
+            return Err(NoRoom::Full);
+        };
+        match evict(core, volume, oldest, want_blocks, two) {
             Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) => {}
             done => done?,
         }
-        if let Some(filling) = refill(core, volume, oldest)? {
+        if let Some(filling) = refill(core, volume, oldest, lane)? {
             return Ok(filling);
         }
     }
 }
 
-fn create(core: &Core, volume: &Arc<Volume>, index: usize) -> Result<Filling, NoRoom> {
+/// Newcomers' files when they have their share already; for those proven, when they have more than that.
+fn lane_to_empty(files: &[Arc<Packed>], lane: Lane) -> Option<Lane> {
+    let is_newcomers = |file: &&Arc<Packed>| file.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
+    let newcomers = files.iter().filter(is_newcomers).count();
+    let share = (files.len() / NEWCOMERS_OF).max(1);
+    let enough = match lane {
+        Lane::Newcomers => newcomers >= share,
+        Lane::Proven => newcomers > share + 1,
+    };
+    Some(if enough { Lane::Newcomers } else { Lane::Proven })
+}
+
+fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result<Filling, NoRoom> {
     let _turn = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
     let files = core.files.read().unwrap_or_else(PoisonError::into_inner);
     let number = files.iter().position(Option::is_none).unwrap_or(files.len()) as u32;
@@ -116,6 +148,11 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize) -> Result<Filling, No
         return Err(NoRoom::Full);
     }
     let generation = core.next_sequence();
+    // A full disk could not even take the index of a file that makes room.
+    let spare = core.shape.packed_bytes() / 8 + SPARE_BYTES;
+    if volume.disk.room().is_ok_and(|room| room.free_bytes < core.shape.packed_bytes() + spare) {
+        return Err(NoRoom::Full);
+    }
     let body_name = Packed::body_name(number);
     // Left over from a file that was not finished.
     match volume.disk.remove(&body_name) {
@@ -127,11 +164,13 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize) -> Result<Filling, No
         let _ = volume.disk.remove(&body_name);
         return Err(error.into());
     }
-    let head = IndexHead { store: core.store, file: number, generation, since: generation };
+    let head =
+        IndexHead { store: core.store, file: number, generation, since: generation, lane: lane.code() };
     // Body first, then the index whole: one without the other is known as left over. Both names are durable with this.
     replace_file(&volume.disk, &Packed::index_name(number), &[&head.encode()])?;
     let packed = Arc::new(Packed::new(number, index, volume.disk.clone(), true, generation));
     packed.filling.store(true, Ordering::SeqCst);
+    packed.lane.store(lane.code(), Ordering::Relaxed);
     let mut files = core.files.write().unwrap_or_else(PoisonError::into_inner);
     if files.len() <= number as usize {
         files.resize(number as usize + 1, None);
@@ -156,12 +195,14 @@ fn session(
         body_salt: core.body_salt(packed.number),
         index_salt: head.salt(),
         packed,
+        direct: Direct::of(&body, core.direct_writes && bitmap.free() > core.shape.packed_blocks / 2),
         body,
         index,
         index_end: AtomicU64::new(end),
         durable_end: AtomicU64::new(end),
         marked_end: AtomicU64::new(end),
         reserved_end: AtomicU64::new(end),
+        told_once: Mutex::default(),
     };
     Ok(filling(session, bitmap))
 }
@@ -177,6 +218,20 @@ pub(crate) struct IndexRead {
 
 /// What a packed file's index holds, whole.
 pub(crate) fn index_of(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
+    let mut read = index_as_it_is(core, packed)?;
+    read.mend();
+    Ok(read)
+}
+
+impl IndexRead {
+    /// Puts right what can be.
+    pub(crate) fn mend(&mut self) {
+        self.mended.extend(mend_controls(&mut self.bytes, self.head.salt()));
+    }
+}
+
+/// As [`index_of`], with the control blocks as they are.
+pub(crate) fn index_as_it_is(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
     let mut bytes = packed.read_index()?;
     let place = core.volume(packed.volume).disk.place();
     let name = Packed::index_name(packed.number);
@@ -188,24 +243,30 @@ pub(crate) fn index_of(core: &Core, packed: &Packed) -> Result<IndexRead, StoreE
             why: "it is the index of another packed file".to_owned(),
         });
     }
-    let mut mended = mend_controls(&mut bytes, head.salt());
-    if head_mended {
-        mended.insert(0, 0);
-    }
+    let mended = if head_mended { vec![0] } else { Vec::new() };
     Ok(IndexRead { head, bytes, mended })
 }
 
 /// A file that is there, to be filled where it is free; `None` when somebody holds it.
-fn refill(core: &Core, volume: &Arc<Volume>, packed: &Arc<Packed>) -> Result<Option<Filling>, NoRoom> {
+fn refill(
+    core: &Core,
+    volume: &Arc<Volume>,
+    packed: &Arc<Packed>,
+    lane: Lane,
+) -> Result<Option<Filling>, NoRoom> {
     if packed.filling.swap(true, Ordering::SeqCst) {
         // Compaction took it meanwhile.
         return Ok(None);
     }
+    packed.sorting.store(true, Ordering::SeqCst);
     if packed.pins.load(Ordering::SeqCst) != 0 {
+        packed.sorting.store(false, Ordering::SeqCst);
         packed.filling.store(false, Ordering::SeqCst);
         return Ok(None);
     }
+    packed.lane.store(lane.code(), Ordering::Relaxed);
     let rewritten = rewrite_index(core, volume, packed);
+    packed.sorting.store(false, Ordering::SeqCst);
     let (head, end, bitmap) = match rewritten {
         Ok(rewritten) => rewritten,
         Err(NoRoom::Failed(error @ (StoreError::NotAVolume { .. } | StoreError::Foreign { .. }))) => {
@@ -234,8 +295,10 @@ pub(crate) fn rewrite_index(
     let generation = core.next_sequence();
     // Who changes a key from now on names this generation; who began before is found busy below.
     packed.generation.store(generation, Ordering::SeqCst);
+    let from = core.keys.instant();
+    let from_before = packed.generation_from.swap(from, Ordering::SeqCst);
     let mut bitmap = Bitmap::new(core.shape.packed_blocks);
-    let mut dying = false;
+    let mut dying_since = u64::MAX;
     let mut live = Vec::new();
     for (at, control) in Controls::new(&bytes, old_head.salt()) {
         let Control::Put(put) = control else { continue };
@@ -248,17 +311,26 @@ pub(crate) fn rewrite_index(
             let place = format!("{}/{}", volume.disk.place(), Packed::index_name(packed.number));
             return Err(NoRoom::Failed(StoreError::Foreign { place, why: why.to_owned() }));
         }
-        dying |= core.keys.is_busy(hash);
+        dying_since = dying_since.min(core.keys.busy_since(hash).unwrap_or(u64::MAX));
         live.push(at);
     }
-    let since = if dying { packed.since.load(Ordering::SeqCst) } else { generation };
+    // Changes on their way name the generation that was when they were staged: the last one, unless they take very long. Were
+    // the older `since` kept for each of them, a busy store would never forget a tombstone.
+    let since = match dying_since {
+        u64::MAX => generation,
+        since if since >= from_before => old_head.generation.max(packed.since.load(Ordering::SeqCst)),
+        _ => packed.since.load(Ordering::SeqCst),
+    };
     if core.mode == Mode::Cache {
         // What made the others void may be in memory only, on any volume.
         crate::writer::make_durable(core);
     }
-    let head = IndexHead { store: core.store, file: packed.number, generation, since };
+    let lane = packed.lane.load(Ordering::Relaxed);
+    let head = IndexHead { store: core.store, file: packed.number, generation, since, lane };
     let mut out = head.encode().to_vec();
     let mut live = live.into_iter().peekable();
+    // Each of them once here, and once more at the end.
+    let (mut tombstones, mut told) = (Vec::new(), HashSet::new());
     let is_needed = |victim: Victim| {
         if victim.file == packed.number { victim.generation >= since } else { core.is_needed(victim) }
     };
@@ -274,12 +346,24 @@ pub(crate) fn rewrite_index(
             Control::Put(put) => {
                 if let Some(victim) = needed(put.victim) {
                     let hash = put.name.hash(core.hash_seed);
-                    Control::Tombstone { sequence: put.sequence, hash, victim }.encode(head.salt(), &mut out);
+                    let tombstone = Control::Tombstone { sequence: put.sequence, hash, victim };
+                    tombstone.encode(head.salt(), &mut tombstones);
                 }
             }
-            Control::Tombstone { victim, .. } if is_needed(victim) => control.encode(head.salt(), &mut out),
+            Control::Tombstone { sequence, hash, victim } if is_needed(victim) => {
+                if told.insert((sequence, hash, victim.file)) {
+                    control.encode(head.salt(), &mut tombstones);
+                }
+            }
             Control::Tombstone { .. } | Control::Mark { .. } => {}
         }
+    }
+    if !tombstones.is_empty() {
+        let first_at = out.len();
+        out.extend_from_slice(&tombstones);
+        let apart = first_at + tombstones.len().max(TOLD_AGAIN_AFTER_BYTES as usize + tombstones.len());
+        out.resize(apart.next_multiple_of(8), 0);
+        out.extend_from_slice(&tombstones);
     }
     Control::Mark { durable_end: out.len() as u64 }.encode(head.salt(), &mut out);
     Counters::add(&volume.counters.index_bytes, out.len() as u64);
@@ -289,9 +373,22 @@ pub(crate) fn rewrite_index(
     Ok((head, out.len() as u64, bitmap))
 }
 
-/// Makes a quarter of a cache's file free at least, and a stretch as long as is wanted, by forgetting what nobody asked for
+/// So much of a file is made free at least, one part in so many: less, and writing its index anew would cost more than what then
+/// goes in; more, and objects go that are asked for.
+const FREE_AT_LEAST_OF: u32 = 8;
+
+/// Makes an eighth of a cache's file free at least, and a stretch as long as is wanted, by forgetting what nobody asked for
 /// lately, and what lies in the way.
-fn evict(core: &Core, volume: &Arc<Volume>, packed: &Arc<Packed>, want_blocks: u32) -> Result<(), NoRoom> {
+fn evict(
+    core: &Core,
+    volume: &Arc<Volume>,
+    packed: &Arc<Packed>,
+    want_blocks: u32,
+    two: bool,
+) -> Result<(), NoRoom> {
+    let newcomers = two && packed.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
+    // Newcomers that were proven, and are not promoted yet.
+    let touches_min = if newcomers { TOUCHES_FOR_PROVEN } else { 1 };
     let blocks = core.shape.packed_blocks;
     let IndexRead { head, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
     let mut spared = Vec::new();
@@ -299,28 +396,36 @@ fn evict(core: &Core, volume: &Arc<Volume>, packed: &Arc<Packed>, want_blocks: u
         let Control::Put(put) = control else { continue };
         let hash = put.name.hash(core.hash_seed);
         let in_the_way = put.block < want_blocks;
-        if core.cache.eviction == Eviction::Clock && core.touched.take(hash) && !in_the_way {
+        let spares = core.cache.eviction != Eviction::Cyclic && !in_the_way;
+        if core.place_of(hash, packed.number, put.block).is_none() {
+            continue;
+        }
+        if spares && core.touched.count(hash) >= touches_min {
+            core.touched.take(hash, touches_min);
             spared.push(put);
         } else {
-            forget(core, volume, packed, &put);
+            forget(core, volume, packed, &put, newcomers);
         }
     }
     for put in spared {
-        if blocks - packed.live_blocks.load(Ordering::Relaxed).min(blocks) >= blocks / 4 {
+        if blocks - packed.live_blocks.load(Ordering::Relaxed).min(blocks) >= blocks / FREE_AT_LEAST_OF {
             break;
         }
-        forget(core, volume, packed, &put);
+        forget(core, volume, packed, &put, newcomers);
     }
     Ok(())
 }
 
-fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>) {
+fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>, newcomer: bool) {
     let hash = put.name.hash(core.hash_seed);
     let Some(place) = core.place_of(hash, packed.number, put.block) else { return };
     let held =
         Held { hash, place, blocks: core.shape.blocks(put.record_bytes()), visible: !put.name.internal };
     if !core.remove(&held) {
         return;
+    }
+    if newcomer && held.visible {
+        core.lanes.note_gone(hash);
     }
     Counters::add(&volume.counters.evicted, u64::from(held.visible));
     if put.kind == Kind::Alias

@@ -1,13 +1,17 @@
 //! An object whose body comes in parts, of whatever length.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::core::{NewRecord, now_s};
+use crate::core::now_s;
 use crate::error::StoreError;
 use crate::format::{Kind, Manifest, Name, crc, internal_key};
 use crate::group::Gate;
 use crate::keys::Taken;
+use crate::lanes::Lane;
 use crate::options::PutOptions;
+use crate::read::Depth;
+use crate::staging::NewRecord;
 use crate::store::{Pending, Store};
 
 /// Objects are not cut into shorter pieces when space is in splinters.
@@ -25,6 +29,10 @@ pub struct ObjectWriter<'a> {
     manifest: Manifest,
     gates: Vec<Arc<Gate>>,
     piece_bytes: usize,
+    lane: Lane,
+    /// A cache that does not store what is put for the first time takes its length alone.
+    refused: Option<u64>,
+    admitted: bool,
     done: bool,
 }
 
@@ -40,6 +48,9 @@ impl<'a> ObjectWriter<'a> {
             manifest: Manifest { id: store.core.next_sequence(), piece_lens: Vec::new() },
             gates: Vec::new(),
             piece_bytes: store.core.shape.piece_bytes(),
+            lane: Lane::Newcomers,
+            refused: None,
+            admitted: store.core.mode == crate::options::Mode::Store,
             done: false,
         }
     }
@@ -47,6 +58,7 @@ impl<'a> ObjectWriter<'a> {
     /// Pieces of this, for want of longer stretches.
     pub(crate) fn cut_at(mut self, piece_bytes: usize) -> Self {
         self.piece_bytes = piece_bytes;
+        self.admitted = true;
         self
     }
 
@@ -56,6 +68,10 @@ impl<'a> ObjectWriter<'a> {
     /// As [`Store::put`]; the object then cannot be finished.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let piece_bytes = self.piece_bytes;
+        if let Some(length) = &mut self.refused {
+            *length += bytes.len() as u64;
+            return Ok(());
+        }
         while self.rest.len() + bytes.len() > piece_bytes {
             if self.rest.is_empty() {
                 let (piece, rest) = bytes.split_at(piece_bytes);
@@ -77,6 +93,13 @@ impl<'a> ObjectWriter<'a> {
 
     fn stage_piece(&mut self, piece: &[u8]) -> Result<(), StoreError> {
         let core = &self.store.core;
+        if !self.admitted && self.refused.is_none() && !self.is_admitted()? {
+            self.refused = Some(0);
+        }
+        if let Some(length) = &mut self.refused {
+            *length += piece.len() as u64;
+            return Ok(());
+        }
         // The list itself must fit into one extent.
         if self.manifest.piece_lens.len() * 4 + 64 > core.shape.piece_bytes() {
             let most = (core.shape.piece_bytes() / 4 - 16) as u64 * core.shape.piece_bytes() as u64;
@@ -98,6 +121,7 @@ impl<'a> ObjectWriter<'a> {
             length: 0,
             old: None,
             moved: false,
+            lane: self.lane,
         };
         let gate = match core.stage(&[record], &[], Vec::new(), Vec::new()) {
             // No stretch is long enough, but shorter ones may be.
@@ -117,9 +141,23 @@ impl<'a> ObjectWriter<'a> {
         Ok(())
     }
 
+    /// Asked once, before the first piece: also where the pieces go.
+    fn is_admitted(&mut self) -> Result<bool, StoreError> {
+        let (store, core) = (self.store, &self.store.core);
+        let hash = store.name_hash(&self.key);
+        let old = core.find(Name::of(&self.key), hash, Depth::Head)?.map(|old| old.held);
+        if old.is_none() && !core.lanes.admits(hash) {
+            core.refused.fetch_add(1, Ordering::Relaxed);
+            return Ok(false);
+        }
+        self.lane = core.lane_for(hash, old.as_ref());
+        self.admitted = true;
+        Ok(true)
+    }
+
     /// Length so far.
     pub fn length(&self) -> u64 {
-        self.manifest.length() + self.rest.len() as u64
+        self.refused.unwrap_or(0) + self.manifest.length() + self.rest.len() as u64
     }
 
     /// The object is there, in place of what had the key.
@@ -137,6 +175,10 @@ impl<'a> ObjectWriter<'a> {
     pub fn commit_deferred(mut self) -> Result<Pending, StoreError> {
         let options =
             PutOptions { meta: &self.meta, expires_s: self.expires_s, created_s: Some(self.created_s) };
+        if self.refused.is_some() {
+            self.done = true;
+            return Ok(Pending { gate: None });
+        }
         if self.manifest.piece_lens.is_empty() {
             self.done = true;
             return self.store.put_deferred(&self.key, &self.rest, options);
@@ -166,6 +208,7 @@ impl<'a> ObjectWriter<'a> {
             length: self.manifest.length(),
             old: old.map(|old| old.held),
             moved: false,
+            lane: self.lane,
         };
         let pending = store.staged(&[record], &[], more, taken)?;
         self.done = true;

@@ -41,6 +41,7 @@ struct FileEntry {
     generation: u64,
     since: u64,
     exhausted_at: u32,
+    lane: u8,
 }
 
 impl TableFile {
@@ -63,6 +64,7 @@ impl Rest {
             file.generation.store(entry.generation, Ordering::Relaxed);
             file.since.store(entry.since, Ordering::Relaxed);
             file.exhausted_at.store(entry.exhausted_at, Ordering::Relaxed);
+            file.lane.store(entry.lane, Ordering::Relaxed);
         }
         let mut objects = self.objects;
         if away {
@@ -93,7 +95,7 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
         list.extend_from_slice(&file.generation.load(Ordering::Relaxed).to_le_bytes());
         list.extend_from_slice(&file.since.load(Ordering::Relaxed).to_le_bytes());
         list.extend_from_slice(&file.exhausted_at.load(Ordering::Relaxed).to_le_bytes());
-        list.extend_from_slice(&[0; 4]);
+        list.extend_from_slice(&u32::from(file.lane.load(Ordering::Relaxed)).to_le_bytes());
     }
     let links = locked(&core.links).clone();
     for (id, count) in &links {
@@ -201,6 +203,7 @@ fn read_one(
             generation: u64_at(bytes, 8),
             since: u64_at(bytes, 16),
             exhausted_at: u32_at(bytes, 24),
+            lane: bytes[28],
         };
         (u32_at(bytes, 0), entry)
     };

@@ -22,6 +22,10 @@ pub struct Usage {
     pub index_bytes: u64,
     /// Memory that grows with the objects: the table of signatures, bits for eviction, links.
     pub memory_bytes: u64,
+    /// Memory that the memory tier takes, bounded by its option.
+    pub memory_tier_bytes: u64,
+    /// Since the opening: objects served from the memory tier.
+    pub memory_hits: u64,
     /// Since the opening: bytes written to body files.
     pub body_written_bytes: u64,
     /// Since the opening: bytes written to index files, rewriting included.
@@ -32,6 +36,8 @@ pub struct Usage {
     pub groups: u64,
     /// Since the opening: objects evicted.
     pub evicted: u64,
+    /// Since the opening: objects that a cache did not store when they were first put ([`crate::Admission`]).
+    pub refused: u64,
     /// Since the opening: reads of body files.
     pub disk_reads: u64,
     /// Since the opening: objects that were asked for and found damaged.
@@ -77,7 +83,13 @@ impl Store {
                 .sum(),
             body_bytes: files.len() as u64 * core.shape.packed_bytes(),
             index_bytes: files.iter().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum(),
-            memory_bytes: core.table.memory_bytes() as u64 + core.touched.memory_bytes() as u64 + links * 16,
+            memory_bytes: core.table.memory_bytes() as u64
+                + core.touched.memory_bytes() as u64
+                + core.lanes.memory_bytes() as u64
+                + links * 16,
+            memory_tier_bytes: core.memory.memory_bytes(),
+            memory_hits: core.memory.hits.load(Ordering::Relaxed),
+            refused: core.refused.load(Ordering::Relaxed),
             disk_reads: core.disk_reads.load(Ordering::Relaxed),
             damaged_reads: core.damaged_reads.load(Ordering::Relaxed),
             damaged_controls: core.damaged_controls.load(Ordering::Relaxed),

@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use files::{Disk, DiskError, DiskLock, DiskOpen};
 
+use crate::buffer::Buffer;
 use crate::error::StoreError;
 use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
 use crate::group::Group;
-use crate::packed::{Filling, Session};
+use crate::packed::{Fillings, Session};
+use crate::syncing::Syncing;
 
 pub(crate) const HEAD_NAME: &str = "volume";
 pub(crate) const LOCK_NAME: &str = "lock";
@@ -23,8 +25,8 @@ pub(crate) struct Volume {
     /// Why it is read-only, once it is.
     pub failed: OnceLock<Arc<str>>,
     /// Held while a group is written, from its leaving `staging` on: by the volume's writer, or by who needs all volumes
-    /// durable. Inside: the files written to since they were last synced.
-    pub turn: Mutex<Vec<Arc<Session>>>,
+    /// durable.
+    pub turn: Mutex<Turn>,
     pub staging: Mutex<Staging>,
     /// The writer waits here.
     pub work: Condvar,
@@ -38,6 +40,14 @@ pub(crate) struct Volume {
     pub full: AtomicBool,
     pub counters: Counters,
     pub _lock: Option<DiskLock>,
+}
+
+/// What who writes to a volume needs.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Files written to since they were last synced.
+    pub unsynced: Vec<Arc<Session>>,
+    pub syncing: Syncing,
 }
 
 /// What a volume's writer did.
@@ -59,12 +69,8 @@ impl Counters {
 /// What waits to be written.
 pub(crate) struct Staging {
     pub group: Group,
-    /// Where objects go: the first that has a stretch long enough. Those before the last are nearly full.
-    pub fillings: Vec<Filling>,
-    pub next: Option<Filling>,
-    pub want_next: bool,
-    /// For how many blocks; 0: for an index to write to.
-    pub want_blocks: u32,
+    /// Where objects go, by [`crate::lanes::Lane`].
+    pub lanes: [Fillings; 2],
     pub stop: bool,
     /// A group is being written.
     pub writing: bool,
@@ -73,7 +79,9 @@ pub(crate) struct Staging {
     /// When the oldest change that is not durable was made.
     pub oldest: Option<Instant>,
     /// An emptied buffer, to be used again.
-    pub spare: Vec<u8>,
+    pub spare: Buffer,
+    /// Store mode: the writer waits a little for as many to be staged as were told of the last group.
+    pub stagings_wanted: usize,
 }
 
 impl Volume {
@@ -85,16 +93,14 @@ impl Volume {
             failed: OnceLock::new(),
             turn: Mutex::default(),
             staging: Mutex::new(Staging {
-                group: Group::new(Vec::new()),
-                fillings: Vec::new(),
-                next: None,
-                want_next: false,
-                want_blocks: 0,
+                group: Group::new(Buffer::default()),
+                lanes: Default::default(),
                 stop: false,
                 writing: false,
                 unsynced: false,
                 oldest: None,
-                spare: Vec::new(),
+                spare: Buffer::default(),
+                stagings_wanted: 1,
             }),
             work: Condvar::new(),
             room: Condvar::new(),

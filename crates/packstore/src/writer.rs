@@ -7,19 +7,25 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use files::DiskError;
+
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::Control;
 use crate::group::{After, Change, Group};
 use crate::keys::locked;
+use crate::lanes::Lane;
 use crate::options::Mode;
-use crate::packed::Session;
+use crate::packed::{Packed, Session};
 use crate::refill::{NoRoom, prepare};
-use crate::volume::{Counters, Staging, Volume};
+use crate::staging::GROUP_BYTES;
+use crate::volume::{Counters, Staging, Turn, Volume};
 
-const GROUP_BYTES: usize = 1 << 20;
 /// Room of an index file is taken in such steps.
 const INDEX_STEP_BYTES: u64 = 64 << 10;
+/// The writer waits for others to join a group for as long as a part of what the last one took, and not longer than this.
+const GATHER_MAX: Duration = Duration::from_millis(1);
+const GATHER_PART: u32 = 3;
 /// A buffer that grew beyond this is not kept.
 const SPARE_BYTES_MAX: usize = 64 << 20;
 
@@ -27,14 +33,30 @@ const SPARE_BYTES_MAX: usize = 64 << 20;
 pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
     // Room was looked for in vain while files were held by changes not written yet: these first.
     let mut group_first = false;
+    let mut took = Duration::ZERO;
     loop {
         let mut staging = locked(&volume.staging);
+        let mut gathered_from: Option<Instant> = None;
         let due = loop {
-            if staging.want_next && volume.failed.get().is_none() && !std::mem::take(&mut group_first) {
-                break Due::Room;
+            let wanted =
+                Lane::ALL.into_iter().find(|&lane| staging.lanes[lane as usize].want_blocks.is_some());
+            if let Some(lane) = wanted
+                && volume.failed.get().is_none()
+                && !std::mem::take(&mut group_first)
+            {
+                break Due::Room(lane);
             }
             if is_due(core, &mut staging) || (volume.failed.get().is_some() && !staging.group.is_empty()) {
-                break Due::Group;
+                // Those who were told together put together again: the first alone would make the others wait for a
+                // sync of its own.
+                let gathering = (took / GATHER_PART).min(GATHER_MAX);
+                let waited = gathered_from.get_or_insert_with(Instant::now).elapsed();
+                if !may_gather(core, &staging) || waited >= gathering {
+                    break Due::Group;
+                }
+                let left = gathering - waited;
+                staging = volume.work.wait_timeout(staging, left).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
             }
             if staging.stop {
                 break Due::Nothing;
@@ -50,15 +72,17 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
         };
         match due {
             Due::Nothing => return,
-            Due::Room => {
-                staging.want_next = false;
-                let blocks = staging.want_blocks;
+            Due::Room(lane) => {
+                let blocks = staging.lanes[lane as usize].want_blocks.take().unwrap_or(0);
                 drop(staging);
-                group_first = make_room(core, volume, index, blocks);
+                group_first = make_room(core, volume, index, blocks, lane);
             }
             Due::Group => {
+                staging.stagings_wanted = staging.group.stagings.max(1);
                 drop(staging);
+                let begun = Instant::now();
                 write_staged(core, volume, false);
+                took = begun.elapsed();
             }
         }
     }
@@ -72,9 +96,9 @@ pub(crate) fn make_durable(core: &Core) {
 
 /// Writes what is staged, in the volume's turn.
 fn write_staged(core: &Core, volume: &Arc<Volume>, sync: bool) {
-    let mut unsynced = locked(&volume.turn);
+    let mut turn = locked(&volume.turn);
     let mut staging = locked(&volume.staging);
-    staging.group.sync |= sync && (!staging.group.is_empty() || !unsynced.is_empty());
+    staging.group.sync |= sync && (!staging.group.is_empty() || !turn.unsynced.is_empty());
     if staging.group.is_empty() {
         return;
     }
@@ -85,14 +109,14 @@ fn write_staged(core: &Core, volume: &Arc<Volume>, sync: bool) {
         *volume.inflight.write().unwrap_or_else(PoisonError::into_inner) = Some(group.clone());
     }
     drop(staging);
-    let after = carry_out(core, volume, group, &mut unsynced);
-    drop(unsynced);
+    let after = carry_out(core, volume, group, &mut turn);
+    drop(turn);
     after.iter().for_each(|after| core.do_after(after));
 }
 
 enum Due {
     Nothing,
-    Room,
+    Room(Lane),
     Group,
 }
 
@@ -115,18 +139,27 @@ fn is_due(core: &Core, staging: &mut Staging) -> bool {
         || (staging.stop && !staging.group.is_empty())
 }
 
+fn may_gather(core: &Core, staging: &Staging) -> bool {
+    let group = &staging.group;
+    core.mode == Mode::Store
+        && group.stagings < staging.stagings_wanted
+        && group.bytes.len() < GROUP_BYTES
+        && !group.sync
+        && !staging.stop
+}
+
 /// True when there is none before what waits is written and synced.
-fn make_room(core: &Core, volume: &Arc<Volume>, index: usize, blocks: u32) -> bool {
-    let prepared = prepare(core, volume, index, blocks);
+fn make_room(core: &Core, volume: &Arc<Volume>, index: usize, blocks: u32, lane: Lane) -> bool {
+    let prepared = prepare(core, volume, index, blocks, lane);
     let mut staging = locked(&volume.staging);
     match prepared {
         Ok(filling) => {
             volume.full.store(false, Ordering::SeqCst);
-            staging.next = Some(filling);
+            staging.lanes[lane as usize].next = Some(filling);
         }
         Err(NoRoom::Full) if staging.unsynced || !staging.group.is_empty() => {
             staging.group.sync = true;
-            (staging.want_next, staging.want_blocks) = (true, blocks);
+            staging.lanes[lane as usize].want_blocks = Some(blocks);
             return true;
         }
         Err(NoRoom::Full) => volume.full.store(true, Ordering::SeqCst),
@@ -140,21 +173,16 @@ fn make_room(core: &Core, volume: &Arc<Volume>, index: usize, blocks: u32) -> bo
 }
 
 /// What is to be done when the turn has ended.
-fn carry_out(
-    core: &Core,
-    volume: &Arc<Volume>,
-    group: Arc<Group>,
-    unsynced: &mut Vec<Arc<Session>>,
-) -> Vec<After> {
+fn carry_out(core: &Core, volume: &Arc<Volume>, group: Arc<Group>, turn: &mut Turn) -> Vec<After> {
     let taken_at = Instant::now();
     let sync = core.mode == Mode::Store || group.sync;
     let written = match volume.failure() {
         Some(failure) => Err(failure),
-        None => write(volume, &group, sync, unsynced),
+        None => write(volume, &group, sync, turn),
     };
     if volume.failed.get().is_some() {
         // A sync proves nothing any more; waiting for one would never end.
-        unsynced.clear();
+        turn.unsynced.clear();
     }
     let mut after = Vec::new();
     match (&written, core.mode) {
@@ -165,7 +193,7 @@ fn carry_out(
     {
         let mut staging = locked(&volume.staging);
         staging.writing = false;
-        staging.unsynced = !unsynced.is_empty();
+        staging.unsynced = !turn.unsynced.is_empty();
         *volume.inflight.write().unwrap_or_else(PoisonError::into_inner) = None;
         if staging.group.is_empty() {
             volume.dirty.store(false, Ordering::SeqCst);
@@ -189,14 +217,9 @@ fn carry_out(
     after
 }
 
-fn write(
-    volume: &Arc<Volume>,
-    group: &Group,
-    sync: bool,
-    unsynced: &mut Vec<Arc<Session>>,
-) -> Result<(), StoreError> {
+fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Result<(), StoreError> {
     // A full disk is no broken one, as long as nothing was half done: the end of the index has not moved.
-    let told = |error: files::DiskError| match error.kind() {
+    let told = |error: DiskError| match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             volume.full.store(true, Ordering::SeqCst);
             StoreError::Full
@@ -206,7 +229,18 @@ fn write(
     let counters = &volume.counters;
     Counters::add(&counters.groups, 1);
     for run in &group.runs {
-        run.session.body.write_at(&group.bytes[run.start..run.start + run.len], run.offset).map_err(told)?;
+        let (session, bytes) = (&run.session, group.bytes.at(run.start..run.start + run.len));
+        let direct = session.direct.write(bytes, run.offset).map_err(|source| DiskError {
+            place: volume.disk.place(),
+            name: Packed::body_name(session.packed.number),
+            operation: "write",
+            source,
+        });
+        for (rest, offset) in direct.map_err(told)? {
+            if !rest.is_empty() {
+                session.body.write_at(rest, offset).map_err(told)?;
+            }
+        }
         Counters::add(&counters.body_bytes, run.len as u64);
     }
     let mut ends = Vec::with_capacity(group.control.len());
@@ -217,6 +251,7 @@ fn write(
         if session.marked_end.load(Ordering::Relaxed) != durable_end {
             Control::Mark { durable_end }.encode(session.index_salt, &mut bytes);
         }
+        bytes.extend_from_slice(&session.to_tell_again(end));
         bytes.extend_from_slice(control);
         let new_end = end + bytes.len() as u64;
         let reserved = session.reserved_end.load(Ordering::Relaxed);
@@ -228,9 +263,14 @@ fn write(
         session.index.write_at(&bytes, end).map_err(told)?;
         Counters::add(&counters.index_bytes, bytes.len() as u64);
         ends.push((session, new_end, durable_end));
-        if !unsynced.iter().any(|other| Arc::ptr_eq(other, session)) {
-            unsynced.push(session.clone());
+        if !turn.unsynced.iter().any(|other: &Arc<Session>| Arc::ptr_eq(other, session)) {
+            turn.unsynced.push(session.clone());
         }
+    }
+    for (session, tombstone) in &group.tombstones {
+        let end =
+            ends.iter().find(|(written, ..)| Arc::ptr_eq(written, session)).map_or(0, |(_, end, _)| *end);
+        locked(&session.told_once).push((end, tombstone.clone()));
     }
     for (session, end, marked_end) in ends {
         session.index_end.store(end, Ordering::Relaxed);
@@ -238,10 +278,10 @@ fn write(
         session.packed.index_bytes.store(end, Ordering::Relaxed);
     }
     if sync {
+        let Turn { unsynced, syncing } = turn;
         for session in unsynced.drain(..) {
             // After a failed sync nothing is known: never a full disk's harmless no.
-            session.body.sync().map_err(|error| volume.fail(&error))?;
-            session.index.sync().map_err(|error| volume.fail(&error))?;
+            syncing.both(&session.body, &session.index).map_err(|error| volume.fail(&error))?;
             Counters::add(&counters.syncs, 2);
             session.durable_end.store(session.index_end.load(Ordering::Relaxed), Ordering::Relaxed);
         }

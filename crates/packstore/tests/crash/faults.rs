@@ -173,6 +173,59 @@ fn a_flipped_bit_anywhere_is_never_served_and_costs_at_most_what_it_hit() {
     assert!(costly.is_empty(), "file, bit, objects harmed by it alone: {costly:?}");
 }
 
+/// More than a flipped bit cannot be put right. What the block made void must stay void all the same, also after the index
+/// was written anew, until somebody puts, deletes or repairs.
+#[test]
+fn a_control_block_that_is_lost_and_a_kill_bring_nothing_back() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&[&disk]);
+    for number in 0..20 {
+        store.put(&key(number), &body(number + 1_000), PutOptions::default()).expect("put");
+        put(&store, number).expect("put");
+    }
+    for number in 20..30 {
+        put(&store, number).expect("put");
+        assert!(store.delete(&key(number)).expect("deleted"));
+    }
+    // A tombstone is told again when half a kilobyte more was told.
+    (50..80).for_each(|number| put(&store, number).expect("put"));
+    drop(store);
+    let name = "00000000.index";
+    let bytes = disk.bytes(name).expect("it is there");
+    let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
+    let (mut errors, mut missing, mut repaired) = (0, 0, 0);
+    for at in (64..used - 64).step_by(8) {
+        let image = disk.process_end();
+        assert!(image.flip(name, at * 8 + 1) && image.flip(name, at * 8 + 38));
+        // Twice: what the first opening found out must not be forgotten.
+        for round in 0..2 {
+            let store = open(&[&image]).expect("it opens");
+            for number in (0..30).chain(50..80) {
+                let wanted = (!(20..30).contains(&number)).then(|| body(number));
+                match get(&store, number) {
+                    Ok(held) if held == wanted => {}
+                    // The index may have been written anew meanwhile, without the damage: then it is just gone.
+                    Ok(None) => missing += u64::from(round == 0),
+                    Ok(Some(held)) => {
+                        let older = held == body(number + 1_000) || held == body(number);
+                        panic!("byte {at}, opening {round}: {number} is served wrong, older: {older}");
+                    }
+                    Err(StoreError::Damaged { .. }) => errors += 1,
+                    Err(error) => panic!("byte {at}: {number}: {error}"),
+                }
+            }
+            if round == 1 {
+                repaired += store.repair(|_, _| {}).expect("repaired").deleted;
+                assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "byte {at}, after a repair");
+                (0..30).for_each(|number| put(&store, number).expect("put"));
+                all_there(&store, 0..30);
+            }
+        }
+    }
+    assert!(errors > 100 && repaired > 50, "{errors} errors, {repaired} deleted");
+    assert!(missing < errors / 10, "{missing} missing without an error, {errors} with one");
+}
+
 #[test]
 fn a_cache_keeps_what_was_flushed_until_what_replaces_it_is_durable_too() {
     let disks = [SimulatedDisk::new("one"), SimulatedDisk::new("two")];

@@ -1,0 +1,168 @@
+//! Where a body lies on disk, to be sent from there by the kernel: no copy into our memory.
+//!
+//! ```text
+//! Store::extents --> head proven, body proven as often as `Verify` says --> descriptor, offset, length of each stretch
+//! ```
+//!
+//! Always holds: while they are held, their blocks are given to nobody else, whatever becomes of the key.
+//! It pays for long bodies that nobody compares ([`crate::Verify::OneIn`]); a short one is faster from memory.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use files::DiskFile;
+use rustix::io::Errno;
+
+use crate::core::Core;
+use crate::error::StoreError;
+use crate::format::{Kind, Name, SHARED};
+use crate::object::Stat;
+use crate::packed::Pin;
+use crate::read::{Depth, Record};
+use crate::store::Store;
+
+/// A stretch of a body.
+pub struct Extent {
+    file: Arc<dyn DiskFile>,
+    /// Where in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    _pin: Pin,
+}
+
+impl Extent {
+    /// The file that it lies in.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.descriptor().expect("an extent is made of a file that has one")
+    }
+}
+
+/// A body on disk.
+pub struct Extents {
+    stat: Stat,
+    meta: Vec<u8>,
+    parts: Vec<Extent>,
+}
+
+impl Extents {
+    /// Length, times.
+    pub fn stat(&self) -> &Stat {
+        &self.stat
+    }
+
+    /// Attributes that were put with it.
+    pub fn meta(&self) -> &[u8] {
+        &self.meta
+    }
+
+    /// Its stretches, in order.
+    pub fn parts(&self) -> &[Extent] {
+        &self.parts
+    }
+
+    /// Sends the body to a socket (or whatever sendfile(2) takes), and returns its length. For blocking descriptors.
+    ///
+    /// # Errors
+    /// When the descriptor takes no more, or a file ends early.
+    pub fn send_to(&self, descriptor: BorrowedFd<'_>) -> io::Result<u64> {
+        let mut sent = 0;
+        for part in &self.parts {
+            let (mut offset, end) = (part.offset, part.offset + part.length);
+            while offset < end {
+                let want = usize::try_from(end - offset).unwrap_or(usize::MAX);
+                match rustix::fs::sendfile(descriptor, part.descriptor(), Some(&mut offset), want) {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(more) => sent += more as u64,
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(sent)
+    }
+}
+
+impl Store {
+    /// Where the body of a key lies. `None` when there is no such object, and also when its body cannot be had so just now: it
+    /// waits to be written, too many are held, or the disk has no descriptors. Then [`Store::get`] tells.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn extents(&self, key: &[u8]) -> Result<Option<Extents>, StoreError> {
+        let core = &self.core;
+        if key.is_empty() || !core.is_ready() {
+            return Ok(None);
+        }
+        let hash = self.name_hash(key);
+        let Some(named) = core.find_sampled(Name::of(key), hash)? else { return Ok(None) };
+        core.touched.touch(hash);
+        let mut stat = crate::getting::stat_of(&named);
+        let mut body = named;
+        if body.head.kind == Kind::Alias {
+            let Some(alias) = core.find(Name::of(key), hash, Depth::Whole)? else { return Ok(None) };
+            let id = core.shared_id(&alias)?;
+            let Some(shared) = core.find_internal(id, SHARED, Depth::Whole)? else { return Ok(None) };
+            (stat.length, stat.meta_bytes) = (shared.head.body_len.into(), shared.head.meta_len);
+            body = shared;
+        }
+        let meta = body.meta().to_vec();
+        if body.head.kind == Kind::Whole {
+            let Some(part) = self.extent(&body) else { return Ok(None) };
+            return Ok(Some(Extents { stat, meta, parts: vec![part] }));
+        }
+        let name = Name { internal: body.head.internal, key: body.key() };
+        let Some(list) = core.find(name, body.held.hash, Depth::Whole)? else { return Ok(None) };
+        let Some(manifest) = core.manifest_of(&list)? else { return Ok(None) };
+        stat.length = manifest.length();
+        let mut parts = Vec::with_capacity(manifest.piece_lens.len());
+        for (part, &length) in manifest.piece_lens.iter().enumerate() {
+            let key = crate::format::internal_key(manifest.id, part as u32);
+            let name = Name { internal: true, key: &key };
+            let hash = name.hash(core.hash_seed);
+            core.touched.touch(hash);
+            let Some(piece) = core.find_sampled(name, hash)? else { return Ok(None) };
+            let Some(extent) = self.extent(&piece).filter(|extent| extent.length == u64::from(length)) else {
+                return Ok(None);
+            };
+            parts.push(extent);
+        }
+        Ok(Some(Extents { stat, meta, parts }))
+    }
+
+    fn extent(&self, record: &Record) -> Option<Extent> {
+        let core = &self.core;
+        let file = core.file(record.spot.file)?;
+        if file.pins.load(Ordering::SeqCst) == 0 && core.is_much_pinned() {
+            return None;
+        }
+        let pin = file.pin();
+        // Whoever seeks free blocks in this file from now on sees the pin; who began before may give these away yet.
+        let sought = file.sorting.load(Ordering::SeqCst);
+        let body = file.body().ok()?.clone();
+        let counts = self.is_at(&record.held) && core.generation_of(file.number) == Some(record.generation);
+        if sought || !counts || core.is_unwritten(record.spot) || body.descriptor().is_none() {
+            return None;
+        }
+        let start = u64::from(record.spot.block) * u64::from(core.shape.block_bytes);
+        let offset = start + record.body_start() as u64;
+        Some(Extent { file: body, offset, length: record.head.body_len.into(), _pin: pin })
+    }
+}
+
+impl Core {
+    /// As [`Core::find`]; the body is read, and compared, as often as the store's sampling says.
+    fn find_sampled(&self, name: Name<'_>, hash: u64) -> Result<Option<Box<Record>>, StoreError> {
+        let depth = if self.samples() { Depth::Proven } else { Depth::Head };
+        self.find(name, hash, depth)
+    }
+
+    /// Those who send slowly must not keep a cache from filling its files anew.
+    fn is_much_pinned(&self) -> bool {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let pinned = files.iter().flatten().filter(|file| file.pins.load(Ordering::SeqCst) > 0).count();
+        pinned >= (files.len() / 4).max(1)
+    }
+}

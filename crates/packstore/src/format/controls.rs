@@ -1,0 +1,84 @@
+//! All control blocks of an index file, whatever is damaged, and the mending of single bits.
+
+use super::{CONTROL_BYTES_MAX, Control, INDEX_HEAD_BYTES, MARK_BYTES, decode_control, u16_at};
+
+/// All control blocks of an index file's bytes after its head; damaged stretches are passed over.
+pub(crate) struct Controls<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    salt: u32,
+    /// Offsets of stretches that were no control blocks.
+    pub damaged: Vec<u64>,
+}
+
+impl<'a> Controls<'a> {
+    /// `bytes`: the whole file.
+    pub(crate) fn new(bytes: &'a [u8], salt: u32) -> Self {
+        Self { bytes, at: INDEX_HEAD_BYTES, salt, damaged: Vec::new() }
+    }
+}
+
+impl<'a> Iterator for Controls<'a> {
+    /// Offset and what is there.
+    type Item = (u64, Control<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut damaged = false;
+        while self.at + MARK_BYTES <= self.bytes.len() {
+            if let Some((control, len)) = decode_control(&self.bytes[self.at..], self.salt) {
+                let at = self.at as u64;
+                self.at += len;
+                return Some((at, control));
+            }
+            // Zeros are room that was taken and never written.
+            if !damaged && self.bytes[self.at..self.at + 8] != [0; 8] {
+                damaged = true;
+                self.damaged.push(self.at as u64);
+            }
+            self.at += 8;
+        }
+        None
+    }
+}
+
+/// Puts right what one flipped bit made of each control block; at most one try for each damaged stretch. Returns where.
+pub(crate) fn mend_controls(bytes: &mut [u8], salt: u32) -> Vec<u64> {
+    let (mut at, mut mended, mut tried) = (INDEX_HEAD_BYTES, Vec::new(), false);
+    while at + MARK_BYTES <= bytes.len() {
+        if let Some((_, len)) = decode_control(&bytes[at..], salt) {
+            (at, tried) = (at + len, false);
+        } else if bytes[at..at + 8] == [0; 8] || tried {
+            at += 8;
+        } else if mend_control(&mut bytes[at..], salt) {
+            mended.push(at as u64);
+        } else {
+            tried = true;
+        }
+    }
+    mended
+}
+
+/// One flipped bit at most: as a checksum of 32 bits goes wrong differently for each bit of a block this short, it is the
+/// block that was written. Two bits are never taken for one.
+fn mend_control(bytes: &mut [u8], salt: u32) -> bool {
+    // First its length, which tells how far the checksum reaches.
+    for bit in 32..48 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if decode_control(bytes, salt).is_some() {
+            return true;
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    let len = u16_at(bytes, 4) as usize * 8;
+    if !(MARK_BYTES..=CONTROL_BYTES_MAX.min(bytes.len())).contains(&len) {
+        return false;
+    }
+    for bit in (0..32).chain(48..len * 8) {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if decode_control(bytes, salt).is_some() {
+            return true;
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    false
+}

@@ -1,0 +1,151 @@
+//! Heads of an index file and of a volume, and what the checksums of all else are salted with.
+
+use super::{FORMAT_VERSION, INDEX_HEAD_BYTES, VOLUME_HEAD_BYTES, crc, u32_at, u64_at};
+
+/// Head of an index file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexHead {
+    pub store: u128,
+    pub file: u32,
+    pub generation: u64,
+    /// What makes records void that were here at this generation or later must be kept elsewhere.
+    pub since: u64,
+    /// Which lane of a cache it belongs to: 1 for objects that proved themselves.
+    pub lane: u8,
+}
+
+impl IndexHead {
+    pub(crate) fn encode(&self) -> [u8; INDEX_HEAD_BYTES] {
+        let mut bytes = [0; INDEX_HEAD_BYTES];
+        bytes[..8].copy_from_slice(b"CRUMBIDX");
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.file.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.store.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.since.to_le_bytes());
+        bytes[48] = self.lane;
+        let sum = crc(&bytes[..60]);
+        bytes[60..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        checked_head(bytes, INDEX_HEAD_BYTES, b"CRUMBIDX")?;
+        Ok(Self {
+            file: u32_at(bytes, 12),
+            generation: u64_at(bytes, 16),
+            since: u64_at(bytes, 40),
+            lane: bytes[48],
+            store: u128::from(u64_at(bytes, 24)) | u128::from(u64_at(bytes, 32)) << 64,
+        })
+    }
+
+    /// As [`Self::decode`]; one flipped bit is put right, in `bytes` too. Also whether there was one.
+    pub(crate) fn decode_mending(bytes: &mut [u8]) -> Result<(Self, bool), String> {
+        let wrong = match Self::decode(bytes) {
+            Ok(head) => return Ok((head, false)),
+            Err(wrong) => wrong,
+        };
+        for bit in 0..bytes.len().min(INDEX_HEAD_BYTES) * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(head) = Self::decode(bytes) {
+                return Ok((head, true));
+            }
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        Err(wrong)
+    }
+
+    /// With what the control blocks' checksums are salted, so that those of other files and times do not pass.
+    pub(crate) fn salt(&self) -> u32 {
+        salt(self.store, self.file, self.generation)
+    }
+}
+
+/// With what the checksums of a body file's records are salted. No stranger knows the store's number.
+pub(crate) fn body_salt(store: u128, file: u32) -> u32 {
+    salt(store, file, u64::MAX)
+}
+
+fn salt(store: u128, file: u32, generation: u64) -> u32 {
+    let mut bytes = [0; 28];
+    bytes[..16].copy_from_slice(&store.to_le_bytes());
+    bytes[16..20].copy_from_slice(&file.to_le_bytes());
+    bytes[20..].copy_from_slice(&generation.to_le_bytes());
+    xxhash_rust::xxh3::xxh3_64(&bytes) as u32
+}
+
+/// Head of a volume: the file `volume`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeHead {
+    pub store: u128,
+    pub hash_seed: u64,
+    pub volume: u32,
+    pub volumes: u32,
+    pub block_bytes: u32,
+    pub packed_blocks: u32,
+    pub size_bytes: u64,
+    pub object_bytes_mean: u32,
+    pub durable: bool,
+    /// How often the store was opened for writing.
+    pub openings: u64,
+    /// As `openings`, counted before the other volumes' heads are: a volume whose `begun` is below another's `openings`
+    /// was away meanwhile.
+    pub begun: u64,
+}
+
+impl VolumeHead {
+    pub(crate) fn encode(&self) -> [u8; VOLUME_HEAD_BYTES] {
+        let mut bytes = [0; VOLUME_HEAD_BYTES];
+        bytes[..8].copy_from_slice(b"CRUMBVOL");
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.volume.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.store.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.hash_seed.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.block_bytes.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.packed_blocks.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.openings.to_le_bytes());
+        bytes[64..68].copy_from_slice(&self.volumes.to_le_bytes());
+        bytes[68..72].copy_from_slice(&self.object_bytes_mean.to_le_bytes());
+        bytes[72] = u8::from(self.durable);
+        bytes[80..88].copy_from_slice(&self.begun.to_le_bytes());
+        let sum = crc(&bytes[..92]);
+        bytes[92..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        checked_head(bytes, VOLUME_HEAD_BYTES, b"CRUMBVOL")?;
+        Ok(Self {
+            volume: u32_at(bytes, 12),
+            store: u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64,
+            hash_seed: u64_at(bytes, 32),
+            block_bytes: u32_at(bytes, 40),
+            packed_blocks: u32_at(bytes, 44),
+            size_bytes: u64_at(bytes, 48),
+            openings: u64_at(bytes, 56),
+            volumes: u32_at(bytes, 64),
+            object_bytes_mean: u32_at(bytes, 68),
+            durable: bytes[72] == 1,
+            begun: u64_at(bytes, 80),
+        })
+    }
+}
+
+fn checked_head(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<(), String> {
+    if bytes.len() < len {
+        return Err(format!("its head is cut off after {} of {len} bytes", bytes.len()));
+    }
+    if &bytes[..8] != magic {
+        return Err("it does not begin as one".to_owned());
+    }
+    let version = u32_at(bytes, 8);
+    if version != FORMAT_VERSION {
+        return Err(format!("its format is version {version}, this program knows {FORMAT_VERSION}"));
+    }
+    if crc(&bytes[..len - 4]) != u32_at(bytes, len - 4) {
+        return Err("its head fails its checksum".to_owned());
+    }
+    Ok(())
+}

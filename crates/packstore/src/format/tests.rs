@@ -1,0 +1,110 @@
+use super::*;
+
+fn put(key: &[u8]) -> Put<'_> {
+    Put {
+        kind: Kind::Manifest,
+        name: Name::of(key),
+        sequence: 7,
+        victim: Some(Victim { file: 3, generation: 9 }),
+        block: 12,
+        meta_len: 13,
+        body_len: 16,
+        created_s: 15,
+        expires_s: 16,
+        id: 17,
+        length: 18,
+    }
+}
+
+#[test]
+fn every_control_block_comes_back_as_it_was_and_no_flipped_bit_passes() {
+    let long = vec![b'k'; KEY_BYTES_MAX];
+    let all = [
+        Control::Put(put(b"http://example.org/")),
+        Control::Put(put(&long)),
+        Control::Put(Put { kind: Kind::Whole, victim: None, id: 0, length: 0, ..put(b"x") }),
+        Control::Tombstone { sequence: 1, hash: 2, victim: Victim { file: 3, generation: 4 } },
+        Control::Mark { durable_end: 99 },
+    ];
+    for control in all {
+        let mut bytes = Vec::new();
+        control.encode(5, &mut bytes);
+        assert_eq!(decode_control(&bytes, 5), Some((control, bytes.len())));
+        assert_eq!(decode_control(&bytes, 6), None, "another file's");
+        for bit in (0..bytes.len() * 8).step_by(if bytes.len() > 1000 { 37 } else { 1 }) {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode_control(&bytes, 5), None, "{control:?} bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_control_block_costs_only_itself() {
+    let mut bytes = IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1 }.encode().to_vec();
+    let mut ends = Vec::new();
+    for key in [b"a", b"b", b"c"] {
+        Control::Put(put(key)).encode(5, &mut bytes);
+        ends.push(bytes.len());
+    }
+    bytes[ends[0] + 20] ^= 1;
+    let mut controls = Controls::new(&bytes, 5);
+    assert_eq!(controls.by_ref().count(), 2);
+    assert_eq!(controls.damaged, [ends[0] as u64]);
+}
+
+#[test]
+fn one_flipped_bit_of_an_index_is_put_right_and_two_are_not() {
+    let head = IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1 };
+    let salt = head.salt();
+    let mut whole = head.encode().to_vec();
+    Control::Put(put(b"a")).encode(salt, &mut whole);
+    Control::Tombstone { sequence: 1, hash: 2, victim: Victim { file: 3, generation: 4 } }
+        .encode(salt, &mut whole);
+    Control::Mark { durable_end: 99 }.encode(salt, &mut whole);
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let (found, head_mended) = IndexHead::decode_mending(&mut bytes).expect("mended");
+        assert_eq!(found, head, "bit {bit}");
+        let mended = mend_controls(&mut bytes, salt);
+        assert_eq!(mended.len() + usize::from(head_mended), 1, "bit {bit}");
+        assert!(bytes == whole, "bit {bit}");
+        // Another in the same block.
+        let other = if bit % 64 < 32 { bit + 32 } else { bit - 32 };
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes[other / 8] ^= 1 << (other % 8);
+        if IndexHead::decode_mending(&mut bytes).is_ok() {
+            assert_eq!(mend_controls(&mut bytes, salt), [], "bits {bit} and {other}");
+        }
+    }
+}
+
+#[test]
+fn a_records_head_covers_key_and_attributes_but_not_the_times() {
+    let head = RecordHead {
+        kind: Kind::Whole,
+        internal: false,
+        key_len: 3,
+        sequence: 4,
+        meta_len: 2,
+        body_len: 6,
+        body_crc: 7,
+        created_s: 8,
+        requested_s: 9,
+        expires_s: 10,
+    };
+    let mut bytes = Vec::new();
+    head.encode(b"key", b"me", 11, &mut bytes);
+    assert_eq!(RecordHead::decode(&bytes, 11), Some(head));
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let found = RecordHead::decode(&bytes, 11);
+        if (32..44).contains(&(bit / 8)) {
+            assert_eq!(found, Some(RecordHead { requested_s: 0, expires_s: 0, ..head }), "times are dropped");
+        } else {
+            assert_eq!(found, None, "bit {bit}");
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}

@@ -1,0 +1,182 @@
+//! A store from its making to its end: volumes, the threads that write to them, and what is left behind.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use files::Disk;
+
+use crate::error::StoreError;
+use crate::format::VolumeHead;
+use crate::keys::locked;
+use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
+use crate::store::Store;
+use crate::volume::{HEAD_NAME, Volume, hold, write_head};
+
+impl Store {
+    /// Makes an empty store and opens it.
+    ///
+    /// # Errors
+    /// When a setting cannot be, a directory holds a store already, or a disk fails.
+    pub fn create(volumes: Vec<VolumeSpec>, options: StoreOptions) -> Result<Self, StoreError> {
+        let shape = options.shape(&volumes)?;
+        let (store, hash_seed) = (u128::from(random()) << 64 | u128::from(random()), random());
+        let disks = volumes.iter().map(|volume| volume.disk.clone()).collect::<Vec<_>>();
+        for (number, spec) in volumes.iter().enumerate() {
+            let head = VolumeHead {
+                store,
+                hash_seed,
+                volume: number as u32,
+                volumes: volumes.len() as u32,
+                block_bytes: shape.block_bytes,
+                packed_blocks: shape.packed_blocks,
+                size_bytes: spec.size_bytes,
+                object_bytes_mean: options.object_bytes_mean,
+                durable: options.mode == Mode::Store,
+                openings: 0,
+                begun: 0,
+            };
+            make_volume(&spec.disk, &head)?;
+        }
+        Self::open(
+            disks,
+            OpenOptions {
+                cache: options.cache,
+                verify: options.verify,
+                direct_writes: options.direct_writes,
+                memory_bytes_max: options.memory_bytes_max,
+                ..OpenOptions::default()
+            },
+        )
+    }
+
+    /// Opens a store: at once after a clean stop; else it learns in the background what is there, while a cache misses
+    /// and a store lets its users wait.
+    ///
+    /// # Errors
+    /// When another process has it, no volume is one, they do not belong together, or one is missing in store mode.
+    pub fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Self, StoreError> {
+        crate::opening::open(disks, options)
+    }
+
+    /// Makes all that was done durable.
+    ///
+    /// # Errors
+    /// When a volume failed.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        if self.core.read_only {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        let gates = self.core.all_volumes().into_iter().map(|volume| {
+            if let Some(failure) = volume.failure() {
+                return Err(failure);
+            }
+            let mut staging = locked(&volume.staging);
+            staging.group.sync = true;
+            volume.work.notify_one();
+            Ok(staging.group.gate.clone())
+        });
+        for gate in gates.collect::<Vec<_>>() {
+            result = result.and(gate.and_then(|gate| gate.wait()));
+        }
+        result
+    }
+
+    /// Adds a volume. It takes objects from now on.
+    ///
+    /// # Errors
+    /// When the directory holds a store already, or its disk fails.
+    pub fn add_volume(&self, spec: VolumeSpec) -> Result<(), StoreError> {
+        self.core.wait_ready()?;
+        if self.core.read_only {
+            return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
+        }
+        let shape = self.core.shape;
+        if spec.size_bytes < shape.packed_bytes() * 5 / 4 {
+            let why = "room for a packed file and its index";
+            return Err(StoreError::Setting { name: "size_bytes", given: spec.size_bytes, why });
+        }
+        // Held for the whole of it: two that grow at once take turns.
+        let mut volumes = self.core.volumes.write().unwrap_or_else(PoisonError::into_inner);
+        let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);
+        let mut head = crate::volume::read_head(&volumes[0].disk)?;
+        (head.volume, head.size_bytes, head.volumes) = (number, spec.size_bytes, number + 1);
+        make_volume(&spec.disk, &head)?;
+        for volume in volumes.iter() {
+            let mut other = crate::volume::read_head(&volume.disk)?;
+            other.volumes = number + 1;
+            write_head(&volume.disk, &other)?;
+        }
+        let lock = hold(&spec.disk)?;
+        let volume = Arc::new(Volume::new(number, spec.disk, spec.size_bytes, Some(lock)));
+        let index = volumes.len();
+        volumes.push(volume.clone());
+        drop(volumes);
+        self.start_writer(&volume, index);
+        Ok(())
+    }
+
+    pub(crate) fn start_writer(&self, volume: &Arc<Volume>, index: usize) {
+        let (core, volume) = (self.core.clone(), volume.clone());
+        let name = format!("pack-writer-{}", volume.number);
+        let spawned =
+            std::thread::Builder::new().name(name).spawn(move || crate::writer::run(&core, &volume, index));
+        locked(&self.threads).push(spawned.expect("a thread can be started"));
+    }
+
+    /// Ends cleanly: all is durable, and the next opening knows at once what is there.
+    ///
+    /// # Errors
+    /// When a volume failed.
+    pub fn close(self) -> Result<(), StoreError> {
+        let ready = self.core.wait_ready();
+        if self.core.read_only {
+            return Ok(());
+        }
+        let gone = std::mem::take(&mut *locked(&self.core.open));
+        gone.into_values()
+            .filter_map(|opened| opened.gone)
+            .for_each(|manifest| self.core.remove_pieces(&manifest));
+        let flushed = self.flush();
+        self.stop();
+        ready.and(flushed).and_then(|()| crate::table_file::write(&self.core))
+    }
+
+    fn stop(&self) {
+        self.core.closing.store(true, Ordering::SeqCst);
+        self.core.lanes.close();
+        for volume in self.core.all_volumes() {
+            locked(&volume.staging).stop = true;
+            volume.work.notify_all();
+            volume.room.notify_all();
+        }
+        let threads = std::mem::take(&mut *locked(&self.threads));
+        for thread in threads {
+            let _ = thread.join();
+        }
+        for volume in self.core.all_volumes() {
+            let mut staging = locked(&volume.staging);
+            staging.lanes = Default::default();
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn make_volume(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), StoreError> {
+    let ours = |name: &String| name == HEAD_NAME || name.ends_with(".body") || name.ends_with(".index");
+    if disk.names()?.iter().any(ours) {
+        return Err(StoreError::NotEmpty { place: disk.place() });
+    }
+    Ok(write_head(disk, head)?)
+}
+
+/// A number that no stranger can guess.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}

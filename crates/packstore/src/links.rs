@@ -1,0 +1,102 @@
+//! Second names of objects, and other names.
+
+use crate::error::StoreError;
+use crate::format::{Kind, Name, SHARED, crc, internal_key};
+use crate::group::Change;
+use crate::keys::Taken;
+use crate::lanes::Lane;
+use crate::options::PutOptions;
+use crate::read::Depth;
+use crate::staging::NewRecord;
+use crate::store::Store;
+
+impl Store {
+    /// Gives an object a second name; both then name one body. What `new_key` named is replaced. False when there is no
+    /// object of `key`. The first link of an object writes it once more.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn link(&self, key: &[u8], new_key: &[u8]) -> Result<bool, StoreError> {
+        Self::checked(key, &[])?;
+        Self::checked(new_key, &[])?;
+        self.core.wait_ready()?;
+        let (hash, new_hash) = (self.name_hash(key), self.name_hash(new_key));
+        let taken = Taken::two(&self.core.keys, hash, new_hash);
+        let Some(record) = self.core.find(Name::of(key), hash, Depth::Whole)? else { return Ok(false) };
+        if key == new_key {
+            return Ok(true);
+        }
+        let replaced = self.old(new_key, new_hash)?;
+        let mut more = replaced.as_ref().map_or(Ok(Vec::new()), |old| self.core.ends_with(old))?;
+        let replaced = replaced.map(|old| old.held);
+        let times = PutOptions {
+            meta: &[],
+            expires_s: record.head.expires_s,
+            created_s: Some(record.head.created_s),
+        };
+        let alias = |key, hash, id: u64, target: &[u8], length, old| NewRecord {
+            head: self.head(Kind::Alias, false, key, target, crc(target), times),
+            key,
+            meta: &[],
+            body: &[],
+            hash,
+            id,
+            length,
+            old,
+            moved: false,
+            lane: Lane::Proven,
+        };
+        if record.head.kind == Kind::Alias {
+            let id = self.core.shared_id(&record)?;
+            let target = id.to_le_bytes();
+            let length = self.stat(key)?.map_or(0, |stat| stat.length);
+            more.insert(0, Change::Link(id));
+            let alias =
+                NewRecord { body: &target, ..alias(new_key, new_hash, id, &target, length, replaced) };
+            self.staged(&[alias], &[], more, taken)?.wait()?;
+            return Ok(true);
+        }
+        let id = self.core.next_sequence();
+        let target = id.to_le_bytes();
+        let shared_key = internal_key(id, SHARED);
+        let shared_hash = Name { internal: true, key: &shared_key }.hash(self.core.hash_seed);
+        let manifest = self.core.manifest_of(&record)?;
+        let length = manifest.as_ref().map_or(u64::from(record.head.body_len), |manifest| manifest.length());
+        let shared_options = PutOptions { meta: record.meta(), ..times };
+        let body = record.body();
+        let shared = NewRecord {
+            head: self.head(record.head.kind, true, &shared_key, body, record.head.body_crc, shared_options),
+            key: &shared_key,
+            meta: record.meta(),
+            body,
+            hash: shared_hash,
+            id: manifest.as_ref().map_or(0, |manifest| manifest.id),
+            length: if manifest.is_some() { length } else { 0 },
+            old: None,
+            moved: false,
+            lane: Lane::Proven,
+        };
+        more.splice(0..0, [Change::Link(id), Change::Link(id)]);
+        let first = NewRecord { body: &target, ..alias(key, hash, id, &target, length, Some(record.held)) };
+        let second = NewRecord { body: &target, ..alias(new_key, new_hash, id, &target, length, replaced) };
+        self.staged(&[shared, first, second], &[], more, taken)?.wait()?;
+        Ok(true)
+    }
+
+    /// Gives an object another key; what had that key is gone. False when there is no object of `key`. After a power cut
+    /// both may name it, never none.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn rename(&self, key: &[u8], new_key: &[u8]) -> Result<bool, StoreError> {
+        Self::checked(new_key, &[])?;
+        if key == new_key {
+            return Ok(self.stat(key)?.is_some());
+        }
+        if !self.link(key, new_key)? {
+            return Ok(false);
+        }
+        self.delete(key)?;
+        Ok(true)
+    }
+}

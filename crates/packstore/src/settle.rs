@@ -1,0 +1,102 @@
+//! What counts once a change is where it must be: the table, the counts, and what is known for certain.
+
+use std::sync::atomic::Ordering;
+
+use crate::core::{Core, Uncertain};
+use crate::error::StoreError;
+use crate::format::Name;
+use crate::group::{After, Change, Held};
+use crate::keys::locked;
+use crate::spot::Spot;
+
+impl Core {
+    /// An object that is not there: an error when it is not known whether it is.
+    pub(crate) fn is_missing(&self, name: Name<'_>, hash: u64) -> Result<(), StoreError> {
+        if !self.is_uncertain.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let spot = locked(&self.uncertain)
+            .get(&hash)
+            .filter(|uncertain| uncertain.key == name.key)
+            .map(|uncertain| Spot { file: uncertain.file, block: uncertain.block, blocks_max: 0 });
+        spot.map_or(Ok(()), |spot| Err(self.damaged(name, spot, "its control block is damaged")))
+    }
+
+    /// From now on it is known what the key names.
+    pub(crate) fn make_certain(&self, hash: u64) -> Option<Uncertain> {
+        if !self.is_uncertain.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut uncertain = locked(&self.uncertain);
+        let known = uncertain.remove(&hash);
+        self.is_uncertain.store(!uncertain.is_empty(), Ordering::Release);
+        known
+    }
+
+    /// Makes a change count. Returns what is to be done after it, without locks.
+    pub(crate) fn settle(&self, change: &Change) -> Option<After> {
+        match change {
+            Change::Put { new, old } => {
+                self.make_certain(new.hash);
+                let file = self.file(Spot::of(new.place, self.shape).file);
+                if let Some(file) = file {
+                    file.gain(new.blocks);
+                }
+                match old {
+                    Some(old) if self.table.replace(new.hash, old.place, new.place) => self.let_go(old),
+                    _ => {
+                        self.table.insert(new.hash, new.place);
+                        self.objects.fetch_add(i64::from(new.visible), Ordering::Relaxed);
+                    }
+                }
+            }
+            Change::Remove(held) => {
+                self.remove(held);
+            }
+            Change::Move { new, old } => {
+                if self.table.replace(new.hash, old.place, new.place) {
+                    if let Some(file) = self.file(Spot::of(new.place, self.shape).file) {
+                        file.gain(new.blocks);
+                    }
+                    self.let_go(old);
+                }
+            }
+            Change::Pieces(manifest) => return Some(After::Pieces(manifest.clone())),
+            Change::Link(id) => *locked(&self.links).entry(*id).or_insert(0) += 1,
+            Change::Unlink(id) => {
+                let mut links = locked(&self.links);
+                let left = links.get_mut(id)?;
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    links.remove(id);
+                    return Some(After::Forget(*id));
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn do_after(&self, after: &After) {
+        match after {
+            After::Forget(id) => self.forget_shared(*id),
+            After::Pieces(manifest) => self.remove_pieces(manifest),
+        }
+    }
+
+    /// False when it was not there any more.
+    pub(crate) fn remove(&self, held: &Held) -> bool {
+        let there = self.table.remove(held.hash, held.place);
+        if there {
+            self.objects.fetch_sub(i64::from(held.visible), Ordering::Relaxed);
+            self.let_go(held);
+        }
+        there
+    }
+
+    /// The blocks of a record that counts no more.
+    pub(crate) fn let_go(&self, held: &Held) {
+        let Some(file) = self.file(Spot::of(held.place, self.shape).file) else { return };
+        file.lose(held.blocks);
+        self.volume(file.volume).full.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,369 @@
+//! How a change gets its place and comes to a volume's group.
+//!
+//! Always holds: a group is staged whole or not at all.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::buffer::PAGE_BYTES;
+use crate::core::Core;
+use crate::error::StoreError;
+use crate::format::{Control, Put, RecordHead, Victim};
+use crate::group::{Change, Gate, Group, Held, Run};
+use crate::keys::locked;
+use crate::lanes::Lane;
+use crate::options::Mode;
+use crate::packed::{Filling, Session};
+use crate::signatures::Place;
+use crate::spot::place;
+use crate::volume::{Staging, Volume};
+
+/// A group is written when it has so many bytes, or when there is nothing to wait for.
+pub(crate) const GROUP_BYTES: usize = 1 << 20;
+/// Store mode: who stages waits when so much is waiting already.
+const GROUP_BYTES_MAX: usize = 16 << 20;
+/// Cache mode: the same memory again and again is faster than more of it.
+const CACHE_GROUP_BYTES_MAX: u64 = 8 << 20;
+/// Files filled side by side: those before the last take what fits into their gaps.
+const FILLINGS_MAX: usize = 4;
+/// Files looked through for a stretch longer than the other.
+const LONG_TRIES_MAX: usize = 6;
+const SHORT_BYTES: usize = 1024;
+
+/// A record to be written.
+pub(crate) struct NewRecord<'a> {
+    pub head: RecordHead,
+    pub key: &'a [u8],
+    pub meta: &'a [u8],
+    pub body: &'a [u8],
+    pub hash: u64,
+    pub id: u64,
+    pub length: u64,
+    /// What it replaces.
+    pub old: Option<Held>,
+    /// It is the same object elsewhere: it counts only if the old one still does.
+    pub moved: bool,
+    pub lane: Lane,
+}
+
+/// Blocks of a file being filled, and how a place tells them.
+type Taken = (Arc<Session>, u32, Place);
+
+impl Core {
+    /// A volume that takes writes, in turn by size, and what is wrong when there is none.
+    fn choose(&self) -> Result<Arc<Volume>, StoreError> {
+        let volumes = self.volumes.read().unwrap_or_else(PoisonError::into_inner);
+        if self.read_only {
+            return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let usable =
+            |volume: &&Arc<Volume>| volume.failed.get().is_none() && !volume.full.load(Ordering::Relaxed);
+        if let [only] = &volumes[..] {
+            return match only.failed.get() {
+                None => Ok(only.clone()),
+                Some(why) => Err(StoreError::ReadOnly { why: format!("{}: {why}", only.disk.place()) }),
+            };
+        }
+        let total = volumes.iter().filter(usable).map(|v| v.size_bytes.load(Ordering::Relaxed)).sum::<u64>();
+        // Fractions of the golden section spread the turns evenly.
+        let mut at =
+            ((u128::from(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * u128::from(total)) >> 64) as u64;
+        for volume in volumes.iter().filter(usable) {
+            let size = volume.size_bytes.load(Ordering::Relaxed);
+            if at < size {
+                return Ok(volume.clone());
+            }
+            at -= size;
+        }
+        match volumes.iter().find(|volume| volume.failed.get().is_none()) {
+            Some(volume) => Ok(volume.clone()),
+            None => {
+                let why = volumes.iter().find_map(|volume| volume.failed.get()).map(|why| why.to_string());
+                Err(StoreError::ReadOnly { why: why.unwrap_or_else(|| "there is none".to_owned()) })
+            }
+        }
+    }
+
+    /// Writes records and makes voids, all on one volume and in one group. Cache mode: they count at once. `keys`: given
+    /// back when they count.
+    pub(crate) fn stage(
+        &self,
+        records: &[NewRecord<'_>],
+        voids: &[(u64, Held)],
+        more: Vec<Change>,
+        keys: Vec<u64>,
+    ) -> Result<Arc<Gate>, StoreError> {
+        let give_back = |keys: &[u64]| keys.iter().for_each(|&hash| self.keys.give_back(hash));
+        let result = self.stage_on_some(records, voids, more, &keys);
+        if result.is_err() || self.mode == Mode::Cache {
+            give_back(&keys);
+        }
+        result
+    }
+
+    fn stage_on_some(
+        &self,
+        records: &[NewRecord<'_>],
+        voids: &[(u64, Held)],
+        more: Vec<Change>,
+        keys: &[u64],
+    ) -> Result<Arc<Gate>, StoreError> {
+        let mut tries = 0;
+        loop {
+            if self.closing.load(Ordering::Relaxed) {
+                return Err(StoreError::Closed);
+            }
+            let volume = self.choose()?;
+            match self.stage_on(&volume, records, voids, &more, keys) {
+                Err(StoreError::Full | StoreError::VolumeFailed { .. })
+                    if tries < self.all_volumes().len() * 2 =>
+                {
+                    tries += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn stage_on(
+        &self,
+        volume: &Arc<Volume>,
+        records: &[NewRecord<'_>],
+        voids: &[(u64, Held)],
+        more: &[Change],
+        keys: &[u64],
+    ) -> Result<Arc<Gate>, StoreError> {
+        let bytes_max = match self.mode {
+            Mode::Store => GROUP_BYTES_MAX,
+            Mode::Cache => (self.cache.behind_bytes_max / 2).min(CACHE_GROUP_BYTES_MAX) as usize,
+        };
+        let mut staging = locked(&volume.staging);
+        while staging.group.bytes.len() > bytes_max && staging.writing && volume.failed.get().is_none() {
+            staging = volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner);
+        }
+        // All places first: a group is staged whole or not at all.
+        let mut taken: Vec<Taken> = Vec::with_capacity(records.len());
+        let two = self.has_lanes(volume);
+        for record in records {
+            let blocks = self.shape.blocks(record.head.record_bytes());
+            let spot;
+            (staging, spot) =
+                self.take(volume, staging, blocks, if two { record.lane } else { Lane::Newcomers })?;
+            taken.push(spot);
+        }
+        // A void needs an index to be told in.
+        let mut void_session = None;
+        if !voids.is_empty() {
+            let session;
+            (staging, session) = self.session(volume, staging)?;
+            void_session = Some(session);
+        }
+        let Staging { group, .. } = &mut *staging;
+        let mut changes = Vec::with_capacity(records.len() + voids.len() + more.len());
+        for (record, (session, block, place)) in records.iter().zip(taken) {
+            self.append(group, record, &session, block);
+            let visible = !record.head.internal;
+            let blocks = self.shape.blocks(record.head.record_bytes());
+            let new = Held { hash: record.hash, place, blocks, visible };
+            changes.push(match record.old {
+                Some(old) if record.moved => Change::Move { new, old },
+                old => Change::Put { new, old },
+            });
+        }
+        for (sequence, held) in voids {
+            if let (Some(victim), Some(session)) = (self.victim_of(held), &void_session) {
+                let control = Control::Tombstone { sequence: *sequence, hash: held.hash, victim };
+                group.tell_void(session, &control);
+            }
+            changes.push(Change::Remove(*held));
+        }
+        changes.extend_from_slice(more);
+        let gate = group.gate.clone();
+        let mut after = Vec::new();
+        match self.mode {
+            Mode::Store => group.keys.extend_from_slice(keys),
+            Mode::Cache => {
+                volume.dirty.store(true, Ordering::SeqCst);
+                after.extend(changes.iter().filter_map(|change| self.settle(change)));
+            }
+        }
+        group.changes.append(&mut changes);
+        group.stagings += 1;
+        let (stagings, bytes) = (group.stagings, group.bytes.len());
+        let wake = match self.mode {
+            Mode::Store => stagings == 1 || stagings >= staging.stagings_wanted || bytes >= GROUP_BYTES,
+            Mode::Cache => staging.oldest.is_none() || bytes >= GROUP_BYTES,
+        };
+        staging.oldest.get_or_insert_with(Instant::now);
+        if wake && !staging.writing {
+            volume.work.notify_one();
+        }
+        drop(staging);
+        after.iter().for_each(|after| self.do_after(after));
+        Ok(gate)
+    }
+
+    /// Tells that objects are void, which they are already. The caller flushes.
+    pub(crate) fn stage_voids(&self, voids: &[(u64, u64, Victim)]) -> Result<(), StoreError> {
+        let volume = self.choose()?;
+        let (mut staging, session) = self.session(&volume, locked(&volume.staging))?;
+        let Staging { group, .. } = &mut *staging;
+        for &(sequence, hash, victim) in voids {
+            group.tell_void(&session, &Control::Tombstone { sequence, hash, victim });
+        }
+        staging.oldest.get_or_insert_with(Instant::now);
+        volume.work.notify_one();
+        Ok(())
+    }
+
+    /// Room in a file being filled, or in the next.
+    fn take<'a>(
+        &self,
+        volume: &'a Volume,
+        mut staging: MutexGuard<'a, Staging>,
+        blocks: u32,
+        lane: Lane,
+    ) -> Result<(MutexGuard<'a, Staging>, Taken), StoreError> {
+        let mut tries = 0;
+        loop {
+            if let Some(failure) = volume.failure() {
+                return Err(failure);
+            }
+            let fillings = &mut staging.lanes[lane as usize];
+            let taken = fillings.now.iter_mut().find_map(|filling| {
+                let block = filling.take(blocks)?;
+                Some((filling.session.clone(), block, filling.bitmap.free() < filling.free_first / 4))
+            });
+            if let Some((session, block, nearly_full)) = taken {
+                let is_alone = fillings.now.len() == 1 && fillings.next.is_none();
+                // Newcomers come soon; those proven, some time.
+                if nearly_full && is_alone && fillings.want_blocks.is_none() && lane == Lane::Newcomers {
+                    fillings.want_blocks = Some(blocks);
+                    volume.work.notify_one();
+                }
+                let place = place(session.packed.number, block, blocks, self.shape);
+                return Ok((
+                    staging,
+                    (session, block, place.expect("a store has fewer blocks than a place can say")),
+                ));
+            }
+            tries += 1;
+            // A long stretch is not looked for in all files: whoever wants it can do with shorter ones.
+            if tries > LONG_TRIES_MAX && blocks as usize * self.shape.block_bytes as usize > SHORT_BYTES {
+                return Err(StoreError::Full);
+            }
+            staging = self.more_room(volume, staging, blocks, lane)?;
+        }
+    }
+
+    /// Waits until a file is being filled, to write control blocks to.
+    fn session<'a>(
+        &self,
+        volume: &'a Volume,
+        mut staging: MutexGuard<'a, Staging>,
+    ) -> Result<(MutexGuard<'a, Staging>, Arc<Session>), StoreError> {
+        loop {
+            if let Some(failure) = volume.failure() {
+                return Err(failure);
+            }
+            if let Some(filling) = staging.lanes[0].now.last() {
+                let session = filling.session.clone();
+                return Ok((staging, session));
+            }
+            staging = self.more_room(volume, staging, 0, Lane::Newcomers)?;
+        }
+    }
+
+    /// One file more to fill.
+    fn more_room<'a>(
+        &self,
+        volume: &'a Volume,
+        mut staging: MutexGuard<'a, Staging>,
+        blocks: u32,
+        lane: Lane,
+    ) -> Result<MutexGuard<'a, Staging>, StoreError> {
+        if staging.stop {
+            return Err(StoreError::Closed);
+        }
+        let fillings = &mut staging.lanes[lane as usize];
+        if let Some(next) = fillings.next.take() {
+            let nearly_none = self.shape.packed_blocks / 64;
+            while let Some(at) = fillings.now.iter().position(|filling| filling.bitmap.free() <= nearly_none)
+            {
+                fillings.now.remove(at).retire();
+            }
+            // A cache makes room anyway; and in a small volume those held here would be missed.
+            let most = match self.mode {
+                Mode::Store => FILLINGS_MAX,
+                Mode::Cache => 1,
+            };
+            if fillings.now.len() >= most {
+                let fullest = (0..most).min_by_key(|&at| fillings.now[at].bitmap.free());
+                fillings.now.remove(fullest.expect("there are some")).retire();
+            }
+            fillings.now.push(next);
+            return Ok(staging);
+        }
+        // The next one looks again: readers may have let go of a file meanwhile.
+        if volume.full.swap(false, Ordering::SeqCst) {
+            if blocks == 0 || fillings.now.is_empty() {
+                return Err(StoreError::Full);
+            }
+            // What was deleted in these since they were opened can be had once they are opened anew.
+            fillings.now.drain(..).for_each(Filling::retire);
+        }
+        fillings.want_blocks = Some(blocks);
+        volume.work.notify_one();
+        Ok(volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn append(&self, group: &mut Group, record: &NewRecord<'_>, session: &Arc<Session>, block: u32) {
+        let block_bytes = self.shape.block_bytes as usize;
+        let offset = u64::from(block) * block_bytes as u64;
+        let len = record.head.record_bytes().next_multiple_of(block_bytes);
+        let goes_on = group
+            .runs
+            .last()
+            .is_some_and(|run| Arc::ptr_eq(&run.session, session) && run.offset + run.len as u64 == offset);
+        if !goes_on && session.direct.is_there() {
+            // As far from a page's beginning in memory as in the file.
+            let ahead = (offset as usize).wrapping_sub(group.bytes.len()) % PAGE_BYTES;
+            group.bytes.zeros(ahead);
+        }
+        let start = group.bytes.len();
+        let bytes = group.bytes.tail(len);
+        let end = bytes.len() + len;
+        record.head.encode(record.key, record.meta, session.body_salt, bytes);
+        bytes.extend_from_slice(record.body);
+        bytes.resize(end, 0);
+        match group.runs.last_mut() {
+            Some(run) if goes_on => run.len += len,
+            _ => group.runs.push(Run { session: session.clone(), offset, start, len }),
+        }
+        if self.mode == Mode::Cache {
+            group.records.insert((session.packed.number, block), (start, len));
+        }
+        let put = Put {
+            kind: record.head.kind,
+            name: crate::format::Name { internal: record.head.internal, key: record.key },
+            sequence: record.head.sequence,
+            victim: record.old.as_ref().and_then(|old| self.victim_of(old)),
+            block,
+            meta_len: record.head.meta_len,
+            body_len: record.head.body_len,
+            created_s: record.head.created_s,
+            expires_s: record.head.expires_s,
+            id: record.id,
+            length: record.length,
+        };
+        Control::Put(put).encode(session.index_salt, group.control_of(session));
+    }
+}
+
+/// Where new objects go.
+pub(crate) fn filling(session: Session, bitmap: crate::bitmap::Bitmap) -> Filling {
+    let free_first = bitmap.free();
+    Filling { session: Arc::new(session), bitmap, free_first, vain: u32::MAX }
+}

@@ -1,0 +1,132 @@
+//! What is served without reading: from the memory tier, and by the kernel from a body's place on disk; and who is stored at all.
+
+use std::io::{Read as _, Seek as _};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use files::LocalDisk;
+use packstore::{Admission, CacheOptions, Mode, PutOptions, Store, StoreOptions, Verify, VolumeSpec};
+
+fn directory() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    dir.expect("a directory")
+}
+
+fn store(dir: &tempfile::TempDir, size_bytes: u64, options: StoreOptions) -> Store {
+    let disk = Arc::new(LocalDisk::open(dir.path()).expect("it opens"));
+    Store::create(vec![VolumeSpec { disk, size_bytes }], options).expect("made")
+}
+
+fn body(number: u32, len: usize) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(number | 1) >> 5 ^ number) as u8).collect()
+}
+
+#[test]
+fn what_is_read_again_comes_from_memory_and_is_never_an_older_version() {
+    let dir = directory();
+    let store = store(&dir, 32 << 20, StoreOptions { memory_bytes_max: 1 << 20, ..StoreOptions::default() });
+    for round in 0..3 {
+        for number in 0..40_u32 {
+            store
+                .put(&number.to_le_bytes(), &body(number + round, 3_000), PutOptions::default())
+                .expect("put");
+        }
+        for again in 0..3 {
+            let before = store.usage();
+            for number in 0..40_u32 {
+                let object = store.get(&number.to_le_bytes()).expect("whole").expect("there");
+                let shared = object.into_shared().expect("it is whole");
+                assert!(shared.as_ref() == body(number + round, 3_000), "{number} of round {round}");
+            }
+            let after = store.usage();
+            let reads = after.disk_reads - before.disk_reads;
+            if again == 2 {
+                assert!(reads < 10 && after.memory_hits - before.memory_hits > 30, "{reads} reads of 40");
+            }
+        }
+    }
+    assert!(store.delete(&7_u32.to_le_bytes()).expect("deleted"));
+    assert!(store.get(&7_u32.to_le_bytes()).expect("no error").is_none());
+    for number in 100..2_000_u32 {
+        store.put(&number.to_le_bytes(), &body(number, 5_000), PutOptions::default()).expect("put");
+        store.get(&number.to_le_bytes()).expect("whole").expect("there");
+    }
+    assert!(store.usage().memory_tier_bytes <= 1 << 20, "{:?}", store.usage());
+}
+
+#[test]
+fn a_body_is_sent_from_its_place_on_disk_and_stays_there_while_it_is_held() {
+    let dir = directory();
+    let options = StoreOptions {
+        verify: Verify::OneIn(1_000_000),
+        packed_blocks: Some((1 << 20) / 64),
+        ..StoreOptions::default()
+    };
+    let store = store(&dir, 16 << 20, options);
+    let lens = [10, 5_000, 100_000, 900_000];
+    for (number, len) in lens.into_iter().enumerate() {
+        let options = PutOptions { meta: b"its attributes", ..PutOptions::default() };
+        store.put(&[number as u8], &body(number as u32, len), options).expect("put");
+    }
+    assert!(store.link(&[1], b"second name").expect("linked"));
+    let held = lens.iter().enumerate().map(|(number, _)| {
+        let extents = store.extents(&[number as u8]).expect("no error").expect("there");
+        (number as u32, extents)
+    });
+    let held = held.collect::<Vec<_>>();
+    let second = store.extents(b"second name").expect("no error").expect("there");
+    assert!(store.extents(b"nobody").expect("no error").is_none());
+    let sent = |extents: &packstore::Extents| {
+        let mut file = tempfile::tempfile().expect("a file");
+        let sent = extents.send_to(file.as_fd()).expect("sent");
+        assert_eq!(sent, extents.stat().length);
+        assert_eq!(extents.meta(), b"its attributes");
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("read");
+        bytes
+    };
+    // Gone, and written over as far as may be, many times: what is held stays as it was.
+    for number in 0..lens.len() {
+        store.delete(&[number as u8]).expect("deleted");
+    }
+    for round in 0..40_u32 {
+        for key in 0..80_u32 {
+            store
+                .put(&key.to_le_bytes(), &body(round * 31 + key, 90_000), PutOptions::default())
+                .expect("put");
+        }
+    }
+    for (number, extents) in &held {
+        assert!(sent(extents) == body(*number, lens[*number as usize]), "{number}");
+    }
+    assert!(sent(&second) == body(1, lens[1]));
+    drop((held, second));
+    assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
+}
+
+#[test]
+fn a_cache_that_admits_at_the_second_request_stores_nothing_that_is_put_once() {
+    let dir = directory();
+    let cache = CacheOptions { admission: Admission::SecondRequest, ..CacheOptions::default() };
+    let options = StoreOptions { mode: Mode::Cache, cache, ..StoreOptions::default() };
+    let store = store(&dir, 64 << 20, options);
+    for len in [500, 700_000] {
+        let number = len as u32;
+        let put = |store: &Store, version| {
+            store.put(&number.to_le_bytes(), &body(version, len), PutOptions::default()).expect("put");
+        };
+        let held = |store: &Store| {
+            let object = store.get(&number.to_le_bytes()).expect("whole");
+            object.map(|object| object.read_all().expect("whole"))
+        };
+        put(&store, 1);
+        assert!(held(&store).is_none(), "{len} bytes: once is not enough");
+        put(&store, 2);
+        assert!(held(&store) == Some(body(2, len)), "{len} bytes");
+        put(&store, 3);
+        assert!(held(&store) == Some(body(3, len)), "{len} bytes: what replaces an object is stored");
+    }
+    assert_eq!(store.usage().refused, 2);
+}
