@@ -1,0 +1,64 @@
+use toml::Table;
+
+use super::*;
+
+fn flags(text: &str) -> Table {
+    text.parse().expect(text)
+}
+
+const ENOUGH: &str = "forward.listen = ['127.0.0.1:0']\ncache.directories = ['/cache']";
+
+#[test]
+fn a_directory_and_an_address_are_enough() {
+    let config = read("", flags(ENOUGH)).expect("enough");
+    assert_eq!(config.forward_listen.len(), 1);
+    assert_eq!(config.policy, crate::rules::Policy::default(), "the file's defaults are those of the rules");
+}
+
+#[test]
+fn every_key_of_the_file_is_told_with_a_comment_and_what_is_printed_is_read_again_as_the_same() {
+    let mut commented = false;
+    for line in DEFAULT_TOML.lines().filter(|line| !line.starts_with('[')) {
+        if line.is_empty() {
+            commented = false;
+        } else if line.starts_with('#') {
+            commented = true;
+        } else {
+            assert!(commented, "{line} stands without a comment above");
+        }
+    }
+    let site = "[[site]]\nhosts = ['a']\norigins = ['http://b:1']\n[limits]\nidle_s = 7";
+    let config = read(site, flags(ENOUGH)).expect("enough");
+    let printed = print(&config);
+    assert!(printed.contains("idle_s = 7"), "{printed}");
+    let again = read(&printed, Table::new()).expect("what is printed is read");
+    assert_eq!(again.table, config.table);
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_with_its_key() {
+    let rows = [
+        ("[proxy]\nnames = 'x'", "proxy.names is no key"),
+        ("[proxy]\nloops = 'x'", "proxy.loops is of type string"),
+        ("nothing = 1", "nothing is no key"),
+        ("[rules]\nset_cookie = 'maybe'", "rules.set_cookie is `maybe`"),
+        ("[access]\nclients = ['10.0.0.0/99']", "access.clients has `10.0.0.0/99`"),
+        ("[forward]\nlisten = ['0.0.0.0:3128']", "access.clients is empty while 0.0.0.0:3128"),
+        ("[reverse]\nlisten = ['127.0.0.1:80']", "site is missing"),
+        (
+            "[reverse]\nlisten_tls = ['127.0.0.1:80']\n[[site]]\nhosts=['a']\norigins=['http://b']",
+            "reverse.certificate",
+        ),
+        ("[[site]]\nhosts = ['a']\norigins = ['ftp://b']", "site.origins has `ftp://b`"),
+        ("[[site]]\nhost = 'a'", "missing field `hosts`"),
+        ("[admin]\nlisten = '0.0.0.0:1'", "admin.password is empty"),
+        ("[limits]\nidle_s = 0", "limits.idle_s is 0"),
+    ];
+    for (text, told) in rows {
+        let with_listen = if text.contains("[forward]") { "cache.directories = ['/c']" } else { ENOUGH };
+        let error = read(text, flags(with_listen)).expect_err(text).to_string();
+        assert!(error.contains(told), "{text}: {error}");
+    }
+    let both = read("[proxy]\nname = 'a b'\n[limits]\nhead_kib = 1", Table::new()).expect_err("wrong");
+    assert_eq!(both.problems.len(), 4, "{both}");
+}

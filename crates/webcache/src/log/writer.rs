@@ -1,0 +1,156 @@
+//! The thread that writes the access log.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+/// Lines that wait to be written at most.
+const LINES_MAX: usize = 16_384;
+
+/// The log cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The file cannot be opened.
+    #[error("{path}: the access log cannot be opened; name another file in log.file")]
+    Open {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// No thread.
+    #[error("the log's thread cannot be started")]
+    Thread(#[source] io::Error),
+}
+
+enum Word {
+    Line(String),
+    Reopen,
+    Stop,
+}
+
+/// Takes lines. Its thread ends with it.
+pub struct LogWriter {
+    lines: SyncSender<Word>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct LogFile {
+    path: PathBuf,
+    out: BufWriter<Box<dyn Write + Send>>,
+    bytes: u64,
+    rotate_bytes: Option<u64>,
+    keep: u32,
+}
+
+impl LogWriter {
+    /// Opens a file (`-`: standard output) and starts the thread.
+    ///
+    /// # Errors
+    /// When one of the two cannot be.
+    pub fn start(path: &Path, rotate_bytes: Option<u64>, keep: u32) -> Result<Self, LogError> {
+        let (out, bytes) =
+            open(path).map_err(|source| LogError::Open { path: path.display().to_string(), source })?;
+        let file = LogFile { path: path.to_owned(), out, bytes, rotate_bytes, keep };
+        let (lines, words) = sync_channel(LINES_MAX);
+        let thread = std::thread::Builder::new().name("access-log".to_owned());
+        let thread = thread.spawn(move || file.write_all(&words)).map_err(LogError::Thread)?;
+        Ok(Self { lines, thread: Some(thread) })
+    }
+
+    /// Gives a line away; false when it is lost.
+    pub fn write(&self, line: String) -> bool {
+        self.lines.try_send(Word::Line(line)).is_ok()
+    }
+
+    /// The file was moved: a new one is begun.
+    pub fn reopen(&self) {
+        let _ = self.lines.send(Word::Reopen);
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        let _ = self.lines.send(Word::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<(BufWriter<Box<dyn Write + Send>>, u64)> {
+    if path == Path::new("-") {
+        return Ok((BufWriter::new(Box::new(io::stdout())), 0));
+    }
+    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    let bytes = file.metadata()?.len();
+    Ok((BufWriter::with_capacity(64 << 10, Box::new(file) as Box<dyn Write + Send>), bytes))
+}
+
+impl LogFile {
+    fn write_all(mut self, words: &Receiver<Word>) {
+        loop {
+            let word = match words.try_recv() {
+                Ok(word) => word,
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {
+                    self.tell(|file| file.out.flush());
+                    match words.recv() {
+                        Ok(word) => word,
+                        Err(_) => return,
+                    }
+                }
+            };
+            match word {
+                Word::Line(line) => {
+                    self.bytes += line.len() as u64;
+                    self.tell(|file| file.out.write_all(line.as_bytes()));
+                    if self.rotate_bytes.is_some_and(|most| self.bytes >= most) {
+                        self.tell(Self::rotate);
+                    }
+                }
+                Word::Reopen => self.tell(Self::reopen),
+                Word::Stop => {
+                    self.tell(|file| file.out.flush());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, work: impl FnOnce(&mut Self) -> io::Result<()>) {
+        if let Err(error) = work(self) {
+            tracing::warn!(path = %self.path.display(), %error, "the access log cannot be written");
+        }
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        (self.out, self.bytes) = open(&self.path)?;
+        Ok(())
+    }
+
+    /// `log` becomes `log.1`, that `log.2`, and the last is removed.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        let aside = |number: u32| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..self.keep).rev() {
+            if aside(number).exists() {
+                std::fs::rename(aside(number), aside(number + 1))?;
+            }
+        }
+        if self.keep == 0 {
+            File::create(&self.path)?;
+        } else {
+            std::fs::rename(&self.path, aside(1))?;
+        }
+        self.reopen()
+    }
+}

@@ -1,0 +1,172 @@
+//! What a request asks for, and from whom it is to be had.
+//!
+//! ```text
+//! forward   GET http://a/b          ─> target http://a/b, from a or a parent
+//! reverse   GET /b, Host: a         ─> target http://a/b, from the first [[site]] that matches
+//! ```
+//!
+//! Always holds: a target is absolute; what access forbids gets no further.
+
+use http::header::HOST;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Method, StatusCode, Uri, Version};
+
+use crate::config::{Config, Site, Upstream};
+use crate::rules::RequestFacts;
+use crate::rules::key::{CacheKey, KeyError};
+
+/// Which kind of listener a client came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It names whole URLs.
+    Forward,
+    /// It takes us for the site.
+    Reverse {
+        /// By TLS.
+        tls: bool,
+    },
+}
+
+/// From whom it is to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The target's own host, or a parent.
+    Direct(Upstream),
+    /// The site with this number.
+    Site(usize),
+}
+
+/// A request as the rules want it.
+#[derive(Debug)]
+pub struct Asked {
+    /// Its method.
+    pub method: Method,
+    /// Absolute.
+    pub target: Uri,
+    /// Of the target.
+    pub key: CacheKey,
+    /// As the client sent them.
+    pub headers: HeaderMap,
+    /// As the client spoke.
+    pub version: Version,
+    /// Read of the headers.
+    pub facts: RequestFacts,
+    /// From whom.
+    pub route: Route,
+}
+
+/// Why a request is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unserved {
+    /// For the client.
+    pub status: StatusCode,
+    /// What is wrong, and what would be right.
+    pub why: &'static str,
+}
+
+impl Unserved {
+    /// A status with its reason.
+    pub fn new(status: StatusCode, why: &'static str) -> Self {
+        Self { status, why }
+    }
+}
+
+impl Asked {
+    /// Reads a request that is not CONNECT.
+    ///
+    /// # Errors
+    /// When it asks for nothing that can be had here.
+    pub fn read(parts: http::request::Parts, side: Side, config: &Config) -> Result<Self, Unserved> {
+        let bad = |why| Unserved::new(StatusCode::BAD_REQUEST, why);
+        let target = match side {
+            Side::Forward if parts.uri.authority().is_none() => {
+                return Err(bad(
+                    "this is a proxy: name the whole URL, as a browser does that is set to use one",
+                ));
+            }
+            Side::Forward => parts.uri,
+            Side::Reverse { tls } => {
+                absolute(parts.uri, &parts.headers, tls).ok_or(bad("Host is missing or is no host"))?
+            }
+        };
+        let key = match CacheKey::of(&target) {
+            Ok(key) => key,
+            Err(KeyError::Scheme) => {
+                return Err(Unserved::new(
+                    StatusCode::NOT_IMPLEMENTED,
+                    "only http and https can be asked for",
+                ));
+            }
+            Err(KeyError::UserInfo) => return Err(bad("a name before the host is refused")),
+            Err(_) => return Err(bad("the target has no host")),
+        };
+        let facts = RequestFacts::of(&parts.method, &parts.headers);
+        let route = match side {
+            Side::Forward => Route::Direct(Upstream::of(&target).ok_or(bad("the target has no host"))?),
+            Side::Reverse { .. } => {
+                Route::Site(config.sites.iter().position(|site| serves(site, &target)).ok_or(
+                    Unserved::new(StatusCode::MISDIRECTED_REQUEST, "no site of this name is served here"),
+                )?)
+            }
+        };
+        if let Route::Direct(upstream) = &route {
+            allowed_host(&upstream.host, config)?;
+            if !config.forward_ports.is_empty() && !config.forward_ports.contains(&upstream.port) {
+                return Err(Unserved::new(StatusCode::FORBIDDEN, "this port is not served (forward.ports)"));
+            }
+        }
+        let (method, headers, version) = (parts.method, parts.headers, parts.version);
+        Ok(Self { method, target, key, headers, version, facts, route })
+    }
+}
+
+/// Whether the operator serves a host.
+///
+/// # Errors
+/// When not.
+pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
+    let is_of = |domain: &String| {
+        host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    if config.hosts_denied.iter().any(is_of) {
+        return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts_denied)"));
+    }
+    if !config.hosts.is_empty() && !config.hosts.iter().any(is_of) {
+        return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts)"));
+    }
+    Ok(())
+}
+
+/// Whether the operator serves a method.
+///
+/// # Errors
+/// When not.
+pub fn allowed_method(method: &Method, config: &Config) -> Result<(), Unserved> {
+    let allowed =
+        if config.methods.is_empty() { *method != Method::TRACE } else { config.methods.contains(method) };
+    allowed
+        .then_some(())
+        .ok_or(Unserved::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served (access.methods)"))
+}
+
+fn absolute(uri: Uri, headers: &HeaderMap, tls: bool) -> Option<Uri> {
+    // HTTP/2 and absolute-form have it in the target, before Host (RFC 9112 section 3.2.2).
+    let authority = match uri.authority() {
+        Some(authority) => authority.clone(),
+        None => Authority::try_from(headers.get(HOST)?.as_bytes()).ok()?,
+    };
+    let mut parts = uri.into_parts();
+    parts.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+    parts.authority = Some(authority);
+    // `OPTIONS *` names no resource.
+    if parts.path_and_query.as_ref().is_none_or(|path| !path.as_str().starts_with('/')) {
+        parts.path_and_query = Some(PathAndQuery::from_static("/"));
+    }
+    Uri::from_parts(parts).ok()
+}
+
+fn serves(site: &Site, target: &Uri) -> bool {
+    let host = target.host().unwrap_or_default();
+    site.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(host))
+        && target.path().starts_with(&site.path)
+}

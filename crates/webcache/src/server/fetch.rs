@@ -1,0 +1,474 @@
+//! What goes to the origin, and what becomes of its reply: stored, merged with what is stored, or passed on.
+//!
+//! ```text
+//! request ─ strip, Via, conditions ─> parents, or the origins of the site, one after the other
+//! no reply ─> what is stored stands in, 504, 502
+//! 304 to our question ─> merge, write, serve as stored      of another tag ─> asked again without
+//! may be stored ─> Fill, pump                               may not ─> passed on as it comes
+//! ```
+//!
+//! Always holds: a reply is judged by the fields that came; invalidation counts before the client hears of it.
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode, Uri};
+use hyper::body::Incoming;
+
+use super::asked::{Route, Side};
+use super::body::ReplyBody;
+use super::counters::Outcome;
+use super::exchange::{At, Exchange, received};
+use super::fill::{FilledHead, Heading};
+use super::flights::Guard;
+use super::hit::Served;
+use super::pump::{self, Plan, expires_s};
+use super::reply::{X_REQUEST_ID, hexadecimal, plain};
+use super::upstream::{RequestBody, UpstreamError};
+use super::worker::now;
+use crate::config::{Admission, Choice, Upstream};
+use crate::rules::cache_status::CacheStatus;
+use crate::rules::conditional::{self, Outcome as Conditions};
+use crate::rules::forwarding;
+use crate::rules::reuse::{self, Failure, ForwardReason, OnError};
+use crate::rules::update::{self, Confirmed, HeadSays};
+use crate::rules::{
+    Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, judge, lists, ranges,
+};
+use crate::shelf::{StoredBody, StoredReply, encode_reply};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// A reply's head with the times around it.
+struct Answer {
+    reply: Response<Incoming>,
+    requested_at: At,
+    answered_at: At,
+}
+
+impl Exchange {
+    /// Asks the origin, about what is stored if there is something, and answers the client. The guard, if there is one,
+    /// stands for those who wait.
+    pub(super) async fn fetch(
+        &mut self,
+        mut stored: Option<Box<StoredReply>>,
+        why: ForwardReason,
+        guard: Option<Guard>,
+        body: RequestBody,
+    ) -> Response<ReplyBody> {
+        let mut headers = self.onward();
+        let asks_about = stored
+            .as_ref()
+            .filter(|stored| stored.meta().facts.has_validator() && why != ForwardReason::Partial);
+        let asked_about = asks_about.is_some();
+        if let Some(stored) = asks_about {
+            conditional::set_conditions(&mut headers, &stored.meta());
+        }
+        let mut answer = self.ask(headers.clone(), body).await;
+        let failure = match &answer {
+            Err(_) => Some(Failure::NoReply),
+            Ok(answer) if reuse::is_error_status(answer.reply.status()) => Some(Failure::ErrorStatus),
+            Ok(_) => None,
+        };
+        if let Some(failure) = failure
+            && let Some(held) = stored.take()
+        {
+            let facts = held.meta().facts;
+            let on_error = reuse::on_error(&self.asked.facts, &facts, failure, &self.config.policy, now());
+            match (on_error, &answer) {
+                (OnError::ServeStale { age_s }, _) => {
+                    if let Some(guard) = guard {
+                        guard.not_shared(std::time::Duration::ZERO);
+                    }
+                    let detail = if failure == Failure::NoReply { "no reply" } else { "origin error" };
+                    return self.stand_in(held, age_s, why, detail);
+                }
+                (OnError::GatewayTimeout, Err(error)) => {
+                    let text = format!("{}; and what is stored may not be used unvalidated", told(error));
+                    return self.gateway_timeout(&text);
+                }
+                _ => stored = Some(held),
+            }
+        }
+        if let Ok(Answer { reply, .. }) = &answer
+            && reply.status() == StatusCode::NOT_MODIFIED
+            && asked_about
+            && let Some(held) = stored.take()
+        {
+            let confirmed = update::identify(&[held.meta()], 0, reply.headers(), &self.config.policy);
+            match answer {
+                Ok(answer) if confirmed == Confirmed::This(0) => {
+                    return self.confirmed(held, answer, why, guard).await;
+                }
+                _ => {}
+            }
+            stored = Some(held);
+            conditional::clear_conditions(&mut headers);
+            answer = self.ask(headers, RequestBody::Nothing).await;
+        }
+        match answer {
+            Ok(answer) => self.pass_on(answer, stored, why, guard).await,
+            Err(error) => {
+                let status = match error {
+                    UpstreamError::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
+                    _ => StatusCode::BAD_GATEWAY,
+                };
+                let mut reply = plain(status, &told(&error));
+                let status = CacheStatus {
+                    detail: Some("no reply"),
+                    ..CacheStatus::forwarded(&self.config.name, why)
+                };
+                status.append_to(reply.headers_mut());
+                self.own(reply, Outcome::Failed)
+            }
+        }
+    }
+
+    /// The client's fields as they go on.
+    fn onward(&self) -> HeaderMap {
+        let mut headers = self.asked.headers.clone();
+        forwarding::strip_hop_by_hop(&mut headers);
+        forwarding::add_via(&mut headers, received(self.asked.version), &self.config.name);
+        let host = match &self.asked.route {
+            Route::Site(site) => self.config.sites[*site].host.as_ref(),
+            Route::Direct(_) => None,
+        };
+        let host =
+            host.or(self.asked.target.authority()).map(|authority| HeaderValue::from_str(authority.as_str()));
+        if let Some(Ok(host)) = host {
+            headers.insert(HOST, host);
+        }
+        headers.entry(X_REQUEST_ID).or_insert_with(|| hexadecimal(self.request_id));
+        if let Side::Reverse { tls } = self.side {
+            if let Ok(client) = HeaderValue::from_str(&self.client.to_canonical().to_string()) {
+                headers.append(X_FORWARDED_FOR, client);
+            }
+            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if tls { "https" } else { "http" }));
+        } else if self.config.parents.is_empty() {
+            // Meant for a proxy that asks for it; the origin has no use for a password of ours.
+            headers.remove(PROXY_AUTHORIZATION);
+        }
+        headers
+    }
+
+    /// Who may be asked, in order; and whether as a proxy.
+    fn candidates(&self) -> Vec<(Upstream, bool)> {
+        let pool = &self.worker.pool;
+        let mut found: Vec<(Upstream, bool)> = match &self.asked.route {
+            Route::Site(site) => {
+                let origins = &self.config.sites[*site].origins;
+                let first = if origins.len() > 1 { self.worker.turn() % origins.len() } else { 0 };
+                let turned = origins[first..].iter().chain(&origins[..first]);
+                turned.map(|origin| (origin.clone(), false)).collect()
+            }
+            Route::Direct(origin) => {
+                let mut parents: Vec<Upstream> =
+                    self.config.parents.iter().map(|parent| parent.upstream.clone()).collect();
+                if self.config.parent_choice == Choice::Hash {
+                    super::hashing::order(&mut parents, self.asked.key.as_str());
+                }
+                let direct = self.config.direct || parents.is_empty();
+                let parents = parents.into_iter().map(|parent| (parent, true));
+                parents.chain(direct.then(|| (origin.clone(), false))).collect()
+            }
+        };
+        // Those that were down of late come last, but they come.
+        if found.len() > 1 {
+            found.sort_by_key(|(upstream, _)| !pool.is_up(upstream));
+        }
+        found
+    }
+
+    async fn ask(&mut self, headers: HeaderMap, body: RequestBody) -> Result<Answer, UpstreamError> {
+        let repeatable = matches!(body, RequestBody::Nothing)
+            && matches!(self.asked.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
+        let tries = if repeatable { self.config.retries as usize + 1 } else { 1 };
+        let candidates = self.candidates();
+        let mut body = Some(body);
+        let mut last = None;
+        for (upstream, as_proxy) in
+            candidates.iter().cycle().take(tries.max(if repeatable { candidates.len() } else { 1 }))
+        {
+            let mut request = Request::new(body.take().unwrap_or(RequestBody::Nothing));
+            *request.method_mut() = self.asked.method.clone();
+            *request.uri_mut() =
+                if *as_proxy { self.asked.target.clone() } else { origin_form(&self.asked.target) };
+            *request.headers_mut() = headers.clone();
+            if let Some(ledger) = &mut self.ledger {
+                ledger.asked(&upstream.host);
+            }
+            let requested_at = now();
+            match self.worker.pool.send(upstream, request, &self.config).await {
+                Ok(reply) => return Ok(Answer { reply, requested_at, answered_at: now() }),
+                Err(error) => {
+                    tracing::debug!(%error, "asked in vain");
+                    last = Some(error);
+                }
+            }
+        }
+        Err(last.unwrap_or(UpstreamError::Name { host: String::new() }))
+    }
+
+    fn stand_in(
+        &mut self,
+        stored: Box<StoredReply>,
+        age_s: u32,
+        why: ForwardReason,
+        detail: &str,
+    ) -> Response<ReplyBody> {
+        let name = self.config.name.clone();
+        let status = CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&name, why) };
+        let served = stored
+            .fields()
+            .ok()
+            .and_then(|headers| self.serve(stored, headers, age_s, Outcome::StaleOnError, &status));
+        served.unwrap_or_else(|| {
+            self.gateway_timeout("the origin fails, and what is stored is not what was asked for")
+        })
+    }
+
+    fn judged<'a>(&'a self, answer: &Answer, status: StatusCode, headers: &'a HeaderMap) -> Judged<'a> {
+        Judged {
+            target: &self.asked.target,
+            request: &self.asked.facts,
+            request_headers: &self.asked.headers,
+            requested_at: answer.requested_at,
+            answered_at: answer.answered_at,
+            status,
+            headers,
+        }
+    }
+
+    /// The stored reply's new facts and fields after a 304 or a HEAD.
+    fn merged(
+        &self,
+        stored: &StoredReply,
+        answer: &Answer,
+    ) -> Option<(Result<StoredFacts, Refusal>, HeaderMap)> {
+        let mut fields = stored.fields().ok()?;
+        let mut news = answer.reply.headers().clone();
+        forwarding::strip_hop_by_hop(&mut news);
+        update::merge(&mut fields, &news);
+        let old = stored.meta().facts;
+        let judged = self.judged(answer, old.status, &fields);
+        let refreshed = update::refresh(&old, &judged, &self.config.policy);
+        Some((refreshed, fields))
+    }
+
+    /// Writes a stored reply's new head. Short ones count when this returns.
+    async fn write_update(
+        &self,
+        stored: &StoredReply,
+        facts: StoredFacts,
+        fields: &mut HeaderMap,
+        at: At,
+    ) -> Vec<u8> {
+        let facts_bytes = facts::meta_bytes(facts, fields, &self.asked.headers);
+        forwarding::storable_fields(fields);
+        forwarding::add_date(fields, at);
+        let clerks = self.worker.shared.shelf.clerks();
+        if let Some(meta) = encode_reply(&facts_bytes, fields) {
+            match &stored.body {
+                StoredBody::Whole(body) => {
+                    let put = clerks.put(
+                        &self.asked.key,
+                        meta,
+                        facts_bytes.clone(),
+                        vec![body.clone()],
+                        expires_s(&facts),
+                    );
+                    if let Some(put) = put {
+                        let _ = put.await;
+                    }
+                }
+                // Copied in the background: until then it is asked about again.
+                StoredBody::Pieces(_) => {
+                    drop(clerks.update(&self.asked.key, meta, facts_bytes.clone(), expires_s(&facts)));
+                }
+            }
+        }
+        facts_bytes
+    }
+
+    /// The origin said that what is stored holds.
+    async fn confirmed(
+        &mut self,
+        stored: Box<StoredReply>,
+        answer: Answer,
+        why: ForwardReason,
+        guard: Option<Guard>,
+    ) -> Response<ReplyBody> {
+        let Some((refreshed, mut fields)) = self.merged(&stored, &answer) else {
+            return self.gateway_timeout("what is stored cannot be read");
+        };
+        let old = stored.meta().facts;
+        let facts_bytes = match refreshed {
+            Ok(facts) => self.write_update(&stored, facts, &mut fields, answer.answered_at).await,
+            Err(refusal) => {
+                if refusal != Refusal::RequestNoStore {
+                    let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
+                }
+                let facts_bytes = facts::meta_bytes(old, &fields, &self.asked.headers);
+                forwarding::storable_fields(&mut fields);
+                facts_bytes
+            }
+        };
+        if let Some(guard) = guard {
+            guard.in_store();
+        }
+        let name = self.config.name.clone();
+        let status = CacheStatus {
+            forward_status: Some(StatusCode::NOT_MODIFIED.as_u16()),
+            stored: refreshed.is_ok(),
+            ..CacheStatus::forwarded(&name, why)
+        };
+        let Ok(meta) = Meta::from_bytes(&facts_bytes) else {
+            return self.gateway_timeout("what is stored cannot be read");
+        };
+        let age_s = meta.facts.age_s(now());
+        let (_, body) = stored.into_parts();
+        let served = self.serve_parts(&meta, fields, body, age_s, Outcome::Revalidated, &status);
+        served.unwrap_or_else(|| self.gateway_timeout("a part was asked for that is not stored"))
+    }
+
+    /// A new reply.
+    async fn pass_on(
+        &mut self,
+        answer: Answer,
+        stored: Option<Box<StoredReply>>,
+        why: ForwardReason,
+        guard: Option<Guard>,
+    ) -> Response<ReplyBody> {
+        let status = answer.reply.status();
+        self.invalidate(&answer).await;
+        if self.asked.method == Method::HEAD {
+            self.after_head(&answer).await;
+        }
+        let name = self.config.name.clone();
+        let mut told =
+            CacheStatus { forward_status: Some(status.as_u16()), ..CacheStatus::forwarded(&name, why) };
+        let judged = judge(&self.judged(&answer, status, answer.reply.headers()), &self.config.policy);
+        let judged = judged.ok().filter(|_| self.asked.method != Method::HEAD && self.admitted());
+        let outcome = match (&stored, self.asked.facts.method.may_be_served()) {
+            (_, false) => Outcome::Pass,
+            (Some(_), true) => Outcome::Refreshed,
+            (None, true) => Outcome::Miss,
+        };
+        let Answer { reply, answered_at, .. } = answer;
+        let (parts, body) = reply.into_parts();
+        // A part must not take the place of the whole that is there.
+        let has_whole = stored.as_ref().is_some_and(|stored| !stored.meta().facts.is_part());
+        let judged = judged.filter(|facts| facts.status != StatusCode::PARTIAL_CONTENT || !has_whole);
+        let plan = judged.and_then(|facts| self.plan(facts, &parts.headers, answered_at));
+        let Some((plan, fields)) = plan else {
+            if let Some(guard) = guard {
+                guard.not_shared(self.config.pass);
+            }
+            let replaced = status != StatusCode::PARTIAL_CONTENT && !reuse::is_error_status(status);
+            if stored.is_some() && self.asked.method == Method::GET && replaced {
+                // The old one was just said to be another now, and the new one is not for keeping.
+                let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
+            }
+            let mut headers = parts.headers;
+            forwarding::strip_hop_by_hop(&mut headers);
+            forwarding::add_date(&mut headers, answered_at);
+            told.append_to(&mut headers);
+            return self.reply(Served { status, headers, body: ReplyBody::through(body) }, outcome);
+        };
+        told.stored = true;
+        let mut headers = parts.headers;
+        forwarding::strip_hop_by_hop(&mut headers);
+        forwarding::add_date(&mut headers, answered_at);
+        told.append_to(&mut headers);
+        let fill = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.fill));
+        let head = FilledHead {
+            status,
+            headers: fields,
+            facts: plan.facts_bytes.clone(),
+            announced: plan.announced,
+        };
+        let meta = Meta::from_bytes(&plan.facts_bytes).ok();
+        let unchanged = stored.is_some()
+            && meta.is_some_and(|meta| {
+                conditional::evaluate(&self.asked.headers, &meta, now()) == Conditions::NotModified
+            });
+        fill.tell(Heading::Shared(Arc::new(head)));
+        let reader = (!unchanged).then(|| fill.read()).flatten();
+        let announced = plan.announced;
+        pump::start(&self.worker, &self.config, fill, guard, body, plan);
+        let Some(reader) = reader else {
+            // The client's own conditions, which the origin did not see, hold for the new reply.
+            conditional::leave_for_304(&mut headers);
+            let served = Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() };
+            return self.reply(served, outcome);
+        };
+        let body = ReplyBody::filled(reader, announced, Arc::clone(&self.worker.shared.shelf));
+        self.reply(Served { status, headers, body }, outcome)
+    }
+
+    /// What is to be stored of a reply, and its fields as stored.
+    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, at: At) -> Option<(Plan, HeaderMap)> {
+        let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
+        if announced.is_some_and(|bytes| bytes > self.config.object_max_bytes) {
+            return None;
+        }
+        let facts_bytes = facts::meta_bytes(facts, reply, &self.asked.headers);
+        let strong = ranges::strong_validator(&Meta::from_bytes(&facts_bytes).ok()?).is_some();
+        let mut fields = reply.clone();
+        forwarding::storable_fields(&mut fields);
+        forwarding::add_date(&mut fields, at);
+        let meta = encode_reply(&facts_bytes, &fields)?;
+        let announced =
+            if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
+        Some((Plan { key: self.asked.key.clone(), facts, facts_bytes, meta, strong, announced }, fields))
+    }
+
+    fn admitted(&self) -> bool {
+        match self.config.admission {
+            Admission::All => true,
+            Admission::Second => self.worker.shared.seen.note(&self.asked.key),
+        }
+    }
+
+    async fn invalidate(&self, answer: &Answer) {
+        let (method, reply) = (self.asked.facts.method, &answer.reply);
+        for key in invalidation::invalidated(method, &self.asked.target, reply.status(), reply.headers()) {
+            super::exchange::purge(&self.worker.shared, &key).await;
+        }
+    }
+
+    /// What the reply to a HEAD says about the stored reply to a GET (RFC 9111 section 4.3.5).
+    async fn after_head(&self, answer: &Answer) {
+        let shelf = &self.worker.shared.shelf;
+        let crate::shelf::Look::Reply(stored) = shelf.look(&self.asked.key, &self.asked.headers) else {
+            return;
+        };
+        match update::head_says(&stored.meta(), answer.reply.status(), answer.reply.headers()) {
+            HeadSays::Same => {
+                if let Some((Ok(facts), mut fields)) = self.merged(&stored, answer) {
+                    self.write_update(&stored, facts, &mut fields, answer.answered_at).await;
+                }
+            }
+            HeadSays::Other => drop(shelf.clerks().remove(&self.asked.key).await),
+            HeadSays::Nothing => {}
+        }
+    }
+}
+
+fn origin_form(target: &Uri) -> Uri {
+    let path = target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    Uri::from(path)
+}
+
+/// An error with its causes, for people.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

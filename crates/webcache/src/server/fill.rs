@@ -1,0 +1,400 @@
+//! A reply on its way from the origin, shared by its readers and the store.
+//!
+//! ```text
+//! origin ─> pump ─> Fill: head, window of the body ─> reader, reader, ...        each at its own place
+//!                    └─> clerk ─> store                └─ fallen behind the window: goes on from the store at the end
+//! ```
+//!
+//! Always holds: the window is bounded while the body is stored, whatever readers do; the pump keeps pace with the
+//! fastest reader, and with nobody once one has been left behind, so that a slow or dead one blocks nobody; without a
+//! store to go on from, with the slowest.
+//! Locks, in order: one `Fill`'s state; nothing is awaited or written under it.
+//! Not here: who may join (`exchange`), which fills are on their way (`flights`).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
+/// The head of a shared reply.
+#[derive(Debug)]
+pub struct FilledHead {
+    /// Status.
+    pub status: StatusCode,
+    /// Fields as stored: without those of one hop.
+    pub headers: HeaderMap,
+    /// Facts as `rules::facts::meta_bytes` wrote them.
+    pub facts: Vec<u8>,
+    /// Length of the body, when it was announced.
+    pub announced: Option<u64>,
+}
+
+/// What those who wait for a head are told.
+#[derive(Clone, Debug)]
+pub enum Heading {
+    /// The reply is on its way, and may be shared.
+    Shared(Arc<FilledHead>),
+    /// It is in the store: look there.
+    InStore,
+    /// It is for one client only: go to the origin.
+    NotShared,
+    /// Nobody fetches it any more: begin again.
+    Abandoned,
+}
+
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All of it came.
+    Whole,
+    /// It broke off.
+    Cut,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    heading: Option<Heading>,
+    /// Place in the body of the first chunk in the window.
+    window_at: u64,
+    window: VecDeque<Bytes>,
+    received: u64,
+    ended: Option<Ending>,
+    /// Whether the body goes to the store, so that the window may move past a reader.
+    storing: bool,
+    /// Told when the store has it or not: the object's name.
+    stored: Option<Option<Vec<u8>>>,
+    readers: Vec<(u64, u64)>,
+    next_reader: u64,
+    /// Must not be found any more: purged or invalidated meanwhile.
+    void: bool,
+    wakers: Vec<Waker>,
+}
+
+/// A reply on its way.
+#[derive(Debug, Default)]
+pub struct Fill {
+    state: Mutex<State>,
+}
+
+/// What a reader gets.
+#[derive(Debug)]
+pub enum Piece {
+    /// The next bytes.
+    Bytes(Bytes),
+    /// It has all.
+    End,
+    /// It broke off.
+    Cut,
+    /// The window has moved past it: the rest is in the store, at this name.
+    Behind(Vec<u8>),
+}
+
+impl Fill {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Tells those who wait. Only the first word counts.
+    pub fn tell(&self, heading: Heading) {
+        self.change(|state| {
+            state.storing = matches!(heading, Heading::Shared(_));
+            state.heading.get_or_insert(heading);
+        });
+    }
+
+    /// The head, as soon as it is known.
+    pub async fn heading(&self) -> Heading {
+        std::future::poll_fn(|cx| {
+            let mut state = self.lock();
+            match &state.heading {
+                Some(heading) => Poll::Ready(heading.clone()),
+                None => state.wait(cx),
+            }
+        })
+        .await
+    }
+
+    /// Takes a chunk of the body in. `window_bytes` bounds what is kept for readers while it is stored.
+    pub fn push(&self, chunk: Bytes, window_bytes: u64) {
+        self.change(|state| {
+            state.received += chunk.len() as u64;
+            state.window.push_back(chunk);
+            state.trim(window_bytes);
+        });
+    }
+
+    /// The body will not be stored, or no longer.
+    pub fn store_no_more(&self) {
+        self.change(|state| state.storing = false);
+    }
+
+    /// Waits until a reader can use more, or none is left. True when some are left.
+    pub async fn wanted(&self, window_bytes: u64) -> bool {
+        std::future::poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.readers.is_empty() {
+                return Poll::Ready(false);
+            }
+            match state.pace() {
+                Some(place) if state.received - place >= window_bytes => state.wait(cx),
+                _ => Poll::Ready(true),
+            }
+        })
+        .await
+    }
+
+    /// No more will come.
+    pub fn end(&self, ending: Ending) {
+        self.change(|state| {
+            state.ended.get_or_insert(ending);
+        });
+    }
+
+    /// What the store made of it.
+    pub fn set_stored(&self, name: Option<Vec<u8>>) {
+        self.change(|state| {
+            if name.is_none() {
+                state.storing = false;
+            }
+            state.stored.get_or_insert(name);
+        });
+    }
+
+    /// Must not be found nor stored any more.
+    pub fn void(&self) {
+        self.change(|state| state.void = true);
+    }
+
+    /// Whether it was purged or invalidated.
+    pub fn is_void(&self) -> bool {
+        self.lock().void
+    }
+
+    /// Bytes received so far.
+    pub fn received(&self) -> u64 {
+        self.lock().received
+    }
+
+    /// A reader from the beginning; nothing when that has left the window.
+    pub fn read(self: &Arc<Self>) -> Option<Reader> {
+        let mut state = self.lock();
+        if state.window_at > 0 || state.void || state.ended == Some(Ending::Cut) {
+            return None;
+        }
+        let id = state.next_reader;
+        state.next_reader += 1;
+        state.readers.push((id, 0));
+        drop(state);
+        Some(Reader { fill: Arc::clone(self), id, place: 0 })
+    }
+}
+
+impl State {
+    fn wait<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// The place that the pump keeps to, if to any. Once the window has left a reader behind who now waits for the store,
+    /// nobody may hold the end up: the one who was the fastest may be the one who now reads nothing.
+    fn pace(&self) -> Option<u64> {
+        let places = self.readers.iter().map(|(_, place)| *place);
+        match () {
+            () if !self.storing => places.min(),
+            () if places.clone().any(|place| place < self.window_at) => None,
+            () => places.max(),
+        }
+    }
+
+    /// Lets go of what is beyond the window and read by the fastest, or of what all have where nothing is stored.
+    fn trim(&mut self, window_bytes: u64) {
+        let keep_from = if self.storing {
+            let fastest = self.pace().unwrap_or(u64::MAX);
+            self.received.saturating_sub(window_bytes).min(fastest)
+        } else {
+            let slowest = self.readers.iter().map(|(_, place)| *place).min().unwrap_or(self.received);
+            if self.received <= window_bytes { 0 } else { slowest }
+        };
+        while let Some(first) = self.window.front() {
+            let end = self.window_at + first.len() as u64;
+            if end > keep_from {
+                return;
+            }
+            self.window_at = end;
+            self.window.pop_front();
+        }
+    }
+}
+
+/// One reader of a fill.
+#[derive(Debug)]
+pub struct Reader {
+    fill: Arc<Fill>,
+    id: u64,
+    place: u64,
+}
+
+impl Reader {
+    /// Bytes read so far.
+    pub fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// The next piece.
+    pub fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Piece> {
+        let mut state = self.fill.lock();
+        if self.place < state.window_at {
+            return match (&state.stored, state.ended) {
+                (Some(Some(name)), _) => Poll::Ready(Piece::Behind(name.clone())),
+                (Some(None), _) | (None, Some(Ending::Cut)) => Poll::Ready(Piece::Cut),
+                (None, _) => state.wait(cx),
+            };
+        }
+        let mut chunk_at = state.window_at;
+        for chunk in &state.window {
+            let end = chunk_at + chunk.len() as u64;
+            if self.place < end {
+                let bytes = chunk.slice((self.place - chunk_at) as usize..);
+                self.place = end;
+                let place = self.place;
+                let id = self.id;
+                if let Some(mine) = state.readers.iter_mut().find(|(reader, _)| *reader == id) {
+                    mine.1 = place;
+                }
+                let wakers = std::mem::take(&mut state.wakers);
+                drop(state);
+                wakers.into_iter().for_each(Waker::wake);
+                return Poll::Ready(Piece::Bytes(bytes));
+            }
+            chunk_at = end;
+        }
+        match state.ended {
+            Some(Ending::Whole) => Poll::Ready(Piece::End),
+            Some(Ending::Cut) => Poll::Ready(Piece::Cut),
+            None => state.wait(cx),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.fill.change(|state| state.readers.retain(|(reader, _)| *reader != id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now<T>(poll: impl FnOnce(&Context<'_>) -> Poll<T>) -> Option<T> {
+        match poll(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    fn bytes(piece: Option<Piece>) -> Option<Bytes> {
+        match piece {
+            Some(Piece::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn shared() -> Arc<Fill> {
+        let fill = Arc::new(Fill::default());
+        let head = FilledHead {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            facts: Vec::new(),
+            announced: None,
+        };
+        fill.tell(Heading::Shared(Arc::new(head)));
+        fill
+    }
+
+    #[test]
+    fn a_reader_that_joins_late_gets_all_and_one_that_falls_behind_goes_on_from_the_store() {
+        let fill = shared();
+        let mut slow = fill.read().expect("from the beginning");
+        fill.push(Bytes::from_static(b"abcd"), 8);
+        let mut late = fill.read().expect("still all there");
+        assert_eq!(bytes(now(|cx| late.poll_piece(cx))).as_deref(), Some(&b"abcd"[..]));
+        assert!(now(|cx| late.poll_piece(cx)).is_none(), "no more has come");
+        fill.push(Bytes::from_static(b"efgh"), 8);
+        fill.push(Bytes::from_static(b"ijkl"), 8);
+        assert!(fill.read().is_none(), "the beginning has left the window");
+        assert!(now(|cx| slow.poll_piece(cx)).is_none(), "waits for the store");
+        fill.end(Ending::Whole);
+        fill.set_stored(Some(b"name".to_vec()));
+        assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Behind(name)) if name == b"name"));
+        assert_eq!(bytes(now(|cx| late.poll_piece(cx))).as_deref(), Some(&b"efgh"[..]));
+    }
+
+    #[test]
+    fn without_a_store_nothing_unread_is_let_go() {
+        let fill = shared();
+        fill.store_no_more();
+        let mut reader = fill.read().expect("a reader");
+        for _ in 0..10 {
+            fill.push(Bytes::from_static(b"abcd"), 8);
+        }
+        let mut total = 0;
+        while let Some(piece) = bytes(now(|cx| reader.poll_piece(cx))) {
+            total += piece.len();
+        }
+        assert_eq!(total, 40);
+    }
+
+    #[test]
+    fn a_cut_reply_never_ends_as_if_it_were_whole() {
+        let fill = shared();
+        let mut reader = fill.read().expect("a reader");
+        fill.push(Bytes::from_static(b"abcd"), 8);
+        fill.end(Ending::Cut);
+        fill.end(Ending::Whole);
+        assert!(bytes(now(|cx| reader.poll_piece(cx))).is_some());
+        assert!(matches!(now(|cx| reader.poll_piece(cx)), Some(Piece::Cut)));
+    }
+
+    /// Whether the pump may go on; nothing when nobody reads.
+    fn goes_on(fill: &Fill, window_bytes: u64) -> Option<bool> {
+        let mut wanted = std::pin::pin!(fill.wanted(window_bytes));
+        match wanted.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(true) => Some(true),
+            Poll::Ready(false) => None,
+            Poll::Pending => Some(false),
+        }
+    }
+
+    #[test]
+    fn the_pump_waits_for_the_fastest_reader_whatever_the_chunks_and_for_nobody_left_behind() {
+        let fill = shared();
+        assert_eq!(goes_on(&fill, 8), None);
+        let mut fast = fill.read().expect("from the beginning");
+        let slow = fill.read().expect("from the beginning");
+        // A chunk larger than the window leaves nobody behind who would have gone on.
+        fill.push(Bytes::from_static(&[b'x'; 30]), 8);
+        assert_eq!(goes_on(&fill, 8), Some(false));
+        assert_eq!(bytes(now(|cx| fast.poll_piece(cx))).map(|chunk| chunk.len()), Some(30));
+        assert_eq!(goes_on(&fill, 8), Some(true));
+        fill.push(Bytes::from_static(&[b'x'; 30]), 8);
+        assert_eq!(goes_on(&fill, 8), Some(true), "one waits for the store: nobody may hold up the end");
+        drop(fast);
+        assert_eq!(goes_on(&fill, 8), Some(true), "only that one is left");
+        drop(slow);
+        assert_eq!(goes_on(&fill, 8), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! Which replies are on their way from an origin, so that a second request for one waits instead of asking again; and
+//! for which URIs that would be in vain.
+//!
+//! Always holds: one fill a key; a guard that is dropped, for whatever reason, lets those go who wait for it.
+//! Not here: what they wait for (`fill`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::fill::{Fill, Heading};
+use crate::rules::key::CacheKey;
+
+const SHARDS: usize = 64;
+/// URIs a shard remembers as not storable.
+const PASSES_MAX: usize = 1024;
+
+#[derive(Default)]
+struct Shard {
+    fills: HashMap<CacheKey, Arc<Fill>>,
+    /// By the hash of the key: until when nobody waits.
+    passes: HashMap<u64, Instant>,
+}
+
+/// Replies on their way, for all loops.
+pub struct Flights {
+    shards: Vec<Mutex<Shard>>,
+}
+
+/// The right, and the duty, to fetch a reply.
+pub struct Guard {
+    flights: Arc<Flights>,
+    key: CacheKey,
+    /// What is fetched.
+    pub fill: Arc<Fill>,
+}
+
+/// What a request finds.
+pub enum Flight {
+    /// It is to fetch the reply itself, and others may wait for it.
+    Mine(Guard),
+    /// It is on its way.
+    Others(Arc<Fill>),
+    /// It is to fetch the reply for itself.
+    Alone,
+}
+
+impl Flights {
+    /// None on its way.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() })
+    }
+
+    fn shard(&self, key: &CacheKey) -> (u64, MutexGuard<'_, Shard>) {
+        let hash = xxh3_64(key.as_str().as_bytes());
+        let shard = &self.shards[hash as usize % SHARDS];
+        (hash, shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Joins, or begins.
+    pub fn board(self: &Arc<Self>, key: &CacheKey) -> Flight {
+        let (hash, mut shard) = self.shard(key);
+        if let Some(fill) = shard.fills.get(key) {
+            return Flight::Others(Arc::clone(fill));
+        }
+        if shard.passes.get(&hash).is_some_and(|until| Instant::now() < *until) {
+            return Flight::Alone;
+        }
+        let fill = Arc::new(Fill::default());
+        shard.fills.insert(key.clone(), Arc::clone(&fill));
+        Flight::Mine(Guard { flights: Arc::clone(self), key: key.clone(), fill })
+    }
+
+    /// What is on its way now.
+    pub fn find(&self, key: &CacheKey) -> Option<Arc<Fill>> {
+        self.shard(key).1.fills.get(key).cloned()
+    }
+
+    /// Purged or invalidated: what is on its way is not for those who come from now on.
+    pub fn void(&self, key: &CacheKey) {
+        let gone = self.shard(key).1.fills.remove(key);
+        if let Some(fill) = gone {
+            fill.void();
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        let shard = |shard: &Mutex<Shard>| shard.lock().unwrap_or_else(PoisonError::into_inner).fills.len();
+        self.shards.iter().map(shard).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Guard {
+    /// Tells that it is for one client only, and that others need not wait for a while.
+    pub fn not_shared(self, pass: Duration) {
+        if !pass.is_zero() {
+            let (hash, mut shard) = self.flights.shard(&self.key);
+            if shard.passes.len() >= PASSES_MAX {
+                let now = Instant::now();
+                shard.passes.retain(|_, until| now < *until);
+            }
+            if shard.passes.len() < PASSES_MAX {
+                shard.passes.insert(hash, Instant::now() + pass);
+            }
+        }
+        self.fill.tell(Heading::NotShared);
+    }
+
+    /// Tells that the store has it.
+    pub fn in_store(self) {
+        self.fill.tell(Heading::InStore);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let (_, mut shard) = self.flights.shard(&self.key);
+        // It may have been purged, and fetched again since.
+        if shard.fills.get(&self.key).is_some_and(|fill| Arc::ptr_eq(fill, &self.fill)) {
+            shard.fills.remove(&self.key);
+        }
+        drop(shard);
+        self.fill.tell(Heading::Abandoned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(path: &str) -> CacheKey {
+        CacheKey::of(&format!("http://a/{path}").parse().expect("a URI")).expect("a key")
+    }
+
+    #[test]
+    fn the_second_waits_for_the_first_until_that_is_gone() {
+        let flights = Flights::new();
+        let Flight::Mine(guard) = flights.board(&key("x")) else { panic!("the first fetches") };
+        assert!(matches!(flights.board(&key("x")), Flight::Others(_)));
+        assert!(matches!(flights.board(&key("y")), Flight::Mine(_)));
+        drop(guard);
+        assert!(matches!(flights.board(&key("x")), Flight::Mine(_)));
+        assert!(flights.is_empty(), "guards that were dropped leave nothing");
+    }
+
+    #[test]
+    fn nobody_waits_for_what_was_just_not_shared() {
+        let flights = Flights::new();
+        let Flight::Mine(guard) = flights.board(&key("x")) else { panic!("the first fetches") };
+        guard.not_shared(Duration::from_secs(60));
+        assert!(matches!(flights.board(&key("x")), Flight::Alone));
+    }
+
+    #[test]
+    fn what_is_purged_on_its_way_is_fetched_again_and_does_not_take_the_new_one_with_it() {
+        let flights = Flights::new();
+        let Flight::Mine(old) = flights.board(&key("x")) else { panic!("the first fetches") };
+        flights.void(&key("x"));
+        assert!(old.fill.is_void());
+        let Flight::Mine(_new) = flights.board(&key("x")) else { panic!("it is fetched again") };
+        drop(old);
+        assert!(matches!(flights.board(&key("x")), Flight::Others(_)));
+    }
+}

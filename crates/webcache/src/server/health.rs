@@ -1,0 +1,52 @@
+//! Origins asked now and then whether they live, so that no client has to find out.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use http::header::{HOST, HeaderValue};
+use http::{Request, Uri};
+
+use super::upstream::RequestBody;
+use super::worker::{Stage, Worker};
+use crate::config::Upstream;
+
+/// Asks as the configuration says, until the proxy drains. Each loop asks for itself, as each has connections of its own.
+pub async fn watch(worker: Rc<Worker>) {
+    let mut stage = worker.shared.stage.subscribe();
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    let mut asked: HashMap<Upstream, Instant> = HashMap::new();
+    loop {
+        tokio::select! {
+            _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
+            _ = tick.tick() => {}
+        }
+        let config = worker.config();
+        for site in &config.sites {
+            let Some((path, every)) = &site.health else { continue };
+            for origin in &site.origins {
+                if asked.get(origin).is_some_and(|at| at.elapsed() < *every) {
+                    continue;
+                }
+                asked.insert(origin.clone(), Instant::now());
+                let host = site.host.as_ref().map_or_else(|| origin.authority(), ToString::to_string);
+                let mut request = Request::new(RequestBody::Nothing);
+                *request.uri_mut() = Uri::from(path.clone());
+                if let Ok(host) = HeaderValue::from_str(&host) {
+                    request.headers_mut().insert(HOST, host);
+                }
+                let (worker, origin, every, config) =
+                    (Rc::clone(&worker), origin.clone(), *every, config.clone());
+                tokio::task::spawn_local(async move {
+                    let reply = worker.pool.send(&origin, request, &config).await;
+                    let lives = reply.is_ok_and(|reply| reply.status().as_u16() < 400);
+                    let until = (!lives).then(|| Instant::now() + every * 2 + Duration::from_secs(1));
+                    if lives != worker.pool.is_up(&origin) {
+                        tracing::info!(origin = origin.authority(), lives, "an origin's state changed");
+                    }
+                    worker.pool.set_down(&origin, until);
+                });
+            }
+        }
+    }
+}

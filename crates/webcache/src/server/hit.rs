@@ -1,0 +1,111 @@
+//! The reply to a client out of what is stored, or was just confirmed.
+//!
+//! ```text
+//! conditions hold ─> 304      HEAD ─> no body      Range ─> 206, several in one, 416      else ─> all of it
+//! ```
+//!
+//! Always holds: Content-Length is the length of the stored body, whatever the origin had said.
+
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+
+use super::body::ReplyBody;
+use crate::rules::conditional::{self, Outcome as Conditions};
+use crate::rules::ranges::{self, Plan, Span};
+use crate::rules::{Meta, WallSeconds, forwarding};
+use crate::shelf::StoredBody;
+
+/// What a client gets.
+pub struct Served {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields, but for those that the proxy adds to all.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: ReplyBody,
+}
+
+/// Longest body of several ranges that is put together, in bytes.
+const SEVERAL_BYTES_MAX: u64 = 16 << 20;
+
+/// Serves a GET or HEAD; nothing when a part is asked for that is not there.
+pub fn serve(
+    method: &Method,
+    request: &HeaderMap,
+    meta: &Meta<'_>,
+    mut headers: HeaderMap,
+    body: StoredBody,
+    age_s: u32,
+    now: WallSeconds,
+) -> Option<Served> {
+    let facts = &meta.facts;
+    headers.insert(AGE, forwarding::age_value(age_s));
+    let bodiless = facts.status == StatusCode::NO_CONTENT;
+    if !bodiless {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(facts.extent.length));
+    }
+    if conditional::evaluate(request, meta, now) == Conditions::NotModified {
+        conditional::leave_for_304(&mut headers);
+        return Some(Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() });
+    }
+    if *method == Method::HEAD {
+        return Some(Served { status: facts.status, headers, body: ReplyBody::nothing() });
+    }
+    let (first, length) = (facts.extent.first, facts.extent.length);
+    match ranges::plan(request, meta, now) {
+        Plan::Whole => {
+            let body = if bodiless { ReplyBody::nothing() } else { ReplyBody::stored(body, 0, length) };
+            Some(Served { status: facts.status, headers, body })
+        }
+        Plan::NotHere => None,
+        Plan::One(span) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(span.bytes()));
+            headers.insert(CONTENT_RANGE, content_range(Some(span), facts.extent.total)?);
+            let body = ReplyBody::stored(body, span.first - first, span.last + 1 - first);
+            Some(Served { status: StatusCode::PARTIAL_CONTENT, headers, body })
+        }
+        Plan::Several(spans) => several(&spans, meta, headers, body),
+        Plan::Unsatisfiable(total) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+            headers.insert(CONTENT_RANGE, content_range(None, Some(total))?);
+            let status = StatusCode::RANGE_NOT_SATISFIABLE;
+            Some(Served { status, headers, body: ReplyBody::nothing() })
+        }
+    }
+}
+
+fn content_range(span: Option<Span>, total: Option<u64>) -> Option<HeaderValue> {
+    HeaderValue::from_str(&ranges::content_range_value(span, total)).ok()
+}
+
+fn several(spans: &[Span], meta: &Meta<'_>, mut headers: HeaderMap, body: StoredBody) -> Option<Served> {
+    let extent = meta.facts.extent;
+    let bytes: u64 = spans.iter().map(|span| span.bytes()).sum();
+    let (Some(total), true) = (extent.total, bytes <= SEVERAL_BYTES_MAX) else {
+        // A server may ignore Range (RFC 9110 section 14.2); of a part there is no whole to send instead.
+        let whole = extent.is_whole().then(|| ReplyBody::stored(body, 0, extent.length))?;
+        return Some(Served { status: meta.facts.status, headers, body: whole });
+    };
+    let boundary = format!("crumb-{:016x}-{:x}", meta.facts.stored_at.0, extent.length);
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let mut text = Vec::new();
+    for span in spans {
+        let head = ranges::part_head(&boundary, content_type.as_deref(), *span, total);
+        text.extend_from_slice(head.as_bytes());
+        let (from, end) = (span.first - extent.first, span.last + 1 - extent.first);
+        match &body {
+            StoredBody::Whole(bytes) => text.extend_from_slice(bytes.get(from as usize..end as usize)?),
+            StoredBody::Pieces(object) => {
+                let start = text.len();
+                text.resize(start + span.bytes() as usize, 0);
+                let read = object.read_range(from, &mut text[start..]).ok()?;
+                (read as u64 == span.bytes()).then_some(())?;
+            }
+        }
+    }
+    text.extend_from_slice(ranges::parts_end(&boundary).as_bytes());
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    let kind = format!("multipart/byteranges; boundary={boundary}");
+    headers.insert(CONTENT_TYPE, HeaderValue::from_str(&kind).ok()?);
+    Some(Served { status: StatusCode::PARTIAL_CONTENT, headers, body: ReplyBody::whole(text) })
+}

@@ -1,0 +1,80 @@
+//! One request's entry in counters and log, made when its reply has ended, however it ended.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::counters::Outcome;
+use super::sentry::Watched;
+use super::worker::Worker;
+use crate::log::Entry;
+
+/// Written down when it is dropped.
+pub struct Ledger {
+    worker: Rc<Worker>,
+    watched: Arc<Watched>,
+    began: Instant,
+    outcome: Outcome,
+    sent_bytes: u64,
+    ended: bool,
+    entry: Option<Box<Entry>>,
+}
+
+impl Ledger {
+    /// Of a request whose head came at `began`.
+    pub fn new(worker: Rc<Worker>, watched: Arc<Watched>, began: Instant, entry: Option<Box<Entry>>) -> Self {
+        Self { worker, watched, began, outcome: Outcome::Failed, sent_bytes: 0, ended: false, entry }
+    }
+
+    /// How it is answered.
+    pub fn answered(&mut self, outcome: Outcome, status: u16, content_type: Option<&http::HeaderValue>) {
+        self.outcome = outcome;
+        if let Some(entry) = &mut self.entry {
+            entry.status = status;
+            entry.content_type =
+                content_type.and_then(|value| value.to_str().ok()).map_or_else(String::new, str::to_owned);
+        }
+    }
+
+    /// Who was asked.
+    pub fn asked(&mut self, origin: &str) {
+        if let Some(entry) = &mut self.entry {
+            entry.origin = Some(origin.to_owned());
+        }
+    }
+
+    /// Body bytes given to the connection.
+    pub fn sent(&mut self, bytes: u64) {
+        self.sent_bytes += bytes;
+    }
+
+    /// The body is whole.
+    pub fn finished(&mut self) {
+        self.ended = true;
+    }
+
+    /// The body broke off.
+    pub fn broke_off(&mut self) {
+        self.ended = false;
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.watched.busy.fetch_sub(1, Ordering::Relaxed);
+        let took = self.began.elapsed();
+        let counters = &self.worker.counters;
+        counters.reply(self.outcome, self.sent_bytes, took);
+        if !self.ended {
+            counters.aborted_replies.add(1);
+        }
+        if let Some(mut entry) = self.entry.take() {
+            entry.sent_bytes = self.sent_bytes;
+            entry.took = took;
+            entry.outcome = self.outcome;
+            entry.aborted = !self.ended;
+            self.worker.log(&entry);
+        }
+    }
+}

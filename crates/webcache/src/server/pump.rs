@@ -1,0 +1,196 @@
+//! Brings a reply's body from the origin to its readers and to the store.
+//!
+//! ```text
+//! up to 256 KiB: kept, and put whole at the end      longer: written on the way, a piece at a time
+//! no reader left: finished when little is missing, else dropped
+//! ```
+//!
+//! Always holds: what did not come whole is stored only as the part it is, and only with a strong validator; what was
+//! purged while it came is not found afterwards.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
+
+use super::fill::{Ending, Fill};
+use super::flights::Guard;
+use super::worker::{Busy, Worker};
+use crate::config::Config;
+use crate::rules::StoredFacts;
+use crate::rules::key::CacheKey;
+use crate::rules::storing::{self, BodyEnd};
+use crate::shelf::Writing;
+
+/// Bodies up to this are put in one piece (the store's own measure).
+const KEPT_BYTES_MAX: u64 = 256 << 10;
+
+/// What is to be stored, and how.
+pub struct Plan {
+    /// Of the URI.
+    pub key: CacheKey,
+    /// What was judged.
+    pub facts: StoredFacts,
+    /// The same as bytes.
+    pub facts_bytes: Vec<u8>,
+    /// The stored head.
+    pub meta: Vec<u8>,
+    /// Whether a part is told from others by a strong validator.
+    pub strong: bool,
+    /// Length that the origin announced.
+    pub announced: Option<u64>,
+}
+
+struct Pump {
+    worker: Rc<Worker>,
+    config: Arc<Config>,
+    fill: Arc<Fill>,
+    plan: Plan,
+    kept: Vec<Bytes>,
+    writing: Option<Writing>,
+    storing: bool,
+    received: u64,
+}
+
+/// Begins. The guard, if there is one, is held until the store has it.
+pub fn start(
+    worker: &Rc<Worker>,
+    config: &Arc<Config>,
+    fill: Arc<Fill>,
+    guard: Option<Guard>,
+    body: Incoming,
+    plan: Plan,
+) {
+    let busy = Busy::new(worker);
+    let pump = Pump {
+        worker: Rc::clone(worker),
+        config: Arc::clone(config),
+        fill,
+        plan,
+        kept: Vec::new(),
+        writing: None,
+        storing: true,
+        received: 0,
+    };
+    tokio::task::spawn_local(async move {
+        pump.run(body).await;
+        drop(guard);
+        drop(busy);
+    });
+}
+
+impl Pump {
+    async fn run(mut self, mut body: Incoming) {
+        let cleanly = loop {
+            let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+            match tokio::time::timeout(self.config.reply_time, frame).await {
+                Ok(None) => break true,
+                Ok(Some(Ok(frame))) => {
+                    let Ok(chunk) = Frame::into_data(frame) else { continue };
+                    self.take(chunk);
+                    if !self.fill.wanted(self.config.fill_window_bytes).await && !self.worth_finishing() {
+                        break false;
+                    }
+                }
+                Ok(Some(Err(_))) | Err(_) => break false,
+            }
+        };
+        self.end(cleanly).await;
+    }
+
+    fn take(&mut self, chunk: Bytes) {
+        self.received += chunk.len() as u64;
+        self.worker.counters.origin_bytes.add(chunk.len() as u64);
+        if self.storing {
+            if self.received > self.config.object_max_bytes {
+                self.store_no_more();
+            } else if let Some(writing) = &self.writing {
+                if !writing.write(chunk.clone()) {
+                    self.worker.counters.unstored_behind.add(1);
+                    self.store_no_more();
+                }
+            } else {
+                self.kept.push(chunk.clone());
+                if self.received > KEPT_BYTES_MAX {
+                    self.begin_writing();
+                }
+            }
+        }
+        self.fill.push(chunk, self.config.fill_window_bytes);
+    }
+
+    fn begin_writing(&mut self) {
+        let (meta, facts) = (self.plan.meta.clone(), self.plan.facts_bytes.clone());
+        let clerks = self.worker.shared.shelf.clerks();
+        let writing = clerks.begin(&self.plan.key, meta, facts, expires_s(&self.plan.facts));
+        let all_taken = self.kept.drain(..).all(|chunk| writing.write(chunk));
+        self.writing = Some(writing);
+        if !all_taken {
+            self.worker.counters.unstored_behind.add(1);
+            self.store_no_more();
+        }
+    }
+
+    fn store_no_more(&mut self) {
+        self.storing = false;
+        self.writing = None;
+        self.kept = Vec::new();
+        self.fill.store_no_more();
+    }
+
+    /// With nobody left who wants it.
+    fn worth_finishing(&self) -> bool {
+        let missing = match self.plan.announced {
+            Some(announced) => announced.saturating_sub(self.received),
+            // Of unknown length: as much again as has come is a guess.
+            None => self.received,
+        };
+        self.storing && missing <= self.config.finish_bytes
+    }
+
+    async fn end(mut self, cleanly: bool) {
+        let ended = storing::body_ended(
+            &self.plan.facts,
+            self.plan.strong,
+            self.plan.announced,
+            self.received,
+            cleanly,
+        );
+        let whole = matches!(ended, BodyEnd::Whole(_));
+        self.fill.end(if whole { Ending::Whole } else { Ending::Cut });
+        if !self.storing || ended == BodyEnd::Discard || self.fill.is_void() {
+            self.fill.set_stored(None);
+            return;
+        }
+        let plan = self.plan;
+        let clerks = self.worker.shared.shelf.clerks();
+        let stored = match self.writing.take() {
+            Some(writing) => Some(writing.commit()),
+            None => clerks.put(&plan.key, plan.meta, plan.facts_bytes, self.kept, expires_s(&plan.facts)),
+        };
+        let name = match stored {
+            Some(stored) => stored.await.unwrap_or(None),
+            None => {
+                self.worker.counters.unstored_behind.add(1);
+                None
+            }
+        };
+        if name.is_some() {
+            self.worker.counters.stored_objects.add(1);
+            self.worker.counters.stored_bytes.add(self.received);
+        }
+        if self.fill.is_void() {
+            let _ = clerks.remove(&plan.key).await;
+        }
+        self.fill.set_stored(name);
+    }
+}
+
+/// When the store may take a reply for expired: told for listings only, as validation can prolong it.
+pub fn expires_s(facts: &StoredFacts) -> u32 {
+    let left = i64::from(facts.lifetime_s) - i64::from(facts.initial_age_s);
+    u32::try_from(facts.stored_at.0.saturating_add(left)).unwrap_or(u32::MAX)
+}

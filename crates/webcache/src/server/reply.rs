@@ -1,0 +1,118 @@
+//! Replies to clients: out of the store, or of our own making, with the fields that the proxy adds to all.
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+use super::body::ReplyBody;
+use super::counters::Outcome;
+use super::exchange::Exchange;
+use super::hit::{self, Served};
+use super::worker::now;
+use crate::rules::Meta;
+use crate::rules::cache_status::CacheStatus;
+use crate::rules::forwarding::{self, Received};
+use crate::shelf::{StoredBody, StoredReply};
+
+const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A reply of ours, with a line of text.
+pub fn plain(status: StatusCode, why: &str) -> Response<ReplyBody> {
+    let mut reply = Response::new(ReplyBody::whole(format!("{why}\n")));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(why.len() + 1));
+    headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+impl Exchange {
+    /// From the store; nothing when a part is asked for that is not there, or what is there cannot be read.
+    pub(super) fn serve_stored(
+        &mut self,
+        stored: Box<StoredReply>,
+        age_s: u32,
+        outcome: Outcome,
+    ) -> Option<Response<ReplyBody>> {
+        let headers = stored.fields().ok()?;
+        let ttl = i64::from(stored.meta().facts.lifetime_s) - i64::from(age_s);
+        self.serve(stored, headers, age_s, outcome, &CacheStatus::hit(&self.config.clone().name, ttl))
+    }
+
+    /// From the store, with these fields.
+    pub(super) fn serve(
+        &mut self,
+        stored: Box<StoredReply>,
+        headers: HeaderMap,
+        age_s: u32,
+        outcome: Outcome,
+        status: &CacheStatus<'_>,
+    ) -> Option<Response<ReplyBody>> {
+        let (facts, body) = stored.into_parts();
+        let meta = facts.meta();
+        self.serve_parts(&meta, headers, body, age_s, outcome, status)
+    }
+
+    pub(super) fn serve_parts(
+        &mut self,
+        meta: &Meta<'_>,
+        headers: HeaderMap,
+        body: StoredBody,
+        age_s: u32,
+        outcome: Outcome,
+        status: &CacheStatus<'_>,
+    ) -> Option<Response<ReplyBody>> {
+        let mut served =
+            hit::serve(&self.asked.method, &self.asked.headers, meta, headers, body, age_s, now())?;
+        status.append_to(&mut served.headers);
+        let outcome = match (outcome, served.status) {
+            (Outcome::Hit, StatusCode::NOT_MODIFIED) => Outcome::NotModified,
+            (outcome, _) => outcome,
+        };
+        Some(self.reply(served, outcome))
+    }
+
+    /// The reply with what the proxy adds to all, and its end in the books.
+    pub(super) fn reply(&mut self, served: Served, outcome: Outcome) -> Response<ReplyBody> {
+        let Served { status, mut headers, body } = served;
+        forwarding::add_via(&mut headers, Received::Http11, &self.config.name);
+        let x_cache = if outcome.is_hit() { "HIT from " } else { "MISS from " };
+        if let Ok(value) = HeaderValue::from_str(&[x_cache, &self.config.name].concat()) {
+            headers.insert(X_CACHE, value);
+        }
+        headers.insert(X_REQUEST_ID, hexadecimal(self.request_id));
+        let mut ledger = self.ledger.take();
+        if let Some(ledger) = &mut ledger {
+            ledger.answered(outcome, status.as_u16(), headers.get(CONTENT_TYPE));
+        }
+        let body = match ledger {
+            Some(ledger) => body.with(ledger),
+            None => body,
+        };
+        let mut reply = Response::new(body);
+        *reply.status_mut() = status;
+        *reply.headers_mut() = headers;
+        reply
+    }
+
+    /// A reply of our own making.
+    pub(super) fn own(&mut self, reply: Response<ReplyBody>, outcome: Outcome) -> Response<ReplyBody> {
+        let (parts, body) = reply.into_parts();
+        self.reply(Served { status: parts.status, headers: parts.headers, body }, outcome)
+    }
+
+    pub(super) fn gateway_timeout(&mut self, why: &str) -> Response<ReplyBody> {
+        self.own(plain(StatusCode::GATEWAY_TIMEOUT, why), Outcome::Failed)
+    }
+}
+
+/// A request's number, for fields.
+pub(super) fn hexadecimal(number: u64) -> HeaderValue {
+    let digits = b"0123456789abcdef";
+    let mut text = [0; 16];
+    for (place, letter) in text.iter_mut().enumerate() {
+        *letter = digits[(number >> (60 - 4 * place)) as usize & 15];
+    }
+    HeaderValue::from_bytes(&text).expect("hexadecimal digits are visible")
+}

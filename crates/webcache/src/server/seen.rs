@@ -1,0 +1,52 @@
+//! Which URIs were asked for of late: for admission of what is asked for a second time only.
+//!
+//! Always holds: 128 KiB, whatever is asked; forgets all when half of its bits are set.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::rules::key::CacheKey;
+
+const BITS: usize = 1 << 20;
+
+/// The bits.
+pub struct Seen {
+    words: Vec<AtomicU64>,
+    set: AtomicUsize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { words: (0..BITS / 64).map(|_| AtomicU64::new(0)).collect(), set: AtomicUsize::new(0) }
+    }
+}
+
+impl Seen {
+    /// Notes a URI; says whether it was there before.
+    pub fn note(&self, key: &CacheKey) -> bool {
+        let bit = xxh3_64(key.as_str().as_bytes()) as usize % BITS;
+        let before = self.words[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
+        let was_there = before & (1 << (bit % 64)) != 0;
+        if !was_there && self.set.fetch_add(1, Ordering::Relaxed) == BITS / 2 {
+            self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            self.set.store(0, Ordering::Relaxed);
+        }
+        was_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_time_is_told_from_the_first() {
+        let seen = Seen::default();
+        let key =
+            |name: &str| CacheKey::of(&format!("http://a/{name}").parse().expect("a URI")).expect("a key");
+        assert!(!seen.note(&key("x")));
+        assert!(!seen.note(&key("y")));
+        assert!(seen.note(&key("x")));
+    }
+}

@@ -1,0 +1,249 @@
+//! What all loops share, and what each has for itself.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+use super::bans::Bans;
+use super::counters::Counters;
+use super::flights::Flights;
+use super::seen::Seen;
+use super::upstream::Pool;
+use crate::config::Config;
+use crate::log::{Entry, LogWriter};
+use crate::rules::WallSeconds;
+use crate::shelf::Shelf;
+
+/// How far the proxy is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Takes connections.
+    Serving,
+    /// Takes none; those there are end with their next reply.
+    Draining,
+    /// All that is left is dropped.
+    Cut,
+}
+
+/// What all loops share.
+pub struct Shared {
+    /// The store.
+    pub shelf: Arc<Shelf>,
+    /// Replies on their way.
+    pub flights: Arc<Flights>,
+    /// What the operator took out by prefix or tag.
+    pub bans: Bans,
+    /// What was asked for, for admission.
+    pub seen: Seen,
+    /// Of each loop, and of the administration.
+    pub counters: Vec<Arc<Counters>>,
+    /// Where the proxy is.
+    pub stage: watch::Sender<Stage>,
+    /// When it began.
+    pub began: Instant,
+    /// Clients' connections.
+    pub clients: Clients,
+    config: RwLock<(Arc<Config>, Option<Arc<LogWriter>>)>,
+    generation: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        shelf: Arc<Shelf>,
+        bans: Bans,
+        loops: usize,
+        config: Arc<Config>,
+        log: Option<LogWriter>,
+    ) -> Self {
+        Self {
+            shelf,
+            flights: Flights::new(),
+            bans,
+            seen: Seen::default(),
+            counters: (0..=loops).map(|_| Arc::default()).collect(),
+            stage: watch::Sender::new(Stage::Serving),
+            began: Instant::now(),
+            clients: Clients::default(),
+            config: RwLock::new((config, log.map(Arc::new))),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    /// What is in force.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// The log in use.
+    pub fn log(&self) -> Option<Arc<LogWriter>> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    /// Requests from now on see this.
+    pub fn set_config(&self, config: Arc<Config>, log: Option<Arc<LogWriter>>) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = (config, log);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// How many connections there are, and whose.
+#[derive(Default)]
+pub struct Clients {
+    all: AtomicUsize,
+    each: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A connection that counts.
+pub struct Admitted {
+    shared: Arc<Shared>,
+    address: Option<IpAddr>,
+}
+
+impl Clients {
+    /// How many connections there are.
+    pub fn count(&self) -> usize {
+        self.all.load(Ordering::Relaxed)
+    }
+}
+
+impl Admitted {
+    /// Counts a connection, if there may be one more.
+    pub fn new(shared: &Arc<Shared>, address: IpAddr, config: &Config) -> Option<Self> {
+        let mut admitted = Self { shared: Arc::clone(shared), address: None };
+        let before = shared.clients.all.fetch_add(1, Ordering::Relaxed);
+        if before >= config.connections_max {
+            return None;
+        }
+        if config.connections_per_client_max < usize::MAX {
+            let mut each = shared.clients.each.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = each.entry(address).or_default();
+            if *count >= config.connections_per_client_max {
+                return None;
+            }
+            *count += 1;
+            admitted.address = Some(address);
+        }
+        Some(admitted)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let clients = &self.shared.clients;
+        clients.all.fetch_sub(1, Ordering::Relaxed);
+        if let Some(address) = self.address {
+            let mut each = clients.each.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = each.get_mut(&address) {
+                *count -= 1;
+                if *count == 0 {
+                    each.remove(&address);
+                }
+            }
+        }
+    }
+}
+
+/// One loop.
+pub struct Worker {
+    /// What all share.
+    pub shared: Arc<Shared>,
+    /// Its own.
+    pub counters: Arc<Counters>,
+    /// Its own.
+    pub pool: Rc<Pool>,
+    /// Connections, fetches and checks that must end before the loop does.
+    pub busy: Cell<usize>,
+    known: RefCell<(u64, Arc<Config>, Option<Arc<LogWriter>>)>,
+    next_id: Cell<u64>,
+    next_origin: Cell<usize>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, number: usize, pool: Rc<Pool>) -> Rc<Self> {
+        let counters = Arc::clone(&shared.counters[number]);
+        let known = RefCell::new((shared.generation.load(Ordering::Acquire), shared.config(), shared.log()));
+        // Ids of two loops and two starts differ in their high bits.
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let first = xxhash_rust::xxh3::xxh3_64(&[seed.to_le_bytes(), (number as u64).to_le_bytes()].concat());
+        Rc::new(Self {
+            shared,
+            counters,
+            pool,
+            busy: Cell::new(0),
+            known,
+            next_id: Cell::new(first),
+            next_origin: Cell::new(0),
+        })
+    }
+
+    /// What is in force now.
+    pub fn config(&self) -> Arc<Config> {
+        self.refresh();
+        Arc::clone(&self.known.borrow().1)
+    }
+
+    fn refresh(&self) {
+        let generation = self.shared.generation.load(Ordering::Acquire);
+        if self.known.borrow().0 != generation {
+            *self.known.borrow_mut() = (generation, self.shared.config(), self.shared.log());
+        }
+    }
+
+    /// Whether requests are logged.
+    pub fn logs(&self) -> bool {
+        self.known.borrow().2.is_some()
+    }
+
+    /// Writes a line.
+    pub fn log(&self, entry: &Entry) {
+        let known = self.known.borrow();
+        if let Some(log) = &known.2
+            && !log.write(entry.line(known.1.log_format))
+        {
+            self.counters.log_lines_lost.add(1);
+        }
+    }
+
+    /// A number that no other request has.
+    pub fn request_id(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id.wrapping_add(1));
+        id
+    }
+
+    /// In turn, for origins.
+    pub fn turn(&self) -> usize {
+        let turn = self.next_origin.get();
+        self.next_origin.set(turn.wrapping_add(1));
+        turn
+    }
+}
+
+/// Keeps a loop from ending.
+pub struct Busy(Rc<Worker>);
+
+impl Busy {
+    /// As long as it lives.
+    pub fn new(worker: &Rc<Worker>) -> Self {
+        worker.busy.set(worker.busy.get() + 1);
+        Self(Rc::clone(worker))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
+    }
+}
+
+/// By the wall clock.
+pub fn now() -> WallSeconds {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    WallSeconds(since.map_or(0, |since| since.as_secs() as i64))
+}

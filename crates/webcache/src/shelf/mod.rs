@@ -1,0 +1,82 @@
+//! Stored replies: how they lie in the packed store, and how they are found, put there and taken out.
+//!
+//! ```text
+//! "o" uri ────────────────> reply                         no Vary
+//! "o" uri ────────────────> list of variants: generation, sets of field names
+//!    "v" generation hash uri ──> reply                    hash of names and of what the request said in them
+//!
+//! attributes of an object = stored head (`head.rs`)      body of the object = body of the reply, as it came
+//! ```
+//!
+//! Always holds: one read for a reply without Vary, two with it; a list that is written anew has another generation, so
+//! that no variant of before it is found again; changes of one URI happen in the order they were asked for.
+//! Not here: whether a reply may be used (`rules`), bans (`admin`).
+
+mod clerk;
+mod head;
+mod lookup;
+
+pub use clerk::{Clerks, Stored, Writing};
+pub use head::{HeadError, StoredHead, VariantList, encode_list, encode_reply};
+pub use lookup::{Look, StoredBody, StoredReply};
+
+use std::sync::Arc;
+
+use packstore::Store;
+
+use crate::rules::key::CacheKey;
+
+/// The store as the proxy uses it. Shared by all loops.
+pub struct Shelf {
+    store: Arc<Store>,
+    clerks: Clerks,
+}
+
+impl Shelf {
+    /// On an open store. `behind_bytes_max` bounds what waits to be written.
+    ///
+    /// # Errors
+    /// When no threads can be started.
+    pub fn new(store: Arc<Store>, clerks: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
+        let clerks = Clerks::start(&store, clerks, behind_bytes_max)?;
+        Ok(Self { store, clerks })
+    }
+
+    /// Those who change it.
+    pub fn clerks(&self) -> &Clerks {
+        &self.clerks
+    }
+
+    /// Figures.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Ends the clerks and gives the store back.
+    pub fn close(self) -> Arc<Store> {
+        self.clerks.stop();
+        self.store
+    }
+}
+
+/// Of a URI's reply, or of its list of variants. Nothing when the URI is longer than a key may be: not stored then.
+fn object_key(key: &CacheKey) -> Option<Vec<u8>> {
+    let uri = key.as_str().as_bytes();
+    // Room for the generation and hash of a variant's key.
+    (uri.len() + 32 <= packstore::KEY_BYTES_MAX).then(|| [b"o", uri].concat())
+}
+
+/// Of one variant.
+fn variant_key(key: &CacheKey, generation: u64, names: &[u8], variant: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(names.len() + variant.len() + 4);
+    text.extend_from_slice(&(names.len() as u32).to_le_bytes());
+    text.extend_from_slice(names);
+    text.extend_from_slice(variant);
+    let hash = xxhash_rust::xxh3::xxh3_128(&text);
+    let mut variant = Vec::with_capacity(25 + key.as_str().len());
+    variant.push(b'v');
+    variant.extend_from_slice(&generation.to_le_bytes());
+    variant.extend_from_slice(&hash.to_le_bytes());
+    variant.extend_from_slice(key.as_str().as_bytes());
+    variant
+}

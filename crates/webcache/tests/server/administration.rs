@@ -1,0 +1,64 @@
+//! What the operator asks of a proxy at work.
+
+use crate::harness::{Connection, Got, Origin, Proxy, reply};
+
+fn admin(proxy: &Proxy, method: &str, target: &str, fields: &str) -> Got {
+    let mut connection = Connection::new(proxy.server().admin_address().unwrap());
+    connection.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"));
+    connection.receive(false).unwrap()
+}
+
+#[test]
+fn figures_are_told_and_what_is_banned_by_prefix_or_tag_is_fetched_again() {
+    let origin =
+        Origin::new(|seen, _| reply("Cache-Control: max-age=60\r\nCache-Tag: red, blue\r\n", &seen.target));
+    let proxy = Proxy::with(origin.address, "[admin]\nlisten = '127.0.0.1:0'\n");
+    let fetch = |path: &str| {
+        let got = proxy.get(path);
+        proxy.settled();
+        got.is_hit()
+    };
+    assert_eq!([fetch("/a"), fetch("/a"), fetch("/b"), fetch("/b")], [false, true, false, true]);
+    let metrics = admin(&proxy, "GET", "/metrics", "").text();
+    for line in [
+        "crumb_requests_total{outcome=\"hit\"} 2",
+        "crumb_requests_total{outcome=\"miss\"} 2",
+        "crumb_store_objects 2",
+        "crumb_latency_seconds_count{from=\"hit\"} 2",
+    ] {
+        assert!(metrics.lines().any(|told| told == line), "{line} is not in\n{metrics}");
+    }
+    let status: serde_json::Value =
+        serde_json::from_str(&admin(&proxy, "GET", "/status.json", "").text()).unwrap();
+    assert_eq!(status["hit_ratio_requests"], 0.5);
+    assert!(admin(&proxy, "GET", "/", "").text().contains("status.json"));
+    assert_eq!(admin(&proxy, "GET", "/purge?url=http://site/a", "").status, 405, "GET changes nothing");
+    assert_eq!(admin(&proxy, "POST", "/purge?url=http%3A%2F%2Fsite%2Fa", "").status, 200);
+    assert_eq!([fetch("/a"), fetch("/b")], [false, true]);
+    assert_eq!(admin(&proxy, "POST", "/ban?prefix=http://site/b", "").status, 200);
+    assert_eq!([fetch("/a"), fetch("/b")], [true, false]);
+    assert_eq!(admin(&proxy, "POST", "/ban?tag=red", "").status, 200);
+    assert!(!fetch("/a"));
+    assert_eq!(admin(&proxy, "POST", "/ban", "").status, 400);
+}
+
+#[test]
+fn the_log_tells_each_request_in_the_form_that_was_asked_for() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", "hello"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("access.log");
+    let proxy =
+        Proxy::with(origin.address, &format!("[log]\nfile = '{}'\nformat = 'json'\n", file.display()));
+    proxy.get("/a");
+    proxy.settled();
+    proxy.ask("GET", "/a", "User-Agent: one \"two\"\r\n");
+    proxy.until("both lines are there", |_| {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.lines().count() == 2)
+    });
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["outcome"], &lines[0]["sent_bytes"]), (&"miss".into(), &5.into()));
+    assert_eq!((&lines[1]["outcome"], &lines[1]["agent"]), (&"hit".into(), &"one \"two\"".into()));
+    assert_eq!(lines[1]["aborted"], false);
+}

@@ -1,0 +1,141 @@
+//! Requests that two readers could read in two ways, clients that say nothing, and old and hurried ones.
+
+use crate::harness::{Connection, Origin, Proxy, reply};
+
+#[test]
+fn a_request_with_two_readings_is_answered_400_and_never_forwarded() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let proxy = Proxy::new(&origin);
+    let rows = [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+    ];
+    for row in rows {
+        let mut connection = Connection::new(proxy.reverse);
+        connection.send(row);
+        let got = connection.receive(false).unwrap_or_else(|| panic!("no reply to {row:?}"));
+        assert_eq!(got.status, 400, "{row:?}");
+        assert!(connection.has_ended(), "{row:?}");
+    }
+    assert!(origin.seen().is_empty(), "{:?}", origin.seen());
+    let told = rows.len() as u64;
+    proxy.until("all are counted", |proxy| proxy.count(|counters| counters.malformed_requests.get()) == told);
+}
+
+#[test]
+fn what_is_smuggled_behind_a_good_request_does_not_become_one() {
+    let origin = Origin::new(|seen, _| reply("", &seen.target));
+    let proxy = Proxy::new(&origin);
+    let mut connection = Connection::new(proxy.reverse);
+    connection.send(
+        "GET /good HTTP/1.1\r\nHost: a\r\n\r\nPOST /bad HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\
+         Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /worse HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    assert_eq!(connection.receive(false).unwrap().text(), "/good");
+    assert_eq!(connection.receive(false).unwrap().status, 400);
+    assert!(connection.has_ended());
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn a_head_that_comes_a_byte_at_a_time_is_cut_off_in_time() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let proxy = Proxy::with(origin.address, "[limits]\nhead_s = 1\n");
+    let mut slow = Connection::new(proxy.reverse);
+    slow.send("GET / HTTP/1.1\r\nHost:");
+    assert!(slow.has_ended(), "after a second");
+    assert!(origin.seen().is_empty());
+    assert_eq!(proxy.get("/").status, 200, "others are served");
+}
+
+#[test]
+fn a_connection_that_lies_idle_ends_and_one_that_waits_for_a_slow_origin_does_not() {
+    let gate = std::sync::Arc::new(crate::harness::Gate::default());
+    let held = std::sync::Arc::clone(&gate);
+    let origin = Origin::new(move |_, _| {
+        let mut steps = reply("", "x");
+        steps.insert(0, crate::harness::Step::Wait(std::sync::Arc::clone(&held)));
+        steps
+    });
+    let proxy = Proxy::with(origin.address, "[limits]\nidle_s = 1\nhead_s = 1\nstall_s = 1\n");
+    let mut waiting = Connection::new(proxy.reverse);
+    waiting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    proxy.until("it waits for the origin", |_| origin.seen().len() == 1);
+    let mut idle = Connection::new(proxy.reverse);
+    assert!(idle.has_ended(), "after a second");
+    gate.open();
+    assert_eq!(waiting.receive(false).unwrap().text(), "x");
+    assert!(waiting.has_ended(), "and then it is idle too");
+}
+
+#[test]
+fn a_head_that_is_too_long_is_told_so_and_a_long_one_is_not() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let proxy = Proxy::with(origin.address, "[limits]\nhead_kib = 16\n");
+    let field = |bytes: usize| format!("X: {}\r\n", "x".repeat(bytes));
+    assert_eq!(proxy.ask("GET", "/", &field(12_000)).status, 200);
+    let mut connection = Connection::new(proxy.reverse);
+    connection.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", field(40_000)));
+    let status = connection.receive(false).map(|got| got.status);
+    assert!(matches!(status, Some(400 | 431)), "{status:?}");
+}
+
+#[test]
+fn a_body_above_the_limit_is_refused() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let proxy = Proxy::with(origin.address, "[limits]\nbody_mib = 1\n");
+    let mut connection = Connection::new(proxy.reverse);
+    connection.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n");
+    assert_eq!(connection.receive(false).unwrap().status, 413);
+    assert!(origin.seen().is_empty());
+}
+
+#[test]
+fn clients_of_http_1_0_and_those_who_do_not_wait_for_replies_are_served_in_order() {
+    let origin = Origin::new(|seen, _| {
+        crate::harness::send(format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+            seen.target.len(),
+            seen.target
+        ))
+    });
+    let proxy = Proxy::new(&origin);
+    let mut old = Connection::new(proxy.reverse);
+    old.send("GET /old HTTP/1.0\r\nHost: a\r\n\r\n");
+    let got = old.receive(false).unwrap();
+    assert_eq!((got.text().as_str(), got.field("transfer-encoding")), ("/old", None), "{got:?}");
+    let mut hurried = Connection::new(proxy.reverse);
+    let requests: String =
+        (0..20).map(|number| format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+    hurried.send(requests);
+    for number in 0..20 {
+        assert_eq!(hurried.receive(false).unwrap().text(), format!("/{number}"));
+    }
+}
+
+#[test]
+fn one_client_s_connections_are_limited_and_others_are_not_hurt() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let proxy = Proxy::with(origin.address, "[limits]\nconnections_per_client = 2\n");
+    let mut held: Vec<Connection> = Vec::new();
+    for _ in 0..2 {
+        let mut connection = Connection::new(proxy.reverse);
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(connection.receive(false).unwrap().status, 200);
+        held.push(connection);
+    }
+    assert!(Connection::new(proxy.reverse).has_ended(), "the third");
+    held.clear();
+    proxy.until("both have ended", |proxy| proxy.count(|counters| counters.connections_ended.get()) == 2);
+    assert_eq!(proxy.get("/").status, 200);
+}
