@@ -1,0 +1,333 @@
+//! Turns what was counted into the record's points, phases and metrics, and says whether to believe it.
+//!
+//! A load point is INVALID for what the generator did: late, busy, or with content that was false. That a proxy did
+//! not keep up is a finding about the proxy, and told as such (`rate-off`, the point is marked saturated).
+
+use std::collections::BTreeMap;
+
+use measure::{
+    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, Phase as PhaseRecord, Verdict,
+};
+
+use crate::client::Fault;
+use crate::curves::Moments;
+use crate::phases::{Pace, Phase};
+use crate::run::{Outcome, Pool, WebloadConfig};
+use crate::tally::Tally;
+
+/// Share of what was due that must be answered in time; of the cache-off's own rules no share is known.
+const HELD_MIN: f64 = 0.995;
+/// The mean lateness of sending may be this share of the mean latency, which it is part of.
+const LATENESS_SHARE_MAX: f64 = 0.1;
+/// Below this the lateness is no finding: the clock and the scheduler are not better.
+const LATENESS_US_MIN: f64 = 50.0;
+/// Share of its core at which a generator is taken for the limit.
+const BUSY_MAX: f64 = 0.95;
+/// Share of failed requests above which the figures mean little.
+const ERRORS_MAX: f64 = 0.01;
+const SAMPLES_MIN: u64 = 1000;
+/// Hits over those possible from which an earlier run must have helped; collapsed requests make some as well.
+const WARM_MIN: f64 = 1.1;
+
+/// The whole outcome.
+pub(crate) fn outcome(
+    config: &WebloadConfig,
+    tallies: &[Tally],
+    moments: &Moments,
+    cpu: CpuTimes,
+    complete: bool,
+) -> Outcome {
+    let all = || config.phases.iter().zip(tallies);
+    let measured: Vec<(&Phase, &Tally)> =
+        all().filter(|(phase, tally)| phase.measured && tally.planned > 0).collect();
+    let points: Vec<LoadPoint> =
+        measured.iter().map(|(phase, tally)| load_point(config, phase, tally)).collect();
+    let phases = all()
+        .filter(|(_, tally)| tally.planned > 0)
+        .map(|(phase, tally)| phase_record(phase, tally))
+        .collect();
+    let verdict = run_verdict(config, &points, tallies, complete);
+    let mut sum = Tally::default();
+    measured.iter().for_each(|(_, tally)| sum.merge(tally));
+    // The walls of one phase's generators are the same time; those of phases follow each other.
+    let wall_s: f64 = measured.iter().map(|(_, tally)| tally.wall.as_secs_f64()).sum();
+    let mut metrics = metrics(&sum, wall_s);
+    let cpu_s = (cpu.user + cpu.sys).as_secs_f64();
+    metrics.insert("generator_cpu_s".to_owned(), cpu_s);
+    Outcome { points, phases, curves: moments.curves(), metrics, verdict, complete }
+}
+
+fn percent(part: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
+}
+
+fn mean_us(histogram: &LatencyHistogram) -> f64 {
+    histogram.summary().mean
+}
+
+/// Figures of all load points together.
+fn metrics(sum: &Tally, wall_s: f64) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::new();
+    if sum.attempted() == 0 || wall_s <= 0.0 {
+        return metrics;
+    }
+    let latency = sum.latency().summary();
+    let mut put = |name: &str, value: f64| {
+        metrics.insert(name.to_owned(), value);
+    };
+    put("requests_per_sec", sum.ok() as f64 / wall_s);
+    put("body_bytes_per_sec", sum.bytes as f64 / wall_s);
+    put("response_mean_us", latency.mean);
+    put("response_p50_us", latency.p50);
+    put("response_p99_us", latency.p99);
+    put("response_without_think_us", mean_us(&sum.without_think));
+    put("document_hit_percent", percent(sum.hits, sum.ok()));
+    put("document_hit_offered_percent", percent(sum.could_hit, sum.ok()));
+    put("byte_hit_percent", percent(sum.hit_bytes, sum.bytes));
+    put("byte_hit_offered_percent", percent(sum.could_hit_bytes, sum.asked_bytes));
+    put("errors_percent", percent(sum.failed(), sum.attempted()));
+    if let Some(used) = sum.proxy {
+        put("proxy_cpu_a_request_us", 1e6 * used.cpu_s / sum.ok().max(1) as f64);
+        put("proxy_written_a_body_byte", used.written_bytes as f64 / sum.bytes.max(1) as f64);
+        put("proxy_resident_bytes", used.resident_bytes as f64);
+    }
+    let false_content: u64 =
+        sum.faults().iter().filter(|(fault, _)| fault.is_false_content()).map(|(_, count)| count).sum();
+    put("false_replies", false_content as f64);
+    for (name, histogram) in [("hit", &sum.hit_latency), ("miss", &sum.miss_latency)] {
+        if histogram.count() > 0 {
+            let summary = histogram.summary();
+            put(&format!("{name}_mean_us"), summary.mean);
+            put(&format!("{name}_p50_us"), summary.p50);
+            put(&format!("{name}_p99_us"), summary.p99);
+        }
+    }
+    metrics
+}
+
+fn busy(tally: &Tally, threads: usize) -> f64 {
+    let walls = tally.wall.as_secs_f64() * threads as f64;
+    if walls <= 0.0 { 0.0 } else { (1.0 - tally.idle.as_secs_f64() / walls).clamp(0.0, 1.0) }
+}
+
+fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint {
+    let seconds = tally.wall.as_secs_f64().max(1e-9);
+    let histogram = tally.latency();
+    let connections = match config.pool {
+        Pool::Shared { connections } => Some(connections),
+        Pool::Robots { .. } => None,
+    };
+    let open = phase.pace != Pace::Closed;
+    let mut point = LoadPoint {
+        loop_kind: if open { LoopKind::Open } else { LoopKind::Closed },
+        offered_per_sec: match phase.pace {
+            Pace::OfPlan => Some(tally.planned as f64 / seconds),
+            _ => phase.rate_mean(),
+        },
+        outstanding: connections.filter(|_| !open),
+        sent_per_sec: tally.attempted() as f64 / seconds,
+        achieved_per_sec: tally.ok_within as f64 / seconds,
+        warm_s: 0.0,
+        measured_s: (seconds * 1e3).round() / 1e3,
+        unsent: tally.planned.saturating_sub(tally.attempted()),
+        reconnects: tally.reconnects,
+        bad_replies: tally.faults().get(&Fault::BadReply).copied().unwrap_or(0),
+        generator_busy: busy(tally, config.threads.get()),
+        overtaken: 0,
+        operations_digest: format!("{:016x}", tally.digest),
+        lateness_us: tally.lateness.summary(),
+        latency_us: histogram.summary(),
+        histogram,
+        ops: tally.op_stats(),
+        file_set: FileSetRecord::default(),
+        saturated: false,
+        verdict: Verdict::valid(),
+        parts: vec![],
+    };
+    judge(&mut point, phase, tally);
+    point
+}
+
+fn judge(point: &mut LoadPoint, phase: &Phase, tally: &Tally) {
+    let mut verdict = Verdict::valid();
+    let open = point.loop_kind == LoopKind::Open;
+    let lateness = point.lateness_us;
+    let late =
+        open && lateness.mean > LATENESS_US_MIN && lateness.mean > LATENESS_SHARE_MAX * point.latency_us.mean;
+    // Think time keeps some requests in the air when a phase ends; they were answered all the same.
+    let answered = tally.ok() + tally.faults().values().sum::<u64>();
+    let held = answered as f64 / tally.planned.max(1) as f64;
+    if open && held < HELD_MIN {
+        point.saturated = true;
+        let whose = if late { "the generator was late" } else { "the proxy or server did not keep up" };
+        let off = 100.0 * (1.0 - held);
+        verdict.invalidate(
+            "rate-off",
+            format!("{off:.1}% of the {} requests due were not answered: {whose}", tally.planned),
+        );
+    }
+    if late {
+        verdict.invalidate(
+            "generator-late",
+            format!(
+                "the generator sent {:.0} us late on average (p99 {:.0} us), {:.0}% of the mean response time; give it \
+                 a core of its own (--pin) or lower the rate",
+                lateness.mean,
+                lateness.p99,
+                100.0 * lateness.mean / point.latency_us.mean.max(1e-9)
+            ),
+        );
+    }
+    if point.generator_busy > BUSY_MAX {
+        let text = format!(
+            "the generator used {:.0}% of its core and may be the limit; add --threads or lower the rate",
+            100.0 * point.generator_busy
+        );
+        verdict.invalidate("generator-busy", text);
+    }
+    content_and_errors(&mut verdict, tally);
+    if let (Pace::Open { .. }, Some(asked)) = (phase.pace, point.offered_per_sec) {
+        let planned = tally.planned as f64 / tally.wall.as_secs_f64().max(1e-9);
+        // Four standard deviations of a Poisson count, and a hundredth.
+        let slack = 0.01 + 4.0 / (tally.planned.max(1) as f64).sqrt();
+        if (planned / asked - 1.0).abs() > slack {
+            verdict
+                .invalidate("offered-off", format!("{planned:.1} requests/s were planned, not {asked:.1}"));
+        }
+    }
+    if point.latency_us.count < SAMPLES_MIN {
+        let text = format!("{} samples: too few for a 99th percentile to be trusted", point.latency_us.count);
+        verdict.remark("few-samples", text);
+    }
+    if cfg!(debug_assertions) {
+        verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
+    }
+    point.verdict = verdict;
+}
+
+/// False content in a phase, or too many errors.
+fn content_and_errors(verdict: &mut Verdict, tally: &Tally) {
+    let faults = tally.faults();
+    let (false_content, failed) = (false_of(&faults), tally.failed());
+    if false_content > 0 {
+        let text = format!(
+            "{false_content} replies had wrong, mixed, stale or overlong content ({}): what comes so fast is not the \
+             asked for",
+            names(faults.iter().filter(|(fault, _)| fault.is_false_content()))
+        );
+        verdict.invalidate("false-content", text);
+    }
+    let share = failed as f64 / tally.attempted().max(1) as f64;
+    if failed > 0 {
+        let cancelled = tally.sum(|class| class.cancelled);
+        let mut most = names(faults.iter());
+        if cancelled > 0 {
+            most.push_str(&format!(
+                "{}{cancelled} unanswered at the end",
+                if most.is_empty() { "" } else { ", " }
+            ));
+        }
+        let text =
+            format!("{failed} of {} requests failed ({:.3}%): {most}", tally.attempted(), 100.0 * share);
+        if share > ERRORS_MAX { verdict.invalidate("errors", text) } else { verdict.remark("errors", text) }
+    }
+}
+
+fn false_of(faults: &BTreeMap<Fault, u64>) -> u64 {
+    faults.iter().filter(|(fault, _)| fault.is_false_content()).map(|(_, count)| count).sum()
+}
+
+fn names<'a>(faults: impl Iterator<Item = (&'a Fault, &'a u64)>) -> String {
+    let mut by_count: Vec<(&Fault, &u64)> = faults.collect();
+    by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    by_count.iter().map(|(fault, count)| format!("{} {count}", fault.name())).collect::<Vec<_>>().join(", ")
+}
+
+fn phase_record(phase: &Phase, tally: &Tally) -> PhaseRecord {
+    let wall_s = tally.wall.as_secs_f64();
+    let mut counters = BTreeMap::new();
+    let mut put = |name: &str, value: f64| {
+        counters.insert(name.to_owned(), value);
+    };
+    if let Some(rate) = phase.rate_mean() {
+        put("offered_per_sec", rate);
+    }
+    put("response_mean_us", mean_us(&tally.latency()));
+    put("response_without_think_us", mean_us(&tally.without_think));
+    put("document_hit_percent", percent(tally.hits, tally.ok()));
+    put("document_hit_offered_percent", percent(tally.could_hit, tally.ok()));
+    put("byte_hit_percent", percent(tally.hit_bytes, tally.bytes));
+    put("byte_hit_offered_percent", percent(tally.could_hit_bytes, tally.asked_bytes));
+    put("validated_hits", tally.validated as f64);
+    put("errors", tally.failed() as f64);
+    for (fault, count) in tally.faults() {
+        put(&format!("errors_{}", fault.name().to_lowercase()), count as f64);
+    }
+    put("connections", tally.connections as f64);
+    if let Some(used) = tally.proxy {
+        put("proxy_cpu_s", used.cpu_s);
+        put("proxy_written_bytes", used.written_bytes as f64);
+        put("proxy_resident_bytes", used.resident_bytes as f64);
+    }
+    PhaseRecord {
+        name: phase.name.to_owned(),
+        pass: 1,
+        wall_s,
+        user_s: 0.0,
+        sys_s: 0.0,
+        items: tally.ok(),
+        bytes: tally.bytes,
+        items_per_sec: if wall_s > 0.0 { tally.ok() as f64 / wall_s } else { 0.0 },
+        counters,
+    }
+}
+
+fn run_verdict(config: &WebloadConfig, points: &[LoadPoint], tallies: &[Tally], complete: bool) -> Verdict {
+    let mut verdict = Verdict::valid();
+    if points.is_empty() {
+        verdict.invalidate("no-points", "no phase that counts was measured");
+    }
+    let names: Vec<&str> = config
+        .phases
+        .iter()
+        .zip(tallies)
+        .filter(|(p, t)| p.measured && t.planned > 0)
+        .map(|(p, _)| p.name)
+        .collect();
+    for (point, name) in points.iter().zip(&names) {
+        for reason in &point.verdict.reasons {
+            let text = format!("in {name}: {}", reason.text);
+            if reason.fatal {
+                verdict.invalidate(&reason.code, text);
+            } else if !verdict.has(&reason.code) {
+                verdict.remark(&reason.code, reason.text.clone());
+            }
+        }
+    }
+    // False content is false whenever it comes.
+    for (phase, tally) in config.phases.iter().zip(tallies).filter(|(phase, _)| !phase.measured) {
+        let found = false_of(&tally.faults());
+        if found > 0 {
+            let text =
+                format!("in {}: {found} replies had wrong, mixed, stale or overlong content", phase.name);
+            verdict.invalidate("false-content", text);
+        } else if tally.failed() as f64 > ERRORS_MAX * tally.attempted() as f64 {
+            let text =
+                format!("in {}: {} of {} requests failed", phase.name, tally.failed(), tally.attempted());
+            verdict.remark("errors-before", text);
+        }
+    }
+    let (hits, could_hit) =
+        tallies.iter().fold((0, 0), |sum, tally| (sum.0 + tally.hits, sum.1 + tally.could_hit));
+    if hits as f64 > WARM_MIN * could_hit as f64 + 100.0 {
+        let text = format!(
+            "{hits} hits where an empty cache could have had {could_hit}: it held objects of an earlier run; empty it, or \
+             choose another --seed"
+        );
+        verdict.remark("cache-warm", text);
+    }
+    if !complete {
+        verdict.remark("incomplete", "the run did not reach its end; it holds what was measured until then");
+    }
+    verdict
+}

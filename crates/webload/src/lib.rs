@@ -1,0 +1,44 @@
+//! HTTP load for caching proxies: robots and an origin server with PolyMix traffic, plain object sets, and traces.
+//!
+//! ```text
+//! Plan (PolyMix, object set, trace) -> phases -> generator: epoll, robots' connections -> proxy -> Origin
+//!   what is asked, what could hit      when         every reply checked  -> tallies -> points, phases, curves
+//! ```
+//!
+//! Always holds: the schedule alone says when a request is due, and latency counts from there; same seed, same
+//! requests; every reply is compared with what its URL and version say it must be; whether a reply came from a cache
+//! is seen from the reply and not believed from a header of the proxy's.
+//! Not here: the proxy (see `webcache`); this crate sees one only through its port.
+//! Source: Web Polygraph's PolyMix-3 and PolyMix-4, as far as `docs/design/webload.md` says.
+
+mod body;
+mod client;
+mod curves;
+mod error;
+mod generator;
+mod http_date;
+mod judge;
+mod object;
+mod object_set;
+mod origin;
+mod phases;
+mod plan;
+mod poller;
+mod polymix;
+mod run;
+mod slots;
+mod tally;
+mod trace;
+mod watch;
+mod wire;
+
+pub use body::{Body, BodyCheck, BodyFault};
+pub use error::WebloadError;
+pub use object::{Kind, Object};
+pub use object_set::{ObjectSet, SetUse};
+pub use origin::{Origin, OriginCounters, OriginOptions, ThinkTime};
+pub use phases::{End, Pace, Phase};
+pub use plan::{Class, Plan};
+pub use polymix::{Generation, PolyMix};
+pub use run::{Event, Live, Outcome, Pool, Route, WebloadConfig, run};
+pub use trace::{Trace, TraceFormat};

@@ -1,0 +1,108 @@
+//! What is asked, request after request: the deterministic half of a robot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::object::Object;
+use crate::object_set::{ObjectSet, ObjectSetPlanner};
+use crate::polymix::{PolyMix, PolyMixPlanner};
+use crate::trace::{Trace, TracePlanner};
+
+/// How a request asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// For the object, whoever has it.
+    Plain,
+    /// If it changed since a time before its last change: the whole object must come.
+    ImsChanged,
+    /// If it changed since its last change: 304 will do.
+    ImsUnchanged,
+    /// Past all caches.
+    Reload,
+}
+
+impl Class {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Plain, Self::ImsChanged, Self::ImsUnchanged, Self::Reload];
+
+    /// Its name in the record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::ImsChanged => "if-modified-200",
+            Self::ImsUnchanged => "if-modified-304",
+            Self::Reload => "reload",
+        }
+    }
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Planned {
+    pub object: Object,
+    pub class: Class,
+    pub robot: u32,
+    /// A cache that had kept everything would answer it.
+    pub could_hit: bool,
+    /// Asked for the first time.
+    pub is_new: bool,
+    /// The rest of its URL: place and length in the trace's text.
+    pub tail: (u32, u32),
+    /// When the plan has times of its own: since the first request.
+    pub due: Duration,
+}
+
+/// What a run asks for.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// PolyMix's robots.
+    PolyMix(PolyMix),
+    /// A set of objects, made known or not.
+    Objects(ObjectSet),
+    /// What others asked for once.
+    Trace(Arc<Trace>),
+}
+
+pub(crate) enum Planner {
+    PolyMix(Box<PolyMixPlanner>),
+    Objects(Box<ObjectSetPlanner>),
+    Trace(TracePlanner),
+}
+
+/// One generator of several.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub number: u64,
+    pub of: u64,
+    pub seed: u64,
+}
+
+impl Plan {
+    pub(crate) fn planner(&self, share: Share) -> Planner {
+        match self {
+            Self::PolyMix(config) => Planner::PolyMix(Box::new(PolyMixPlanner::new(config, share))),
+            Self::Objects(set) => Planner::Objects(Box::new(ObjectSetPlanner::new(set, share))),
+            Self::Trace(trace) => Planner::Trace(TracePlanner::new(Arc::clone(trace), share)),
+        }
+    }
+}
+
+impl Planner {
+    /// The next request of a phase: `recurrence` and `special` are the shares that the phase asks for.
+    #[inline]
+    pub fn next(&mut self, phase: usize, recurrence: f64, special: f64) -> Option<Planned> {
+        match self {
+            Self::PolyMix(planner) => Some(planner.next(recurrence, special)),
+            Self::Objects(planner) => planner.next(phase),
+            Self::Trace(planner) => planner.next(),
+        }
+    }
+
+    /// The rest of a URL.
+    pub fn tail(&self, tail: (u32, u32)) -> &str {
+        match self {
+            Self::Trace(planner) => planner.tail(tail),
+            _ => "",
+        }
+    }
+}

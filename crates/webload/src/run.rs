@@ -1,0 +1,191 @@
+//! A run: what is asked of whom, by how many generators, and what comes of it.
+
+use std::net::{SocketAddr, TcpStream};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use measure::{CpuMeter, Curve, LoadPoint, Phase as PhaseRecord, Verdict};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::curves::Moments;
+use crate::error::WebloadError;
+use crate::generator::{Counted, Generator};
+use crate::judge;
+use crate::phases::Phase;
+use crate::plan::{Plan, Share};
+use crate::tally::Tally;
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Whom the robots connect to: proxy or server.
+    pub peer: SocketAddr,
+    /// Whether requests carry whole URLs, as a forward proxy wants them.
+    pub forward: bool,
+    /// Host and port that requests name: the origin's for a forward proxy, the server's own otherwise.
+    pub authority: String,
+}
+
+impl Route {
+    pub(crate) fn prefix(&self) -> String {
+        if self.forward { format!("http://{}", self.authority) } else { String::new() }
+    }
+}
+
+/// Which connections requests travel on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// Each robot has its own, as many as it needs.
+    Robots {
+        /// How many.
+        robots: u32,
+        /// Requests a connection carries follow Zipf's law up to this; no end when none.
+        requests_zipf: Option<u32>,
+        /// A connection at rest is closed after this.
+        idle_timeout: Duration,
+    },
+    /// All requests share so many; what finds none free waits.
+    Shared {
+        /// How many.
+        connections: u32,
+    },
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct WebloadConfig {
+    /// What is asked.
+    pub plan: Plan,
+    /// When.
+    pub phases: Vec<Phase>,
+    /// Of whom.
+    pub route: Route,
+    /// On which connections.
+    pub pool: Pool,
+    /// Generators, one a core.
+    pub threads: NonZeroUsize,
+    /// A request is given up after this.
+    pub timeout: Duration,
+    /// How long to wait for replies after the last request.
+    pub drain: Duration,
+    /// Of how many replies one has its bytes compared; of the others only the length.
+    pub check_one_in: NonZeroU32,
+    /// Same seed, same requests.
+    pub seed: u64,
+    /// The proxy's process, when it is on this machine and its use of CPU and disk is to be told.
+    pub watch: Option<u32>,
+}
+
+/// How it goes, a few times a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    /// Name of the phase under way.
+    pub phase: &'static str,
+    /// How far it has come, 0 to 1.
+    pub phase_done: f64,
+    /// Since the begin.
+    pub elapsed: Duration,
+    /// Requests due, a second, since the last look.
+    pub offered_per_sec: f64,
+    /// Good replies a second.
+    pub achieved_per_sec: f64,
+    /// Mean response time since the last look.
+    pub response_mean: Duration,
+    /// Share of good replies that came from a cache, 0 to 1.
+    pub hit_share: f64,
+    /// Requests that ended badly, since the begin.
+    pub failed: u64,
+}
+
+/// What is told while a run goes on.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// How it goes.
+    Live(Live),
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The phases that are load points.
+    pub points: Vec<LoadPoint>,
+    /// All phases.
+    pub phases: Vec<PhaseRecord>,
+    /// Over the time.
+    pub curves: Vec<Curve>,
+    /// The flat list of figures.
+    pub metrics: std::collections::BTreeMap<String, f64>,
+    /// Whether to believe it.
+    pub verdict: Verdict,
+    /// False when the user ended it.
+    pub complete: bool,
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs it to its end, or until stopped.
+///
+/// # Errors
+/// When the peer is not there, or the machine gives no sockets or threads.
+pub fn run(
+    config: &WebloadConfig,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Outcome, WebloadError> {
+    let address = config.route.peer;
+    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
+        .map_err(|source| WebloadError::Unreachable { address, source })?;
+    raise_file_limit();
+    let cpu = CpuMeter::start();
+    let begin = Instant::now();
+    let threads = config.threads.get() as u64;
+    let (events, heard) = mpsc::sync_channel::<Live>(64);
+    let counted = std::thread::scope(|scope| {
+        let mut generators = Vec::new();
+        for number in 0..threads {
+            let share = Share { number, of: threads, seed: config.seed };
+            let events = (number == 0).then(|| events.clone());
+            let work = move || {
+                // A full channel drops a line of progress and never holds up the generator.
+                let mut tell = |live: Live| {
+                    if let Some(events) = &events {
+                        let _ = events.try_send(live);
+                    }
+                };
+                Generator::new(config, share, begin)?.run(stop, &mut tell)
+            };
+            let thread = std::thread::Builder::new().name(format!("webload-{number}"));
+            generators
+                .push(thread.spawn_scoped(scope, work).map_err(WebloadError::setup("a generator's thread"))?);
+        }
+        drop(events);
+        for live in heard {
+            tell(Event::Live(live));
+        }
+        let mut counted: Vec<Counted> = Vec::new();
+        for generator in generators {
+            counted.push(generator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(counted)
+    })?;
+    let stopped = counted.iter().any(|counted| counted.stopped);
+    let mut tallies = vec![Tally::default(); config.phases.len()];
+    let mut moments = Moments::default();
+    for counted in counted {
+        tallies.iter_mut().zip(&counted.tallies).for_each(|(sum, tally)| sum.merge(tally));
+        moments.merge(counted.moments);
+    }
+    Ok(judge::outcome(config, &tallies, &moments, cpu.used(), !stopped))
+}
+
+/// Robots have thousands of connections; the usual soft limit is 1024.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!("cannot raise the limit of open files: {error}");
+    }
+}

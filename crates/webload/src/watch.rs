@@ -1,0 +1,122 @@
+//! What the proxy itself uses meanwhile, when its process is on this machine: CPU, bytes written, memory.
+//!
+//! Counted are the process and all that descend from it, so that a master with workers is one proxy. CPU of those that
+//! have ended and were waited for is in their parent's times.
+//!
+//! Always holds: what cannot be read counts as nothing, and a process that ends in the middle cannot make a use negative.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// What a proxy has used so far, or in a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Used {
+    pub cpu_s: f64,
+    /// Handed to block devices.
+    pub written_bytes: u64,
+    /// Resident now: not a difference.
+    pub resident_bytes: u64,
+}
+
+/// A process with its descendants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    process: u32,
+    before: Used,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub fn start(process: u32) -> Self {
+        Self { process, before: used(process) }
+    }
+
+    /// What was used since the last lap.
+    pub fn lap(&mut self) -> Used {
+        let now = used(self.process);
+        let before = std::mem::replace(&mut self.before, now);
+        Used {
+            cpu_s: (now.cpu_s - before.cpu_s).max(0.0),
+            written_bytes: now.written_bytes.saturating_sub(before.written_bytes),
+            resident_bytes: now.resident_bytes,
+        }
+    }
+}
+
+fn used(process: u32) -> Used {
+    let mut parents: HashMap<u32, u32> = HashMap::new();
+    let mut cpu_s: HashMap<u32, f64> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if let Some((parent, seconds)) = of_stat(&stat) {
+            parents.insert(id, parent);
+            cpu_s.insert(id, seconds);
+        }
+    }
+    let mut sum = Used::default();
+    for &id in parents.keys().filter(|&&id| descends(id, process, &parents)) {
+        sum.cpu_s += cpu_s.get(&id).copied().unwrap_or(0.0);
+        sum.written_bytes += number_after(&format!("/proc/{id}/io"), "write_bytes:");
+        sum.resident_bytes += 1024 * number_after(&format!("/proc/{id}/status"), "VmRSS:");
+    }
+    sum
+}
+
+/// Parent, and CPU of the process and its ended children (fields 4 and 14 to 17 of proc(5)).
+fn of_stat(stat: &str) -> Option<(u32, f64)> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let parent = fields.get(1)?.parse().ok()?;
+    let ticks: u64 = fields.get(11..15)?.iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Some((parent, ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+fn descends(id: u32, from: u32, parents: &HashMap<u32, u32>) -> bool {
+    let mut at = id;
+    // A process that ended while others were read can leave a parent that is its own grandchild.
+    for _ in 0..64 {
+        if at == from {
+            return true;
+        }
+        match parents.get(&at) {
+            Some(&parent) => at = parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+fn number_after(file: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_charged_for_its_work_and_its_memory_and_one_that_is_not_there_for_nothing() {
+        let mut watch = Watch::start(std::process::id());
+        let mut sum = 0u64;
+        let mut used = Used::default();
+        while used.cpu_s < 0.02 {
+            (0..2_000_000u64).for_each(|n| sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(n)));
+            used.cpu_s += watch.lap().cpu_s;
+        }
+        assert!(watch.lap().resident_bytes > 100_000);
+        assert_eq!(Watch::start(u32::MAX).lap(), Used::default());
+    }
+
+    #[test]
+    fn workers_belong_to_their_master() {
+        let parents = HashMap::from([(10, 1), (11, 10), (12, 11), (20, 1)]);
+        assert!(descends(12, 10, &parents) && descends(10, 10, &parents));
+        assert!(!descends(20, 10, &parents) && !descends(1, 10, &parents));
+        assert_eq!(
+            of_stat("7 (a) b) S 3 1 1 0 -1 0 0 0 0 0 100 50 30 20 20 0 1").map(|stat| stat.0),
+            Some(3)
+        );
+    }
+}
