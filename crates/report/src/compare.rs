@@ -183,6 +183,7 @@ pub fn headline(benchmark: &str) -> &'static [&'static str] {
         "postmark" => &["transactions_per_sec"],
         "netnews" => &["unbatch_articles_per_sec"],
         "dirscale" => &["day_cost_flat_us"],
+        "webload" => &["requests_per_sec", "response_mean_us"],
         _ => &[],
     }
 }

@@ -1,7 +1,7 @@
 //! One HTML file that works offline: verdicts, figures, plots and every number behind them.
 //!
 //! ```text
-//! RunRecord -> views (text), series, passes (numbers) -> web/report.html.j2 + report.css + report.js + uPlot
+//! RunRecord -> views (text), series, passes, census (numbers) -> web/report.html.j2 + report.css + report.js + uPlot
 //! ```
 //!
 //! Always holds: the template escapes whatever is inserted; the numbers travel as JSON without a `<`, so
@@ -20,9 +20,11 @@ use crate::figures::{grouped, rate_text, round_rate_text};
 use crate::lines::{self, LinePlot};
 use crate::series::{self, Cumulative, Curve, Stat};
 use crate::views::{self, ComparisonView, RunView};
-use crate::{Reference, ReportError, Result, netnews, sides, svg};
+use crate::{Reference, ReportError, Result, census, netnews, sides, svg, traffic};
 
 const TEMPLATE: &str = include_str!("../web/report.html.j2");
+const CENSUS: &str = include_str!("../web/census.html.j2");
+const TRAFFIC: &str = include_str!("../web/traffic.html.j2");
 const STYLE: &str = include_str!("../web/report.css");
 const SCRIPT: &str = include_str!("../web/report.js");
 // Empty when npm could not bring them in (see build.rs).
@@ -104,15 +106,19 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
     environment.add_filter("three", |number: f64| crate::ms_text(number * 1e3));
     environment.add_filter("plain", svg::plain);
     environment.add_template("report.html", TEMPLATE)?;
+    environment.add_template("census.html", CENSUS)?;
+    environment.add_template("traffic.html", TRAFFIC)?;
     let page = environment.get_template("report.html")?.render(context! {
         title,
         interactive,
         version => env!("CARGO_PKG_VERSION"),
         runs => runs.iter().map(RunView::new).collect::<Vec<_>>(),
-        metrics => comparison.as_ref().map_or_else(|| views::metrics(runs), views::medians),
+        metrics => comparison.as_ref().map_or_else(|| views::metrics(census::besides(runs)), views::medians),
         comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
         dots => comparison.as_ref().and_then(DotPlot::of),
         passes => netnews::section(runs, options.reference),
+        censuses => census::of_all(runs),
+        traffic => traffic::of_all(runs),
         lines => lines,
         line_svgs => line_svgs(runs, lines.len())?,
         stats => Stat::ALL.map(Stat::name),

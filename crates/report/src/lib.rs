@@ -4,6 +4,7 @@
 //! RunRecord -> Store (SQLite) -> RunRecord -> series -> html: one file, uPlot or inlined SVG
 //!                                                   \-> svg:  files for papers and mails
 //!           -> passes: figures by pass, with published values -^
+//!           -> census: what a mount was asked ---------------^
 //! names -> sides -> compare: Comparison -> terminal table, JSON, dot plots
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! Not here: where the store lies (the binary says), measuring (see `measure`), terminal tables.
 
 mod axis;
+mod census;
 pub mod compare;
 mod configurations;
 mod dots;
@@ -25,6 +27,7 @@ mod series;
 pub mod sides;
 mod store;
 pub mod svg;
+mod traffic;
 mod views;
 
 pub use error::ReportError;

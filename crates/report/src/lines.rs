@@ -51,7 +51,9 @@ pub(crate) fn plots(runs: &[RunRecord]) -> Vec<LinePlot> {
     let mut names: Vec<(&str, &str)> = Vec::new();
     let mut variants: Vec<&str> = Vec::new();
     // What is drawn pass by pass is not drawn again on logarithmic axes.
-    let has = |run: &&RunRecord| !run.curves.is_empty() && !crate::netnews::draws(run);
+    let has = |run: &&RunRecord| {
+        !run.curves.is_empty() && !crate::netnews::draws(run) && !crate::traffic::draws(run)
+    };
     let with_curves: Vec<&RunRecord> = runs.iter().filter(has).collect();
     for curve in with_curves.iter().flat_map(|run| &run.curves) {
         if !names.iter().any(|(name, _)| *name == curve.name) {

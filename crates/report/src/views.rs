@@ -2,7 +2,7 @@
 //!
 //! Always holds: what a user or a peer named is plain text here, and the template escapes it.
 
-use measure::{LatencySummary, LoadPoint, LoopKind, OpStats, Phase, RunRecord, Verdict};
+use measure::{LatencySummary, LoadPoint, LoopKind, OpStats, Phase, RankPart, RunRecord, Verdict};
 use serde::Serialize;
 
 use crate::compare::{Comparison, FigureKind};
@@ -79,7 +79,26 @@ struct PointView {
     notes: Vec<String>,
     file_set: Option<String>,
     ops: Vec<OpView>,
+    ranks: Vec<RankView>,
+    ranks_left_out: usize,
 }
+
+/// How one of several generators fared.
+#[derive(Serialize)]
+struct RankView {
+    rank: u32,
+    host: String,
+    offered: String,
+    achieved: String,
+    latency: LatencyView,
+    lateness_p99: String,
+    busy: String,
+    errors: String,
+    skew: String,
+}
+
+/// Ranks shown of a load point; of more those that fared worst.
+const RANKS_SHOWN: usize = 64;
 
 #[derive(Serialize)]
 struct LatencyView {
@@ -300,7 +319,33 @@ impl PointView {
                 )
             }),
             ops: point.ops.iter().map(|(name, op)| OpView::new(name, op)).collect(),
+            ranks: RankView::of(&point.parts),
+            ranks_left_out: point.parts.len().saturating_sub(RANKS_SHOWN),
         }
+    }
+}
+
+impl RankView {
+    fn of(parts: &[RankPart]) -> Vec<Self> {
+        let mut parts: Vec<&RankPart> = parts.iter().collect();
+        if parts.len() > RANKS_SHOWN {
+            let late = |part: &RankPart| part.lateness_us.mean;
+            parts.sort_by(|a, b| a.held.total_cmp(&b.held).then(late(b).total_cmp(&late(a))));
+            parts.truncate(RANKS_SHOWN);
+            parts.sort_by_key(|part| part.rank);
+        }
+        let view = |part: &RankPart| Self {
+            rank: part.rank,
+            host: part.host.clone(),
+            offered: part.offered_per_sec.map_or_else(dash, rate_text),
+            achieved: rate_text(part.achieved_per_sec),
+            latency: LatencyView::new(&part.latency_us),
+            lateness_p99: if part.lateness_us.count == 0 { dash() } else { ms_text(part.lateness_us.p99) },
+            busy: format!("{}%", grouped(100.0 * part.generator_busy, 0)),
+            errors: count_text(part.errors),
+            skew: format!("{} ± {}", ms_text(part.start_skew_us), ms_text(part.clock_uncertainty_us)),
+        };
+        parts.into_iter().map(view).collect()
     }
 }
 

@@ -225,6 +225,7 @@ impl Sweep {
             },
             saturated: false,
             verdict: Verdict::valid(),
+            parts: vec![],
         }
     }
 }
