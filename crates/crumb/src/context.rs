@@ -32,6 +32,8 @@ pub struct Context {
     pub quiet: bool,
     /// How often `--verbose` was given.
     pub verbose: u8,
+    /// Another process of the same run speaks for this one: nothing is told, written or kept.
+    pub silent: bool,
     /// The whole command line, for the record.
     pub command: Vec<String>,
 }
@@ -44,8 +46,14 @@ impl Context {
             store: store_path(global.store, variable, std::env::home_dir()),
             quiet: global.quiet,
             verbose: global.verbose,
+            silent: false,
             command: command_line(),
         }
+    }
+
+    /// The same for a process for which another one of the same run speaks.
+    pub fn silenced(self) -> Self {
+        Self { silent: true, quiet: true, ..self }
     }
 
     /// Sends what the libraries have to tell to standard error.

@@ -52,7 +52,7 @@ pub fn code(done: anyhow::Result<ExitStatus>) -> ExitCode {
 }
 
 /// The error and below it its causes, without those that only repeat what stands above them.
-fn message(error: &anyhow::Error) -> String {
+pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut above = String::new();
     for told in error.chain().map(ToString::to_string).filter(|told| *told != BadUsage.to_string()) {

@@ -38,6 +38,7 @@ pub struct OutputArgs {
 }
 
 /// A run that has begun: its name, its first moment, and the machine as it was then.
+#[derive(Clone, Debug)]
 pub struct Begun {
     /// Its name.
     pub id: RunId,
@@ -50,16 +51,21 @@ pub struct Begun {
 impl Begun {
     /// A run of `benchmark` on `target` that begins now.
     pub fn now(benchmark: &'static str, target: &Target) -> Self {
-        let started = Timestamp::now();
-        let entropy = std::process::id() as u16 ^ started.subsec_nanosecond() as u16;
         let directory = match target {
             Target::Directory(path) | Target::Pack(path) => Some(path.as_path()),
             Target::Nfs(_) | Target::Null => None,
         };
+        Self::on(benchmark, target.to_string(), directory)
+    }
+
+    /// The same on what is no storage, such as a proxy by its URL; `directory` is where it lies, when it is here.
+    pub fn on(benchmark: &'static str, target: String, directory: Option<&Path>) -> Self {
+        let started = Timestamp::now();
+        let entropy = std::process::id() as u16 ^ started.subsec_nanosecond() as u16;
         Self {
             id: RunId::new(benchmark, started, entropy),
             benchmark,
-            target: target.to_string(),
+            target,
             started,
             environment: Environment::capture(env!("CARGO_PKG_VERSION"), directory),
         }
@@ -140,7 +146,7 @@ impl OutputArgs {
 
     /// Keeps a record, unless told not to; whether it is kept. A store that fails must not take the result with it.
     pub fn keep(&self, context: &Context, record: &RunRecord) -> bool {
-        if self.no_store {
+        if self.no_store || context.silent {
             return false;
         }
         match Store::open(&context.store).and_then(|store| store.insert(record)) {
@@ -149,6 +155,27 @@ impl OutputArgs {
                 eprintln!("crumb: the run was not stored: {:#}", anyhow::Error::from(error));
                 false
             }
+        }
+    }
+
+    /// Keeps what there is of a run that is still under way, in place of what was kept of it before: whoever ends
+    /// this process leaves no time for it.
+    pub fn keep_so_far(&self, context: &Context, record: &RunRecord) {
+        if self.no_store || context.silent {
+            return;
+        }
+        self.forget(context, &record.id);
+        self.keep(context, record);
+    }
+
+    /// Forgets what was kept of a run that is still under way.
+    pub fn forget(&self, context: &Context, id: &RunId) {
+        if !self.no_store
+            && !context.silent
+            && let Ok(store) = Store::open(&context.store)
+        {
+            // The first time there is nothing to forget.
+            let _ = store.remove(id);
         }
     }
 
@@ -163,6 +190,9 @@ impl OutputArgs {
         text: &str,
         hint: Option<&str>,
     ) -> anyhow::Result<()> {
+        if context.silent {
+            return Ok(());
+        }
         if let Some(path) = &self.json {
             let json = match records {
                 [one] => one.to_json(),

@@ -4,19 +4,23 @@
 //! load_points   a line a load level: latency against load; below it what speaks against a level
 //! operations    a line an operation of one load level, as table 4 of the Fstress paper
 //! generator     how the generator fared at each level
+//! ranks         how each of several generators fared at one level
 //! summary       the verdict and the headline figures
 //! ```
 //!
 //! Every function gives whole lines; all but [`summary`] end in an empty one, so that blocks can follow each other.
 //! Source: Anderson, "Fstress", table 4.
 
-use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RunRecord, Verdict};
+use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
 use report::{bytes_text, count_text, figure_text, metric_text, ms_text, rate_text};
 
 use crate::layout::{counted, grid, named, shortened, wrapped};
 
 /// Leaves room for seven figures in a line of the terminal.
 const PHASE_WIDTH_MAX: usize = 26;
+/// Ranks shown of a load point; of more the ones that fared worst.
+const RANKS_SHOWN: usize = 16;
+const HOST_WIDTH_MAX: usize = 14;
 /// Remarks shown below a table before the rest is only counted.
 const REMARKS_SHOWN: usize = 3;
 
@@ -126,6 +130,47 @@ pub fn generator(record: &RunRecord) -> String {
     let heads = ["load", "sent/s", "late", "p99", "busy %", "unsent", "reconn", "bad", "files", "bytes"];
     let title = "The generator: lateness of sending in ms (mean, p99), share of its core; the file set";
     format!("{}{}\n", wrapped("", title), grid(&heads, 0, &rows))
+}
+
+/// How the ranks fared at one load point; nothing for a generator that was alone.
+pub fn ranks(point: &LoadPoint) -> String {
+    if point.parts.is_empty() {
+        return String::new();
+    }
+    let mut parts: Vec<&RankPart> = point.parts.iter().collect();
+    if parts.len() > RANKS_SHOWN {
+        parts.sort_by(|a, b| {
+            a.held.total_cmp(&b.held).then(b.lateness_us.mean.total_cmp(&a.lateness_us.mean))
+        });
+        parts.truncate(RANKS_SHOWN);
+        parts.sort_by_key(|part| part.rank);
+    }
+    let rows: Vec<Vec<String>> = parts
+        .iter()
+        .map(|part| {
+            vec![
+                shortened(&part.host, HOST_WIDTH_MAX),
+                part.rank.to_string(),
+                part.offered_per_sec.map_or_else(|| "-".to_owned(), rate_text),
+                rate_text(part.achieved_per_sec),
+                if_sampled(&part.latency_us, part.latency_us.mean),
+                if_sampled(&part.latency_us, part.latency_us.p99),
+                if_sampled(&part.lateness_us, part.lateness_us.mean),
+                format!("{:.0}", 100.0 * part.generator_busy),
+                count_text(part.errors),
+                ms_text(part.start_skew_us),
+            ]
+        })
+        .collect();
+    let heads = ["host", "rank", "offered", "achieved", "mean", "p99", "late", "busy %", "failed", "skew"];
+    let title = "Ranks at the same load; latency, lateness of sending and skew of the begin in ms";
+    let mut text = format!("{title}\n{}", grid(&heads, 1, &rows));
+    if point.parts.len() > RANKS_SHOWN {
+        let more = counted(point.parts.len() - RANKS_SHOWN, "rank", "ranks");
+        text.push_str(&format!("{more} that fared better are in the record\n"));
+    }
+    text.push('\n');
+    text
 }
 
 /// Curves: a table each, a column for each variant, every figure with its unit.

@@ -74,9 +74,13 @@ fn wrong_usage_and_places_that_cannot_be_converted_are_one_line_each() {
     assert!(bench.fails(2, &["manage", "--layout", "flat", "spool"]).contains("crumb unmanage"));
     assert!(bench.fails(2, &["advise", "--layout", "flat", "spool"]).contains("weighed against"));
     for verb in ["manage", "unmanage", "check", "advise"] {
-        let missing = bench.fails(1, &[verb, "no/such/place"]);
-        assert!(missing.contains("no/such/place"), "{missing}");
-        assert!(bench.fails(1, &[verb, "spool/control/.overview"]).contains(".overview"));
+        assert!(bench.fails(2, &[verb]).contains("Usage"), "{verb}");
+        for (path, why) in [("no/such/place", "No such file"), ("spool/control/.overview", "Not a directory")]
+        {
+            let told = bench.fails(1, &[verb, path]);
+            assert!(told.contains(path) && told.contains(why), "{verb}: {told}");
+            assert!(told.lines().count() == 1 && told.len() < 200, "{verb}: {told}");
+        }
     }
     // One that is refused does not keep the next from its turn.
     bench.fails(1, &["manage", "no/such/place", "spool/control"]);
@@ -204,4 +208,57 @@ fn advice_interrupted_while_it_measures_removes_its_scratch_directory() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(!scratch());
+}
+
+/// Waits until a program listens to signals, then sends it Ctrl-C; its exit code and what it said.
+fn interrupted(bench: &Bench, args: &[&str], ready: impl Fn() -> bool) -> (i32, String) {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("crumb"));
+    command.args(args).current_dir(bench.directory()).env("CRUMB_STORE", bench.path("runs.db"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let tasks = PathBuf::from(format!("/proc/{}/task", child.id()));
+    let listens = || {
+        let names = fs::read_dir(&tasks).into_iter().flatten().flatten();
+        names.into_iter().any(|task| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "signals")
+        })
+    };
+    assert!(until(&mut child, || listens() && ready()), "{args:?} ended before it was interrupted");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code().unwrap_or(-1), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn ctrl_c_ends_each_verb_soon_and_it_says_what_is_left_and_how_to_go_on() {
+    let bench = Bench::in_memory();
+    let group = group(&bench, 20_000);
+    let before = files_of(&group);
+    let staging = group.join(".crumb-converting-345");
+    for verb in ["manage", "unmanage"] {
+        let (code, told) =
+            interrupted(&bench, &["--quiet", verb, "spool/control", "spool"], || staging.exists());
+        assert_eq!(code, 1, "{verb}: {told}");
+        for words in
+            [&format!("`crumb {verb} spool/control` goes on from there"), "those after it are as they were"]
+        {
+            assert!(told.contains(words), "{verb} should say {words}: {told}");
+        }
+        assert!(staging.exists() && files_of(&group) == before, "{verb}");
+        let told = bench.fails(1, &["check", "spool"]);
+        assert!(told.contains("1 thing is wrong"), "{told}");
+        bench.fine(&[verb, "spool/control"]);
+        assert!(!staging.exists() && files_of(&group) == before, "{verb}");
+    }
+    for number in 0..20_000 {
+        fs::create_dir(bench.path(&format!("spool/{number}"))).unwrap();
+    }
+    for (args, says) in [
+        (&["--quiet", "check", "spool"][..], &["the rest was not looked at", "run it again"][..]),
+        (&["--quiet", "check", "spool", "--repair"], &["what was mended stays", "run it again"]),
+        (&["--quiet", "advise", "spool"], &["interrupted while counting", "run it again"]),
+    ] {
+        let (code, told) = interrupted(&bench, args, || true);
+        assert!(code == 1 && says.iter().all(|words| told.contains(words)), "{args:?}: {code} {told}");
+    }
 }

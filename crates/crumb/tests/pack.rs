@@ -455,3 +455,41 @@ fn postmark_and_the_news_run_on_a_packed_store_and_the_spool_is_verified() {
     let refused = bench.fails(2, &["run", "fstress", "pack:store", "--rate", "10"]);
     assert!(refused.contains("packed store"), "{refused}");
 }
+
+#[test]
+fn ctrl_c_ends_a_put_soon_and_what_was_put_until_then_is_whole() {
+    let bench = with_store();
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("crumb"))
+        .args(["pack", "put", "store", "-"])
+        .current_dir(bench.directory())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A stream without end, over the same names again and again.
+    let mut stdin = child.stdin.take().unwrap();
+    let feeder = std::thread::spawn(move || {
+        let body = block(&[b'x'; 1_000]);
+        (0..).find(|number| {
+            let header = tar_header(&format!("file{}", number % 100), 1_000);
+            stdin.write_all(&header).and_then(|()| stdin.write_all(&body)).is_err()
+        })
+    });
+    let index = bench.path("store/00000000.index");
+    while fs::metadata(&index).map_or(0, |found| found.len()) < 50_000 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(feeder.join().unwrap().is_some(), "the stream was cut off");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted; what was put until then is in the store"), "{said}");
+    assert!(bench.path("store/table").exists(), "it ended cleanly");
+    bench.fine(&["pack", "check", "store"]);
+    let names = bench.fine(&["pack", "ls", "store"]);
+    assert!(names.lines().count() > 50, "{names}");
+}

@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use dirscale::{Cache, Crossover, DirscaleConfig, Event, Frequencies, Question, Sizes, Work};
 use files::{FileSystem, Layout, LocalFs};
-use measure::{CacheControl, Curve, KernelCaches, UnreachableCaches};
+use measure::{CacheControl, Curve, KernelCaches, RunRecord, UnreachableCaches};
 use report::count_text;
 use stackfs::advise::{Advice, Cost, CostCurve, Scan, ScanWatch, Worth, scan, weigh};
 
@@ -59,7 +59,12 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "lookup=N,unlink=N,create=N,readdir=N")]
     mix: Option<Frequencies>,
 
-    /// Operations a day in the whole tree, in the proportions of --mix [default: the sum of --mix]
+    /// The same as a mount of the tree counted it, at the rate that it had: name of its run (`crumb runs list`), `last`
+    /// for the last mount, or a RunRecord JSON file
+    #[arg(long, value_name = "RUN", conflicts_with = "mix")]
+    census: Option<String>,
+
+    /// Operations a day in the whole tree, in the proportions of --mix or --census [default: their sum]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops_per_day: Option<u64>,
 
@@ -78,6 +83,8 @@ Examples:
     crumb advise /news
   The same for a day as a mount has counted it, from cold caches (as root):
     crumb advise /news --mix lookup=900000,create=40000,unlink=40000 --cold
+  The same out of the results store, where `crumb mount` keeps its census when it ends:
+    crumb advise /news --census last
   A first look in 15 seconds:
     crumb advise /news --quick
   Manage what gains:
@@ -95,12 +102,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs the verb.
 pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let census = args.census.as_deref().map(|name| census(name, context)).transpose()?;
     let stop = signals::stop_flag()?;
     let scan = scanned(&args.tree, &stop, context)?;
-    let day = args.mix.unwrap_or_default();
+    let (day, from) = match census {
+        Some((day, from)) => (day, Some(from)),
+        None => (args.mix.unwrap_or_default(), None),
+    };
     let operations = args.ops_per_day.map_or(day.per_day(), |count| count as f64);
     if scan.large.is_empty() {
-        let answer = Answer { scan: &scan, worth: Vec::new(), measured: None };
+        let answer = Answer { scan: &scan, worth: Vec::new(), measured: None, from };
         return args.tell(&answer, &day, operations);
     }
     let measured = args.measured(&scan, day, &stop, context)?;
@@ -112,7 +123,7 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         );
     };
     let worth = weigh(&scan.large, scan.files, operations, &flat, &laid_out);
-    args.tell(&Answer { scan: &scan, worth, measured: Some(measured) }, &day, operations)
+    args.tell(&Answer { scan: &scan, worth, measured: Some(measured), from }, &day, operations)
 }
 
 /// What is told in the end.
@@ -120,6 +131,8 @@ struct Answer<'a> {
     scan: &'a Scan,
     worth: Vec<Worth>,
     measured: Option<Measured>,
+    /// The mount's run that the day was taken from, and for how long it counted.
+    from: Option<(String, Duration)>,
 }
 
 /// What the scratch directory showed.
@@ -146,6 +159,28 @@ impl Measured {
     }
 }
 
+/// The day by a mount's census, and where it is from.
+fn census(name: &str, context: &Context) -> anyhow::Result<(Frequencies, (String, Duration))> {
+    let path = Path::new(name);
+    let record = if name.contains('/') || name.ends_with(".json") || path.is_file() {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| anyhow!("{name}: cannot be read ({error}); name a run or a RunRecord's file"))?;
+        RunRecord::from_json(&text).with_context(|| format!("{name}: no RunRecord"))?
+    } else {
+        let store = context.store_with_runs()?;
+        let last = || store.list().ok()?.into_iter().find(|run| run.benchmark == "mount");
+        match (name, last()) {
+            ("last", Some(mount)) => store.find(&mount.id.0)?,
+            ("last", None) => {
+                bail!("no mount's census is in the store; `crumb mount` keeps one when it ends")
+            }
+            _ => store.find(name)?,
+        }
+    };
+    let (day, counted_s) = crate::verbs::mount::day_of(&record)?;
+    Ok((day, (record.id.0, Duration::from_secs_f64(counted_s))))
+}
+
 fn scanned(tree: &Path, stop: &AtomicBool, context: &Context) -> anyhow::Result<Scan> {
     let mut progress = Progress::new(context.quiet);
     let mut show = |directories: u64, files: u64| {
@@ -154,9 +189,10 @@ fn scanned(tree: &Path, stop: &AtomicBool, context: &Context) -> anyhow::Result<
     };
     let scan = scan(tree, FILES_MIN, &mut ScanWatch { progress: &mut show, stop });
     progress.finish();
-    let scan = scan.with_context(|| format!("{}: cannot be read; name a directory", tree.display()))?;
+    let scan =
+        scan.map_err(|error| anyhow!("{}: cannot be read ({error}); name a directory", tree.display()))?;
     if !scan.complete {
-        bail!("{}: interrupted while counting", tree.display());
+        bail!("{}: interrupted while counting; nothing was changed, run it again", tree.display());
     }
     Ok(scan)
 }
@@ -202,7 +238,7 @@ impl AdviseArgs {
             within(self.limit(), stop, |ended| dirscale::run(&config, fs, &mut *caches, ended, &mut tell))?;
         progress.finish();
         if stop.load(Ordering::Relaxed) {
-            bail!("{}: interrupted; the scratch directory is removed", self.tree.display());
+            bail!("{}: interrupted; the scratch directory is removed, run it again", self.tree.display());
         }
         if let Some(error) = outcome.error {
             return Err(anyhow::Error::from(error).context("cannot measure what directories cost"));
@@ -238,7 +274,7 @@ impl AdviseArgs {
     }
 
     fn text(&self, answer: &Answer<'_>, day: &Frequencies, operations: f64) -> String {
-        let Answer { scan, worth, measured } = answer;
+        let Answer { scan, worth, measured, .. } = answer;
         let mut text = named("Tree", &self.tree.display().to_string());
         text.push_str(&named(
             "Counted",
@@ -272,6 +308,10 @@ impl AdviseArgs {
                 share(day.readdir)
             ),
         ));
+        if let Some((run, counted)) = &answer.from {
+            let counted = humantime::format_duration(Duration::from_secs(counted.as_secs().max(1)));
+            text.push_str(&named("Counted by", &format!("mount {run}, in {counted}, and taken to go on so")));
+        }
         text.push_str(&named("Caches", if self.cold { "cold" } else { "warm (--cold for the other end)" }));
         if let Some(flat) = measured.curve(Layout::Flat) {
             let cut = if measured.cut_short { ", then the time was up" } else { "" };
@@ -356,6 +396,7 @@ impl AdviseArgs {
             "unreadable": answer.scan.unreadable,
             "layout": self.layout.name(),
             "mix_per_day": day.to_string(),
+            "mix_from": answer.from.as_ref().map(|(run, _)| run),
             "operations_per_day": operations,
             "caches": if self.cold { "cold" } else { "warm" },
             "cost_us": measured.map(|measured| serde_json::to_value(&measured.day).unwrap_or_default()),

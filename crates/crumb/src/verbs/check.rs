@@ -74,7 +74,11 @@ pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     let tree = args.tree.display();
     if !checked.complete {
-        bail!("{tree}: interrupted; not all of it was looked at");
+        let so_far = if args.repair { "what was mended stays; " } else { "" };
+        let looked = counted(checked.directories as usize, "directory", "directories");
+        bail!(
+            "{tree}: interrupted after {looked}, the rest was not looked at; {so_far}run it again for all of it"
+        );
     }
     if !checked.is_right() {
         let open = counted(checked.open as usize, "thing is", "things are");

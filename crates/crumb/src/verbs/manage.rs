@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use files::Layout;
-use report::{count_text, rate_text};
+use report::{bytes_text, count_text, rate_text};
 use stackfs::convert::{
     ConvertError, Converted, Goal, Plan, Progress as Done, State, Watch, Work, convert, plan,
 };
@@ -92,14 +92,23 @@ pub fn convert_all(
         match converted {
             Ok(converted) if converted.after.is_half_way() => {
                 let command = if goal == Goal::Flat { "unmanage" } else { "manage" };
+                let others = match directories.last() {
+                    Some(last) if last != directory => ", and those after it are as they were",
+                    _ => "",
+                };
                 keep(anyhow::anyhow!(
-                    "{0}: interrupted after {1} entries; `crumb {command} {0}` goes on from there",
+                    "{0}: interrupted after {1} entries; `crumb {command} {0}` goes on from there{others}",
                     directory.display(),
                     count_text(converted.entries_moved),
                 ));
                 break;
             }
-            Ok(converted) => print(&converted_text(directory, &converted, begun.elapsed()))?,
+            Ok(converted) => {
+                print(&converted_text(directory, &converted, begun.elapsed()))?;
+                if let Some(bytes) = blocks_kept(directory, &converted) {
+                    note(context, wrapped("  note: ", &blocks_text(bytes)).trim_end());
+                }
+            }
             Err(error) => keep(told(error)),
         }
         if stop.load(Ordering::Relaxed) && directories.last() != Some(directory) {
@@ -159,6 +168,25 @@ fn converted_text(directory: &Path, converted: &Converted, took: Duration) -> St
         )
     };
     wrapped("", &format!("{}: {text}", directory.display()))
+}
+
+/// Bytes of the directory itself that say nothing any more, where they are many: ext4 never gives a directory's blocks
+/// back, and reading what lies in it reads them all.
+fn blocks_kept(directory: &Path, converted: &Converted) -> Option<u64> {
+    let managed = matches!(converted.after, State::Managed(_)) && converted.before != converted.after;
+    let bytes = std::fs::metadata(directory).ok()?.len();
+    (managed && bytes >= BLOCKS_TOLD_MIN).then_some(bytes)
+}
+
+/// A hidden level of a thousand names takes 12 to 40 kB.
+const BLOCKS_TOLD_MIN: u64 = 256 << 10;
+
+fn blocks_text(bytes: u64) -> String {
+    format!(
+        "the directory keeps the {} that it had when flat, and each listing reads them; `e2fsck -fD` on the unmounted \
+         file system makes it small",
+        bytes_text(bytes)
+    )
 }
 
 /// How fast it goes, since the work at hand began.

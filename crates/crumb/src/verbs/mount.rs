@@ -10,6 +10,7 @@
 
 mod control;
 mod daemon;
+mod record;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -22,7 +23,7 @@ use clap::Args;
 use files::Layout;
 use files::Target;
 use indicatif::{ProgressBar, ProgressStyle};
-use measure::{Phase, RunRecord};
+use measure::RunRecord;
 use report::{count_text, rate_text};
 use stackfs::{Census, Ending, Mount, StackError, StackOptions, Watch};
 
@@ -32,6 +33,9 @@ use crate::layout::grid;
 use crate::outcome::Begun;
 use crate::output::{note, print};
 use crate::signals::stop_flag;
+
+pub use control::wait_for_end;
+pub use record::day_of;
 
 #[derive(Args)]
 #[command(
@@ -131,6 +135,10 @@ pub fn run(args: MountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if let Some(mountpoint) = &args.stats {
         return control::show(mountpoint, args.prometheus, DRAWN_EVERY);
     }
+    if args.prometheus {
+        // clap lets it pass where a place to mount is named.
+        return Err(anyhow::anyhow!("--prometheus goes with --stats MOUNTPOINT").context(BadUsage));
+    }
     let options = args.options().map_err(|error| error.context(BadUsage))?;
     if args.serve_daemon {
         return daemon::serve(|ready| serve(&args, options, context, ready));
@@ -178,6 +186,7 @@ fn serve(
     let store = std::path::absolute(&context.store)?;
     let pid_path = args.pid_file.as_deref().map(std::path::absolute).transpose()?;
     let begun = Begun::now("mount", &Target::Directory(options.lower.clone()));
+    let config = record::config_of(&options);
     let mount = Mount::start(options).map_err(told)?;
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
     let control = control::Control::listen(mount.mountpoint(), mount.watch());
@@ -206,7 +215,7 @@ fn serve(
     announced?;
     if !args.no_store && census.total() > 0 {
         let label = format!("mount of {}", lower.display());
-        keep(context, &store, filled(begun.record(context, label), &census));
+        keep(context, &store, record::filled(begun.record(context, label), config, &census));
     }
     if !args.serve_daemon {
         note(context, &table(&census));
@@ -292,27 +301,6 @@ fn table(census: &Census) -> String {
         humantime::format_duration(Duration::from_secs(census.elapsed.as_secs())),
     ));
     text
-}
-
-/// The census as a run's record: one phase, a metric for each type's count, share and latencies.
-fn filled(mut record: RunRecord, census: &Census) -> RunRecord {
-    let total = census.total();
-    let wall_s = census.elapsed.as_secs_f64();
-    let mut phase = Phase { name: "mounted".to_owned(), pass: 1, wall_s, items: total, ..Phase::default() };
-    phase.items_per_sec = total as f64 / wall_s.max(f64::MIN_POSITIVE);
-    for (operation, counted) in &census.operations {
-        let (name, of) = (operation.name(), counted.latency.summary());
-        phase.counters.insert(format!("{name}_count"), of.count as f64);
-        phase.counters.insert(format!("{name}_failed"), counted.failed as f64);
-        record.metrics.insert(format!("{name}_p50_us"), of.p50);
-        record.metrics.insert(format!("{name}_p99_us"), of.p99);
-        record.metrics.insert(format!("{name}_per_sec"), of.count as f64 / wall_s.max(f64::MIN_POSITIVE));
-    }
-    for (name, _, share) in census.table_1() {
-        record.metrics.insert(format!("table_1_{}_share_percent", name.replace(' ', "_")), share);
-    }
-    record.phases.push(phase);
-    record
 }
 
 fn keep(context: &Context, store: &Path, record: RunRecord) {

@@ -1,5 +1,6 @@
 //! `crumb run fstress`: latency against offered load, until the storage saturates.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +10,15 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use files::{NfsProto, Patience, Target};
-use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
+use fstress::ensemble::Ensemble;
+use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Load, RunOutcome, Workload};
 use measure::{RunId, RunRecord};
 use quanta::Clock;
 
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::ExitStatus;
+use crate::layout::counted;
 use crate::names::kept_name;
 use crate::openers::{TransportOptions, open_transport, proto, proto_of};
 use crate::outcome::{Begun, OutputArgs, Run};
@@ -152,84 +155,128 @@ const BUILD_IN_FLIGHT_UDP: usize = 8;
 
 /// Runs the verb.
 pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let transport_options = TransportOptions {
-        connections: args.connections,
-        proto: args.proto,
-        udp_timeout: args.udp_timeout,
-        udp_retransmits: args.udp_retransmits,
-        reconnect_timeout: args.reconnect_timeout,
-        threads: args.threads,
-        patience: if args.spin { Patience::Spin } else { Patience::default() },
-    };
-    let stop = signals::stop_flag()?;
-    let measure_one = |turn: Turn<'_>| args.measure_one(turn, &transport_options, context, &stop);
-    args.series.run(&args.target, &args.output, context, &stop, measure_one, |record| {
-        let mut text = tables::load_points(record);
-        if let Some(point) = tables::telling_point(record) {
-            text.push_str(&tables::operations(point));
-        }
-        text + &tables::summary(record)
-    })
+    args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
 }
 
+/// A run that has come to an end on one rank has done so on all; the number of rounds must not hang on a rank's clock.
+const NO_UNTIL_CI: &str = "--until-ci: not with several ranks; give the number of rounds with --repeat";
+
 impl FstressArgs {
+    /// Runs the verb as one rank of `ensemble`, or alone; `stop` ends it early and is set when another rank does.
+    ///
+    /// # Errors
+    /// What ended the run, on whichever rank.
+    pub fn run_in(
+        self,
+        ensemble: &mut Ensemble,
+        stop: &Arc<AtomicBool>,
+        context: &Context,
+    ) -> anyhow::Result<ExitStatus> {
+        let args = self;
+        if ensemble.is_joined() && args.series.until_ci.is_some() {
+            return Err(anyhow::anyhow!(NO_UNTIL_CI).context(crate::exit::BadUsage));
+        }
+        let transport_options = TransportOptions {
+            connections: args.connections,
+            proto: args.proto,
+            udp_timeout: args.udp_timeout,
+            udp_retransmits: args.udp_retransmits,
+            reconnect_timeout: args.reconnect_timeout,
+            threads: args.threads,
+            patience: if args.spin { Patience::Spin } else { Patience::default() },
+        };
+        let measure_one =
+            |turn: Turn<'_>| args.measure_one(turn, &transport_options, context, stop, ensemble);
+        args.series.run(&args.target, &args.output, context, stop, measure_one, |record| {
+            let mut text = tables::load_points(record);
+            if let Some(point) = tables::telling_point(record) {
+                text.push_str(&tables::operations(point));
+                text.push_str(&tables::ranks(point));
+            }
+            text + &tables::summary(record)
+        })
+    }
+
     fn measure_one(
         &self,
         turn: Turn<'_>,
         transport_options: &TransportOptions,
         context: &Context,
         stop: &Arc<AtomicBool>,
+        ensemble: &mut Ensemble,
     ) -> anyhow::Result<Run> {
-        let begun = Begun::now("fstress", turn.target);
+        let mut begun = Begun::now("fstress", turn.target);
+        begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
         let target = turn.target;
         let config = self
             .config(&begun.id, proto_of(target, transport_options))
-            .map_err(|error| error.context(crate::exit::BadUsage))?;
+            .map_err(|error| error.context(crate::exit::BadUsage));
+        let config = on_all(ensemble, "its flags", config)?;
+        ensemble.same_terms(terms(target, &config, self))?;
         let clock = Clock::new();
-        let mut transport = open_transport(target, transport_options, &clock)?;
+        let transport = open_transport(target, transport_options, &clock);
+        let mut transport = on_all(ensemble, "reaching the storage", transport)?;
         if !context.quiet {
-            announce(target, &config);
+            announce(target, &config, ensemble);
         }
-
-        let (events, heard) = mpsc::sync_channel(1024);
-        let pin = self.pin.clone();
-        let (config_of_thread, stop_of_thread) = (config.clone(), Arc::clone(stop));
-        let generator = std::thread::Builder::new().name("metronome".to_owned()).spawn(move || {
-            if let Some(cpus) = pin {
-                cpus.pin()?;
-            }
-            // A full channel drops a line of progress and never holds up the metronome.
-            let mut tell = |event: Event| match event {
-                Event::PointDone(_) | Event::Note(_) | Event::PointBegins { .. } => drop(events.send(event)),
-                _ => drop(events.try_send(event)),
-            };
-            anyhow::Ok(fstress::run(&config_of_thread, &mut *transport, &clock, &stop_of_thread, &mut tell))
-        });
-        let generator = generator.context("cannot start the generator's thread")?;
-        let mut progress = Progress::new(context.quiet);
-        for event in heard {
-            progress.show(&event);
-        }
-        progress.finish();
-        let outcome = match generator.join() {
-            Ok(outcome) => outcome?,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-
         let label = turn.label.unwrap_or_else(|| format!("{} on {target}", config.workload.name));
-        let record = RunRecord {
-            config: config_json(&config, transport_options, self),
+        let config_json = config_json(&config, transport_options, self, ensemble.hosts());
+        let record_of = |outcome: RunOutcome| RunRecord {
+            config: config_json.clone(),
             seed: config.seed,
             complete: outcome.complete,
             points: outcome.points,
             phases: outcome.phases,
             metrics: outcome.metrics,
             verdict: outcome.verdict,
-            ..begun.record(context, label)
+            ..begun.clone().record(context, label.clone())
         };
+
+        let (events, heard) = mpsc::sync_channel(1024);
+        let keeps_so_far = ensemble.is_joined();
+        let outcome = std::thread::scope(|threads| {
+            let (config, clock, stop, pin) = (&config, &clock, &**stop, self.pin.as_ref());
+            let (transport, ensemble) = (&mut *transport, &mut *ensemble);
+            let generator = std::thread::Builder::new().name("metronome".to_owned());
+            let generator = generator.spawn_scoped(threads, move || {
+                let pinned = pin.map_or(Ok(()), |cpus| cpus.pin());
+                on_all(ensemble, "its processors", pinned)?;
+                // A full channel drops a line of progress and never holds up the metronome.
+                let mut tell = |event: Event| match event {
+                    Event::PointDone(_) | Event::Note(_) | Event::PointBegins { .. } => {
+                        drop(events.send(event))
+                    }
+                    _ => drop(events.try_send(event)),
+                };
+                anyhow::Ok(fstress::run_together(config, transport, clock, stop, &mut tell, ensemble))
+            });
+            let generator = generator.context("cannot start the generator's thread")?;
+            let mut progress = Progress::new(context.quiet);
+            let mut so_far = Vec::new();
+            for event in heard {
+                progress.show(&event);
+                // When a rank dies, whatever started the ranks ends them all without a word.
+                if let (Event::PointDone(point), true) = (event, keeps_so_far) {
+                    so_far.push(*point);
+                    let outcome = RunOutcome::so_far(so_far.clone(), &config.load);
+                    self.output.keep_so_far(context, &record_of(outcome));
+                }
+            }
+            progress.finish();
+            match generator.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        });
+        let mut outcome = outcome?;
+        if keeps_so_far {
+            self.output.forget(context, &begun.id);
+        }
+        let error = outcome.error.take().map(anyhow::Error::from);
+        let record = record_of(outcome);
         let interrupted = stop.load(Ordering::Relaxed);
         let any_measured = !record.points.is_empty();
-        Ok(Run { record, any_measured, error: outcome.error.map(anyhow::Error::from), interrupted })
+        Ok(Run { record, any_measured, error, interrupted })
     }
 
     fn config(&self, id: &RunId, proto: Option<NfsProto>) -> anyhow::Result<FstressConfig> {
@@ -300,18 +347,76 @@ fn load_text(load: &Load) -> String {
     }
 }
 
-fn announce(target: &Target, config: &FstressConfig) {
+/// What came of something that each rank does for itself, when it did so on all of them.
+fn on_all<T>(ensemble: &mut Ensemble, step: &str, done: anyhow::Result<T>) -> anyhow::Result<T> {
+    let together = ensemble.all_did(step, done.as_ref().err().map(|error| format!("{error:#}")));
+    // Its own error says more than what the others are told of it.
+    let done = done?;
+    together?;
+    Ok(done)
+}
+
+/// What must be the same on all ranks, by name.
+fn terms(target: &Target, config: &FstressConfig, args: &FstressArgs) -> Vec<(String, String)> {
+    let mut hasher = DefaultHasher::new();
+    config.workload.to_toml().hash(&mut hasher);
+    let workload = format!("{} (digest {:016x})", config.workload.name, hasher.finish());
+    let FstressConfig { load, arrivals, warm, measure, files, seed, keep, set_name, .. } = config;
+    let FstressArgs { file_size, threads, .. } = args;
+    let terms = [
+        ("target", target.to_string()),
+        ("workload", workload),
+        ("load", load_text(load)),
+        ("rates", format!("{load:?}")),
+        ("arrivals", arrivals.to_string()),
+        ("warm-up and interval", format!("{warm:?} and {measure:?}")),
+        ("files", format!("{files:?} {file_size:?}")),
+        ("seed", seed.to_string()),
+        ("file set", format!("{keep:?} {set_name}")),
+        ("way to the storage", format!("{:?} {} {threads:?}", args.proto, args.connections)),
+        ("repeats", format!("{:?}", args.series)),
+    ];
+    terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect()
+}
+
+fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
     let point = config.warm + config.measure;
     let takes = match config.load.points() {
         Some(points) => format!("about {}", humantime::format_duration(point * points)),
         None => format!("{} for each load point", humantime::format_duration(point)),
     };
     eprintln!("{} on {target}, {}; seed {}", config.workload.name, load_text(&config.load), config.seed);
+    if ensemble.is_joined() {
+        eprintln!(
+            "by {} ranks on {}; rank 0 shows its own part",
+            ensemble.ranks(),
+            distinct(ensemble.hosts())
+        );
+    }
     eprintln!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has");
 }
 
-fn config_json(config: &FstressConfig, options: &TransportOptions, args: &FstressArgs) -> serde_json::Value {
-    serde_json::json!({
+/// `a, b and 3 more hosts`.
+fn distinct(hosts: &[String]) -> String {
+    let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let named = hosts.len().min(HOSTS_NAMED);
+    match hosts.len() - named {
+        0 => hosts.join(", "),
+        more => format!("{} and {}", hosts[..named].join(", "), counted(more, "more host", "more hosts")),
+    }
+}
+
+const HOSTS_NAMED: usize = 4;
+
+fn config_json(
+    config: &FstressConfig,
+    options: &TransportOptions,
+    args: &FstressArgs,
+    hosts: &[String],
+) -> serde_json::Value {
+    let mut json = serde_json::json!({
         "workload": config.workload.name,
         "workload_toml": config.workload.to_toml(),
         "load": load_text(&config.load),
@@ -327,5 +432,10 @@ fn config_json(config: &FstressConfig, options: &TransportOptions, args: &Fstres
         "pinned_to_cpus": args.pin.as_ref().map(ToString::to_string),
         "spin": args.spin,
         "file_set": config.set_name,
-    })
+    });
+    if !hosts.is_empty() {
+        json["ranks"] = hosts.len().into();
+        json["hosts"] = hosts.into();
+    }
+    json
 }

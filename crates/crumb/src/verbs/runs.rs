@@ -191,6 +191,7 @@ fn shown(record: &RunRecord, ops: OpsOf) -> String {
         OpsOf::None => {}
     }
     text.push_str(&tables::generator(record));
+    text.extend(tables::telling_point(record).map(tables::ranks));
     text.push_str(&tables::curves(&record.curves));
     text.push_str(&tables::phases(&record.phases));
     text.push_str(&config(&record.config));

@@ -1,4 +1,4 @@
-//! `crumb serve`: an NFSv3 server that needs neither root nor a portmapper.
+//! `crumb serve`: an NFSv3 server that needs neither root nor a portmapper. (Its origin is in `serve_origin`.)
 
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -22,6 +22,7 @@ use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::output::print;
+use crate::verbs::serve_origin::{self, OriginArgs};
 
 /// Not the NFS port 2049, which a kernel server may have.
 const PORT_DEFAULT: u16 = 20490;
@@ -69,6 +70,7 @@ All is done as the user who runs this: whoever reaches the port has his rights b
         #[command(flatten)]
         how: How,
     },
+    Origin(Box<OriginArgs>),
 }
 
 #[derive(Args, Debug)]
@@ -106,6 +108,7 @@ pub fn run(args: ServeArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             let directory = DirectoryOptions { read_only, ..DirectoryOptions::default() };
             serve(&how, context, &name, || serve_dir(&path, options, directory))
         }
+        What::Origin(args) => serve_origin::run(&args, context),
     }
 }
 

@@ -8,6 +8,7 @@ use stackfs::StackError;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::output::note;
+use crate::verbs::mount;
 
 #[derive(Args)]
 #[command(
@@ -35,7 +36,13 @@ pub struct UnmountArgs {
 pub fn run(args: &UnmountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     for mountpoint in &args.mountpoints {
         match stackfs::mounts::unmount(mountpoint, args.lazy) {
-            Ok(()) => note(context, &format!("{} is unmounted", mountpoint.display())),
+            Ok(()) => {
+                if !args.lazy {
+                    // Its directory is no mount any more, so it can be resolved.
+                    mount::wait_for_end(&mountpoint.canonicalize().unwrap_or_else(|_| mountpoint.clone()));
+                }
+                note(context, &format!("{} is unmounted", mountpoint.display()));
+            }
             Err(error @ StackError::NotMounted { .. }) => {
                 return Err(anyhow::Error::from(error).context(BadUsage));
             }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,6 +25,9 @@ use crate::signals::stop_flag;
 const REQUEST_BYTES_MAX: u64 = 64;
 /// A client that says nothing is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for a program whose mount is gone: it may have to write its census first.
+const ENDED_WITHIN: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A socket's name has 108 bytes; the end of a longer path tells mounts apart better than its beginning.
 const PATH_BYTES_MAX: usize = 90;
 
@@ -106,6 +109,18 @@ pub fn show(mountpoint: &Path, prometheus: bool, every: Duration) -> anyhow::Res
     }
     screen.abandon();
     Ok(ExitStatus::Fine)
+}
+
+/// Waits until the program behind a mount that was just ended has ended too, or is at least done with the place.
+///
+/// fuser 0.18 unmounts by path once more when its session is over, and takes a mount that is gone for one that is
+/// there (its look at the device is the wrong way round): a new mount at the same place would be taken away.
+pub fn wait_for_end(mountpoint: &Path) {
+    let Ok(address) = address(mountpoint) else { return };
+    let begun = Instant::now();
+    while begun.elapsed() < ENDED_WITHIN && UnixStream::connect_addr(&address).is_ok() {
+        std::thread::park_timeout(LOOK_EVERY);
+    }
 }
 
 fn ask(mountpoint: &Path, what: &str) -> anyhow::Result<String> {

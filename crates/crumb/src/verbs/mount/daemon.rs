@@ -70,8 +70,13 @@ pub fn serve(work: impl FnOnce(Ready) -> anyhow::Result<ExitStatus>) -> anyhow::
     let done = work(ready);
     if let Err(error) = &done {
         let word = if error.is::<BadUsage>() { BAD_USAGE } else { FAILED };
-        let causes: Vec<String> =
-            error.chain().map(ToString::to_string).filter(|told| *told != BadUsage.to_string()).collect();
+        let mut causes: Vec<String> = Vec::new();
+        for told in error.chain().map(ToString::to_string).filter(|told| *told != BadUsage.to_string()) {
+            // What an error says of its cause itself is not said again.
+            if causes.last().is_none_or(|above| !above.contains(&told)) {
+                causes.push(told);
+            }
+        }
         // Nobody listens any more when it had been ready.
         let _ = print(&format!("{word}\n{}\n", causes.join(": ")));
     }

@@ -63,6 +63,7 @@ pub fn load_point(outcome: &Outcome, threads: NonZeroUsize) -> LoadPoint {
         file_set: Default::default(),
         saturated: false,
         verdict: Verdict::valid(),
+        parts: vec![],
     }
 }
 

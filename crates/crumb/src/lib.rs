@@ -1,0 +1,181 @@
+//! `crumb`: measures how storage bears the programs that keep many small files.
+//!
+//! ```text
+//! command line -> Cli -> verbs::<verb>::run(args, &Context) -> ExitStatus
+//!                              |-> stdout: results        (output)
+//!                              `-> stderr: progress, notes, errors
+//! ```
+//!
+//! Always holds: flags in, reports out, no measuring here; the environment is read here alone (`context`);
+//! exit codes are those of `exit`; a reader that closes our standard output is no error.
+//! Not here: benchmarks (`fstress`), protocols (`nfs`), the store and the pictures (`report`). A library, so that
+//! `crumb-mpi` is the same program on many machines: what it needs is named below, the rest is nobody's.
+
+// Standard error is where a program talks to its user.
+#![allow(clippy::print_stderr)]
+
+mod context;
+mod cpus;
+mod exit;
+mod layout;
+mod names;
+mod openers;
+mod outcome;
+mod output;
+mod progress;
+mod series;
+mod signals;
+mod tables;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+pub use crate::context::{Context, GlobalArgs};
+pub use crate::exit::{BadUsage, ExitStatus, message as error_message};
+pub use crate::signals::stop_flag;
+pub use crate::verbs::run_fstress::FstressArgs;
+
+#[derive(Parser)]
+#[command(
+    name = "crumb",
+    version,
+    about = "Measures how storage bears the programs that keep many small files.",
+    max_term_width = 100,
+    after_help = "\
+Where does my filer saturate? In three commands:
+  crumb run fstress nfs://filer/export --workload web-server --rate auto
+  crumb runs show last
+  crumb report last -o report.html
+
+No filer at hand? In another terminal:
+  crumb serve dir /tmp/scratch
+
+Exit codes: 0 fine, 1 the run failed, 2 bad usage, 3 done but the verdict is INVALID."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run a benchmark and keep its record
+    Run(Box<RunArgs>),
+    /// List, show, move and remove the runs kept so far
+    Runs(verbs::runs::RunsArgs),
+    /// Make, multiply and look at the feeds that `crumb run netnews` stores
+    Feed(verbs::feed::FeedArgs),
+    /// Compare runs: faster, slower, or no difference shown
+    Compare(verbs::compare::CompareArgs),
+    /// Draw runs as one HTML file that works offline
+    Report(verbs::report::ReportArgs),
+    /// Show a tree with its huge directories spread over many small ones
+    Mount(Box<verbs::mount::MountArgs>),
+    /// End a mount made by `crumb mount`
+    Unmount(verbs::unmount::UnmountArgs),
+    /// Keep the entries of huge directories in many small ones, for `crumb mount`
+    Manage(verbs::manage::ManageArgs),
+    /// Make managed directories plain ones again
+    Unmanage(verbs::unmanage::UnmanageArgs),
+    /// Look for what is wrong in a tree with managed directories, and mend it
+    Check(verbs::check::CheckArgs),
+    /// Say which directories of a tree would gain from being managed
+    Advise(verbs::advise::AdviseArgs),
+    /// Make, fill, look at and mend a packed object store: millions of small objects in few files
+    Pack(verbs::pack::PackArgs),
+    /// Cache what the web serves: a forward or reverse proxy on a packed object store
+    Proxy(Box<verbs::proxy::ProxyArgs>),
+    /// Serve what the benchmarks need: a directory or a null responder by NFSv3, a web origin
+    Serve(verbs::serve::ServeArgs),
+    /// List, show and derive the workloads of `crumb run fstress`
+    Workload(verbs::workload::WorkloadArgs),
+    Postmark(verbs::postmark::PostmarkArgs),
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(subcommand)]
+    benchmark: RunBenchmark,
+}
+
+#[derive(Subcommand)]
+enum RunBenchmark {
+    /// Latency of a file service against offered load, by an open-loop generator
+    Fstress(verbs::run_fstress::FstressArgs),
+    /// Many small files made, read, appended to and deleted (PostMark), with latencies and what held it up
+    Postmark(verbs::run_postmark::RunPostmarkArgs),
+    /// A news feed stored, fed on and expired, pass after pass
+    Netnews(Box<verbs::run_netnews::NetnewsArgs>),
+    /// What lookups, creation, removal and listing cost by the size of the directory
+    Dirscale(verbs::run_dirscale::DirscaleArgs),
+    /// HTTP traffic through a caching proxy: rate, response time, hit ratio, and whether every reply is right
+    Webload(Box<verbs::run_webload::WebloadArgs>),
+}
+
+/// The program: reads the command line, does the verb, tells how it ended.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse_from(verbs::mount::as_typed_or_by_mount(std::env::args_os().collect()));
+    let context = Context::new(cli.global);
+    context.start_log();
+    let done = match cli.verb {
+        Some(verb) => dispatch(verb, &context),
+        // Alone, as someone types who wants to know what this is: no mistake to complain about.
+        None => output::print(&Cli::command().render_help().to_string()).map(|()| ExitStatus::Fine),
+    };
+    exit::code(done)
+}
+
+fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
+    match verb {
+        Verb::Run(run) => match run.benchmark {
+            RunBenchmark::Fstress(args) => verbs::run_fstress::run(args, context),
+            RunBenchmark::Postmark(args) => verbs::run_postmark::run(args, context),
+            RunBenchmark::Netnews(args) => verbs::run_netnews::run(*args, context),
+            RunBenchmark::Dirscale(args) => verbs::run_dirscale::run(args, context),
+            RunBenchmark::Webload(args) => verbs::run_webload::run(*args, context),
+        },
+        Verb::Runs(args) => verbs::runs::run(args, context),
+        Verb::Report(args) => verbs::report::run(args, context),
+        Verb::Mount(args) => verbs::mount::run(*args, context),
+        Verb::Unmount(args) => verbs::unmount::run(&args, context),
+        Verb::Manage(args) => verbs::manage::run(&args, context),
+        Verb::Unmanage(args) => verbs::unmanage::run(&args, context),
+        Verb::Check(args) => verbs::check::run(&args, context),
+        Verb::Advise(args) => verbs::advise::run(&args, context),
+        Verb::Pack(args) => verbs::pack::run(args, context),
+        Verb::Proxy(args) => verbs::proxy::run(&args, context),
+        Verb::Serve(args) => verbs::serve::run(args, context),
+        Verb::Workload(args) => verbs::workload::run(args, context),
+        Verb::Compare(args) => verbs::compare::run(args, context),
+        Verb::Feed(args) => verbs::feed::run(args, context),
+        Verb::Postmark(args) => verbs::postmark::run(args, context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_flag_or_verb_is_declared_twice_or_without_its_partner() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_examples_in_its_help() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            if command.has_subcommands() {
+                command.get_subcommands().for_each(|verb| check(verb, &path));
+            } else {
+                let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(after.contains("Examples:"), "`{path} --help` shows no examples");
+            }
+        }
+        Cli::command().get_subcommands().for_each(|verb| check(verb, "crumb"));
+    }
+}

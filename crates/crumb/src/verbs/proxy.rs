@@ -1,0 +1,298 @@
+//! `crumb proxy`: the caching web proxy on the packed store.
+//!
+//! ```text
+//! --config FILE, flags ─> webcache::config ─> store opened or made ─> Server ─> SIGHUP: again   SIGTERM, Ctrl-C: drained
+//! ```
+//!
+//! Always holds: nothing is opened before the whole configuration is known to be right; the store is closed cleanly, so
+//! that the next start knows at once what is there.
+
+mod notify;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use packstore::{CacheOptions, Mode, OpenOptions, Store, StoreOptions, Verify};
+use report::{bytes_text, count_text};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use toml::{Table, Value};
+use webcache::config::{self, Config};
+use webcache::server::{Server, Side};
+
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::output::{note, print};
+use crate::verbs::pack::place::{Place, SizedVolume};
+
+use self::notify::Supervisor;
+
+/// Run the caching web proxy on a packed store.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  A proxy for this machine:
+    crumb proxy --cache /var/cache/crumb --listen 127.0.0.1:3128
+    curl -x 127.0.0.1:3128 http://example.org/
+  In front of a site:
+    crumb proxy --cache /var/cache/crumb --listen 127.0.0.1:8080 --origin http://127.0.0.1:80
+  All that can be said, with what is in force:
+    crumb proxy --print-config > crumb.toml
+    crumb proxy --config crumb.toml
+
+SIGHUP reads the file again and opens the log anew; no connection is dropped. SIGTERM and Ctrl-C let
+requests end (proxy.drain_s) and close the store.")]
+pub struct ProxyArgs {
+    /// File with what differs from the defaults (TOML)
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Directories of the cache, best one a disk; made when they are not there [cache.directories]
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    cache: Vec<String>,
+
+    /// Address for clients; port 0 takes a free one [forward.listen, with --origin reverse.listen]
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<String>,
+
+    /// Take requests for any host to this origin, as http://127.0.0.1:80 [site]
+    #[arg(long, value_name = "URL")]
+    origin: Vec<String>,
+
+    /// Space to use in each directory, when the store is made, in MiB [cache.size_mib]
+    #[arg(long, value_name = "MIB")]
+    size_mib: Option<u32>,
+
+    /// Address of metrics and status page [admin.listen]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+
+    /// File of the access log, - for standard output [log.file]
+    #[arg(long, value_name = "FILE")]
+    log: Option<String>,
+
+    /// Any other key, as limits.idle_s=30
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
+    /// Show what is in force, every key with its meaning, and end
+    #[arg(long)]
+    print_config: bool,
+}
+
+/// Runs the verb, until SIGINT or SIGTERM.
+pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if args.print_config && args.is_empty() {
+        print(config::DEFAULT_TOML)?;
+        return Ok(ExitStatus::Fine);
+    }
+    let config = args.config()?;
+    if args.print_config {
+        print(&config::print(&config))?;
+        return Ok(ExitStatus::Fine);
+    }
+    // Before the ready line: whoever has read it may send a signal.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot listen to signals")?;
+    let store = open_store(&config, context)?;
+    let kept = Arc::new(store);
+    let server = match Server::start(config, Arc::clone(&kept)) {
+        Ok(server) => server,
+        Err(error) => {
+            close(kept)?;
+            return Err(error.into());
+        }
+    };
+    drop(kept);
+    let supervisor = Supervisor::from_environment();
+    announce(&server)?;
+    supervisor.tell("READY=1");
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        supervisor.tell("RELOADING=1");
+        reload(args, &server, context);
+        supervisor.tell("READY=1");
+    }
+    supervisor.tell("STOPPING=1");
+    // The second one ends it at once: what was not written is fetched again.
+    std::thread::spawn(move || {
+        if signals.forever().any(|signal| signal != SIGHUP) {
+            std::process::exit(130);
+        }
+    });
+    let requests: u64 = server
+        .shared()
+        .counters
+        .iter()
+        .flat_map(|counters| counters.requests.iter().map(|counter| counter.get()))
+        .sum();
+    match server.stop() {
+        Some(store) => close(store)?,
+        None => tracing::warn!("some requests did not end in time; the next start looks through the store"),
+    }
+    note(context, &format!("stopped after {} requests", count_text(requests)));
+    Ok(ExitStatus::Fine)
+}
+
+impl ProxyArgs {
+    fn is_empty(&self) -> bool {
+        let lists = [&self.cache, &self.listen, &self.origin, &self.set];
+        self.config.is_none()
+            && lists.iter().all(|list| list.is_empty())
+            && self.size_mib.is_none()
+            && self.admin.is_none()
+            && self.log.is_none()
+    }
+
+    fn config(&self) -> anyhow::Result<Config> {
+        let text = match &self.config {
+            None => String::new(),
+            Some(file) => std::fs::read_to_string(file)
+                .with_context(|| format!("{}: cannot be read", file.display()))
+                .map_err(|error| error.context(BadUsage))?,
+        };
+        let flags = self.flags().map_err(|error| error.context(BadUsage))?;
+        config::read(&text, flags).map_err(|error| {
+            let place = self.config.as_deref().unwrap_or(Path::new("configuration"));
+            anyhow!("{}: {error}", place.display()).context(BadUsage)
+        })
+    }
+
+    /// What the flags say, as the file would.
+    fn flags(&self) -> anyhow::Result<Table> {
+        let mut flags = Table::new();
+        let texts = |list: &[String]| Value::Array(list.iter().cloned().map(Value::String).collect());
+        if !self.cache.is_empty() {
+            set(&mut flags, "cache", "directories", texts(&self.cache));
+        }
+        if !self.listen.is_empty() {
+            let section = if self.origin.is_empty() { "forward" } else { "reverse" };
+            set(&mut flags, section, "listen", texts(&self.listen));
+        }
+        if !self.origin.is_empty() {
+            let site =
+                [("hosts".to_owned(), texts(&["*".to_owned()])), ("origins".to_owned(), texts(&self.origin))];
+            flags.insert("site".to_owned(), Value::Array(vec![Value::Table(Table::from_iter(site))]));
+        }
+        if let Some(size_mib) = self.size_mib {
+            set(&mut flags, "cache", "size_mib", Value::Integer(size_mib.into()));
+        }
+        if let Some(admin) = &self.admin {
+            set(&mut flags, "admin", "listen", Value::String(admin.clone()));
+        }
+        if let Some(log) = &self.log {
+            set(&mut flags, "log", "file", Value::String(log.clone()));
+        }
+        for text in &self.set {
+            let wrong = || anyhow!("--set {text}: expected SECTION.KEY=VALUE, as limits.idle_s=30");
+            let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+            let (section, key) = name.split_once('.').ok_or_else(wrong)?;
+            // As TOML has it; a word without quotes is a text.
+            let value = match format!("value = {value}").parse::<Table>() {
+                Ok(mut table) => table.remove("value").ok_or_else(wrong)?,
+                Err(_) => Value::String(value.to_owned()),
+            };
+            set(&mut flags, section, key, value);
+        }
+        Ok(flags)
+    }
+}
+
+fn set(flags: &mut Table, section: &str, key: &str, value: Value) {
+    let section = flags.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(section) = section {
+        section.insert(key.to_owned(), value);
+    }
+}
+
+fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
+    let (first, others) = config.directories.split_first().context("no directory")?;
+    let cache = CacheOptions { behind_bytes_max: config.behind_max_bytes, ..CacheOptions::default() };
+    let verify = match config.verify_one_in {
+        1 => Verify::Always,
+        reads => Verify::OneIn(reads),
+    };
+    if let Some(parent) = first.parent() {
+        std::fs::create_dir_all(parent).with_context(|| format!("{}: cannot be made", parent.display()))?;
+    }
+    if !first.join("volume").exists() && !first.join("volumes").exists() {
+        let volumes: Vec<SizedVolume> = others
+            .iter()
+            .map(|directory| {
+                directory.display().to_string().parse::<SizedVolume>().map_err(|error: String| anyhow!(error))
+            })
+            .collect::<anyhow::Result<_>>()?;
+        let options = StoreOptions {
+            mode: Mode::Cache,
+            object_bytes_mean: config.object_mean_bytes,
+            cache,
+            verify,
+            ..StoreOptions::default()
+        };
+        let (_, store) = Place::create(first, config.size_bytes, &volumes, options)?;
+        note(
+            context,
+            &format!("made a cache of {} in {}", bytes_text(store.usage().size_bytes), first.display()),
+        );
+        return Ok(store);
+    }
+    let mut place = Place::read(first)?;
+    let store = place.open(OpenOptions { cache, verify, ..OpenOptions::default() })?;
+    if store.mode() != Mode::Cache {
+        let error = anyhow!(
+            "{}: is a store that evicts nothing; name another directory, or make this one with `crumb pack create \
+             --mode cache`",
+            first.display()
+        );
+        return Err(error.context(BadUsage));
+    }
+    for directory in others {
+        let there = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.clone());
+        if !place.directories().iter().any(|known| *known == there) {
+            place.grow(&store, directory, config.size_bytes)?;
+            note(context, &format!("added {} to the cache", directory.display()));
+        }
+    }
+    Ok(store)
+}
+
+fn close(store: Arc<Store>) -> anyhow::Result<()> {
+    let Ok(store) = Arc::try_unwrap(store) else { return Ok(()) };
+    store.close().context("the cache could not be closed cleanly; the next start looks through it")
+}
+
+fn announce(server: &Server) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for (address, side) in server.addresses() {
+        let what = match side {
+            Side::Forward => "proxy for clients that name whole URLs",
+            Side::Reverse { tls: false } => "reverse proxy, http",
+            Side::Reverse { tls: true } => "reverse proxy, https",
+        };
+        text.push_str(&format!("listening at {address} ({what})\n"));
+    }
+    if let Some(address) = server.admin_address() {
+        text.push_str(&format!("listening at {address} (administration)\n"));
+    }
+    text.push_str("ready\n");
+    print(&text)
+}
+
+fn reload(args: &ProxyArgs, server: &Server, context: &Context) {
+    // What runs goes on with the old one when the new one is wrong.
+    let reloaded = args.config().and_then(|config| Ok(server.reload(config)?));
+    match reloaded {
+        Ok(kept) if kept.is_empty() => note(context, "configuration read again"),
+        Ok(kept) => {
+            note(
+                context,
+                &format!("configuration read again; needs a new start to count: {}", kept.join(", ")),
+            );
+        }
+        // The cause alone: that it was typed wrongly is no news to whoever edited the file.
+        Err(error) => tracing::error!("the configuration stays as it was: {}", error.root_cause()),
+    }
+}

@@ -1,0 +1,333 @@
+//! What `crumb run webload` asks for: flags in, a plan with its phases out.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use report::{bytes_text, count_text, rate_text};
+use serde_json::json;
+use webload::{
+    End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetUse, ThinkTime, Trace, TraceFormat,
+};
+
+/// What is asked for.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Workload")]
+pub struct WorkloadArgs {
+    /// What the robots ask for
+    #[arg(long, short, value_enum, default_value = "polymix-3", value_name = "NAME")]
+    workload: Name,
+
+    /// PolyMix: requests a second on the plateaus
+    #[arg(long, default_value_t = 300.0, value_name = "RATE", value_parser = rate)]
+    peak: f64,
+
+    /// PolyMix: what the cache under test can hold; twice as much is asked for to fill it
+    #[arg(long, default_value = "1GB", value_name = "SIZE")]
+    cache_size: ByteSize,
+
+    /// PolyMix: how much is asked for again and again [default: half the cache]
+    #[arg(long, value_name = "SIZE")]
+    working_set: Option<ByteSize>,
+
+    /// PolyMix: rate of filling in percent of the peak [default: 75; PolyMix-4: 50]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fill_share: Option<f64>,
+
+    /// PolyMix and traces: times, and the lives of objects, are so many times shorter
+    #[arg(long, default_value_t = 1.0, value_name = "TIMES", value_parser = positive)]
+    time_scale: f64,
+
+    /// Sets: how many objects
+    #[arg(long, default_value = "150000", value_name = "N")]
+    objects: NonZeroU64,
+
+    /// Sets, and traces without sizes: their mean size; lognormal, with a deviation as large
+    #[arg(long, default_value = "10.7kB", value_name = "SIZE")]
+    object_size: ByteSize,
+
+    /// Hits: exponent of Zipf's law by which objects are chosen; 0 for all alike
+    #[arg(long, default_value_t = 0.8, value_name = "ALPHA", value_parser = exponent)]
+    zipf: f64,
+
+    /// Hits: do not ask for each object once before; they are taken to be stored (same seed, same origin address)
+    #[arg(long)]
+    no_fill: bool,
+
+    /// Sets and traces: connections that all requests share
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    connections: u32,
+
+    /// Sets and traces: requests a second, or max for as fast as replies come (a closed loop), or recorded for a
+    /// trace's own times [default: max; of a trace with times: recorded]
+    #[arg(long, short, value_name = "RATE")]
+    rate: Option<String>,
+
+    /// Sets: warm-up before the measured interval
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    warm: Duration,
+
+    /// Sets: length of the measured interval
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    measure: Duration,
+
+    /// A log to replay; plain, or packed with gzip or zstd
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// tsv (named columns), common (Common Log Format), squid (native), or ids (32 bits, big-endian) [default: told by
+    /// name and first line]
+    #[arg(long, value_name = "FORMAT")]
+    trace_format: Option<TraceFormat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Web Polygraph's workload of the third cache-off
+    #[value(name = "polymix-3")]
+    PolyMix3,
+    /// Its successor: other phases, filling at half the peak
+    #[value(name = "polymix-4")]
+    PolyMix4,
+    /// Objects of a set that was asked for before: what a cache can serve
+    Hits,
+    /// Something new each time: what a cache can store
+    Stores,
+    /// What others asked for once, see --trace
+    Trace,
+}
+
+/// A plan and all that goes with it.
+pub struct Traffic {
+    name: Name,
+    pub plan: Plan,
+    pub phases: Vec<Phase>,
+    pub pool: Pool,
+}
+
+/// Of a robot's connection, as PolyMix has it.
+const ROBOT_REQUESTS_ZIPF: u32 = 64;
+const ORIGIN_REQUESTS_ZIPF: u32 = 16;
+const ROBOT_IDLE: Duration = Duration::from_secs(15);
+const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+impl WorkloadArgs {
+    /// Checks the flags and makes the plan.
+    pub fn traffic(&self) -> anyhow::Result<Traffic> {
+        for (flag, span) in [("--warm", self.warm), ("--measure", self.measure)] {
+            ensure!(span <= SPAN_MAX, "{flag}: {} is more than 30 days", humantime::format_duration(span));
+        }
+        ensure!(
+            self.measure >= Duration::from_millis(100),
+            "--measure: an interval must last at least 100ms"
+        );
+        match self.workload {
+            Name::PolyMix3 => self.polymix(Generation::Three),
+            Name::PolyMix4 => self.polymix(Generation::Four),
+            Name::Hits => self.hits(),
+            Name::Stores => self.stores(),
+            Name::Trace => self.replay(),
+        }
+    }
+
+    fn polymix(&self, generation: Generation) -> anyhow::Result<Traffic> {
+        ensure!(self.rate.is_none(), "--rate: PolyMix has its rate from --peak");
+        ensure!(self.cache_size.as_u64() >= 1_000_000, "--cache-size: at least 1MB");
+        let mut config = PolyMix::new(generation, self.peak, self.cache_size.as_u64());
+        config.fill_share = self.fill_share.unwrap_or(config.fill_share);
+        config.working_set_bytes = self.working_set.map(|size| size.as_u64());
+        config.time_scale = self.time_scale;
+        let pool = Pool::Robots {
+            robots: config.robots(),
+            requests_zipf: Some(ROBOT_REQUESTS_ZIPF),
+            idle_timeout: ROBOT_IDLE,
+        };
+        Ok(Traffic { name: self.workload, phases: config.phases(), plan: Plan::PolyMix(config), pool })
+    }
+
+    fn shared(&self) -> Pool {
+        Pool::Shared { connections: self.connections }
+    }
+
+    fn pace(&self) -> anyhow::Result<Pace> {
+        match self.rate.as_deref().unwrap_or("max") {
+            "max" => Ok(Pace::Closed),
+            text => {
+                let rate = rate(text).map_err(|wrong| anyhow::anyhow!("--rate: {wrong}"))?;
+                Ok(Pace::Open { from_per_sec: rate, to_per_sec: rate })
+            }
+        }
+    }
+
+    fn set(&self, used: SetUse, fill_phases: usize) -> Plan {
+        let mean_bytes = self.object_size.as_u64().max(1);
+        Plan::Objects(ObjectSet { count: self.objects, mean_bytes, used, fill_phases })
+    }
+
+    fn hits(&self) -> anyhow::Result<Traffic> {
+        let pace = self.pace()?;
+        let fill = Phase::new("fill", Pace::Closed, End::Requests(self.objects.get()));
+        let mut phases = if self.no_fill { vec![] } else { vec![fill] };
+        let plan = self.set(SetUse::Again { zipf: self.zipf }, phases.len());
+        phases.extend(self.warm_and("hits", pace));
+        Ok(Traffic { name: self.workload, plan, phases, pool: self.shared() })
+    }
+
+    fn stores(&self) -> anyhow::Result<Traffic> {
+        let phases = self.warm_and("stores", self.pace()?).to_vec();
+        Ok(Traffic { name: self.workload, plan: self.set(SetUse::New, 0), phases, pool: self.shared() })
+    }
+
+    fn warm_and(&self, name: &'static str, pace: Pace) -> [Phase; 2] {
+        [
+            Phase::new("warm", pace, End::Time(self.warm)),
+            Phase::new(name, pace, End::Time(self.measure)).measured(),
+        ]
+    }
+
+    fn replay(&self) -> anyhow::Result<Traffic> {
+        let Some(path) = &self.trace else { bail!("--workload trace needs --trace FILE") };
+        let trace = Trace::read(path, self.trace_format, self.object_size.as_u64().max(1))?;
+        let trace = Arc::new(trace.faster(self.time_scale));
+        let recorded = match self.rate.as_deref() {
+            Some("recorded") if !trace.has_times() => {
+                bail!("--rate recorded: the trace tells no times; give a rate or max")
+            }
+            Some("recorded") => true,
+            Some(_) => false,
+            None => trace.has_times(),
+        };
+        let pace = if recorded { Pace::OfPlan } else { self.pace()? };
+        let end = if recorded { End::OfPlan } else { End::Requests(trace.len() as u64) };
+        let phases = vec![Phase::new("replay", pace, end).measured()];
+        Ok(Traffic { name: self.workload, plan: Plan::Trace(trace), phases, pool: self.shared() })
+    }
+}
+
+impl Traffic {
+    /// As it is typed.
+    pub fn name(&self) -> String {
+        self.name.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// The figures that a comparison judges first.
+    pub fn headline(&self) -> impl Iterator<Item = &'static str> {
+        let open = self.phases.iter().any(|phase| phase.measured && phase.pace != Pace::Closed);
+        std::iter::once(if open { "response_mean_us" } else { "requests_per_sec" })
+    }
+
+    /// What the origin does unless told otherwise: its think time, and requests a connection.
+    pub fn origin_manner(&self) -> (ThinkTime, Option<u32>) {
+        match self.plan {
+            Plan::PolyMix(_) => (ThinkTime::POLYMIX, Some(ORIGIN_REQUESTS_ZIPF)),
+            _ => (ThinkTime::default(), None),
+        }
+    }
+
+    /// In a sentence, how long it will take.
+    pub fn takes(&self) -> String {
+        let timed: Duration = self
+            .phases
+            .iter()
+            .filter_map(|phase| match phase.end {
+                End::Time(span) => Some(span),
+                _ => None,
+            })
+            .sum();
+        let timed = humantime::format_duration(Duration::from_secs(timed.as_secs_f64().round() as u64));
+        match &self.plan {
+            Plan::PolyMix(config) => {
+                let asked = bytes_text(2 * config.cache_bytes);
+                format!(
+                    "this takes {timed} and the time to fill the cache: {asked} at {} requests/s",
+                    rate_text(config.peak_per_sec * config.fill_share)
+                )
+            }
+            Plan::Objects(set) if set.fill_phases > 0 => {
+                format!(
+                    "this takes {timed} and the time to ask for {} objects once",
+                    count_text(set.count.get())
+                )
+            }
+            Plan::Objects(_) => format!("this takes {timed}"),
+            Plan::Trace(trace) => {
+                let span = humantime::format_duration(Duration::from_secs(trace.span().as_secs()));
+                let recorded = if trace.has_times() {
+                    format!(", recorded over {span} at this time scale")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{} requests for {} objects of {}{recorded}; {} lines are no requests to replay",
+                    count_text(trace.len() as u64),
+                    count_text(trace.objects() as u64),
+                    bytes_text(trace.object_bytes()),
+                    count_text(trace.skipped())
+                )
+            }
+        }
+    }
+
+    /// For the record.
+    pub fn json(&self) -> serde_json::Value {
+        let connections = match self.pool {
+            Pool::Robots { robots, .. } => json!({ "robots": robots }),
+            Pool::Shared { connections } => json!(connections),
+        };
+        match &self.plan {
+            Plan::PolyMix(config) => json!({
+                "peak_per_sec": config.peak_per_sec,
+                "cache_bytes": config.cache_bytes,
+                "working_set_bytes": config.working_set_bytes,
+                "fill_percent": 100.0 * config.fill_share,
+                "time_scale": config.time_scale,
+                "connections": connections,
+            }),
+            Plan::Objects(set) => json!({
+                "objects": set.count,
+                "object_bytes_mean": set.mean_bytes,
+                "zipf": match set.used { SetUse::Again { zipf } => Some(zipf), SetUse::New => None },
+                "filled": set.fill_phases > 0,
+                "connections": connections,
+            }),
+            Plan::Trace(trace) => json!({
+                "requests": trace.len(),
+                "objects": trace.objects(),
+                "object_bytes": trace.object_bytes(),
+                "connections": connections,
+            }),
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.replace('_', "").parse::<f64>() {
+        Ok(rate) if (0.1..=10_000_000.0).contains(&rate) => Ok(rate),
+        _ => Err(format!("`{text}`: expected requests a second from 0.1 to 10000000, such as 300, or max")),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (1.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!("`{text}`: expected percent of the peak from 1 to 100")),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(times) if (0.001..=1_000_000.0).contains(&times) => Ok(times),
+        _ => Err(format!("`{text}`: expected a number from 0.001 to 1000000, such as 60")),
+    }
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(exponent) if (0.0..=5.0).contains(&exponent) => Ok(exponent),
+        _ => Err(format!("`{text}`: expected an exponent from 0 to 5, such as 0.8")),
+    }
+}
