@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help build demo test check lint fmt bench bench-smoke fuzz packages
+.PHONY: help build demo test check lint fmt bench bench-smoke soak-stackfs fuzz packages
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,13 @@ bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 	$(CARGO) test -p nfs --bench bare_loop
 	$(CARGO) test -p netnews --bench unbatch
 	$(CARGO) test -p stackfs --bench layers
-	$(CARGO) test -p packstore --bench hit_ratio
+	$(CARGO) test -p packstore --bench hit_ratio --bench rates
+	$(CARGO) test -p webcache --bench hit --bench sockets
+	$(CARGO) test -p webload --bench capacity
+
+soak-stackfs: ## the stackable file system for longer (root): a million operations, 300,000 articles
+	CRUMB_FSX_OPERATIONS=1000000 CRUMB_DIFFERENTIAL_OPERATIONS=1000000 $(CARGO) test -p stackfs --test posix --test differential
+	scripts/soak-netnews-mount.sh
 
 fuzz: ## a minute of the wire decoder's fuzz target (needs cargo-fuzz)
 	cd crates/nfs/fuzz && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60

@@ -46,6 +46,22 @@ build_tools() {
     rm -rf "$tools/build"
 }
 
+# The public suite for HTTP caches, which npm has.
+suite=${CARGO_TARGET_DIR:-target}/http-cache-tests
+fetch_suite() {
+    if [ -e "$suite/node_modules/http-cache-tests/cli.mjs" ]; then
+        return
+    fi
+    if ! command -v npm >/dev/null; then
+        echo "npm is not there, the public suite for HTTP caches will be skipped" >&2
+        return
+    fi
+    echo "fetching http-cache-tests into $suite"
+    mkdir -p "$suite"
+    (cd "$suite" && npm install --silent --no-audit --no-fund http-cache-tests@0.4.5 >/dev/null 2>&1) ||
+        echo "could not fetch http-cache-tests, its test will be skipped" >&2
+}
+
 missing=()
 need() { # program, package...
     local program=$1
@@ -63,16 +79,21 @@ need postmark postmark
 need strace strace
 need fusermount3 fuse3
 need npm npm
+need nginx nginx-light
+need curl curl
+need squid squid
 
 if [ ${#missing[@]} -eq 0 ]; then
     unpack_inn
     build_tools
+    fetch_suite
     exit 0
 fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "test packages missing, their tests will be skipped: ${missing[*]}" >&2
     unpack_inn
     build_tools
+    fetch_suite
     exit 0
 fi
 echo "installing ${missing[*]}"
@@ -82,8 +103,9 @@ apt-get update -qq || true
 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     echo "could not install ${missing[*]}; their tests will be skipped" >&2
 # Debian starts these servers by itself; the tests start their own, on ports of their own.
-for service in nfs-ganesha rpcbind rpcbind.socket; do
+for service in nfs-ganesha rpcbind rpcbind.socket nginx squid; do
     command -v systemctl >/dev/null && systemctl stop "$service" 2>/dev/null || true
 done
 unpack_inn
 build_tools
+fetch_suite
