@@ -358,12 +358,19 @@ fn resolve(core: &Core, heaps: Vec<Heap>, threads: usize) {
                         )
                     });
                     for group in part.chunk_by(|one, other| one.hash == other.hash) {
-                        if core.mode == Mode::Cache && group.len() > 1 {
-                            voids.extend(untold_voids(core, group));
-                        }
-                        for found in group {
-                            let Some(place) = found.place else { break };
+                        // What is newer than the one that counts is torn and made nothing void.
+                        let mut void_below = |at: usize| {
+                            if core.mode == Mode::Cache {
+                                voids.extend(untold_voids(core, &group[at..]));
+                            }
+                        };
+                        for (at, found) in group.iter().enumerate() {
+                            let Some(place) = found.place else {
+                                void_below(at);
+                                break;
+                            };
                             if found.uncertain {
+                                void_below(at);
                                 uncertain.push((found.hash, found.sequence));
                                 let older = group.iter().filter(|older| older.sequence < found.sequence);
                                 voids.extend(older.filter_map(|older| {
@@ -392,6 +399,7 @@ fn resolve(core: &Core, heaps: Vec<Heap>, threads: usize) {
                                 }
                                 _ => {}
                             }
+                            void_below(at);
                             count(core, found, place);
                             objects.fetch_add(1, Ordering::Relaxed);
                             break;
