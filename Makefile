@@ -2,13 +2,24 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help build demo test check lint fmt bench bench-smoke soak-stackfs fuzz packages
+.PHONY: help build mpi demo test test-mpi check lint fmt bench bench-smoke soak-stackfs fuzz packages
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the binary, optimised: target/release/crumb
 	$(CARGO) build --release -p crumb
+
+# A workspace of its own, beside the other binaries: it needs an MPI and libclang.
+MPI := --manifest-path crates/crumb-mpi/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)
+
+mpi: ## the generator for many machines, optimised: target/release/crumb-mpi (needs an MPI and libclang)
+	$(CARGO) build --release $(MPI)
+
+test-mpi: ## its tests and lints: ranks on loopback and in network namespaces, killed, stopped, cut off
+	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml -- --check
+	$(CARGO) clippy --all-targets $(MPI) -- -D warnings
+	$(CARGO) test --no-fail-fast $(MPI)
 
 demo: build ## the main job with no server needed: two sweeps on loopback and a report, in under 3 minutes
 	scripts/demo.sh
@@ -17,6 +28,7 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 	scripts/test-packages.sh
 
 test: packages bench-smoke ## every test, with real servers where they are installed
+	@echo "skipped: crumb-mpi, a workspace of its own: make test-mpi" >&2
 	$(CARGO) test --workspace --no-fail-fast
 
 lint: ## formatting, and clippy with warnings as errors
@@ -27,6 +39,7 @@ check: lint test ## what CI runs
 
 fmt: ## format all code
 	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml
 
 bench: ## the figures: object sets, bare loops beside generator and spool; libnfs, Debian's postmark and INN beside ours
 	$(CARGO) bench -p fstress

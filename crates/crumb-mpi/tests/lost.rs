@@ -1,0 +1,147 @@
+//! A rank that is killed or stopped, in each phase: all end soon, it is named, what was measured is kept.
+
+mod job;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use files::DirectoryOptions;
+use nfs::server::{Server, ServerOptions, serve_dir};
+use rustix::process::{Signal, kill_process};
+
+use self::job::{Job, blamed, gone, kept, no_mpirun, place, times};
+
+const PHASES: [&str; 4] = ["building", "warming", "measuring", "cleaning up"];
+const WARM: Duration = Duration::from_secs(2);
+/// From the fault on: the rest of an interval, patience, cleaning up, and a machine that others use as well.
+const SOON: Duration = Duration::from_secs(30);
+
+fn serve(export: &Path) -> Server {
+    serve_dir(export, ServerOptions::default(), DirectoryOptions::default()).unwrap()
+}
+
+/// Three ranks that have come to `phase`, and the load points done by then.
+fn brought_to(phase: &str, url: &str, export: &Path, dir: &Path) -> (Job, usize) {
+    // Many files where making or removing them is to last.
+    let files = if matches!(phase, "building" | "cleaning up") { "30000" } else { "300" };
+    let args = [
+        url,
+        "--workload",
+        "web-server",
+        "--rate",
+        "90,100",
+        "--files",
+        files,
+        "--file-size",
+        "100",
+        "--warm",
+        "2s",
+        "--measure",
+        "2s",
+        "--patience",
+        "3s",
+    ];
+    let mut job = Job::start(3, dir, &args);
+    let begins = |said: &str| times(said, "a load point begins");
+    match phase {
+        "building" => {
+            let limit = Instant::now() + Duration::from_secs(30);
+            let building = || {
+                let sets = std::fs::read_dir(export).unwrap().flatten();
+                sets.filter(|set| std::fs::read_dir(set.path()).unwrap().count() > 3).count() == 3
+            };
+            while !building() {
+                assert!(Instant::now() < limit, "no files are made");
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            (job, 0)
+        }
+        "warming" => {
+            job.until("the second point", |said| begins(said) == 6);
+            (job, 1)
+        }
+        "measuring" => {
+            job.until("the second point", |said| begins(said) == 6);
+            std::thread::park_timeout(WARM + Duration::from_millis(500));
+            (job, 1)
+        }
+        _ => {
+            job.until("the second point's end", |said| times(said, "/s offered:") == 2);
+            (job, 2)
+        }
+    }
+}
+
+fn rank_fails(signal: Signal, named: bool, rank: usize, phases: &[&str]) {
+    for &phase in phases {
+        let (dir, export) = (place(), place());
+        let server = serve(export.path());
+        let url = format!("nfs://{}/", server.addr());
+        let (job, points) = brought_to(phase, &url, export.path(), dir.path());
+        let pids = job.ranks();
+        assert_eq!(pids.len(), 3, "{phase}");
+        let begun = Instant::now();
+        kill_process(pids[rank], signal).unwrap();
+        let ended = job.end(SOON);
+        eprintln!("rank {rank}, {signal:?} while {phase}: over after {:.1?}", begun.elapsed());
+        assert_ne!(ended.code, 0, "{phase}: {}", ended.said);
+        if named {
+            let name = format!("rank {rank} on {}", rustix::system::uname().nodename().to_string_lossy());
+            assert_eq!(blamed(&ended.said, &name), 1, "{phase}: {}", ended.said);
+            let set_of = format!("-r{rank}");
+            let left: Vec<_> = std::fs::read_dir(export.path()).unwrap().flatten().collect();
+            assert!(
+                left.iter().all(|set| set.file_name().to_string_lossy().ends_with(&set_of)),
+                "{phase}: {left:?}"
+            );
+        }
+        gone(&pids);
+        match (points, &kept(dir.path())[..]) {
+            (0, []) => {}
+            (_, [run]) => {
+                assert!(!run.complete, "{phase}");
+                assert_eq!(run.points.len(), points, "{phase}: {}", ended.said);
+                assert!(run.points.iter().all(|point| point.parts.len() == 3), "{phase}");
+            }
+            (_, runs) => panic!("{phase}: {} runs are kept: {}", runs.len(), ended.said),
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_stopped_rank_is_named_and_what_was_measured_is_kept() {
+    if !no_mpirun("stopped ranks") {
+        rank_fails(Signal::STOP, true, 2, &PHASES);
+        rank_fails(Signal::STOP, true, 0, &["measuring"]);
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_all_and_what_was_measured_is_kept() {
+    if !no_mpirun("killed ranks") {
+        rank_fails(Signal::KILL, false, 2, &PHASES);
+        rank_fails(Signal::KILL, false, 0, &["measuring"]);
+    }
+}
+
+#[test]
+fn ctrl_c_ends_all_ranks_early_and_removes_their_files() {
+    if no_mpirun("Ctrl-C") {
+        return;
+    }
+    let (dir, export) = (place(), place());
+    let server = serve(export.path());
+    let url = format!("nfs://{}/", server.addr());
+    let (job, _) = brought_to("measuring", &url, export.path(), dir.path());
+    let pids = job.ranks();
+    // To one rank, as a batch system may: mpirun ends its processes by force when it gets one itself.
+    kill_process(pids[1], Signal::INT).unwrap();
+    let ended = job.end(SOON);
+    let [run] = &kept(dir.path())[..] else { panic!("one run is kept: {}", ended.said) };
+    assert!(!run.complete && run.points.len() == 2, "{}", ended.said);
+    assert!(run.points[1].measured_s < 2.0 && run.points[1].verdict.has("stopped"), "{}", ended.said);
+    assert_eq!(std::fs::read_dir(export.path()).unwrap().count(), 0, "{}", ended.said);
+    gone(&pids);
+    server.stop();
+}
