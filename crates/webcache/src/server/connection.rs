@@ -1,6 +1,7 @@
 //! One client's connection, from its first byte to its last.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,22 +83,7 @@ where
     // The sentry keeps time.
     builder.header_read_timeout(None).max_buf_size(config.head_max_bytes.max(16 << 10)).half_close(false);
     let connection = builder.serve_connection(sentry, service).with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let mut stage = worker.shared.stage.subscribe();
-    let mut draining = false;
-    loop {
-        let next = if draining { Stage::Cut } else { Stage::Draining };
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            _ = stage.wait_for(|stage| *stage >= next) => {
-                if draining {
-                    return;
-                }
-                draining = true;
-                connection.as_mut().graceful_shutdown();
-            }
-        }
-    }
+    to_its_end(worker, connection, |connection| connection.graceful_shutdown()).await;
 }
 
 #[derive(Clone)]
@@ -129,20 +115,20 @@ where
         .max_header_list_size(u32::try_from(config.head_max_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(128);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
+    to_its_end(worker, connection, |connection| connection.graceful_shutdown()).await;
+}
+
+/// Serves until the client or the server ends it: asked to end when the server drains, cut off when that lasts too long.
+async fn to_its_end<C: Future>(worker: &Worker, connection: C, ask_to_end: impl FnOnce(Pin<&mut C>)) {
     let mut connection = std::pin::pin!(connection);
     let mut stage = worker.shared.stage.subscribe();
-    let mut draining = false;
-    loop {
-        let next = if draining { Stage::Cut } else { Stage::Draining };
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            _ = stage.wait_for(|stage| *stage >= next) => {
-                if draining {
-                    return;
-                }
-                draining = true;
-                connection.as_mut().graceful_shutdown();
-            }
-        }
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stage.wait_for(|stage| *stage >= Stage::Draining) => {}
+    }
+    ask_to_end(connection.as_mut());
+    tokio::select! {
+        _ = connection => {}
+        _ = stage.wait_for(|stage| *stage >= Stage::Cut) => {}
     }
 }
