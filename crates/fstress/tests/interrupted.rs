@@ -34,7 +34,7 @@ fn stopping_while_files_are_made_leaves_nothing_behind() {
     let mut transport = DirectoryTransport::open(dir.path(), options, clock.clone()).unwrap();
     let stop = AtomicBool::new(false);
     let outcome = fstress::run(
-        &config("web-server", &[100.0], 1_000_000),
+        &config("web-server", &[100.0], 50_000),
         &mut transport,
         &clock,
         &stop,
