@@ -4,11 +4,14 @@
 #   scripts/bench-stackfs.sh [ROUNDS] [extra flags of the bench, such as --files 1000]
 # Debian: apt-get install bindfs mergerfs fuse-overlayfs fuse3. The package that is built is jemalloc, from the sources
 # of the crate tikv-jemalloc-sys; PACKAGE=DIRECTORY takes another one, PACKAGE=none leaves the row out.
-# CRUMB=PROGRAM takes a program that is built already.
+# CRUMB=PROGRAM takes a program that is built already. LAYERS="crumb bindfs" mounts these alone.
+# A FUSE layer's time is mostly that of waking processors, in a virtual machine above all: AWAKE=all keeps them awake for
+# every layer, so that the layers' own work shows. Otherwise they sleep as they do for users, and crumb-aw alone, mounted
+# with --awake, keeps them from it.
 #
 # The others get the best of their options that keep what the mounts can do: bindfs several threads; mergerfs the page
 # cache kept while a file does not change, no looking for security.capability, and its room reserve off; fuse-overlayfs
-# several threads, and its default of believing what it knows for ever, which is to be compared with crumb-excl. Names and
+# several threads, and its default of believing what it knows for ever, which is to be compared with crumb-ex. Names and
 # attributes are believed for 1 s by crumb, bindfs and mergerfs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,7 +26,7 @@ clean_up() {
     for layer in "${layers[@]}"; do
         mountpoint -q "$work/$layer" && { fusermount3 -u "$work/$layer" 2>/dev/null || umount -l "$work/$layer"; }
     done
-    mountpoint -q "$work/native" && { umount "$work/native" || umount -l "$work/native"; }
+    mountpoint -q "$work/native" && { { umount "$work/native" 2>/dev/null || { sleep 1; umount "$work/native"; } || umount -l "$work/native"; }; }
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -34,9 +37,16 @@ mkfs.ext4 -q -F "$work/image"
 mount -o loop,nodiscard "$work/image" "$work/native"
 mkdir "$work/native/tree"
 
+if [ "${AWAKE:-}" = all ]; then
+    # Held open until this script ends: 0 us to wake up in.
+    exec 9>/dev/cpu_dma_latency
+    printf '\0\0\0\0' >&9
+fi
+
 mounted() { # name, command...
     local name=$1
     shift
+    [[ -z ${LAYERS:-} || " $LAYERS " = *" $name "* ]] || return 0
     mkdir "$work/$name"
     if command -v "$1" >/dev/null && "$@" >"$work/$name.log" 2>&1; then
         layers+=("$name")
@@ -47,13 +57,14 @@ mounted() { # name, command...
 }
 tree=$work/native/tree
 mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon --no-store
-mounted crumb-excl "$crumb" mount "$tree" "$work/crumb-excl" --daemon --no-store --exclusive
+mounted crumb-ex "$crumb" mount "$tree" "$work/crumb-ex" --daemon --no-store --exclusive
+[ "${AWAKE:-}" = all ] || mounted crumb-aw "$crumb" mount "$tree" "$work/crumb-aw" --daemon --no-store --awake
 mounted bindfs bindfs --multithreaded "$tree" "$work/bindfs"
 mounted mergerfs mergerfs -o use_ino,cache.files=auto-full,security_capability=false,category.create=ff,minfreespace=0 \
     "$tree" "$work/mergerfs"
 mkdir "$work/native/upper" "$work/native/work"
-mounted overlayfs fuse-overlayfs -o "threaded=1,lowerdir=$tree,upperdir=$work/native/upper,workdir=$work/native/work" \
-    "$work/overlayfs"
+mounted overlay fuse-overlayfs -o "threaded=1,lowerdir=$tree,upperdir=$work/native/upper,workdir=$work/native/work" \
+    "$work/overlay"
 
 package=${PACKAGE:-}
 if [ -z "$package" ]; then
@@ -71,6 +82,8 @@ if [ -z "$package" ]; then
     fi
 fi
 flags=(--rounds "$rounds")
+# The archive alone: 70 files, compiled once.
+[ -n "${PACKAGE:-}" ] || flags+=(--make-target build_lib_static)
 [ "$package" = none ] || flags+=(--package "$package")
 dirs=("native=$tree")
 for layer in "${layers[@]}"; do dirs+=("$layer=$work/$layer"); done

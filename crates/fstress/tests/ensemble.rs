@@ -255,7 +255,7 @@ fn the_same_seed_and_ranks_ask_the_same_and_each_rank_something_else() {
 #[test]
 fn stopping_one_rank_while_files_are_made_stops_all_and_leaves_no_file_set() {
     let dir = tempfile::tempdir().unwrap();
-    let files = FileCount::Fixed(1_000_000.try_into().unwrap());
+    let files = FileCount::Fixed(50_000.try_into().unwrap());
     let asked = FstressConfig {
         workload: Workload::builtin("web-server").unwrap(),
         files,

@@ -33,17 +33,12 @@ fn stopping_while_files_are_made_leaves_nothing_behind() {
     let options = DirectoryTransportOptions::default();
     let mut transport = DirectoryTransport::open(dir.path(), options, clock.clone()).unwrap();
     let stop = AtomicBool::new(false);
-    let outcome = fstress::run(
-        &config("web-server", &[100.0], 50_000),
-        &mut transport,
-        &clock,
-        &stop,
-        &mut |event| {
+    let outcome =
+        fstress::run(&config("web-server", &[100.0], 50_000), &mut transport, &clock, &stop, &mut |event| {
             if matches!(event, Event::FileSet { done, .. } if done > 0) {
                 stop.store(true, Ordering::Relaxed);
             }
-        },
-    );
+        });
     assert!(!outcome.complete && outcome.error.is_none(), "{:?}", outcome.error);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -8,8 +8,10 @@
 //! fuser's next release breaks its interface; then this module changes and no other. Each request is timed, done by
 //! the tree and answered; an error of the lower file system goes to the caller as it is.
 
+mod awake;
 mod backings;
 mod mounting;
+mod readers;
 mod requests;
 mod session;
 mod shown;
@@ -32,7 +34,9 @@ use crate::nodes::lock;
 use crate::opened::OpenFile;
 use crate::options::{StackOptions, Timeouts};
 use crate::tree::{Done, Entry, Tree};
+use awake::Awake;
 use backings::Backings;
+use readers::Readers;
 
 pub(crate) use session::{Session, device, start};
 
@@ -51,6 +55,9 @@ pub(crate) struct Adapter {
     access_lists: bool,
     /// Whether data may pass by.
     passthrough: bool,
+    readers: Arc<Readers>,
+    /// By request, what keeps the processors awake.
+    awake: Option<Arc<Awake>>,
     /// Dropped with the adapter, when nothing is served any more: what else works for the mount then ends.
     serving: Option<Sender<()>>,
 }
@@ -80,16 +87,20 @@ impl Shared {
 }
 
 impl Adapter {
-    pub(crate) fn new(shared: Arc<Shared>, options: &StackOptions) -> Self {
+    /// Fails where the processors shall be kept awake and cannot.
+    pub(crate) fn new(shared: Arc<Shared>, options: &StackOptions) -> std::io::Result<Self> {
         let privileged = shared.tree.identity.is_privileged();
-        Self {
+        let awake = options.awake.then(Awake::open).transpose()?;
+        Ok(Self {
             shared,
             timeouts: options.timeouts,
             exclusive: options.exclusive,
             access_lists: options.access_lists && privileged,
             passthrough: options.passthrough && privileged,
+            readers: Arc::new(Readers::new(options.threads)),
+            awake,
             serving: None,
-        }
+        })
     }
 
     /// Settles with the kernel what both can.
@@ -129,6 +140,9 @@ impl Adapter {
     /// Does an operation, timed and counted.
     fn timed<T>(&self, operation: Operation, work: impl FnOnce(&Tree) -> Done<T>) -> Result<T, Errno> {
         let begun = Instant::now();
+        if let Some(awake) = &self.awake {
+            awake.note();
+        }
         prepare_thread();
         let done = work(self.tree());
         self.shared.counters.record(operation, begun.elapsed(), done.is_err());

@@ -64,6 +64,12 @@ pub enum StackError {
         /// Why.
         source: io::Error,
     },
+    /// The processors cannot be kept awake.
+    #[error("{source}; keeping processors awake needs root and that device: mount without `awake`")]
+    Asleep {
+        /// Why, and the device.
+        source: io::Error,
+    },
     /// The kernel or fusermount3 refused.
     #[error("{}: cannot mount: {reason}", mountpoint.display())]
     Refused {

@@ -66,7 +66,8 @@ impl Mount {
         let tree = Tree::new(root, options.layout_new, options.directories_max).map_err(of_lower)?;
         let shared = Arc::new(Shared::new(tree));
         options.mountpoint.clone_from(&mountpoint);
-        let adapter = Adapter::new(Arc::clone(&shared), &options);
+        let adapter =
+            Adapter::new(Arc::clone(&shared), &options).map_err(|source| StackError::Asleep { source })?;
         let session = adapter::start(adapter, &options, &lower).map_err(|error| StackError::Refused {
             mountpoint: mountpoint.clone(),
             reason: refusal(&error, options.allow_other),

@@ -57,6 +57,8 @@ pub struct StackOptions {
     pub read_only: bool,
     /// File data goes past the daemon (FUSE_PASSTHROUGH) where the kernel and the lower file system can. Default on.
     pub passthrough: bool,
+    /// The processors do not sleep while requests come (`/dev/cpu_dma_latency`). Default off; needs root.
+    pub awake: bool,
     /// Access control lists count. Default on; needs root.
     pub access_lists: bool,
     /// The mount point may have entries, which are hidden then. Over LOWER itself it may anyway.
@@ -96,6 +98,7 @@ impl StackOptions {
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
             passthrough: true,
+            awake: false,
             access_lists: true,
             nonempty: false,
             threads: cpus.clamp(2, 8),
@@ -140,6 +143,7 @@ impl StackOptions {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("nopassthrough", None) => self.passthrough = false,
+            ("awake", None) => self.awake = true,
             ("noacl", None) => self.access_lists = false,
             ("acl", None) => self.access_lists = true,
             ("nonempty", None) => self.nonempty = true,

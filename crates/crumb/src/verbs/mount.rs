@@ -55,8 +55,8 @@ Examples:
 Which directories are spread: `crumb advise` says, `crumb manage` does it. To end it: `crumb unmount`.
 
 Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
-attr_timeout=S, negative_timeout=S, nopassthrough, noacl, threads=N, directories=N, dev, suid, noexec,
-noatime; what only mount(8) minds is passed over."
+attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, threads=N, directories=N, dev, suid,
+noexec, noatime; what only mount(8) minds is passed over."
 )]
 pub struct MountArgs {
     /// The tree to show
@@ -78,6 +78,10 @@ pub struct MountArgs {
     /// Nothing else changes the tree while it is mounted: the kernel may believe what it knows for a day
     #[arg(long)]
     exclusive: bool,
+
+    /// Let no processor sleep while requests come: faster, above all in virtual machines, for more power (root)
+    #[arg(long)]
+    awake: bool,
 
     /// Change nothing
     #[arg(long)]
@@ -168,6 +172,7 @@ impl MountArgs {
             anyhow::ensure!(layout != Layout::Flat, "--layout flat: a managed directory cannot be flat");
             options.layout_new = layout;
         }
+        options.awake |= self.awake;
         options.read_only |= self.read_only;
         options.nonempty |= self.nonempty;
         Ok(options)

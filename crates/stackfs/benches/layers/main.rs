@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench -p stackfs --bench layers -- native=DIRECTORY [crumb=DIRECTORY [bindfs=DIRECTORY …]]
 //!     [--rounds N] [--files N] [--listed N] [--stream-mib N] [--package DIRECTORY]
+//!     [--make-target TARGET] [--parts small,listing,stream,package]
 //! ```
 //!
 //! Each directory is one that is mounted already (`scripts/bench-stackfs.sh` does that); the first is what the others are
@@ -57,6 +58,10 @@ impl Options {
                 "--files" => options.sizes.files = number()?,
                 "--listed" => options.sizes.listed = number()?,
                 "--stream-mib" => options.sizes.stream_mib = number()?,
+                "--parts" => {
+                    options.sizes.parts = value.split(',').map(Part::named).collect::<Result<_, _>>()?;
+                }
+                "--make-target" => options.sizes.make_target = Some(value),
                 "--package" => options.sizes.package = Some(value.into()),
                 _ => return Err(format!("{flag}: no such flag")),
             }

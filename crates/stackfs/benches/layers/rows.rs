@@ -16,15 +16,26 @@ pub struct Sizes {
     pub stream_mib: usize,
     /// A package with `configure`, built in a copy.
     pub package: Option<PathBuf>,
+    /// What of it `make` shall make; all when empty.
+    pub make_target: Option<String>,
+    /// Which; all when empty.
+    pub parts: Vec<Part>,
 }
 
 impl Sizes {
     pub fn full() -> Self {
-        Self { files: 10_000, listed: 100_000, stream_mib: 1024, package: None }
+        Self {
+            files: 10_000,
+            listed: 100_000,
+            stream_mib: 1024,
+            package: None,
+            make_target: None,
+            parts: Vec::new(),
+        }
     }
 
     pub fn tiny() -> Self {
-        Self { files: 50, listed: 100, stream_mib: 1, package: None }
+        Self { files: 50, listed: 100, stream_mib: 1, package: None, make_target: None, parts: Vec::new() }
     }
 }
 
@@ -44,7 +55,7 @@ impl Row {
 }
 
 /// What is measured on one layer at a stretch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     SmallFiles,
     Listing,
@@ -65,7 +76,7 @@ pub fn all(sizes: &Sizes) -> Vec<Row> {
         row("stat, warm", FILES_PER_S, files),
         row("open, read, close", FILES_PER_S, files),
         row("unlink", FILES_PER_S, files),
-        row("readdir+stat, cold", "  entries/s", listed),
+        row("list, stat, cold", "  entries/s", listed),
         row("write, fsync", "  MiB/s", mib),
         row("read, cold", "  MiB/s", mib),
         row("read, warm", "  MiB/s", mib),
@@ -79,7 +90,18 @@ pub fn all(sizes: &Sizes) -> Vec<Row> {
 impl Part {
     pub fn of(sizes: &Sizes) -> impl Iterator<Item = Self> {
         let package = sizes.package.as_ref().map(|_| Self::Package);
-        [Self::SmallFiles, Self::Listing, Self::Stream].into_iter().chain(package)
+        let all = [Self::SmallFiles, Self::Listing, Self::Stream].into_iter().chain(package);
+        all.filter(|part| sizes.parts.is_empty() || sizes.parts.contains(part))
+    }
+
+    pub fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "small" => Ok(Self::SmallFiles),
+            "listing" => Ok(Self::Listing),
+            "stream" => Ok(Self::Stream),
+            "package" => Ok(Self::Package),
+            _ => Err(format!("--parts {name}: small, listing, stream or package")),
+        }
     }
 
     /// The rows it gives, as `all` numbers them.
@@ -101,7 +123,9 @@ impl Part {
             Self::SmallFiles => small_files(sizes.files, &folder),
             Self::Listing => vec![listing(sizes.listed, &folder)],
             Self::Stream => stream(sizes.stream_mib, &folder).to_vec(),
-            Self::Package => sizes.package.iter().map(|package| Some(build(package, &folder))).collect(),
+            Self::Package => {
+                sizes.package.iter().map(|package| Some(build(package, sizes, &folder))).collect()
+            }
         };
         fs::remove_dir_all(&folder).expect("our own folder goes");
         assert_eq!(figures.len(), self.rows().len());
@@ -216,7 +240,7 @@ fn stream(mib: usize, folder: &Path) -> [Option<f64>; 3] {
 }
 
 /// configure and make, as a user would, of a fresh copy; the copying is not counted.
-fn build(package: &Path, folder: &Path) -> f64 {
+fn build(package: &Path, sizes: &Sizes, folder: &Path) -> f64 {
     let copy = folder.join("package");
     let run = |command: &mut Command| {
         let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it starts");
@@ -225,6 +249,6 @@ fn build(package: &Path, folder: &Path) -> f64 {
     run(Command::new("cp").arg("-r").arg(package).arg(&copy));
     timed(|| {
         run(Command::new("./configure").current_dir(&copy));
-        run(Command::new("make").current_dir(&copy));
+        run(Command::new("make").args(&sizes.make_target).current_dir(&copy));
     })
 }

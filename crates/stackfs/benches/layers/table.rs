@@ -7,8 +7,8 @@ use crate::rows::Row;
 
 /// Layers of these names are ours.
 const OURS: &str = "crumb";
-const TITLE_COLUMNS: usize = 20;
-const LAYER_COLUMNS: usize = 10;
+const TITLE_COLUMNS: usize = 17;
+const LAYER_COLUMNS: usize = 9;
 
 /// Medians of `seconds[row][layer]`, one figure a round.
 pub fn print(rows: &[Row], layers: &[Layer], seconds: &[Vec<Vec<f64>>], rounds: usize) {
@@ -20,6 +20,9 @@ pub fn print(rows: &[Row], layers: &[Layer], seconds: &[Vec<Vec<f64>>], rounds: 
     println!();
     for (row, figures) in rows.iter().zip(seconds) {
         let middles: Vec<Option<f64>> = figures.iter().map(|layer| median(layer)).collect();
+        if middles.iter().all(Option::is_none) {
+            continue;
+        }
         let shown = middles.iter().map(|middle| middle.map(|seconds| row.figure(seconds)));
         print_line(&row.title, shown);
         let first = middles[0];

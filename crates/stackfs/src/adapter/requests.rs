@@ -27,6 +27,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.readers.turn();
         let done = self.timed(Operation::Lookup, |tree| tree.look_up(parent.0, name.as_bytes()));
         match done {
             Err(errno) if errno.code() == Errno::ENOENT.code() && !self.timeouts.missing.is_zero() => {
@@ -38,6 +39,7 @@ impl Filesystem for Adapter {
         }
     }
 
+    /// No turn: fuser calls it many times in one request, and nothing here takes long.
     fn forget(&self, _request: &Request, ino: INodeNo, nlookup: u64) {
         let _ = self.timed(Operation::Forget, |_| {
             self.forget_node(ino.0, nlookup);
@@ -46,6 +48,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.readers.turn();
         let done = self.timed(Operation::Getattr, |tree| tree.attributes(ino.0));
         self.answer_attributes(ino.0, done, reply);
     }
@@ -68,6 +71,7 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.readers.turn();
         let change = Change {
             mode,
             uid,
@@ -83,6 +87,7 @@ impl Filesystem for Adapter {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _turn = self.readers.turn();
         match self.timed(Operation::Readlink, |tree| tree.target(ino.0)) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
@@ -99,6 +104,7 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.readers.turn();
         let new = New::Special { mode, umask, device: shown::device_below(rdev) };
         let done =
             self.timed(Operation::Mknod, |tree| tree.make(parent.0, name.as_bytes(), &new, caller(request)));
@@ -114,6 +120,7 @@ impl Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.readers.turn();
         let new = New::Directory { mode, umask };
         let done =
             self.timed(Operation::Mkdir, |tree| tree.make(parent.0, name.as_bytes(), &new, caller(request)));
@@ -121,6 +128,7 @@ impl Filesystem for Adapter {
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let _turn = self.readers.turn();
         let new = New::Symlink { target: target.as_os_str().as_bytes() };
         let done = self
             .timed(Operation::Symlink, |tree| tree.make(parent.0, name.as_bytes(), &new, caller(request)));
@@ -128,10 +136,12 @@ impl Filesystem for Adapter {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.readers.turn();
         answer(self.timed(Operation::Unlink, |tree| tree.unlink(parent.0, name.as_bytes())), reply);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.readers.turn();
         answer(self.timed(Operation::Rmdir, |tree| tree.remove_directory(parent.0, name.as_bytes())), reply);
     }
 
@@ -145,12 +155,14 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.readers.turn();
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         let (from, to) = ((parent.0, name.as_bytes()), (newparent.0, newname.as_bytes()));
         answer(self.timed(Operation::Rename, |tree| tree.rename(from, to, flags)), reply);
     }
 
     fn link(&self, _request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let _turn = self.readers.turn();
         let done = self.timed(Operation::Link, |tree| tree.link(ino.0, newparent.0, newname.as_bytes()));
         self.answer_entry(done, reply);
     }
@@ -165,6 +177,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _turn = self.readers.turn();
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let caller = caller(request);
         let done = self.timed(Operation::Create, |tree| {
@@ -192,6 +205,7 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.readers.turn();
         let flags = shown::flags_below(flags.0);
         let reading = flags == OFlags::RDONLY;
         let done = self.timed(Operation::Open, |tree| {
@@ -224,6 +238,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _turn = self.readers.turn();
         // The kernel asks for no more than it was told it may; a wrong size shall not be believed all the same.
         let mut buffer = vec![0; size.min(4 * DATA_BYTES_MAX) as usize];
         match self.timed(Operation::Read, |tree| tree.read(fh.0, offset, &mut buffer)) {
@@ -244,6 +259,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.readers.turn();
         let kills_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         match self.timed(Operation::Write, |tree| tree.write(fh.0, offset, data, kills_bits)) {
             // A request holds less than 4 GiB.
@@ -260,6 +276,7 @@ impl Filesystem for Adapter {
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.readers.turn();
         // Writing below is done when it is answered; the kernel stops asking.
         reply.error(Errno::ENOSYS);
     }
@@ -274,6 +291,7 @@ impl Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.readers.turn();
         let done = self.timed(Operation::Release, |_| {
             self.close(fh.0);
             Ok(())
@@ -282,10 +300,12 @@ impl Filesystem for Adapter {
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.readers.turn();
         answer(self.timed(Operation::Fsync, |tree| tree.sync(fh.0, datasync)), reply);
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.readers.turn();
         match self.timed(Operation::Opendir, |tree| tree.open_directory(ino.0)) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
@@ -300,6 +320,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.readers.turn();
         let tree = self.tree();
         let device = tree.opened.directory(fh.0).map_or(0, |directory| lock(&directory.listing).device);
         let done = self.list(fh, offset, |told| {
@@ -325,6 +346,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let _turn = self.readers.turn();
         let tree = self.tree();
         let Some(directory) = tree.opened.directory(fh.0) else { return reply.error(Errno::EBADF) };
         // fuser has one time for names and attributes.
@@ -367,6 +389,7 @@ impl Filesystem for Adapter {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.readers.turn();
         let done = self.timed(Operation::Releasedir, |tree| {
             tree.opened.close_directory(fh.0);
             Ok(())
@@ -382,10 +405,12 @@ impl Filesystem for Adapter {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.readers.turn();
         answer(self.timed(Operation::Fsyncdir, |tree| tree.sync_directory(fh.0)), reply);
     }
 
     fn statfs(&self, _request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.readers.turn();
         match self.timed(Operation::Statfs, |tree| tree.room(ino.0)) {
             Ok(room) => reply.statfs(
                 room.f_blocks,
@@ -411,6 +436,7 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.readers.turn();
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let done =
             self.timed(Operation::Setxattr, |tree| tree.set_extended(ino.0, name.as_bytes(), value, flags));
@@ -418,6 +444,7 @@ impl Filesystem for Adapter {
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.readers.turn();
         // Linux has none larger than 64 KiB.
         let mut value = vec![0; size.min(1 << 16) as usize];
         match self.timed(Operation::Getxattr, |tree| tree.extended(ino.0, name.as_bytes(), &mut value)) {
@@ -428,6 +455,7 @@ impl Filesystem for Adapter {
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.readers.turn();
         match self.timed(Operation::Listxattr, |tree| tree.extended_names(ino.0)) {
             Ok(names) if size == 0 => reply.size(names.len() as u32),
             Ok(names) if names.len() > size as usize => reply.error(Errno::ERANGE),
@@ -437,6 +465,7 @@ impl Filesystem for Adapter {
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.readers.turn();
         answer(
             self.timed(Operation::Removexattr, |tree| tree.remove_extended(ino.0, name.as_bytes())),
             reply,
@@ -453,6 +482,7 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.readers.turn();
         answer(
             self.timed(Operation::Fallocate, |tree| tree.allocate(fh.0, mode as u32, offset, length)),
             reply,
@@ -468,6 +498,7 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _turn = self.readers.turn();
         const SEEK_DATA: i32 = 3;
         let done = self.timed(Operation::Lseek, |tree| {
             let offset = u64::try_from(offset).map_err(|_| rustix::io::Errno::NXIO)?;
@@ -492,6 +523,7 @@ impl Filesystem for Adapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let _turn = self.readers.turn();
         // The answer has 32 bits; callers go on where it ended.
         let len = len.min(1 << 30) as usize;
         match self.timed(Operation::CopyFileRange, |tree| {

@@ -23,6 +23,8 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
     let shared = Arc::clone(&adapter.shared);
     let (serving, served) = mpsc::channel();
     adapter.serving = Some(serving);
+    let readers = Arc::clone(&adapter.readers);
+    let (awake, watched) = (adapter.awake.clone(), adapter.awake.clone());
     let session = if rustix::process::geteuid().is_root() {
         let connection = mounting::mount(options, source)?;
         fuser::Session::from_fd(adapter, connection, acl, config).inspect_err(|_| {
@@ -35,14 +37,25 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
         config.mount_options = for_fusermount(options, source);
         fuser::Session::new(adapter, &options.mountpoint, &config)?
     };
+    readers.connected(&session);
     let sweep = move || {
         while served.recv_timeout(IDLE_FOR) == Err(RecvTimeoutError::Timeout) {
             shared.backings.expire(Instant::now() - IDLE_FOR);
         }
         shared.backings.expire(Instant::now());
+        if let Some(awake) = awake {
+            awake.end();
+        }
     };
-    let sweeper = std::thread::Builder::new().name("crumb-sweep".into()).spawn(sweep)?;
-    Ok(Session { background: session.spawn()?, sweeper })
+    let mut helpers = vec![helper("crumb-sweep", sweep)?];
+    if let Some(awake) = watched {
+        helpers.push(helper("crumb-awake", move || awake.watch())?);
+    }
+    Ok(Session { background: session.spawn()?, helpers })
+}
+
+fn helper(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(work)
 }
 
 /// An ordinary user's options.
@@ -68,8 +81,8 @@ fn for_fusermount(options: &StackOptions, source: &Path) -> Vec<MountOption> {
 pub(crate) struct Session {
     /// They serve requests.
     background: fuser::BackgroundSession,
-    /// It ends what has been idle for long, and then itself, with the adapter.
-    sweeper: JoinHandle<()>,
+    /// They end what has been idle for long, and then themselves, with the adapter.
+    helpers: Vec<JoinHandle<()>>,
 }
 
 impl Session {
@@ -81,8 +94,9 @@ impl Session {
     /// Waits until it has.
     pub(crate) fn join(self) -> std::io::Result<()> {
         let outcome = self.background.join();
-        let swept = self.sweeper.join();
-        outcome.and_then(|()| swept.map_err(|_| std::io::Error::other("the sweeping thread panicked")))
+        let panicked = |_| std::io::Error::other("a helping thread panicked");
+        let helped = self.helpers.into_iter().try_for_each(|helper| helper.join().map_err(panicked));
+        outcome.and(helped)
     }
 }
 

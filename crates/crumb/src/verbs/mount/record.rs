@@ -61,6 +61,7 @@ pub fn config_of(options: &StackOptions) -> serde_json::Value {
         "attributes_timeout_s": options.timeouts.attributes.as_secs_f64(),
         "missing_timeout_s": options.timeouts.missing.as_secs_f64(),
         "passthrough": options.passthrough,
+        "awake": options.awake,
         "access_lists": options.access_lists,
         "read_only": options.read_only,
         "threads": options.threads,

@@ -1,0 +1,180 @@
+//! How many of the threads wait for requests: one, while it keeps up.
+//!
+//! The kernel wakes another waiting thread for each request. When a program works alone (opening, closing, opening), two
+//! threads take turns, fight for the queue's lock and, where processors are few, take the program's own: 72 us instead of
+//! 50 for opening, reading and closing a file on two processors. So a thread that has answered, and finds another waiting,
+//! parks. It goes back
+//!
+//! ```text
+//! called by a thread that takes a request, leaves nobody waiting, and has seen a queue again and again (many programs)
+//! by itself, having seen that nobody waits and none has come back for a tick  (a request that takes long)
+//! ```
+//!
+//! One parked thread looks, every `TICK_MIN` while requests come and more and more seldom while none do; it also sees the
+//! connection's end, and lets all go.
+//!
+//! Always holds: while a thread is parked, a request waits no longer than two ticks of `TICK_MIN` for others to be served.
+//! What is counted as waiting may for a moment be wrong by one: then a thread too many waits, or parking is put off.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::nodes::lock;
+
+/// A program alone leaves a RELEASE in the queue, for which it does not wait, but nothing more.
+const QUEUED_TO_CALL: usize = 4;
+const TICK_MIN: Duration = Duration::from_millis(2);
+const TICK_MAX: Duration = Duration::from_millis(128);
+
+pub(super) struct Readers {
+    /// What requests come by; until it is there nobody parks.
+    connection: OnceLock<OwnedFd>,
+    /// Threads that read, or are on their way there.
+    waiting: AtomicUsize,
+    /// Requests taken.
+    taken: AtomicU64,
+    /// Requests taken, one after another, with more in the queue.
+    queued_in_a_row: AtomicUsize,
+    /// `Parked::threads`, to be looked at without the lock.
+    parked_hint: AtomicUsize,
+    /// The looking thread ticks slowly, because nothing was asked for.
+    slow: AtomicBool,
+    parked: Mutex<Parked>,
+    woken: Condvar,
+}
+
+#[derive(Default)]
+struct Parked {
+    threads: usize,
+    /// Of these, to go back to reading; counted as waiting already.
+    called: usize,
+    /// One of them looks.
+    looking: bool,
+    /// The connection has ended.
+    over: bool,
+}
+
+/// A request being served. Dropped when it is answered, and may then hold the thread.
+pub(super) struct Turn<'a>(&'a Readers);
+
+impl Readers {
+    /// For so many threads.
+    pub(super) fn new(threads: usize) -> Self {
+        Self {
+            connection: OnceLock::new(),
+            waiting: AtomicUsize::new(threads),
+            taken: AtomicU64::new(0),
+            queued_in_a_row: AtomicUsize::new(0),
+            parked_hint: AtomicUsize::new(0),
+            slow: AtomicBool::new(false),
+            parked: Mutex::default(),
+            woken: Condvar::new(),
+        }
+    }
+
+    /// From now on threads may park. A descriptor that cannot be doubled leaves all of them reading.
+    pub(super) fn connected(&self, connection: impl AsFd) {
+        if let Ok(connection) = connection.as_fd().try_clone_to_owned() {
+            let _ = self.connection.set(connection);
+        }
+    }
+
+    /// A thread has taken a request.
+    pub(super) fn turn(&self) -> Turn<'_> {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        let was_last = self.waiting.fetch_sub(1, Ordering::SeqCst) <= 1;
+        if was_last && self.parked_hint.load(Ordering::SeqCst) > 0 {
+            let queued = self.asked(PollFlags::IN);
+            let queued_in_a_row = if queued { self.queued_in_a_row.load(Ordering::Relaxed) + 1 } else { 0 };
+            self.queued_in_a_row.store(queued_in_a_row, Ordering::Relaxed);
+            if queued_in_a_row >= QUEUED_TO_CALL {
+                self.queued_in_a_row.store(0, Ordering::Relaxed);
+                self.call_one();
+            } else if self.slow.swap(false, Ordering::Relaxed) {
+                // Somebody shall look soon whether this one takes long.
+                self.woken.notify_all();
+            }
+        }
+        Turn(self)
+    }
+
+    fn asked(&self, flags: PollFlags) -> bool {
+        let Some(connection) = self.connection.get() else { return false };
+        let mut polled = [PollFd::new(connection, flags)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&now)).is_ok_and(|_| polled[0].revents().intersects(flags))
+    }
+
+    fn call_one(&self) {
+        let mut parked = lock(&self.parked);
+        if parked.called < parked.threads {
+            parked.called += 1;
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            self.woken.notify_all();
+        }
+    }
+
+    /// Until this thread is called, or has seen that it is needed.
+    fn park(&self) {
+        let mut parked = lock(&self.parked);
+        parked.threads += 1;
+        self.parked_hint.store(parked.threads, Ordering::SeqCst);
+        let mut looks = false;
+        let (mut tick, mut taken_before) = (TICK_MIN, u64::MAX);
+        while !parked.over && parked.called == 0 {
+            if !looks && parked.looking {
+                parked = self.woken.wait(parked).unwrap_or_else(|poisoned| poisoned.into_inner());
+                continue;
+            }
+            (looks, parked.looking) = (true, true);
+            let waited = self.woken.wait_timeout(parked, tick);
+            let (again, passed) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+            parked = again;
+            let taken = self.taken.load(Ordering::Relaxed);
+            if !passed.timed_out() {
+                tick = TICK_MIN;
+            } else if self.waiting.load(Ordering::SeqCst) == 0 && taken == taken_before {
+                // The others are all held up by what they serve.
+                parked.called += 1;
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+            } else if taken != taken_before {
+                tick = TICK_MIN;
+            } else {
+                tick = (tick * 2).min(TICK_MAX);
+                self.slow.store(true, Ordering::Relaxed);
+                parked.over = self.asked(PollFlags::ERR);
+            }
+            taken_before = taken;
+        }
+        if parked.over {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+        } else {
+            parked.called -= 1;
+        }
+        parked.threads -= 1;
+        self.parked_hint.store(parked.threads, Ordering::SeqCst);
+        if looks {
+            parked.looking = false;
+        }
+        if looks || parked.over {
+            // Another one looks from now on.
+            self.woken.notify_all();
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let readers = self.0;
+        // One more after the first would be one too many.
+        if readers.waiting.load(Ordering::SeqCst) == 0 || readers.connection.get().is_none() {
+            readers.waiting.fetch_add(1, Ordering::SeqCst);
+        } else {
+            readers.park();
+        }
+    }
+}
