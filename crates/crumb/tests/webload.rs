@@ -121,7 +121,7 @@ const SMALL: [&str; 12] = [
 #[test]
 fn polymix_straight_to_the_origin_tells_rates_responses_and_no_hits() {
     let bench = Bench::in_memory();
-    let said = bench.crumb(&[&["run", "webload", "--report", "page.html"], &SMALL[..]].concat());
+    let said = bench.crumb(&[&["run", "webload", "--direct", "--report", "page.html"], &SMALL[..]].concat());
     assert!([0, 3].contains(&said.code), "{}{}", said.out, said.err);
     assert_fits(&said.out);
     for told in ["fill-ramp", "top-1", "top-2", "KOTETU 1.5b", "if-modified-304", "Verdict", "Stored as"] {
@@ -134,7 +134,7 @@ fn polymix_straight_to_the_origin_tells_rates_responses_and_no_hits() {
     }
     assert!(!page.contains("traffic-errors-percent"), "a figure of errors without any");
     assert!(bench.fine(&["runs", "list"]).contains("webload"));
-    let record = record(&bench, &SMALL);
+    let record = record(&bench, &[&["--direct"], &SMALL[..]].concat());
     assert_eq!(metric(&record, "document_hit_percent"), 0.0);
     assert!(metric(&record, "response_mean_us") > 18_000.0);
     assert!(metric(&record, "response_without_think_us") < metric(&record, "response_mean_us") - 15_000.0);
@@ -264,6 +264,7 @@ fn what_cannot_be_is_said_with_what_could() {
     };
     fails(2, &["--proxy", "https://a:1"], "http://HOST:PORT");
     fails(2, &["--proxy", "http://127.0.0.1:1", "--target", "http://127.0.0.1:1"], "cannot be used with");
+    fails(2, &[], "--direct for the origin itself");
     fails(2, &["--vs", "http://127.0.0.1:1"], "--proxy or --target");
     fails(2, &["--workload", "trace"], "--trace FILE");
     fails(2, &["--workload", "polymix-3", "--rate", "9"], "--peak");

@@ -29,7 +29,7 @@ use workload::{Traffic, WorkloadArgs};
 ///
 /// Robots ask as the schedule says, whatever the replies do, and response times count from the scheduled moment. The
 /// origin behind the proxy is started by this program unless --origin names one. Every reply is compared with what
-/// its URL and version must give. With neither --proxy nor --target the robots ask the origin itself.
+/// its URL and version must give.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct WebloadArgs {
@@ -40,6 +40,10 @@ pub struct WebloadArgs {
     /// A reverse proxy or server, such as http://127.0.0.1:8080; it must know the origin (see --origin-listen)
     #[arg(long, value_name = "URL")]
     target: Option<String>,
+
+    /// Ask the origin itself, nothing between
+    #[arg(long, conflicts_with_all = ["proxy", "target", "vs"])]
+    direct: bool,
 
     /// An origin that runs already (`crumb serve origin`); as the proxy reaches it, such as 10.0.0.2:8008
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "origin_listen")]
@@ -134,8 +138,8 @@ struct Peer {
 /// Runs the verb.
 pub fn run(args: WebloadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let usage = |error: anyhow::Error| error.context(BadUsage);
-    let sides = args.through().map_err(usage)?;
     let traffic = args.workload.traffic().map_err(usage)?;
+    let sides = args.through().map_err(usage)?;
     let stop = signals::stop_flag()?;
     // A series knows its sides by number; what they are is known here alone.
     let variants = sides.iter().map(|through| Variant {
@@ -167,11 +171,12 @@ impl WebloadArgs {
         };
         let first = match self.proxy.as_deref().or(self.target.as_deref()) {
             Some(url) => side(url)?,
-            None => Through::Nothing,
+            None if !self.series.vs.is_empty() => {
+                bail!("--vs compares proxies: name the first one with --proxy or --target")
+            }
+            None if self.direct => Through::Nothing,
+            None => bail!("name what to ask: --proxy URL, --target URL, or --direct for the origin itself"),
         };
-        if !self.series.vs.is_empty() && first == Through::Nothing {
-            bail!("--vs compares proxies: name the first one with --proxy or --target");
-        }
         let rivals = self.series.vs.iter().map(|url| side(url).with_context(|| format!("--vs {url}")));
         std::iter::once(Ok(first)).chain(rivals).collect()
     }
