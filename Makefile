@@ -29,7 +29,9 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 
 test: packages bench-smoke ## every test, with real servers where they are installed
 	@echo "skipped: crumb-mpi, a workspace of its own: make test-mpi" >&2
-	$(CARGO) test --workspace --no-fail-fast
+	# Whether the processors stay awake for a mount shows only while nobody else keeps them so.
+	$(CARGO) test -p stackfs --test serving
+	scripts/awake.sh $(CARGO) test --workspace --no-fail-fast
 
 lint: ## formatting, and clippy with warnings as errors
 	$(CARGO) fmt --all -- --check
@@ -41,11 +43,12 @@ fmt: ## format all code
 	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml
 
-bench: ## the figures: object sets, bare loops beside generator and spool; libnfs, Debian's postmark and INN beside ours
+bench: ## the figures: object sets, bare loops beside generator and spool; libnfs, Debian's postmark, INN and other FUSE layers beside ours
 	$(CARGO) bench -p fstress
 	scripts/bench-capacity.sh
 	scripts/bench-postmark.sh
 	scripts/bench-netnews.sh
+	AWAKE=all scripts/bench-stackfs.sh 3 --parts small,stream
 
 bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 	$(CARGO) test -p fstress --bench object_sets
