@@ -6,8 +6,8 @@
 # of the crate tikv-jemalloc-sys; PACKAGE=DIRECTORY takes another one, PACKAGE=none leaves the row out.
 # CRUMB=PROGRAM takes a program that is built already. LAYERS="crumb bindfs" mounts these alone.
 # A FUSE layer's time is mostly that of waking processors, in a virtual machine above all: AWAKE=all keeps them awake for
-# every layer, so that the layers' own work shows. Otherwise they sleep as they do for users, and crumb-aw alone, mounted
-# with --awake, keeps them from it.
+# every layer, so that the layers' own work shows. Otherwise they sleep as they do for users, and crumb-aw and crumb-xa alone,
+# mounted with --awake, keep them from it.
 #
 # The others get the best of their options that keep what the mounts can do: bindfs several threads; mergerfs the page
 # cache kept while a file does not change, no looking for security.capability, and its room reserve off; fuse-overlayfs
@@ -57,8 +57,12 @@ mounted() { # name, command...
 }
 tree=$work/native/tree
 mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon --no-store
-mounted crumb-ex "$crumb" mount "$tree" "$work/crumb-ex" --daemon --no-store --exclusive
-[ "${AWAKE:-}" = all ] || mounted crumb-aw "$crumb" mount "$tree" "$work/crumb-aw" --daemon --no-store --awake
+if [ "${AWAKE:-}" = all ]; then
+    mounted crumb-ex "$crumb" mount "$tree" "$work/crumb-ex" --daemon --no-store --exclusive
+else
+    mounted crumb-aw "$crumb" mount "$tree" "$work/crumb-aw" --daemon --no-store --awake
+    mounted crumb-xa "$crumb" mount "$tree" "$work/crumb-xa" --daemon --no-store --exclusive --awake
+fi
 mounted bindfs bindfs --multithreaded "$tree" "$work/bindfs"
 mounted mergerfs mergerfs -o use_ino,cache.files=auto-full,security_capability=false,category.create=ff,minfreespace=0 \
     "$tree" "$work/mergerfs"
@@ -82,8 +86,8 @@ if [ -z "$package" ]; then
     fi
 fi
 flags=(--rounds "$rounds")
-# The archive alone: 70 files, compiled once.
-[ -n "${PACKAGE:-}" ] || flags+=(--make-target build_lib_static)
+# The archive alone: 62 files, each compiled twice, and not for long.
+[ -n "${PACKAGE:-}" ] || { flags+=(--make-target lib/libjemalloc.a) && export CFLAGS=-O1; }
 [ "$package" = none ] || flags+=(--package "$package")
 dirs=("native=$tree")
 for layer in "${layers[@]}"; do dirs+=("$layer=$work/$layer"); done

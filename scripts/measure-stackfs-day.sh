@@ -101,7 +101,7 @@ turn() { # side
         cp --sparse=always "$work/$1.image" "$work/image"
         mount -o loop,nodiscard "$work/image" "$work/lower"
         if [ "$1" = managed ]; then
-            "$crumb" mount "$work/lower" "$work/at" --daemon --exclusive
+            "$crumb" mount "$work/lower" "$work/at" --daemon --exclusive --awake
             target=$work/at
         fi
         mkdir "$work/spool"

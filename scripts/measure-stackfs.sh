@@ -2,18 +2,21 @@
 # Figures of `crumb mount` that take long, each on images or trees in memory (root):
 #   scripts/measure-stackfs.sh curves [FILES] [FILESYSTEM...]   a directory of so many files, plain and managed through
 #                                                               the mount, cold (`crumb run dirscale`); 100000 files and
-#                                                               ext2 ext4-linear ext4 xfs btrfs unless told otherwise
+#                                                               ext2 ext4-linear ext4 xfs btrfs unless told otherwise;
+#                                                               ext4-unindexed: linear, but filled with dir_index, which
+#                                                               is then turned off (300000 files in minutes, not hours)
 #   scripts/measure-stackfs.sh memory [FILES]                   resident memory of the daemon by files known, and how
 #                                                               long starting and ending take; 1000000 files
 #   scripts/measure-stackfs.sh soak [SECONDS]                   8 threads hammering managed and plain directories:
 #                                                               errors, memory and descriptors meanwhile; 600 s
 # Needs mke2fs, mkfs.xfs and mkfs.btrfs for the file systems asked for; what is missing is left out and named.
-# CRUMB=PROGRAM takes a program that is built already.
+# CRUMB=PROGRAM takes a program that is built already; MOUNT="--awake --exclusive" mounts so; DIRSCALE="--cold-names" is
+# passed to `crumb run dirscale`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-}
 [ $# -gt 0 ] && shift
-case $mode in curves | memory | soak) ;; *) sed -n '2,12s/^# \?//p' "$0" >&2 && exit 2 ;; esac
+case $mode in curves | memory | soak) ;; *) sed -n '2,15s/^# \?//p' "$0" >&2 && exit 2 ;; esac
 [ "$(id -u)" = 0 ] || { echo "mounts images and drops caches: run it as root" >&2; exit 1; }
 [ -n "${CRUMB:-}" ] || cargo build --release -q -p crumb
 crumb=${CRUMB:-$(realpath "${CARGO_TARGET_DIR:-target}")/release/crumb}
@@ -22,7 +25,8 @@ below=$work/below through=$work/through
 mkdir "$below" "$through"
 take_down() {
     for place in "$through" "$below"; do
-        mountpoint -q "$place" && { umount "$place" || umount -l "$place"; }
+        # A daemon lets go of what is below a moment after its own end.
+        mountpoint -q "$place" && { umount "$place" 2>/dev/null || { sleep 0.3 && umount "$place"; } || umount -l "$place"; }
     done
     return 0
 }
@@ -51,10 +55,10 @@ make_image() { # FILESYSTEM, files in each of two directories
     case $1 in
         ext2) mke2fs -q -F -t ext2 -i 4096 "$work/image" ;;
         ext4-linear) mke2fs -q -F -t ext4 -i 4096 -O ^dir_index "$work/image" ;;
-        ext4) mke2fs -q -F -t ext4 -i 4096 "$work/image" ;;
+        ext4 | ext4-unindexed) mke2fs -q -F -t ext4 -i 4096 "$work/image" ;;
         xfs) mkfs.xfs -q "$work/image" ;;
         btrfs) mkfs.btrfs -q "$work/image" 2>/dev/null ;;
-        *) echo "$1: not one of ext2 ext4-linear ext4 xfs btrfs" >&2 && return 1 ;;
+        *) echo "$1: not one of ext2 ext4-linear ext4-unindexed ext4 xfs btrfs" >&2 && return 1 ;;
     esac && mount -o loop,nodiscard "$work/image" "$below"
 }
 
@@ -72,11 +76,22 @@ curves() {
             "$crumb" --quiet run dirscale "$below/$side" --layout flat --sizes 1 --warm --rounds 1 --no-store \
                 --keep "$name" >"$work/log"
         done
+        if [ "$kind" = ext4-unindexed ]; then
+            "$crumb" --quiet run dirscale "$below/plain" --layout flat --sizes "$files" --warm --rounds 1 --operations 1 \
+                --readings 1 --no-store --reuse "$name" >"$work/log"
+            umount "$below"
+            # tune2fs wants it checked; 1 says that something small was put right.
+            e2fsck -fy "$work/image" >"$work/log" 2>&1 || [ $? = 1 ]
+            tune2fs -O ^dir_index "$work/image" >"$work/log"
+            mount -o loop,nodiscard "$work/image" "$below"
+        fi
         "$crumb" --quiet manage "$below/managed/crumb-dirscale-$name/flat" >"$work/log"
-        show "$below/managed"
+        # shellcheck disable=SC2086 # words
+        show "$below/managed" ${MOUNT:-}
         for side in "$below/plain" "$through"; do
             [ "$side" = "$through" ] && echo "$kind, managed and through the mount" || echo "$kind, plain"
-            "$crumb" --quiet run dirscale "$side" --layout flat --sizes "$files" --no-store --reuse "$name" |
+            # shellcheck disable=SC2086 # words
+            "$crumb" --quiet run dirscale "$side" --layout flat --sizes "$files" --no-store --reuse "$name" ${DIRSCALE:-} |
                 grep -E '^(files|[0-9]|Verdict)'
         done
         take_down

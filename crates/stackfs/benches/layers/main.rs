@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench -p stackfs --bench layers -- native=DIRECTORY [crumb=DIRECTORY [bindfs=DIRECTORY …]]
 //!     [--rounds N] [--files N] [--listed N] [--stream-mib N] [--package DIRECTORY]
-//!     [--make-target TARGET] [--parts small,listing,stream,package]
+//!     [--make-target TARGET] [--parts small,listing,stream,package] [--records DIRECTORY]
 //! ```
 //!
 //! Each directory is one that is mounted already (`scripts/bench-stackfs.sh` does that); the first is what the others are
@@ -11,14 +11,17 @@
 //! directories one after another, the order turned by one from round to round: small files (2 KB) made, looked up cold
 //! and warm, read warm and removed; a listing with the stat of each entry, cold; a stream written, read cold and warm; a
 //! package configured and made. Cold: the kernel's caches are dropped before (root; else those rows are left out). Prints
-//! the seconds of each, then a table. Without `--bench`, as `cargo test` starts it, the sizes are tiny and the figures
+//! the seconds of each, then a table; --records writes one run record a layer, for `crumb report` and `crumb compare`. Without `--bench`, as `cargo test` starts it, the sizes are tiny and the figures
 //! mean nothing.
 #![allow(clippy::print_stdout)]
 
+mod record;
 mod rows;
 mod table;
 
 use std::path::PathBuf;
+
+use jiff::Timestamp;
 
 use crate::rows::{Part, Sizes};
 
@@ -31,11 +34,13 @@ struct Options {
     layers: Vec<Layer>,
     rounds: usize,
     sizes: Sizes,
+    /// Where records of the layers go.
+    records: Option<PathBuf>,
 }
 
 impl Options {
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { layers: Vec::new(), rounds: 1, sizes: Sizes::tiny() };
+        let mut options = Self { layers: Vec::new(), rounds: 1, sizes: Sizes::tiny(), records: None };
         let mut given = Vec::new();
         while let Some(arg) = args.next() {
             match arg.as_str() {
@@ -61,6 +66,7 @@ impl Options {
                 "--parts" => {
                     options.sizes.parts = value.split(',').map(Part::named).collect::<Result<_, _>>()?;
                 }
+                "--records" => options.records = Some(value.into()),
                 "--make-target" => options.sizes.make_target = Some(value),
                 "--package" => options.sizes.package = Some(value.into()),
                 _ => return Err(format!("{flag}: no such flag")),
@@ -78,6 +84,7 @@ fn main() {
         scratch = tempfile::tempdir().expect("a directory");
         options.layers.push(Layer { name: "native".to_owned(), directory: scratch.path().to_owned() });
     }
+    let started = Timestamp::now();
     let rows = rows::all(&options.sizes);
     let layers = options.layers.len();
     // seconds[row][layer]: one figure a round.
@@ -97,6 +104,9 @@ fn main() {
                 println!("{line}");
             }
         }
+    }
+    if let Some(directory) = &options.records {
+        record::write(directory, started, &rows, &options.layers, &seconds).expect("the records are written");
     }
     table::print(&rows, &options.layers, &seconds, options.rounds);
 }

@@ -48,6 +48,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// What is done in it, counted in its unit; once where only the time counts.
+    pub fn items(&self) -> u64 {
+        self.amount.max(1.0) as u64
+    }
+
     /// What the table shows for so many seconds.
     pub fn figure(&self, seconds: f64) -> String {
         if self.amount > 0.0 { format!("{:.0}", self.amount / seconds) } else { format!("{seconds:.2}") }
