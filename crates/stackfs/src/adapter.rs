@@ -53,6 +53,7 @@ pub(crate) struct Adapter {
     timeouts: Timeouts,
     exclusive: bool,
     access_lists: bool,
+    extended: bool,
     /// Whether data may pass by.
     passthrough: bool,
     readers: Arc<Readers>,
@@ -95,7 +96,8 @@ impl Adapter {
             shared,
             timeouts: options.timeouts,
             exclusive: options.exclusive,
-            access_lists: options.access_lists && privileged,
+            access_lists: options.access_lists && options.extended && privileged,
+            extended: options.extended,
             passthrough: options.passthrough && privileged,
             readers: Arc::new(Readers::new(options.threads)),
             awake,

@@ -61,6 +61,8 @@ pub struct StackOptions {
     pub awake: bool,
     /// Access control lists count. Default on; needs root.
     pub access_lists: bool,
+    /// Extended attributes can be read and set. Default on; off, the kernel asks once less for each file that is written.
+    pub extended: bool,
     /// The mount point may have entries, which are hidden then. Over LOWER itself it may anyway.
     pub nonempty: bool,
     /// Worker threads. Default: the CPUs, at least 2 and at most 8.
@@ -100,6 +102,7 @@ impl StackOptions {
             passthrough: true,
             awake: false,
             access_lists: true,
+            extended: true,
             nonempty: false,
             threads: cpus.clamp(2, 8),
             directories_max: 1024,
@@ -145,6 +148,7 @@ impl StackOptions {
             ("nopassthrough", None) => self.passthrough = false,
             ("awake", None) => self.awake = true,
             ("noacl", None) => self.access_lists = false,
+            ("noxattr", None) => (self.extended, self.access_lists) = (false, false),
             ("acl", None) => self.access_lists = true,
             ("nonempty", None) => self.nonempty = true,
             ("dev", None) => self.flags.dev = true,

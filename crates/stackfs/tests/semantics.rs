@@ -1,5 +1,7 @@
 //! What passes through a mount: owners, bits, attributes, holes, locks, open files without a name.
 
+#![allow(clippy::print_stderr)]
+
 mod scene;
 
 use std::fs::{self, File};
@@ -225,6 +227,34 @@ fn extended_attributes_and_lists_pass_through_but_ours() {
         let ours = rustix::fs::setxattr(&path, "user.crumb.layout", b"hash:2", XattrFlags::empty());
         assert_eq!(ours, Err(Errno::PERM));
         assert_eq!(rustix::fs::getxattr(&path, "user.crumb.layout", &mut value), Err(Errno::NODATA));
+    }
+}
+
+#[test]
+fn without_extended_attributes_there_are_none_and_writing_still_takes_a_programs_rights_away() {
+    if cannot_mount() {
+        return;
+    }
+    // CAP_NET_RAW, permitted and effective (struct vfs_cap_data, revision 2).
+    let words = [0x0200_0001_u32, 1 << 13, 0, 0, 0];
+    let rights: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (extended, passthrough) in [(true, true), (false, true), (true, false), (false, false)] {
+        let scene = Scene::with(|options| StackOptions { extended, passthrough, ..options });
+        let (below, at) = (scene.lower("program"), scene.at("program"));
+        fs::write(&below, "first").unwrap();
+        let none = XattrFlags::empty();
+        if rustix::fs::setxattr(&below, "security.capability", &rights, none) == Err(Errno::OPNOTSUPP) {
+            eprintln!("skipped: no attributes of security below");
+            return;
+        }
+        let mut value = [0; 64];
+        if !extended {
+            assert_eq!(rustix::fs::getxattr(&at, "security.capability", &mut value), Err(Errno::OPNOTSUPP));
+            assert_eq!(rustix::fs::setxattr(&at, "user.note", b"text", none), Err(Errno::OPNOTSUPP));
+        }
+        fs::write(&at, "second").unwrap();
+        let left = rustix::fs::getxattr(&below, "security.capability", &mut value);
+        assert_eq!(left, Err(Errno::NODATA), "attributes {extended}, passed through {passthrough}");
     }
 }
 

@@ -55,8 +55,8 @@ Examples:
 Which directories are spread: `crumb advise` says, `crumb manage` does it. To end it: `crumb unmount`.
 
 Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
-attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, threads=N, directories=N, dev, suid,
-noexec, noatime; what only mount(8) minds is passed over."
+attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, noxattr, threads=N, directories=N,
+dev, suid, noexec, noatime; what only mount(8) minds is passed over."
 )]
 pub struct MountArgs {
     /// The tree to show

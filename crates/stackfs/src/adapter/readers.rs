@@ -28,7 +28,7 @@ use crate::nodes::lock;
 /// A program alone leaves a RELEASE in the queue, for which it does not wait, but nothing more.
 const QUEUED_TO_CALL: usize = 4;
 const TICK_MIN: Duration = Duration::from_millis(2);
-const TICK_MAX: Duration = Duration::from_millis(128);
+const TICK_MAX: Duration = Duration::from_millis(64);
 
 pub(super) struct Readers {
     /// What requests come by; until it is there nobody parks.

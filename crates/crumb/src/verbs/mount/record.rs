@@ -63,6 +63,7 @@ pub fn config_of(options: &StackOptions) -> serde_json::Value {
         "passthrough": options.passthrough,
         "awake": options.awake,
         "access_lists": options.access_lists,
+        "extended": options.extended,
         "read_only": options.read_only,
         "threads": options.threads,
         "directories_max": options.directories_max,
