@@ -30,7 +30,7 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 test: packages bench-smoke ## every test, with real servers where they are installed
 	@echo "skipped: crumb-mpi, a workspace of its own: make test-mpi" >&2
 	# Whether the processors stay awake for a mount shows only while nobody else keeps them so.
-	$(CARGO) test -p stackfs --test serving
+	$(CARGO) test --workspace --test waking
 	scripts/awake.sh $(CARGO) test --workspace --no-fail-fast
 
 lint: ## formatting, and clippy with warnings as errors
@@ -51,13 +51,9 @@ bench: ## the figures: object sets, bare loops beside generator and spool; libnf
 	AWAKE=all scripts/bench-stackfs.sh 3 --parts small,stream
 
 bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
-	$(CARGO) test -p fstress --bench object_sets
-	$(CARGO) test -p nfs --bench bare_loop
-	$(CARGO) test -p netnews --bench unbatch
-	$(CARGO) test -p stackfs --bench layers
-	$(CARGO) test -p packstore --bench hit_ratio --bench rates
-	$(CARGO) test -p webcache --bench hit --bench sockets
-	$(CARGO) test -p webload --bench capacity
+	# All at once: one package after another would build what they share anew for each choice of features.
+	$(CARGO) test --workspace --bench object_sets --bench bare_loop --bench unbatch --bench layers --bench hit_ratio \
+		--bench rates --bench hit --bench sockets --bench capacity
 
 soak-stackfs: ## the stackable file system for longer (root): a million operations, 300,000 articles
 	CRUMB_FSX_OPERATIONS=1000000 CRUMB_DIFFERENTIAL_OPERATIONS=1000000 $(CARGO) test -p stackfs --test posix --test differential
