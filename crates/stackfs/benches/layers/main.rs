@@ -11,8 +11,8 @@
 //! directories one after another, the order turned by one from round to round: small files (2 KB) made, looked up cold
 //! and warm, read warm and removed; a listing with the stat of each entry, cold; a stream written, read cold and warm; a
 //! package configured and made. Cold: the kernel's caches are dropped before (root; else those rows are left out). Prints
-//! the seconds of each, then a table; --records writes one run record a layer, for `crumb report` and `crumb compare`. Without `--bench`, as `cargo test` starts it, the sizes are tiny and the figures
-//! mean nothing.
+//! the seconds of each, then a table; --records writes a run record a layer and round, for `crumb runs import`, `crumb report`
+//! and `crumb compare`. Without `--bench`, as `cargo test` starts it, the sizes are tiny and the figures mean nothing.
 #![allow(clippy::print_stdout)]
 
 mod record;

@@ -1,15 +1,15 @@
-//! A run record for each layer, so that `crumb report` draws them and `crumb compare` holds them side by side.
+//! A run record for each layer and round, so that `crumb report` draws them and `crumb compare` holds them side by side.
 
 use std::fs;
 use std::path::Path;
 
 use jiff::Timestamp;
-use measure::{Environment, Phase, RECORD_SCHEMA, RunId, RunRecord, Verdict};
+use measure::{Environment, Phase, RECORD_SCHEMA, RunId, RunRecord, SeriesPlace, Verdict};
 
 use crate::Layer;
 use crate::rows::Row;
 
-/// Writes `DIRECTORY/LAYER.json` for each layer; a row is a phase, a round a pass of it.
+/// Writes `DIRECTORY/LAYER-ROUND.json` for each layer and round; a row is a phase and a metric.
 pub fn write(
     directory: &Path,
     started: Timestamp,
@@ -18,16 +18,20 @@ pub fn write(
     seconds: &[Vec<Vec<f64>>],
 ) -> std::io::Result<()> {
     fs::create_dir_all(directory)?;
-    for (at, layer) in layers.iter().enumerate() {
-        let mut phases = Vec::new();
-        for (row, figures) in rows.iter().zip(seconds) {
-            for (pass, wall_s) in (1..).zip(&figures[at]) {
-                phases.push(phase(row, pass, *wall_s));
-            }
-        }
+    let id = |round: usize, layer: usize| RunId::new("layers", started, (round << 8 | layer) as u16);
+    let rounds = seconds.iter().flatten().map(Vec::len).max().unwrap_or(0);
+    for (round, (at, layer)) in
+        (0..rounds).flat_map(|round| layers.iter().enumerate().map(move |layer| (round, layer)))
+    {
+        let measured = || {
+            rows.iter()
+                .zip(seconds)
+                .filter_map(|(row, figures)| figures[at].get(round).map(|wall_s| (row, *wall_s)))
+        };
+        let side = char::from(b'A' + at as u8).to_string();
         let record = RunRecord {
             schema: RECORD_SCHEMA,
-            id: RunId::new("layers", started, at as u16),
+            id: id(round, at),
             benchmark: "layers".to_owned(),
             label: layer.name.clone(),
             target: layer.directory.display().to_string(),
@@ -39,22 +43,22 @@ pub fn write(
             seed: 0,
             complete: true,
             points: Vec::new(),
-            phases,
+            phases: measured().map(|(row, wall_s)| phase(row, wall_s)).collect(),
             curves: Vec::new(),
-            series: None,
-            metrics: Default::default(),
+            series: Some(SeriesPlace { of: id(0, 0), side, turn: (round * layers.len() + at) as u32 + 1 }),
+            metrics: measured().map(|(row, wall_s)| (row.metric.to_owned(), row.value(wall_s))).collect(),
             verdict: Verdict::valid(),
         };
-        fs::write(directory.join(format!("{}.json", layer.name)), record.to_json())?;
+        fs::write(directory.join(format!("{}-{}.json", layer.name, round + 1)), record.to_json())?;
     }
     Ok(())
 }
 
-fn phase(row: &Row, pass: u32, wall_s: f64) -> Phase {
+fn phase(row: &Row, wall_s: f64) -> Phase {
     let items = row.items();
     Phase {
         name: row.title.clone(),
-        pass,
+        pass: 1,
         wall_s,
         // The work is done by the kernel and a layer's daemon: this process's own time says nothing.
         user_s: 0.0,

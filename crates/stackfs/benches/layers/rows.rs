@@ -43,6 +43,8 @@ impl Sizes {
 pub struct Row {
     pub title: String,
     pub unit: &'static str,
+    /// Its name in a run record.
+    pub metric: &'static str,
     /// What is divided by the seconds; 0 where the seconds themselves are the figure.
     amount: f64,
 }
@@ -53,9 +55,14 @@ impl Row {
         self.amount.max(1.0) as u64
     }
 
+    /// A rate, or the seconds where they are the figure.
+    pub fn value(&self, seconds: f64) -> f64 {
+        if self.amount > 0.0 { self.amount / seconds } else { seconds }
+    }
+
     /// What the table shows for so many seconds.
     pub fn figure(&self, seconds: f64) -> String {
-        if self.amount > 0.0 { format!("{:.0}", self.amount / seconds) } else { format!("{seconds:.2}") }
+        if self.amount > 0.0 { format!("{:.0}", self.value(seconds)) } else { format!("{seconds:.2}") }
     }
 }
 
@@ -74,20 +81,20 @@ const FILES_PER_S: &str = "  files/s";
 
 pub fn all(sizes: &Sizes) -> Vec<Row> {
     let (files, listed, mib) = (sizes.files as f64, sizes.listed as f64, sizes.stream_mib as f64);
-    let row = |title: &str, unit, amount| Row { title: title.to_owned(), unit, amount };
+    let row = |title: &str, metric, unit, amount| Row { title: title.to_owned(), unit, metric, amount };
     let mut rows = vec![
-        row("create", FILES_PER_S, files),
-        row("stat, cold", FILES_PER_S, files),
-        row("stat, warm", FILES_PER_S, files),
-        row("open, read, close", FILES_PER_S, files),
-        row("unlink", FILES_PER_S, files),
-        row("list, stat, cold", "  entries/s", listed),
-        row("write, fsync", "  MiB/s", mib),
-        row("read, cold", "  MiB/s", mib),
-        row("read, warm", "  MiB/s", mib),
+        row("create", "create_per_sec", FILES_PER_S, files),
+        row("stat, cold", "stat_cold_per_sec", FILES_PER_S, files),
+        row("stat, warm", "stat_warm_per_sec", FILES_PER_S, files),
+        row("open, read, close", "open_read_close_per_sec", FILES_PER_S, files),
+        row("unlink", "unlink_per_sec", FILES_PER_S, files),
+        row("list, stat, cold", "list_stat_cold_per_sec", "  entries/s", listed),
+        row("write, fsync", "write_mib_per_sec", "  MiB/s", mib),
+        row("read, cold", "read_cold_mib_per_sec", "  MiB/s", mib),
+        row("read, warm", "read_warm_mib_per_sec", "  MiB/s", mib),
     ];
     if sizes.package.is_some() {
-        rows.push(row("configure, make", "  s", 0.0));
+        rows.push(row("configure, make", "build_s", "  s", 0.0));
     }
     rows
 }
