@@ -197,7 +197,11 @@ fn a_trace_of_a_real_server_is_replayed_whole() {
     let bench = Bench::in_memory();
     let record = record(
         &bench,
-        &["--workload", "trace", "--trace", path.to_str().unwrap(), "--rate", "max", "--check-one-in", "4"],
+        &[
+            &["--direct", "--workload", "trace", "--trace", path.to_str().unwrap()][..],
+            &["--rate", "max", "--check-one-in", "4"],
+        ]
+        .concat(),
     );
     let requests = record["config"]["parameters"]["requests"].as_f64().unwrap();
     assert!(requests > 25_000.0 && requests < 30_970.0, "{requests}");
