@@ -27,9 +27,9 @@ demo: build ## the main job with no server needed: two sweeps on loopback and a 
 packages: ## install what the tests need (Debian, root); otherwise say what is missing
 	scripts/test-packages.sh
 
+# `waking` by itself: whether the processors stay awake for a mount shows only while nobody else keeps them so.
 test: packages bench-smoke ## every test, with real servers where they are installed
 	@echo "skipped: crumb-mpi, a workspace of its own: make test-mpi" >&2
-	# Whether the processors stay awake for a mount shows only while nobody else keeps them so.
 	$(CARGO) test --workspace --test waking
 	scripts/awake.sh $(CARGO) test --workspace --no-fail-fast
 
@@ -48,10 +48,10 @@ bench: ## the figures: object sets, bare loops beside generator and spool; libnf
 	scripts/bench-capacity.sh
 	scripts/bench-postmark.sh
 	scripts/bench-netnews.sh
-	AWAKE=all scripts/bench-stackfs.sh 3 --parts small,stream
+	scripts/awake.sh scripts/bench-stackfs.sh 3 --parts small,stream
 
+# All at once: one package after another would build what they share anew for each choice of features.
 bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
-	# All at once: one package after another would build what they share anew for each choice of features.
 	$(CARGO) test --workspace --bench object_sets --bench bare_loop --bench unbatch --bench layers --bench hit_ratio \
 		--bench rates --bench hit --bench sockets --bench capacity
 

@@ -5,9 +5,9 @@
 # Debian: apt-get install bindfs mergerfs fuse-overlayfs fuse3. The package that is built is jemalloc, from the sources
 # of the crate tikv-jemalloc-sys; PACKAGE=DIRECTORY takes another one, PACKAGE=none leaves the row out.
 # CRUMB=PROGRAM takes a program that is built already. LAYERS="crumb bindfs" mounts these alone.
-# A FUSE layer's time is mostly that of waking processors, in a virtual machine above all: AWAKE=all keeps them awake for
-# every layer, so that the layers' own work shows. Otherwise they sleep as they do for users, and crumb-aw and crumb-xa alone,
-# mounted with --awake, keep them from it.
+# A FUSE layer's time is mostly that of waking processors, in a virtual machine above all: scripts/awake.sh before it all
+# keeps them awake for every layer, so that the layers' own work shows. Otherwise they sleep as they do for users, and
+# crumb-aw and crumb-xa alone, mounted with --awake, keep them from it.
 #
 # The others get the best of their options that keep what the mounts can do: bindfs several threads; mergerfs the page
 # cache kept while a file does not change, no looking for security.capability, and its room reserve off; fuse-overlayfs
@@ -26,7 +26,9 @@ clean_up() {
     for layer in "${layers[@]}"; do
         mountpoint -q "$work/$layer" && { fusermount3 -u "$work/$layer" 2>/dev/null || umount -l "$work/$layer"; }
     done
-    mountpoint -q "$work/native" && { { umount "$work/native" 2>/dev/null || { sleep 1; umount "$work/native"; } || umount -l "$work/native"; }; }
+    # A daemon lets go of what is below a moment after its own end.
+    mountpoint -q "$work/native" &&
+        { umount "$work/native" 2>/dev/null || { sleep 1 && umount "$work/native"; } || umount -l "$work/native"; }
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -36,12 +38,6 @@ truncate -s 8G "$work/image"
 mkfs.ext4 -q -F "$work/image"
 mount -o loop,nodiscard "$work/image" "$work/native"
 mkdir "$work/native/tree"
-
-if [ "${AWAKE:-}" = all ]; then
-    # Held open until this script ends: 0 us to wake up in.
-    exec 9>/dev/cpu_dma_latency
-    printf '\0\0\0\0' >&9
-fi
 
 mounted() { # name, command...
     local name=$1
@@ -57,7 +53,8 @@ mounted() { # name, command...
 }
 tree=$work/native/tree
 mounted crumb "$crumb" mount "$tree" "$work/crumb" --daemon --no-store
-if [ "${AWAKE:-}" = all ]; then
+# Microseconds that processors may take to wake up: 0 when they are kept awake.
+if [ "$(od -An -i -N4 /dev/cpu_dma_latency | tr -d ' ')" = 0 ]; then
     mounted crumb-ex "$crumb" mount "$tree" "$work/crumb-ex" --daemon --no-store --exclusive
 else
     mounted crumb-aw "$crumb" mount "$tree" "$work/crumb-aw" --daemon --no-store --awake

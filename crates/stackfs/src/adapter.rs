@@ -151,6 +151,15 @@ impl Adapter {
         done.map_err(|errno| Errno::from_i32(errno.raw_os_error()))
     }
 
+    /// The same for one on extended attributes; where there are none by request, ENOSYS lets the kernel stop asking.
+    fn timed_extended<T>(
+        &self,
+        operation: Operation,
+        work: impl FnOnce(&Tree) -> Done<T>,
+    ) -> Result<T, Errno> {
+        self.timed(operation, |tree| if self.extended { work(tree) } else { Err(rustix::io::Errno::NOSYS) })
+    }
+
     /// Has data of an open file pass by; `None` when it goes through the daemon.
     fn backing(
         &self,

@@ -135,14 +135,12 @@ impl Readers {
             let (again, passed) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
             parked = again;
             let taken = self.taken.load(Ordering::Relaxed);
-            if !passed.timed_out() {
+            if !passed.timed_out() || taken != taken_before {
                 tick = TICK_MIN;
-            } else if self.waiting.load(Ordering::SeqCst) == 0 && taken == taken_before {
-                // The others are all held up by what they serve.
+            } else if self.waiting.load(Ordering::SeqCst) == 0 || self.asked(PollFlags::IN) {
+                // The others are all held up by what they serve, or one that was counted as waiting is gone.
                 parked.called += 1;
                 self.waiting.fetch_add(1, Ordering::SeqCst);
-            } else if taken != taken_before {
-                tick = TICK_MIN;
             } else {
                 tick = (tick * 2).min(TICK_MAX);
                 self.slow.store(true, Ordering::Relaxed);
@@ -170,11 +168,125 @@ impl Readers {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let readers = self.0;
+        if std::thread::panicking() {
+            // This thread will not wait any more.
+            return;
+        }
         // One more after the first would be one too many.
         if readers.waiting.load(Ordering::SeqCst) == 0 || readers.connection.get().is_none() {
             readers.waiting.fetch_add(1, Ordering::SeqCst);
         } else {
             readers.park();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// A daemon whose requests are bytes of a pipe.
+    struct Daemon {
+        readers: Arc<Readers>,
+        requests: PipeWriter,
+        connection: PipeReader,
+        served: (Sender<u8>, Receiver<u8>),
+    }
+
+    impl Daemon {
+        fn of(threads: usize) -> Self {
+            let (connection, requests) = pipe().unwrap();
+            let readers = Arc::new(Readers::new(threads));
+            readers.connected(&connection);
+            Self { readers, requests, connection, served: channel() }
+        }
+
+        /// Starts a thread that serves one request after another by `work`.
+        fn start(&self, work: impl Fn(u8) + Send + 'static) {
+            let (readers, served) = (Arc::clone(&self.readers), self.served.0.clone());
+            let mut connection = self.connection.try_clone().unwrap();
+            std::thread::spawn(move || {
+                let mut request = [0];
+                while connection.read_exact(&mut request).is_ok() {
+                    let _turn = readers.turn();
+                    work(request[0]);
+                    if served.send(request[0]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+
+        fn ask(&mut self, request: u8) {
+            self.requests.write_all(&[request]).unwrap();
+        }
+
+        fn answer(&self) -> u8 {
+            self.served.1.recv_timeout(LONG).expect("a thread goes back to waiting")
+        }
+    }
+
+    #[test]
+    fn requests_are_served_though_a_thread_that_counts_as_waiting_is_gone() {
+        let mut daemon = Daemon::of(3);
+        // Two that were to wait are not there.
+        daemon.start(|_| {});
+        for request in 0..3 {
+            daemon.ask(request);
+            assert_eq!(daemon.answer(), request);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_not_held_and_the_others_go_on() {
+        let mut daemon = Daemon::of(2);
+        let (gone, went) = channel();
+        let readers = Arc::clone(&daemon.readers);
+        std::thread::spawn(move || {
+            // Quietly: the message would stand among those of tests that fail.
+            let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _turn = readers.turn();
+                std::panic::resume_unwind(Box::new("as a request may"));
+            }));
+            gone.send(unwound.is_err()).unwrap();
+        });
+        assert_eq!(went.recv_timeout(LONG), Ok(true), "it is held while it unwinds");
+        daemon.start(|_| {});
+        for request in 0..3 {
+            daemon.ask(request);
+            assert_eq!(daemon.answer(), request);
+        }
+    }
+
+    #[test]
+    fn while_one_is_held_up_the_next_takes_over() {
+        let mut daemon = Daemon::of(2);
+        let (release, released) = channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        for _ in 0..2 {
+            let released = Arc::clone(&released);
+            daemon.start(move |request| {
+                if request == 0 {
+                    let _ = lock(&released).recv();
+                }
+            });
+        }
+        for request in 1..20 {
+            daemon.ask(request);
+            assert_eq!(daemon.answer(), request);
+        }
+        daemon.ask(0);
+        for request in 1..20 {
+            daemon.ask(request);
+            assert_eq!(daemon.answer(), request);
+        }
+        release.send(()).unwrap();
+        assert_eq!(daemon.answer(), 0);
     }
 }

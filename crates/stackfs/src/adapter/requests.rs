@@ -437,25 +437,20 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let _turn = self.readers.turn();
-        if !self.extended {
-            // The kernel stops asking.
-            return reply.error(Errno::ENOSYS);
-        }
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        let done =
-            self.timed(Operation::Setxattr, |tree| tree.set_extended(ino.0, name.as_bytes(), value, flags));
+        let done = self.timed_extended(Operation::Setxattr, |tree| {
+            tree.set_extended(ino.0, name.as_bytes(), value, flags)
+        });
         answer(done, reply);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let _turn = self.readers.turn();
-        if !self.extended {
-            // The kernel stops asking.
-            return reply.error(Errno::ENOSYS);
-        }
         // Linux has none larger than 64 KiB.
         let mut value = vec![0; size.min(1 << 16) as usize];
-        match self.timed(Operation::Getxattr, |tree| tree.extended(ino.0, name.as_bytes(), &mut value)) {
+        match self
+            .timed_extended(Operation::Getxattr, |tree| tree.extended(ino.0, name.as_bytes(), &mut value))
+        {
             Ok(len) if size == 0 => reply.size(len as u32),
             Ok(len) => reply.data(&value[..len]),
             Err(errno) => reply.error(errno),
@@ -464,11 +459,7 @@ impl Filesystem for Adapter {
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let _turn = self.readers.turn();
-        if !self.extended {
-            // The kernel stops asking.
-            return reply.error(Errno::ENOSYS);
-        }
-        match self.timed(Operation::Listxattr, |tree| tree.extended_names(ino.0)) {
+        match self.timed_extended(Operation::Listxattr, |tree| tree.extended_names(ino.0)) {
             Ok(names) if size == 0 => reply.size(names.len() as u32),
             Ok(names) if names.len() > size as usize => reply.error(Errno::ERANGE),
             Ok(names) => reply.data(&names),
@@ -478,12 +469,8 @@ impl Filesystem for Adapter {
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _turn = self.readers.turn();
-        if !self.extended {
-            // The kernel stops asking.
-            return reply.error(Errno::ENOSYS);
-        }
         answer(
-            self.timed(Operation::Removexattr, |tree| tree.remove_extended(ino.0, name.as_bytes())),
+            self.timed_extended(Operation::Removexattr, |tree| tree.remove_extended(ino.0, name.as_bytes())),
             reply,
         );
     }
