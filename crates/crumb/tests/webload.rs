@@ -8,7 +8,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use binary::{Bench, assert_fits};
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,24 +30,33 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Starts a server and waits until it listens; none, with a line that says so, when it is not installed.
-fn started(program: &str, args: &[&str], port: u16, package: &str) -> Option<Running> {
+/// Starts a server and waits until it says on standard error that it serves; none, with a line that says so, when it is not
+/// installed.
+fn started(program: &str, args: &[&str], serves: &str, package: &str) -> Option<Running> {
     let child = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn();
-    let Ok(child) = child else {
+    let Ok(mut child) = child else {
         eprintln!("skipped: {program} not installed (apt install {package})");
         return None;
     };
-    let mut running = Running(child);
-    let begun = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(running.0.try_wait().unwrap().is_none(), "{program} ended at once");
-        assert!(begun.elapsed() < Duration::from_secs(30), "{program} does not listen");
-        std::thread::sleep(Duration::from_millis(20));
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let running = Running(child);
+    let (tell, told) = channel();
+    // It goes on reading, so that the server never waits for somebody who listens.
+    std::thread::spawn(move || {
+        said.split(b'\n')
+            .map_while(Result::ok)
+            .for_each(|line| drop(tell.send(String::from_utf8_lossy(&line).into_owned())))
+    });
+    let mut all = String::new();
+    while !all.contains(serves) {
+        let line = told.recv_timeout(Duration::from_secs(30));
+        let line = line.unwrap_or_else(|error| panic!("{program} does not serve ({error}): {all}"));
+        all = all + &line + "\n";
     }
     Some(running)
 }
@@ -65,7 +75,8 @@ fn squid(bench: &Bench, port: u16) -> Option<Running> {
          cache_mem 64 MB\nmaximum_object_size_in_memory 8 MB\nmemory_cache_mode always\npinger_enable off\n"
     );
     bench.write("squid.conf", &conf);
-    started("squid", &["-N", "-f", bench.path("squid.conf").to_str().unwrap()], port, "squid")
+    let conf = bench.path("squid.conf");
+    started("squid", &["-N", "-d1", "-f", conf.to_str().unwrap()], "Accepting HTTP", "squid")
 }
 
 fn nginx(bench: &Bench, port: u16, origin: u16) -> Option<Running> {
@@ -75,7 +86,7 @@ fn nginx(bench: &Bench, port: u16, origin: u16) -> Option<Running> {
         .map(|name| format!("{name}_temp_path {dir}/{name};\n"))
         .concat();
     let conf = format!(
-        "daemon off; pid {dir}/nginx.pid; error_log {dir}/error.log; worker_processes 1; events {{ worker_connections 1024; }}\n\
+        "daemon off; pid {dir}/nginx.pid; error_log stderr notice; worker_processes 1; events {{ worker_connections 1024; }}\n\
          http {{ access_log off; {temps} proxy_cache_path {dir}/cache keys_zone=c:10m max_size=1g;\n\
          upstream o {{ server 127.0.0.1:{origin}; keepalive 16; }}\n\
          server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://o; proxy_http_version 1.1;\n\
@@ -83,7 +94,8 @@ fn nginx(bench: &Bench, port: u16, origin: u16) -> Option<Running> {
     );
     bench.write("nginx.conf", &conf);
     let conf = bench.path("nginx.conf");
-    started("nginx", &["-p", &dir.to_string(), "-c", conf.to_str().unwrap()], port, "nginx-light")
+    let args = ["-p", &dir.to_string(), "-c", conf.to_str().unwrap()];
+    started("nginx", &args, "start worker process", "nginx-light")
 }
 
 /// Runs it, and gives its record. A busy machine may make the generator the limit, which exit code 3 says.

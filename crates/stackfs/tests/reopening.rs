@@ -4,29 +4,30 @@ mod scene;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
 use scene::{Scene, cannot_mount};
 use stackfs::Timeouts;
 
-/// Descriptors of this process, where the daemon's threads run, on files whose path has this in it.
-fn held(part: &str) -> usize {
-    let links = fs::read_dir("/proc/self/fd").expect("listed");
-    let paths = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
-    paths.filter(|path| path.to_string_lossy().contains(part)).count()
-}
+/// Tells when the last descriptor of a file without a name is closed: its blocks are free then.
+struct Freed(OwnedFd);
 
-fn within(seconds: u64, what: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < until {
-        if what() {
-            return true;
-        }
-        // Nothing tells when another thread closes a descriptor.
-        std::thread::sleep(Duration::from_millis(20));
+impl Freed {
+    fn watch(file: &Path) -> Self {
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC).expect("inotify");
+        inotify::add_watch(&watch, file, inotify::WatchFlags::DELETE_SELF).expect("watched");
+        Self(watch)
     }
-    false
+
+    fn within(&self, seconds: i64) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })).expect("polled") == 1
+    }
 }
 
 #[test]
@@ -82,9 +83,10 @@ fn a_file_removed_after_it_was_read_gives_its_blocks_back() {
     let path = scene.at("removed-after-reading");
     fs::write(&path, "some bytes").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"some bytes");
+    let freed = Freed::watch(&scene.lower("removed-after-reading"));
     fs::remove_file(&path).unwrap();
     // Sooner than what is idle expires: the kernel forgets the inode at once.
-    assert!(within(4, || held("removed-after-reading") == 0), "still open, so its blocks are taken");
+    assert!(freed.within(4), "still open, so its blocks are taken");
 }
 
 #[test]
@@ -113,6 +115,8 @@ fn a_file_removed_below_is_let_go_of_after_a_while() {
     let scene = Scene::new();
     fs::write(scene.lower("gone-below"), "some bytes").unwrap();
     assert_eq!(fs::read(scene.at("gone-below")).unwrap(), b"some bytes");
+    let freed = Freed::watch(&scene.lower("gone-below"));
     fs::remove_file(scene.lower("gone-below")).unwrap();
-    assert!(within(30, || held("gone-below") == 0), "its blocks stay taken");
+    assert!(!freed.within(0), "nobody kept it open, so nothing is shown");
+    assert!(freed.within(30), "its blocks stay taken");
 }
