@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use jiff::Timestamp;
-use measure::{Environment, Phase, RECORD_SCHEMA, RunId, RunRecord, SeriesPlace, Verdict};
+use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, SeriesPlace, Verdict};
 
 use crate::Layer;
 use crate::rows::Row;
 
-/// Writes `DIRECTORY/LAYER-ROUND.json` for each layer and round; a row is a phase and a metric.
+/// Writes `DIRECTORY/LAYER-ROUND.json` for each layer and round; a row is a metric.
 pub fn write(
     directory: &Path,
     started: Timestamp,
@@ -23,11 +23,10 @@ pub fn write(
     for (round, (at, layer)) in
         (0..rounds).flat_map(|round| layers.iter().enumerate().map(move |layer| (round, layer)))
     {
-        let measured = || {
-            rows.iter()
-                .zip(seconds)
-                .filter_map(|(row, figures)| figures[at].get(round).map(|wall_s| (row, *wall_s)))
-        };
+        let metrics = rows.iter().zip(seconds).filter_map(|(row, figures)| {
+            figures[at].get(round).map(|wall_s| (row.metric.to_owned(), row.value(*wall_s)))
+        });
+        let metrics = metrics.collect();
         let side = char::from(b'A' + at as u8).to_string();
         let record = RunRecord {
             schema: RECORD_SCHEMA,
@@ -43,29 +42,13 @@ pub fn write(
             seed: 0,
             complete: true,
             points: Vec::new(),
-            phases: measured().map(|(row, wall_s)| phase(row, wall_s)).collect(),
+            phases: Vec::new(),
             curves: Vec::new(),
             series: Some(SeriesPlace { of: id(0, 0), side, turn: (round * layers.len() + at) as u32 + 1 }),
-            metrics: measured().map(|(row, wall_s)| (row.metric.to_owned(), row.value(wall_s))).collect(),
+            metrics,
             verdict: Verdict::valid(),
         };
         fs::write(directory.join(format!("{}-{}.json", layer.name, round + 1)), record.to_json())?;
     }
     Ok(())
-}
-
-fn phase(row: &Row, wall_s: f64) -> Phase {
-    let items = row.items();
-    Phase {
-        name: row.title.clone(),
-        pass: 1,
-        wall_s,
-        // The work is done by the kernel and a layer's daemon: this process's own time says nothing.
-        user_s: 0.0,
-        sys_s: 0.0,
-        items,
-        bytes: 0,
-        items_per_sec: items as f64 / wall_s,
-        counters: Default::default(),
-    }
 }

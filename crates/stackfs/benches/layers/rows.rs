@@ -50,11 +50,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// What is done in it, counted in its unit; once where only the time counts.
-    pub fn items(&self) -> u64 {
-        self.amount.max(1.0) as u64
-    }
-
     /// A rate, or the seconds where they are the figure.
     pub fn value(&self, seconds: f64) -> f64 {
         if self.amount > 0.0 { self.amount / seconds } else { seconds }
