@@ -27,6 +27,9 @@ pub fn write(
             figures[at].get(round).map(|wall_s| (row.metric.to_owned(), row.value(*wall_s)))
         });
         let metrics = metrics.collect();
+        // As `main` goes: a round begins one layer later than the round before.
+        let place = (at + layers.len() - round % layers.len()) % layers.len();
+        let turn = (round * layers.len() + place) as u32 + 1;
         let side = char::from(b'A' + at as u8).to_string();
         let record = RunRecord {
             schema: RECORD_SCHEMA,
@@ -44,7 +47,7 @@ pub fn write(
             points: Vec::new(),
             phases: Vec::new(),
             curves: Vec::new(),
-            series: Some(SeriesPlace { of: id(0, 0), side, turn: (round * layers.len() + at) as u32 + 1 }),
+            series: Some(SeriesPlace { of: id(0, 0), side, turn }),
             metrics,
             verdict: Verdict::valid(),
         };
