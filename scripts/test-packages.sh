@@ -83,29 +83,36 @@ need nginx nginx-light
 need curl curl
 need squid squid
 
-if [ ${#missing[@]} -eq 0 ]; then
-    unpack_inn
-    build_tools
-    fetch_suite
-    exit 0
+install_missing() {
+    echo "installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq || true
+    # Some mirror may be out of reach: then the tests say what they skip.
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+        echo "could not install ${missing[*]}; their tests will be skipped" >&2
+    # Debian starts servers as it installs them; the tests start their own, on ports of their own. One that was here before
+    # is somebody's, and stays as it is.
+    command -v systemctl >/dev/null || return 0
+    local package services
+    for package in "${missing[@]}"; do
+        case $package in
+            nfs-ganesha | squid) services=$package ;;
+            rpcbind) services='rpcbind rpcbind.socket' ;;
+            nginx-light) services=nginx ;;
+            *) continue ;;
+        esac
+        # shellcheck disable=SC2086 # words
+        systemctl stop $services 2>/dev/null || true
+    done
+}
+
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install_missing
+    else
+        echo "test packages missing, their tests will be skipped: ${missing[*]}" >&2
+    fi
 fi
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    echo "test packages missing, their tests will be skipped: ${missing[*]}" >&2
-    unpack_inn
-    build_tools
-    fetch_suite
-    exit 0
-fi
-echo "installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq || true
-# Some mirror may be out of reach: then the tests say what they skip.
-apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
-    echo "could not install ${missing[*]}; their tests will be skipped" >&2
-# Debian starts these servers by itself; the tests start their own, on ports of their own.
-for service in nfs-ganesha rpcbind rpcbind.socket nginx squid; do
-    command -v systemctl >/dev/null && systemctl stop "$service" 2>/dev/null || true
-done
 unpack_inn
 build_tools
 fetch_suite
