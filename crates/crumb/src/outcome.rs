@@ -144,12 +144,13 @@ impl OutputArgs {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
-    /// Keeps a record, unless told not to; whether it is kept. A store that fails must not take the result with it.
+    /// Keeps a record, in place of what was kept of the run while it was under way, unless told not to; whether it is
+    /// kept. A store that fails must not take the result with it.
     pub fn keep(&self, context: &Context, record: &RunRecord) -> bool {
         if self.no_store || context.silent {
             return false;
         }
-        match Store::open(&context.store).and_then(|store| store.insert(record)) {
+        match Store::open(&context.store).and_then(|store| store.replace(record)) {
             Ok(()) => true,
             Err(error) => {
                 eprintln!("crumb: the run was not stored: {:#}", anyhow::Error::from(error));
@@ -158,17 +159,7 @@ impl OutputArgs {
         }
     }
 
-    /// Keeps what there is of a run that is still under way, in place of what was kept of it before: whoever ends
-    /// this process leaves no time for it.
-    pub fn keep_so_far(&self, context: &Context, record: &RunRecord) {
-        if self.no_store || context.silent {
-            return;
-        }
-        self.forget(context, &record.id);
-        self.keep(context, record);
-    }
-
-    /// Forgets what was kept of a run that is still under way.
+    /// Forgets what was kept of a run while it was under way.
     pub fn forget(&self, context: &Context, id: &RunId) {
         if !self.no_store
             && !context.silent

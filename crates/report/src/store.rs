@@ -129,11 +129,15 @@ impl Store {
     /// When a run of this name is there already, when the record would not read back, or when SQLite
     /// cannot write.
     pub fn insert(&self, record: &RunRecord) -> Result<()> {
-        let text = record.to_json();
-        // JSON has no NaN: it is written as null, which no field of numbers takes back.
-        let again = RunRecord::from_json(&text);
-        again.map_err(|source| ReportError::Unreadable { id: record.id.0.clone(), source })?;
-        self.put(record, &text)
+        self.put("INSERT", record, &readable(record)?)
+    }
+
+    /// Keeps a record in place of what was kept of the same run before.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub fn replace(&self, record: &RunRecord) -> Result<()> {
+        self.put("INSERT OR REPLACE", record, &readable(record)?)
     }
 
     /// Keeps the record that `text` holds as JSON, and tells its name.
@@ -143,14 +147,14 @@ impl Store {
     pub fn import(&self, text: &str) -> Result<RunId> {
         let record = RunRecord::from_json(text).map_err(ReportError::Import)?;
         // Written anew and not as given, so that what is stored is of this version's shape.
-        self.put(&record, &record.to_json())?;
+        self.put("INSERT", &record, &record.to_json())?;
         Ok(record.id)
     }
 
-    fn put(&self, record: &RunRecord, text: &str) -> Result<()> {
+    fn put(&self, verb: &str, record: &RunRecord, text: &str) -> Result<()> {
         let metrics = serde_json::to_string(&record.metrics).expect("names and numbers are always JSON");
         let done = self.sqlite.execute(
-            "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            &format!("{verb} INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"),
             params![
                 record.id.0,
                 record.benchmark,
@@ -301,6 +305,16 @@ impl Store {
 
     fn shown(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+/// The record's JSON, if it can be read again: JSON has no NaN, which is written as null, and no field of numbers takes that
+/// back.
+fn readable(record: &RunRecord) -> Result<String> {
+    let text = record.to_json();
+    match RunRecord::from_json(&text) {
+        Ok(_) => Ok(text),
+        Err(source) => Err(ReportError::Unreadable { id: record.id.0.clone(), source }),
     }
 }
 

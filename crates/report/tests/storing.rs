@@ -97,6 +97,18 @@ fn an_exported_run_can_be_imported_once_elsewhere() {
 }
 
 #[test]
+fn what_is_kept_of_a_run_under_way_is_replaced_and_never_missing() {
+    let (_directory, store) = scratch();
+    let mut record = run("r", "2026-11-21T18:00:00Z");
+    for complete in [false, false, true] {
+        record.complete = complete;
+        store.replace(&record).unwrap();
+        assert_eq!(store.list().unwrap().len(), 1);
+        assert_eq!(store.find("r").unwrap().complete, complete);
+    }
+}
+
+#[test]
 fn a_removed_run_is_gone_and_cannot_be_removed_twice() {
     let (_directory, store) = scratch();
     store.insert(&run("r", "2026-11-21T18:00:00Z")).unwrap();

@@ -210,6 +210,15 @@ impl FstressArgs {
         let target = turn.target;
         let config = self
             .config(&begun.id, proto_of(target, transport_options))
+            .and_then(|config| match config.load {
+                Load::Max { outstanding } if outstanding < ensemble.ranks() => {
+                    bail!(
+                        "--outstanding {outstanding}: each of {} ranks keeps at least one",
+                        ensemble.ranks()
+                    )
+                }
+                _ => Ok(config),
+            })
             .map_err(|error| error.context(crate::exit::BadUsage));
         let config = on_all(ensemble, "its flags", config)?;
         ensemble.same_terms(terms(target, &config, self))?;
@@ -255,11 +264,16 @@ impl FstressArgs {
             let mut so_far = Vec::new();
             for event in heard {
                 progress.show(&event);
-                // When a rank dies, whatever started the ranks ends them all without a word.
-                if let (Event::PointDone(point), true) = (event, keeps_so_far) {
-                    so_far.push(*point);
-                    let outcome = RunOutcome::so_far(so_far.clone(), &config.load);
-                    self.output.keep_so_far(context, &record_of(outcome));
+                // When a rank dies, whatever started the ranks ends them all without a word, and no time to keep anything.
+                match event {
+                    // What a search measured anew does not count.
+                    Event::PointBegins { number, .. } => so_far.truncate(number as usize - 1),
+                    Event::PointDone(point) if keeps_so_far => {
+                        so_far.push(*point);
+                        let outcome = RunOutcome::so_far(so_far.clone(), &config.load);
+                        self.output.keep(context, &record_of(outcome));
+                    }
+                    _ => {}
                 }
             }
             progress.finish();
@@ -269,13 +283,13 @@ impl FstressArgs {
             }
         });
         let mut outcome = outcome?;
-        if keeps_so_far {
-            self.output.forget(context, &begun.id);
-        }
         let error = outcome.error.take().map(anyhow::Error::from);
         let record = record_of(outcome);
         let interrupted = stop.load(Ordering::Relaxed);
         let any_measured = !record.points.is_empty();
+        if keeps_so_far && !any_measured {
+            self.output.forget(context, &record.id);
+        }
         Ok(Run { record, any_measured, error, interrupted })
     }
 
