@@ -171,7 +171,7 @@ fn run(
     joined: &mut Option<Ensemble>,
 ) -> anyhow::Result<ExitStatus> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let hello = Hello { host: post::host(), version: env!("CARGO_PKG_VERSION").to_owned(), cores };
+    let hello = Hello { host: post::host(), version: crumb::VERSION.to_owned(), cores };
     let ensemble =
         Ensemble::join(Box::new(courier), hello, together.share).context("the ranks do not join")?;
     together.fstress.run_in(joined.insert(ensemble), stop, context)

@@ -352,6 +352,8 @@ impl<'a> Post<'a> {
         }
         if self.stop.load(Ordering::Relaxed) && !self.told_to_stop {
             self.told_to_stop = true;
+            // The interval ends here, and the quiet with it.
+            self.hush.1 = self.hush.1.min(now);
             for peer in self.peers() {
                 self.alarm(peer, &[]);
             }

@@ -37,6 +37,9 @@ pub use crate::exit::{BadUsage, ExitStatus, message as error_message};
 pub use crate::signals::stop_flag;
 pub use crate::verbs::run_fstress::FstressArgs;
 
+/// Of this program, and of `crumb-mpi`, whose ranks compare it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 #[derive(Parser)]
 #[command(
     name = "crumb",

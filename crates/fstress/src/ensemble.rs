@@ -117,6 +117,15 @@ pub enum Share {
     Cores,
 }
 
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Even => "even",
+            Self::Cores => "cores",
+        })
+    }
+}
+
 impl std::str::FromStr for Share {
     type Err = String;
 
@@ -208,7 +217,7 @@ impl Ensemble {
     /// Meets the other ranks for the first time.
     ///
     /// # Errors
-    /// When one is lost, or of another version of Crumb.
+    /// When one is lost, of another version of Crumb, or would divide the load in another way.
     pub fn join(exchange: Box<dyn Exchange>, hello: Hello, share: Share) -> Result<Self, FstressError> {
         if exchange.ranks() <= 1 {
             return Ok(Self::solo());
@@ -222,25 +231,30 @@ impl Ensemble {
             lost: None,
         };
         // The version before all else, in a form that every version will read.
-        let mine = format!("{}\n{}\n{}", hello.version, hello.host, hello.cores);
+        let mine = format!("{}\n{}\n{}\n{share}", hello.version, hello.host, hello.cores);
         let all = joined.meet_raw(mine.into_bytes(), None, &mut |all| {
             let texts: Vec<_> = all.iter().map(|bytes| String::from_utf8_lossy(bytes)).collect();
             texts.join("\n\n").into_bytes()
         })?;
         let all = String::from_utf8_lossy(&all).into_owned();
         let mut cores = Vec::new();
-        let mut first: Option<(String, String)> = None;
+        let mut first: Option<[String; 3]> = None;
         for (rank, text) in all.split("\n\n").enumerate() {
             let mut lines = text.lines().map(str::to_owned);
             let mut next = || lines.next().unwrap_or_default();
-            let (version, host, of_host) = (next(), next(), next());
-            let (first_version, first_host) = first.get_or_insert((version.clone(), host.clone()));
-            if *first_version != version {
-                return Err(FstressError::UnlikeRanks {
-                    what: "version of Crumb".to_owned(),
-                    first: format!("{first_version} on {first_host} (rank 0)"),
-                    other: format!("{version} on {host} (rank {rank})"),
-                });
+            let (version, host, of_host, share) = (next(), next(), next(), next());
+            let [first_version, first_host, first_share] =
+                first.get_or_insert_with(|| [version.clone(), host.clone(), share.clone()]);
+            for (what, of_first, its) in
+                [("version of Crumb", first_version, version), ("--share", first_share, share)]
+            {
+                if *of_first != its {
+                    return Err(FstressError::UnlikeRanks {
+                        what: what.to_owned(),
+                        first: format!("{of_first} on {first_host} (rank 0)"),
+                        other: format!("{its} on {host} (rank {rank})"),
+                    });
+                }
             }
             if let Some(known) = joined.hosts.get_mut(rank) {
                 *known = host;

@@ -323,29 +323,33 @@ fn what_was_measured_before_a_rank_was_lost_is_kept() {
 #[test]
 fn ranks_of_other_versions_or_with_other_terms_are_refused_by_name() {
     let clock = Clock::new();
-    let join = |versions: [&'static str; 2], seeds: [u64; 2]| -> Vec<Result<(), FstressError>> {
-        std::thread::scope(|threads| {
-            let joining: Vec<_> = Channels::of(2, &clock)
-                .into_iter()
-                .map(|exchange| {
-                    threads.spawn(move || {
-                        let rank = exchange.rank;
-                        let version = versions[rank as usize].to_owned();
-                        let hello = Hello { version, ..hello(rank) };
-                        let mut ensemble = Ensemble::join(Box::new(exchange), hello, Share::Even)?;
-                        ensemble.same_terms(vec![("seed".to_owned(), seeds[rank as usize].to_string())])
+    let join =
+        |versions: [&'static str; 2], shares: [Share; 2], seeds: [u64; 2]| -> Vec<Result<(), FstressError>> {
+            std::thread::scope(|threads| {
+                let joining: Vec<_> = Channels::of(2, &clock)
+                    .into_iter()
+                    .map(|exchange| {
+                        threads.spawn(move || {
+                            let rank = exchange.rank;
+                            let version = versions[rank as usize].to_owned();
+                            let hello = Hello { version, ..hello(rank) };
+                            let mut ensemble =
+                                Ensemble::join(Box::new(exchange), hello, shares[rank as usize])?;
+                            ensemble.same_terms(vec![("seed".to_owned(), seeds[rank as usize].to_string())])
+                        })
                     })
-                })
-                .collect();
-            joining.into_iter().map(|thread| thread.join().unwrap()).collect()
-        })
-    };
-    assert!(join(["1", "1"], [3, 3]).into_iter().all(|joined| joined.is_ok()));
-    for (versions, seeds, differs) in [
-        (["1", "2"], [3, 3], "version of Crumb: 1 on host0 (rank 0), but 2 on host1 (rank 1)"),
-        (["1", "1"], [3, 4], "seed: 3 on host0 (rank 0), but 4 on host1 (rank 1)"),
+                    .collect();
+                joining.into_iter().map(|thread| thread.join().unwrap()).collect()
+            })
+        };
+    let (even, cores) = (Share::Even, Share::Cores);
+    assert!(join(["1", "1"], [even, even], [3, 3]).into_iter().all(|joined| joined.is_ok()));
+    for (versions, shares, seeds, differs) in [
+        (["1", "2"], [even, even], [3, 3], "version of Crumb: 1 on host0 (rank 0), but 2 on host1 (rank 1)"),
+        (["1", "1"], [even, cores], [3, 3], "--share: even on host0 (rank 0), but cores on host1 (rank 1)"),
+        (["1", "1"], [even, even], [3, 4], "seed: 3 on host0 (rank 0), but 4 on host1 (rank 1)"),
     ] {
-        for refused in join(versions, seeds) {
+        for refused in join(versions, shares, seeds) {
             let told = refused.unwrap_err().to_string();
             assert!(told.contains(differs), "{told}");
         }
