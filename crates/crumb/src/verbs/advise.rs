@@ -168,13 +168,13 @@ fn census(name: &str, context: &Context) -> anyhow::Result<(Frequencies, (String
         RunRecord::from_json(&text).with_context(|| format!("{name}: no RunRecord"))?
     } else {
         let store = context.store_with_runs()?;
-        let last = || store.list().ok()?.into_iter().find(|run| run.benchmark == "mount");
-        match (name, last()) {
-            ("last", Some(mount)) => store.find(&mount.id.0)?,
-            ("last", None) => {
-                bail!("no mount's census is in the store; `crumb mount` keeps one when it ends")
-            }
-            _ => store.find(name)?,
+        if name == "last" {
+            let mount = store.list()?.into_iter().find(|run| run.benchmark == "mount");
+            let mount =
+                mount.context("no mount's census is in the store; `crumb mount` keeps one when it ends")?;
+            store.find(&mount.id.0)?
+        } else {
+            store.find(name)?
         }
     };
     let (day, counted_s) = crate::verbs::mount::day_of(&record)?;
