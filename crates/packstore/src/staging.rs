@@ -1,6 +1,6 @@
 //! How a change gets its place and comes to a volume's group.
 //!
-//! Always holds: a group is staged whole or not at all.
+//! Always holds: a group is staged whole or not at all, and none after its volume's writer was told to stop: nobody would write it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -160,7 +160,7 @@ impl Core {
             (staging, session) = self.session(volume, staging)?;
             void_session = Some(session);
         }
-        let Staging { group, .. } = &mut *staging;
+        let group = staging.group_to_add_to()?;
         let mut changes = Vec::with_capacity(records.len() + voids.len() + more.len());
         for (record, (session, block, place)) in records.iter().zip(taken) {
             self.append(group, record, &session, block);
@@ -209,7 +209,7 @@ impl Core {
     pub(crate) fn stage_voids(&self, voids: &[(u64, u64, Victim)]) -> Result<(), StoreError> {
         let volume = self.choose()?;
         let (mut staging, session) = self.session(&volume, locked(&volume.staging))?;
-        let Staging { group, .. } = &mut *staging;
+        let group = staging.group_to_add_to()?;
         for &(sequence, hash, victim) in voids {
             group.tell_void(&session, &Control::Tombstone { sequence, hash, victim });
         }

@@ -84,6 +84,13 @@ pub(crate) struct Staging {
     pub stagings_wanted: usize,
 }
 
+impl Staging {
+    /// What the writer takes next; an error once it was told to stop, as nobody would write it.
+    pub(crate) fn group_to_add_to(&mut self) -> Result<&mut Group, StoreError> {
+        if self.stop { Err(StoreError::Closed) } else { Ok(&mut self.group) }
+    }
+}
+
 impl Volume {
     pub(crate) fn new(number: u32, disk: Arc<dyn Disk>, size_bytes: u64, lock: Option<DiskLock>) -> Self {
         Self {
