@@ -159,11 +159,11 @@ pub(crate) struct Session {
 pub(crate) const TOLD_AGAIN_AFTER_BYTES: u64 = 512;
 
 impl Session {
-    /// Tombstones to be told again at this place.
-    pub(crate) fn to_tell_again(&self, at: u64) -> Vec<u8> {
-        let mut once = locked(&self.told_once);
+    /// Tombstones to be told again at this place, and how many they are.
+    pub(crate) fn to_tell_again(&self, at: u64) -> (Vec<u8>, usize) {
+        let once = locked(&self.told_once);
         let due = once.iter().take_while(|(end, _)| end + TOLD_AGAIN_AFTER_BYTES <= at).count();
-        once.drain(..due).flat_map(|(_, bytes)| bytes).collect()
+        (once[..due].iter().flat_map(|(_, bytes)| bytes).copied().collect(), due)
     }
 }
 

@@ -217,6 +217,15 @@ fn carry_out(core: &Core, volume: &Arc<Volume>, group: Arc<Group>, turn: &mut Tu
     after
 }
 
+/// What an index file got, which counts once every file got its part: until then the next group writes over it.
+struct Appended<'g> {
+    session: &'g Arc<Session>,
+    end: u64,
+    marked_end: u64,
+    /// Tombstones that stand in it for the second time.
+    told_again: usize,
+}
+
 fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Result<(), StoreError> {
     // A full disk is no broken one, as long as nothing was half done: the end of the index has not moved.
     let told = |error: DiskError| match error.kind() {
@@ -243,7 +252,7 @@ fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Re
         }
         Counters::add(&counters.body_bytes, run.len as u64);
     }
-    let mut ends = Vec::with_capacity(group.control.len());
+    let mut appended = Vec::with_capacity(group.control.len());
     for (session, control) in &group.control {
         let end = session.index_end.load(Ordering::Relaxed);
         let mut bytes = Vec::with_capacity(control.len() + 24);
@@ -251,7 +260,8 @@ fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Re
         if session.marked_end.load(Ordering::Relaxed) != durable_end {
             Control::Mark { durable_end }.encode(session.index_salt, &mut bytes);
         }
-        bytes.extend_from_slice(&session.to_tell_again(end));
+        let (again, told_again) = session.to_tell_again(end);
+        bytes.extend_from_slice(&again);
         bytes.extend_from_slice(control);
         let new_end = end + bytes.len() as u64;
         let reserved = session.reserved_end.load(Ordering::Relaxed);
@@ -262,17 +272,17 @@ fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Re
         }
         session.index.write_at(&bytes, end).map_err(told)?;
         Counters::add(&counters.index_bytes, bytes.len() as u64);
-        ends.push((session, new_end, durable_end));
+        appended.push(Appended { session, end: new_end, marked_end: durable_end, told_again });
         if !turn.unsynced.iter().any(|other: &Arc<Session>| Arc::ptr_eq(other, session)) {
             turn.unsynced.push(session.clone());
         }
     }
-    for (session, tombstone) in &group.tombstones {
-        let end =
-            ends.iter().find(|(written, ..)| Arc::ptr_eq(written, session)).map_or(0, |(_, end, _)| *end);
-        locked(&session.told_once).push((end, tombstone.clone()));
-    }
-    for (session, end, marked_end) in ends {
+    for Appended { session, end, marked_end, told_again } in appended {
+        let mut told_once = locked(&session.told_once);
+        told_once.drain(..told_again);
+        let tombstones = group.tombstones.iter().filter(|(of, _)| Arc::ptr_eq(of, session));
+        told_once.extend(tombstones.map(|(_, tombstone)| (end, tombstone.clone())));
+        drop(told_once);
         session.index_end.store(end, Ordering::Relaxed);
         session.marked_end.store(marked_end, Ordering::Relaxed);
         session.packed.index_bytes.store(end, Ordering::Relaxed);
@@ -289,9 +299,9 @@ fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Re
     Ok(())
 }
 
-/// Cache mode: what counted already and did not reach the disk counts no more.
+/// Cache mode: what counted already and did not reach the disk counts no more, wherever it was before.
 fn undo(core: &Core, change: &Change) {
-    if let Change::Put { new, .. } = change
+    if let Change::Put { new, .. } | Change::Move { new, .. } = change
         && core.table.remove(new.hash, new.place)
     {
         core.objects.fetch_sub(i64::from(new.visible), Ordering::Relaxed);
