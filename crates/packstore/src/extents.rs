@@ -87,13 +87,14 @@ impl Extents {
 
 impl Store {
     /// Where the body of a key lies. `None` when there is no such object, and also when its body cannot be had so just now: it
-    /// waits to be written, too many are held, or the disk has no descriptors. Then [`Store::get`] tells.
+    /// waits to be written, too many are held, the disk has no descriptors, or another process may be writing over it, as the store
+    /// was opened read-only. Then [`Store::get`] tells.
     ///
     /// # Errors
     /// As [`Store::get`].
     pub fn extents(&self, key: &[u8]) -> Result<Option<Extents>, StoreError> {
         let core = &self.core;
-        if key.is_empty() || !core.is_ready() {
+        if key.is_empty() || core.read_only || !core.is_ready() {
             return Ok(None);
         }
         let hash = self.name_hash(key);

@@ -262,7 +262,6 @@ impl Store {
         let _taken = Taken::one(&self.core.keys, hash);
         let Some(record) = self.core.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
         self.core.touched.touch(hash);
-        self.core.memory.forget(hash);
         if self.core.is_unwritten(record.spot) {
             // The group that brings the record to disk would write over the times.
             self.flush()?;
@@ -279,7 +278,10 @@ impl Store {
             return Ok(false);
         }
         let offset = u64::from(record.spot.block) * u64::from(self.core.shape.block_bytes) + TIMES_AT;
-        pin.0.body()?.write_at(&times, offset).map_err(|error| volume.fail(&error))?;
+        let written = pin.0.body()?.write_at(&times, offset);
+        // Not before: whoever reads meanwhile keeps the old times.
+        self.core.memory.forget(hash);
+        written.map_err(|error| volume.fail(&error))?;
         Ok(true)
     }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use files::LocalDisk;
-use packstore::{Admission, CacheOptions, Mode, PutOptions, Store, StoreOptions, Verify, VolumeSpec};
+use packstore::{
+    Admission, CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreOptions, Verify, VolumeSpec,
+};
 
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
@@ -104,6 +106,12 @@ fn a_body_is_sent_from_its_place_on_disk_and_stays_there_while_it_is_held() {
     assert!(sent(&second) == body(1, lens[1]));
     drop((held, second));
     assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
+    assert!(store.extents(&0_u32.to_le_bytes()).expect("no error").is_some());
+    let disk = Arc::new(LocalDisk::open(dir.path()).expect("it opens"));
+    let beside = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let beside = Store::open(vec![disk], beside).expect("it opens beside");
+    let there = beside.extents(&0_u32.to_le_bytes()).expect("no error");
+    assert!(there.is_none(), "its writer is another process, which knows nothing of who holds what");
 }
 
 #[test]
