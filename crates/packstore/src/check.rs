@@ -4,7 +4,6 @@ use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED};
 use crate::keys::locked;
-use crate::lanes::Walk;
 use crate::packed::Packed;
 use crate::read::{Depth, Record};
 use crate::refill::IndexRead;
@@ -48,7 +47,6 @@ impl Store {
     /// When the disk fails.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport, StoreError> {
         self.core.wait_ready()?;
-        let _walk = Walk::begin(&self.core);
         self.flush()?;
         let files = self.core.all_files();
         let mut report = CheckReport::default();

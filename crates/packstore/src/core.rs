@@ -5,7 +5,7 @@
 //!                     cache mode: settled when staged, read from the group until written
 //! ```
 //!
-//! Locks, in order: keys (by hash), walks, a volume's turn, links, a volume's staging, files. None is held across disk access but the
+//! Locks, in order: keys (by hash), a volume's turn, links, a volume's staging, files. None is held across disk access but the
 //! keys' and the turn.
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,6 @@ use crate::options::{CacheOptions, Mode, Shape, Verify};
 use crate::packed::Packed;
 use crate::signatures::{Place, Signatures};
 use crate::spot::Spot;
-use crate::touched::Touched;
 use crate::volume::Volume;
 
 pub(crate) struct Core {
@@ -38,7 +37,6 @@ pub(crate) struct Core {
     pub volumes: RwLock<Vec<Arc<Volume>>>,
     pub files: RwLock<Vec<Option<Arc<Packed>>>>,
     pub table: Signatures,
-    pub touched: Touched,
     pub memory: Memory,
     pub lanes: Lanes,
     pub keys: BusyKeys,
@@ -124,8 +122,7 @@ impl Core {
             direct_writes: parts.direct_writes,
             volumes: RwLock::new(parts.volumes),
             files: RwLock::new(parts.files),
-            table: parts.table,
-            touched: Touched::new(if evicts { parts.objects_expected } else { 0 }),
+            table: if evicts { parts.table.counting() } else { parts.table },
             lanes: if evicts {
                 Lanes::new(parts.cache.eviction, parts.cache.admission, parts.objects_expected)
             } else {

@@ -99,7 +99,7 @@ impl Store {
         }
         let hash = self.name_hash(key);
         let Some(named) = core.find_sampled(Name::of(key), hash)? else { return Ok(None) };
-        core.touched.touch(hash);
+        core.touch(&named.held);
         let mut stat = crate::getting::stat_of(&named);
         let mut body = named;
         if body.head.kind == Kind::Alias {
@@ -123,8 +123,8 @@ impl Store {
             let key = crate::format::internal_key(manifest.id, part as u32);
             let name = Name { internal: true, key: &key };
             let hash = name.hash(core.hash_seed);
-            core.touched.touch(hash);
             let Some(piece) = core.find_sampled(name, hash)? else { return Ok(None) };
+            core.touch(&piece.held);
             let Some(extent) = self.extent(&piece).filter(|extent| extent.length == u64::from(length)) else {
                 return Ok(None);
             };

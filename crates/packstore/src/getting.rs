@@ -22,17 +22,16 @@ impl Store {
         let hash = self.name_hash(key);
         let name = Name::of(key);
         if let Some(record) = self.core.memory.find(&self.core, name, hash) {
-            self.core.asked_for(&record);
+            self.core.touch(&record.held);
             return Ok(Some(Object::of(stat_of(&record), record, None)));
         }
         loop {
             let Some(record) = self.core.find(name, hash, Depth::Whole)? else {
                 return self.core.is_missing(name, hash).map(|()| None);
             };
-            let mut stat = stat_of(&record);
+            let (mut stat, named) = (stat_of(&record), record.held);
             let mut body = record;
-            let is_alias = body.head.kind == Kind::Alias;
-            if is_alias {
+            if body.head.kind == Kind::Alias {
                 let id = self.core.shared_id(&body)?;
                 let Some(shared) = self.core.find_internal(id, SHARED, Depth::Whole)? else {
                     if self.core.mode == Mode::Cache && self.core.remove(&body.held) {
@@ -70,11 +69,7 @@ impl Store {
                 }
             }
             let record = Arc::from(body);
-            if is_alias || pieces.is_some() {
-                self.core.touched.touch(hash);
-            } else {
-                self.core.asked_for(&record);
-            }
+            self.core.touch(&named);
             if pieces.is_none() {
                 self.core.memory.keep(&record);
             }

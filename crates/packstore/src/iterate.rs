@@ -6,7 +6,6 @@ use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Name};
 use crate::group::Held;
-use crate::lanes::Walk;
 use crate::object::Stat;
 use crate::packed::Packed;
 use crate::read::Record;
@@ -23,10 +22,10 @@ pub struct Entry {
     pub stat: Stat,
 }
 
-/// All objects, in the order of packed files. What is put or deleted meanwhile may be there or not.
+/// All objects, in the order of packed files. What is put or deleted meanwhile may be there or not, and so may what
+/// [`Store::compact`] moves meanwhile.
 pub struct Iter {
     core: Arc<Core>,
-    _walk: Walk,
     files: std::vec::IntoIter<Arc<Packed>>,
     entries: std::vec::IntoIter<Entry>,
 }
@@ -41,10 +40,9 @@ impl Store {
     /// When what waits in memory cannot be written.
     pub fn iter(&self) -> Result<Iter, StoreError> {
         self.core.wait_ready()?;
-        let walk = Walk::begin(&self.core);
         self.flush()?;
         let files = self.core.all_files().into_iter();
-        Ok(Iter { core: self.core.clone(), _walk: walk, files, entries: Vec::new().into_iter() })
+        Ok(Iter { core: self.core.clone(), files, entries: Vec::new().into_iter() })
     }
 
     /// Objects whose keys begin so, in the order of their keys' bytes. A scan of all index files, sorted in memory: about

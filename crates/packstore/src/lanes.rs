@@ -1,27 +1,25 @@
-//! S3-FIFO in a cache of packed files: which objects go to which files, and how those that prove themselves change over.
+//! S3-FIFO in a cache of packed files: which objects go to which files.
 //!
 //! ```text
-//! put --known since it went?--no--> Newcomers, a fifth of the files --asked for twice--> promoted, by a thread of its own
-//!                           `-yes-> Proven <-------------------------------------------------'
+//! put --known since it went?--no--> Newcomers, a fifth of the files --its turn to be emptied--> asked for twice: stay where
+//!                           `-yes-> Proven <------- the file, when this lane takes it to fill ----'  they are; others go
 //! ```
+//!
+//! A proven newcomer is not copied: it stays in its file, and the file changes lanes as it is filled again. Copying it at its
+//! second request wrote each such object twice, and left a hole that nothing filled before the file's turn came.
 //!
 //! Not here: who goes when a file is emptied (`refill`).
 //! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 
 use crate::core::Core;
-use crate::error::StoreError;
 use crate::eviction::{FILES_FOR_LANES, Recent};
-use crate::format::Kind;
 use crate::group::Held;
-use crate::keys::{Taken, locked};
+use crate::keys::locked;
 use crate::options::{Admission, Eviction, Mode};
-use crate::read::Record;
 use crate::spot::Spot;
-use crate::staging::NewRecord;
 use crate::volume::Volume;
 
 /// Which files an object goes to. A store, and a cache of another policy, has newcomers alone.
@@ -44,11 +42,9 @@ impl Lane {
 }
 
 /// Requests after which a newcomer is proven.
-pub(crate) const TOUCHES_FOR_PROVEN: u64 = 2;
+pub(crate) const TOUCHES_FOR_PROVEN: u16 = 2;
 /// Newcomers' share of the files, one in so many.
 pub(crate) const NEWCOMERS_OF: usize = 5;
-/// Records waiting to be promoted. One that finds no room is promoted at its next request, or spared when its file is emptied.
-const PROMOTIONS_MAX: usize = 256;
 const SHARDS: usize = 16;
 
 /// Keys that were told of lately, in parts that are locked one by one.
@@ -70,32 +66,13 @@ impl Known {
     }
 }
 
-/// What a cache knows of objects that it does not hold, and whom it is about to promote.
+/// What a cache knows of objects that it does not hold.
 #[derive(Default)]
 pub(crate) struct Lanes {
     /// Newcomers that had to go.
     gone: Option<Known>,
     /// Keys that were put once.
     seen: Option<Known>,
-    promotions: Mutex<Option<SyncSender<Arc<Record>>>>,
-    /// Who goes through all files: an object that changes files meanwhile would be passed over.
-    walks: Mutex<u32>,
-}
-
-/// Nothing is promoted while it is held.
-pub(crate) struct Walk(Arc<Core>);
-
-impl Walk {
-    pub(crate) fn begin(core: &Arc<Core>) -> Self {
-        *locked(&core.lanes.walks) += 1;
-        Self(core.clone())
-    }
-}
-
-impl Drop for Walk {
-    fn drop(&mut self) {
-        *locked(&self.0.lanes.walks) -= 1;
-    }
 }
 
 impl Lanes {
@@ -104,8 +81,6 @@ impl Lanes {
         Self {
             gone: (eviction == Eviction::S3Fifo).then(|| Known::of(objects - objects / 10)),
             seen: (admission == Admission::SecondRequest).then(|| Known::of(objects)),
-            promotions: Mutex::default(),
-            walks: Mutex::default(),
         }
     }
 
@@ -137,17 +112,6 @@ impl Lanes {
     pub(crate) fn memory_bytes(&self) -> usize {
         [&self.gone, &self.seen].into_iter().flatten().map(Known::memory_bytes).sum()
     }
-
-    /// Those to be promoted from now on.
-    pub(crate) fn open(&self) -> Receiver<Arc<Record>> {
-        let (promotions, records) = sync_channel(PROMOTIONS_MAX);
-        *locked(&self.promotions) = Some(promotions);
-        records
-    }
-
-    pub(crate) fn close(&self) {
-        *locked(&self.promotions) = None;
-    }
 }
 
 impl Core {
@@ -164,71 +128,12 @@ impl Core {
         }
         match old.and_then(|old| self.file(Spot::of(old.place, self.shape).file)) {
             Some(file) => Lane::of(file.lane.load(Ordering::Relaxed)),
-            None => {
-                self.touched.reset(hash);
-                self.lanes.lane_of(hash)
-            }
+            None => self.lanes.lane_of(hash),
         }
     }
 
-    /// The record was asked for, so often since the hand last came by.
-    pub(crate) fn asked_for(&self, record: &Arc<Record>) {
-        let count = self.touched.touch(record.held.hash);
-        if count < TOUCHES_FOR_PROVEN || !self.lanes.are_two() || record.head.kind != Kind::Whole {
-            return;
-        }
-        let lane = self.file(record.spot.file).map(|file| file.lane.load(Ordering::Relaxed));
-        if lane == Some(Lane::Newcomers.code())
-            && let Some(promotions) = &*locked(&self.lanes.promotions)
-        {
-            let _ = promotions.try_send(record.clone());
-        }
-    }
-
-    /// Writes those who proved themselves to the other files, until there will be no more.
-    pub(crate) fn promote_all(&self, records: &Receiver<Arc<Record>>) {
-        for record in records {
-            match self.promote(&record) {
-                Ok(()) | Err(StoreError::Full | StoreError::VolumeFailed { .. }) => {}
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn promote(&self, record: &Record) -> Result<(), StoreError> {
-        let hash = record.held.hash;
-        let taken = Taken::one(&self.keys, hash);
-        if record.head.internal || !self.table.find(hash).any(|place| place == record.held.place) {
-            return Ok(());
-        }
-        let Some(file) = self.file(record.spot.file) else { return Ok(()) };
-        let counts = file.generation.load(Ordering::SeqCst) == record.generation
-            && file.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
-        if !counts || !self.has_lanes(&self.volume(file.volume)) {
-            return Ok(());
-        }
-        let mut head = record.head;
-        head.sequence = self.next_sequence();
-        let moved = NewRecord {
-            head,
-            key: record.key(),
-            meta: record.meta(),
-            body: record.body(),
-            hash,
-            id: 0,
-            length: 0,
-            old: Some(record.held),
-            moved: true,
-            lane: Lane::Proven,
-        };
-        // Held until it counts, which in a cache is at once: whoever begins to walk then finds it where it is.
-        let walks = locked(&self.lanes.walks);
-        if *walks > 0 {
-            return Ok(());
-        }
-        self.stage(&[moved], &[], Vec::new(), taken.hand_over())?;
-        drop(walks);
-        self.touched.reset(hash);
-        Ok(())
+    /// A record was asked for.
+    pub(crate) fn touch(&self, held: &Held) {
+        self.table.touch(held.hash, held.place);
     }
 }

@@ -51,7 +51,6 @@ mod store;
 mod stream;
 mod syncing;
 mod table_file;
-mod touched;
 mod usage;
 mod volume;
 mod writer;

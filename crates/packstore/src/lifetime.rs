@@ -144,7 +144,6 @@ impl Store {
 
     fn stop(&self) {
         self.core.closing.store(true, Ordering::SeqCst);
-        self.core.lanes.close();
         for volume in self.core.all_volumes() {
             locked(&volume.staging).stop = true;
             volume.work.notify_all();

@@ -133,12 +133,6 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         for (index, volume) in volumes.iter().enumerate() {
             store.start_writer(volume, index);
         }
-        if store.core.lanes.are_two() {
-            let (core, records) = (store.core.clone(), store.core.lanes.open());
-            let thread = std::thread::Builder::new().name("pack-promote".to_owned());
-            let spawned = thread.spawn(move || core.promote_all(&records));
-            crate::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
-        }
     }
     Ok(store)
 }

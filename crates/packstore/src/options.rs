@@ -32,11 +32,11 @@ pub enum Eviction {
     /// The oldest packed file is emptied, whatever was asked for.
     Cyclic,
     /// As [`Eviction::Cyclic`], but what was asked for since the last round stays where it is (CLOCK; each request is worth
-    /// a round, up to three; half a byte an object).
+    /// a round, up to three; a quarter of a byte an object).
     Clock,
-    /// S3-FIFO by packed files: new objects go to a fifth of the files; those asked for twice there, or put again soon after
-    /// they went, come to the others, where it is as with [`Eviction::Clock`]. 2.5 bytes an object. In volumes of less than
-    /// [`crate::eviction::FILES_FOR_LANES`] files it is [`Eviction::Clock`].
+    /// S3-FIFO by packed files: new objects go to a fifth of the files, and stay if they are asked for twice there; those put
+    /// again soon after they went come to the others, where it is as with [`Eviction::Clock`]. 2.3 bytes an object. In volumes
+    /// of less than [`crate::eviction::FILES_FOR_LANES`] files it is [`Eviction::Clock`].
     #[default]
     S3Fifo,
 }

@@ -233,8 +233,11 @@ impl Core {
         let key = internal_key(id, part);
         let name = Name { internal: true, key: &key };
         let hash = name.hash(self.hash_seed);
-        self.touched.touch(hash);
-        self.find(name, hash, depth)
+        let found = self.find(name, hash, depth)?;
+        if let Some(record) = &found {
+            self.touch(&record.held);
+        }
+        Ok(found)
     }
 
     /// The manifest that a record is, if it is one.

@@ -387,7 +387,7 @@ fn evict(
     two: bool,
 ) -> Result<(), NoRoom> {
     let newcomers = two && packed.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
-    // Newcomers that were proven, and are not promoted yet.
+    // A newcomer has to be proven.
     let touches_min = if newcomers { TOUCHES_FOR_PROVEN } else { 1 };
     let blocks = core.shape.packed_blocks;
     let IndexRead { head, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
@@ -397,11 +397,9 @@ fn evict(
         let hash = put.name.hash(core.hash_seed);
         let in_the_way = put.block < want_blocks;
         let spares = core.cache.eviction != Eviction::Cyclic && !in_the_way;
-        if core.place_of(hash, packed.number, put.block).is_none() {
-            continue;
-        }
-        if spares && core.touched.count(hash) >= touches_min {
-            core.touched.take(hash, touches_min);
+        let Some(place) = core.place_of(hash, packed.number, put.block) else { continue };
+        if spares && core.table.touches(hash, place) >= touches_min {
+            core.table.untouch(hash, place, touches_min);
             spared.push(put);
         } else {
             forget(core, volume, packed, &put, newcomers);

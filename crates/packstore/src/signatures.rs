@@ -23,6 +23,7 @@ mod ring;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod touches;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -53,6 +54,8 @@ impl Place {
 pub struct Signatures {
     /// A power of two of them, chosen by the first bits of a hash.
     shards: Box<[Shard]>,
+    /// Touches too.
+    counts: bool,
 }
 
 /// What one lock guards for writers. Small, so that all shards stay in the processor's nearest cache.
@@ -70,7 +73,8 @@ impl Signatures {
     pub fn with_capacity(objects: usize) -> Self {
         let shards = (objects / SHARD_OBJECTS).next_power_of_two().min(SHARDS_MAX);
         let slots = objects.div_ceil(shards) * LOAD_OF.1 / LOAD_OF.0;
-        Self { shards: (0..shards).map(|_| Shard::new(slots.div_ceil(SLOTS_PER_BUCKET).max(1))).collect() }
+        let buckets = slots.div_ceil(SLOTS_PER_BUCKET).max(1);
+        Self { shards: (0..shards).map(|_| Shard::new(buckets)).collect(), counts: false }
     }
 
     /// Places of all objects that look like this one: all whose hash is the same, rarely one more. Waits for nobody.
@@ -92,7 +96,13 @@ impl Signatures {
         let mut buckets = 0_usize;
         for (number, used) in used.iter_mut().enumerate() {
             let more = if number < 8 { buckets.div_ceil(2) } else { buckets };
-            let ring = shard.ring(number, || Ring::new(more));
+            let ring = shard.ring(number, || {
+                let mut ring = Ring::new(more);
+                if self.counts {
+                    ring.count_touches();
+                }
+                ring
+            });
             buckets += ring.buckets();
             if *used < ring.objects_max() && ring.insert(within, want, place) {
                 *used += 1;
@@ -201,6 +211,12 @@ impl Shard {
         let further =
             self.further.get().into_iter().flat_map(|further| further.iter().map_while(OnceLock::get));
         std::iter::once(&self.first).chain(further)
+    }
+
+    fn rings_mut(&mut self) -> impl Iterator<Item = &mut Ring<AtomicU64>> {
+        let further = self.further.get_mut().into_iter();
+        let further = further.flat_map(|further| further.iter_mut().map_while(OnceLock::get_mut));
+        std::iter::once(&mut self.first).chain(further)
     }
 
     /// A writer that panicked left each word whole, and the counts before them; there is nothing to mend.

@@ -261,7 +261,7 @@ impl Store {
         let hash = self.name_hash(key);
         let _taken = Taken::one(&self.core.keys, hash);
         let Some(record) = self.core.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
-        self.core.touched.touch(hash);
+        self.core.touch(&record.held);
         if self.core.is_unwritten(record.spot) {
             // The group that brings the record to disk would write over the times.
             self.flush()?;

@@ -83,10 +83,7 @@ impl Store {
                 .sum(),
             body_bytes: files.len() as u64 * core.shape.packed_bytes(),
             index_bytes: files.iter().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum(),
-            memory_bytes: core.table.memory_bytes() as u64
-                + core.touched.memory_bytes() as u64
-                + core.lanes.memory_bytes() as u64
-                + links * 16,
+            memory_bytes: core.table.memory_bytes() as u64 + core.lanes.memory_bytes() as u64 + links * 16,
             memory_tier_bytes: core.memory.memory_bytes(),
             memory_hits: core.memory.hits.load(Ordering::Relaxed),
             refused: core.refused.load(Ordering::Relaxed),

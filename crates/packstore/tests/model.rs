@@ -232,9 +232,11 @@ fn a_full_cache_makes_room_and_spares_what_was_asked_for() {
         let mut dirs = Dirs(Vec::new());
         let cache = packstore::CacheOptions { eviction, ..Default::default() };
         let options = StoreOptions { mode: Mode::Cache, cache, ..StoreOptions::default() };
-        let volumes = vec![VolumeSpec { disk: dirs.add(), size_bytes: 8 << 20 }];
+        // Files enough for two lanes.
+        let size_bytes = 16 << 20;
+        let volumes = vec![VolumeSpec { disk: dirs.add(), size_bytes }];
         let store = Store::create(volumes, options).expect("made");
-        let body = |number: u32| vec![number as u8; 2_000];
+        let body = |number: u32| vec![number as u8; 4_000];
         let mut hits = 0;
         for number in 0..20_000u32 {
             store
@@ -255,11 +257,71 @@ fn a_full_cache_makes_room_and_spares_what_was_asked_for() {
         store.flush().expect("flushed");
         let usage = store.usage();
         assert!(usage.evicted > 10_000, "{usage:?}");
-        assert!(usage.body_bytes + usage.index_bytes <= 8 << 20, "{usage:?}");
+        assert!(usage.body_bytes + usage.index_bytes <= size_bytes, "{usage:?}");
+        assert!(usage.packed_files >= packstore::eviction::FILES_FOR_LANES, "{usage:?}");
         assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
         match eviction {
             Eviction::Clock | Eviction::S3Fifo => assert!(hits > 19_500, "{hits} of 20000 hot ones hit"),
             Eviction::Cyclic => assert!(hits > 18_000 && hits < 19_900, "{hits} of 20000 hot ones hit"),
         }
     }
+}
+
+#[test]
+fn a_cache_with_room_enough_evicts_nothing_and_writes_nothing_twice_however_often_it_is_asked() {
+    for eviction in [Eviction::Clock, Eviction::S3Fifo] {
+        let mut dirs = Dirs(Vec::new());
+        let cache = packstore::CacheOptions { eviction, ..Default::default() };
+        let options = StoreOptions {
+            mode: Mode::Cache,
+            cache,
+            packed_blocks: Some((512 << 10) / 64),
+            memory_bytes_max: 0,
+            ..StoreOptions::default()
+        };
+        let size_bytes = 24 << 20;
+        let volumes = vec![VolumeSpec { disk: dirs.add(), size_bytes }];
+        let store = Store::create(volumes, options).expect("made");
+        let body = |number: u32| vec![number as u8; 10_000];
+        let mut put_bytes = 0;
+        // Live objects take half of it; each comes anew many times, and is asked for meanwhile.
+        for round in 0..12 {
+            for number in 0..1_300_u32 {
+                store.put(&number.to_le_bytes(), &body(number + round), PutOptions::default()).expect("put");
+                put_bytes += 10_000;
+                for asked in [number, number / 2, number / 3] {
+                    let object = store.get(&asked.to_le_bytes()).expect("whole").expect("it is there");
+                    assert_eq!(object.length(), 10_000);
+                }
+            }
+        }
+        store.flush().expect("flushed");
+        let usage = store.usage();
+        assert!(usage.packed_files >= packstore::eviction::FILES_FOR_LANES, "{usage:?}");
+        assert_eq!(usage.evicted, 0, "{eviction:?}");
+        let written = usage.body_written_bytes as f64 / put_bytes as f64;
+        assert!(written < 1.02, "{eviction:?}: {written} bytes written for each that was put");
+    }
+}
+
+#[test]
+fn newcomers_that_proved_themselves_outlive_a_scan_of_what_is_asked_for_once() {
+    let mut dirs = Dirs(Vec::new());
+    let options = StoreOptions { mode: Mode::Cache, memory_bytes_max: 0, ..StoreOptions::default() };
+    let volumes = vec![VolumeSpec { disk: dirs.add(), size_bytes: 16 << 20 }];
+    let store = Store::create(volumes, options).expect("made");
+    let put = |number: u32| {
+        store.put(&number.to_le_bytes(), &[7; 4_000], PutOptions::default()).expect("put");
+    };
+    let asked = |number: u32| store.get(&number.to_le_bytes()).expect("whole").is_some();
+    // Full: some 3,900 of them.
+    (100_000..106_000).for_each(put);
+    for number in 0..400_u32 {
+        put(number);
+        assert!((0..3).all(|_| asked(number)));
+        put(1_000 + number);
+    }
+    (10_000..13_500).for_each(put);
+    let kept = [0..400, 1_000..1_400].map(|numbers| numbers.filter(|&number| asked(number)).count());
+    assert!(kept[0] > 360 && kept[1] < 40, "{kept:?} of 400 each");
 }

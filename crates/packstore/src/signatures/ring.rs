@@ -2,7 +2,7 @@
 //!
 //! Generic in its atomic word, so that a model checker can try all orders of its loads and stores.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use super::Place;
 
@@ -51,10 +51,12 @@ impl Want {
 }
 
 #[repr(align(64))]
-struct Bucket<W>([W; SLOTS_PER_BUCKET]);
+pub(super) struct Bucket<W>([W; SLOTS_PER_BUCKET]);
 
 pub(super) struct Ring<W> {
     buckets: Box<[Bucket<W>]>,
+    /// How often the object in each slot was asked for, two bits each; none where nobody wants to know.
+    pub(super) touches: Box<[AtomicU16]>,
 }
 
 impl<W: Word> Ring<W> {
@@ -67,7 +69,7 @@ impl<W: Word> Ring<W> {
     pub(super) fn of(buckets: impl Iterator<Item = [u64; SLOTS_PER_BUCKET]>) -> Self {
         let buckets = buckets.map(|words| Bucket(words.map(W::new))).collect::<Box<[_]>>();
         assert!(!buckets.is_empty(), "a ring has a bucket");
-        Self { buckets }
+        Self { buckets, touches: Box::default() }
     }
 
     pub(super) fn buckets(&self) -> usize {
@@ -80,7 +82,7 @@ impl<W: Word> Ring<W> {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.buckets)
+        size_of_val(&*self.buckets) + size_of_val(&*self.touches)
     }
 
     /// All words as they are.
@@ -125,6 +127,7 @@ impl<W: Word> Ring<W> {
         let slot = slot.expect("only one writes at a time");
         let word = &bucket.0[slot];
         let count = if slot == 0 { word.load() & PASSED } else { 0 };
+        self.untouch(self.bucket(within, found), slot, u16::MAX);
         word.store(count | want.at(slot, place));
         true
     }
@@ -172,8 +175,8 @@ impl<W: Word> Ring<W> {
         gone
     }
 
-    /// The slot that holds the object, and how many steps from its home. Only for the writer.
-    fn held(&self, within: u64, want: Want, place: Place) -> Option<(usize, &Bucket<W>, usize)> {
+    /// The slot that holds the object, and how many steps from its home. For the writer; others may miss it.
+    pub(super) fn held(&self, within: u64, want: Want, place: Place) -> Option<(usize, &Bucket<W>, usize)> {
         let mut goes_on = false;
         for step in 0..STEPS_MAX {
             let bucket = self.step(within, step);
@@ -196,11 +199,15 @@ impl<W: Word> Ring<W> {
 
     /// The buckets that an object may lie in, the first of which is its home.
     fn step(&self, within: u64, step: usize) -> &Bucket<W> {
+        &self.buckets[self.bucket(within, step)]
+    }
+
+    pub(super) fn bucket(&self, within: u64, step: usize) -> usize {
         let drawn = match step {
             0 => within,
             _ => within.rotate_left(11 * step as u32).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         };
-        &self.buckets[((u128::from(drawn) * self.buckets.len() as u128) >> 64) as usize]
+        ((u128::from(drawn) * self.buckets.len() as u128) >> 64) as usize
     }
 }
 

@@ -70,7 +70,7 @@ impl Signatures {
         if u64::from_le_bytes(told) != sum {
             return Err(wrong("its checksum is another"));
         }
-        Ok(Self { shards })
+        Ok(Self { shards, counts: false })
     }
 }
 

@@ -267,3 +267,32 @@ fn no_order_of_single_loads_and_stores_hides_an_object_that_is_there() {
 
 /// Leads to three buckets of four that differ.
 const HASH: u64 = 0x9876_5432_10fe_dcba;
+
+#[test]
+fn an_objects_touches_are_its_own_stay_with_it_where_it_moves_and_end_with_it() {
+    let table = Signatures::with_capacity(1_000).counting();
+    // Far beyond the capacity, so that further rings count too; among them pairs that look alike.
+    let hashes =
+        (0..4_000_u64).map(|number| (number / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect::<Vec<_>>();
+    let all = || hashes.iter().zip(0_u64..);
+    all().for_each(|(&hash, at)| table.insert(hash, place(at)));
+    for (&hash, at) in all() {
+        (0..at % 6).for_each(|_| table.touch(hash, place(at)));
+    }
+    let wanted = |at: u64| (at % 6).min(3) as u16;
+    assert!(all().all(|(&hash, at)| table.touches(hash, place(at)) == wanted(at)));
+    all().for_each(|(&hash, at)| assert!(table.replace(hash, place(at), place(at + 10_000))));
+    assert!(all().all(|(&hash, at)| table.touches(hash, place(at + 10_000)) == wanted(at)));
+    all().for_each(|(&hash, at)| table.untouch(hash, place(at + 10_000), 2));
+    assert!(all().all(|(&hash, at)| table.touches(hash, place(at + 10_000)) == wanted(at).saturating_sub(2)));
+    for (&hash, at) in all() {
+        assert!(table.remove(hash, place(at + 10_000)));
+        assert_eq!(table.touches(hash, place(at + 10_000)), 0, "it is gone");
+        table.insert(hash, place(at));
+        assert_eq!(table.touches(hash, place(at)), 0, "nobody asked for it since it came");
+    }
+    let plain = Signatures::with_capacity(10);
+    plain.insert(1, place(1));
+    plain.touch(1, place(1));
+    assert_eq!(plain.touches(1, place(1)), 0, "where nobody counts");
+}
