@@ -56,7 +56,7 @@ bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 		--bench rates --bench hit --bench sockets --bench capacity
 
 soak-stackfs: ## the stackable file system for longer (root): a million operations, 300,000 articles
-	CRUMB_FSX_OPERATIONS=1000000 CRUMB_DIFFERENTIAL_OPERATIONS=1000000 $(CARGO) test -p stackfs --test posix --test differential
+	CRUMB_FSX_OPERATIONS=1000000 CRUMB_DIFFERENTIAL_OPERATIONS=1000000 $(CARGO) test --no-fail-fast -p stackfs --test posix --test differential
 	scripts/soak-netnews-mount.sh
 
 fuzz: ## a minute of the wire decoder's fuzz target (needs cargo-fuzz)

@@ -147,6 +147,45 @@ fn a_file_removed_or_replaced_while_open_is_still_the_same_file() {
     }
 }
 
+/// The name that a file is known by goes to something that cannot be opened as it can.
+#[test]
+fn a_file_whose_older_name_went_to_a_fifo_or_a_program_is_cut_and_written_by_its_other_name() {
+    if cannot_mount() {
+        return;
+    }
+    for (passthrough, scene) in scenes() {
+        let directory = scene.managed("taken");
+        let program = directory.join("program");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let quiet = || std::process::Stdio::null();
+        let mut running = Command::new(&program)
+            .arg("60")
+            .stdin(quiet())
+            .stdout(quiet())
+            .stderr(quiet())
+            .spawn()
+            .expect("it runs");
+        let fifo = directory.join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+        for stranger in [fifo, program] {
+            let [older, other] = ["older", "other"].map(|name| directory.join(name));
+            let when = format!("{}, pass-through {passthrough}", stranger.display());
+            // The other name first: a file is known by what it was called last.
+            fs::write(&other, b"as it was").unwrap();
+            fs::hard_link(&other, &older).unwrap();
+            fs::rename(&stranger, &older).unwrap();
+            nix::unistd::truncate(&other, 5).unwrap_or_else(|errno| panic!("{when}: {errno}"));
+            let mut file = fs::OpenOptions::new().append(true).open(&other).expect(&when);
+            file.write_all(b" is").expect(&when);
+            assert_eq!(fs::read(&other).expect(&when), b"as it is", "{when}");
+            fs::rename(&older, &stranger).unwrap();
+        }
+        let refused = fs::OpenOptions::new().write(true).open(directory.join("program"));
+        assert_eq!(refused.map_err(|error| error.kind()).err(), Some(std::io::ErrorKind::ExecutableFileBusy));
+        running.kill().and_then(|()| running.wait()).expect("it is ours");
+    }
+}
+
 #[test]
 fn holes_are_made_found_and_copied() {
     if cannot_mount() {

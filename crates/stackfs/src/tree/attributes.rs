@@ -141,9 +141,7 @@ impl Tree {
 
     fn writable(&self, id: u64) -> Done<OwnedFd> {
         let opened = self.by_name(id, |parent, name| {
-            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-            let attributes = self.is_number(id, &opened)?;
+            let (opened, attributes) = self.open_leaf(id, parent, name, OFlags::WRONLY)?;
             match FileType::from_raw_mode(attributes.stx_mode.into()) {
                 FileType::RegularFile => Ok(opened),
                 _ => Err(Errno::INVAL),

@@ -208,7 +208,7 @@ impl Tree {
     }
 
     /// ESTALE unless this name leads to the node.
-    fn is_still(&self, id: u64, directory: impl std::os::fd::AsFd, path: &[u8]) -> Done<()> {
+    pub(super) fn is_still(&self, id: u64, directory: impl std::os::fd::AsFd, path: &[u8]) -> Done<()> {
         let attributes = rustix::fs::statx(directory, path, LOOK, WANTED)?;
         if self.number(&attributes) == id { Ok(()) } else { Err(Errno::STALE) }
     }

@@ -1,9 +1,9 @@
 //! Opening files and directories, and what is done to open files without the kernel's pass-through.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use super::{Done, Tree};
@@ -14,12 +14,8 @@ use crate::opened::{OpenDirectory, OpenFile};
 impl Tree {
     /// Opens a regular file with these flags (access mode and synchronous writing).
     pub(crate) fn open(&self, id: u64, flags: OFlags) -> Done<OwnedFd> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = self.by_name(id, |parent, name| {
-            let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-            self.is_number(id, &opened)?;
-            Ok(opened)
-        });
+        let opened = self
+            .by_name(id, |parent, name| self.open_leaf(id, parent, name, flags).map(|(opened, _)| opened));
         match opened {
             // Opened anew by /proc/self/fd of a file that has no name any more.
             Err(Errno::STALE) => {
@@ -28,6 +24,28 @@ impl Tree {
                 rustix::fs::open(super::hidden::by_descriptor(&*file.descriptor), flags, Mode::empty())
             }
             other => other,
+        }
+    }
+
+    /// Opens what is no directory by a name of it, and tells its attributes. A refusal counts only when the name still leads to
+    /// the node: a stranger that took it may be a FIFO without readers, or a running program.
+    pub(super) fn open_leaf(
+        &self,
+        id: u64,
+        parent: impl AsFd,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Done<(OwnedFd, Statx)> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(&parent, name, flags, Mode::empty()) {
+            Ok(opened) => {
+                let attributes = self.is_number(id, &opened)?;
+                Ok((opened, attributes))
+            }
+            Err(refused) => {
+                self.is_still(id, parent, name)?;
+                Err(refused)
+            }
         }
     }
 
