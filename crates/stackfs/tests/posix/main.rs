@@ -184,7 +184,7 @@ fn a_file_is_the_bytes_that_were_written_to_it() {
     let folder = TempDir::new().expect("a folder");
     let settings = folder.path().join("fsx.toml");
     // Small, so that the operations cost system calls and not copying; every kind that Linux has.
-    let text = "flen = 32768\nnomsyncafterwrite = true\n[opsize]\nmax = 4000\n[weights]\nclose_open = 1\ninvalidate = 1\nmapread = 10\n\
+    let text = "flen = 32768\nnomsyncafterwrite = true\n[opsize]\nmin = 1\nmax = 4000\n[weights]\nclose_open = 1\ninvalidate = 1\nmapread = 10\n\
         mapwrite = 3\nread = 10\nwrite = 10\ntruncate = 5\nfsync = 0.02\nfdatasync = 0.02\nposix_fallocate = 2\n\
         punch_hole = 2\nsendfile = 5\nposix_fadvise = 1\ncopy_file_range = 5\n";
     fs::write(&settings, text).expect("written");
