@@ -68,5 +68,7 @@ soak-stackfs: ## the stackable file system for longer (root): a million operatio
 	CRUMB_FSX_OPERATIONS=1000000 CRUMB_DIFFERENTIAL_OPERATIONS=1000000 $(CARGO) test --no-fail-fast -p stackfs --test posix --test differential
 	scripts/soak-netnews-mount.sh
 
-fuzz: ## a minute of the wire decoder's fuzz target (needs cargo-fuzz)
-	cd crates/nfs/fuzz && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60
+fuzz: ## a minute of each fuzz target: what comes by wire, what is read from packed files (needs cargo-fuzz)
+	cd crates/nfs && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60
+	cd crates/packstore && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run index -- -max_total_time=60
+	cd crates/packstore && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run control -- -max_total_time=60
