@@ -424,9 +424,7 @@ impl<'a> Generator<'a> {
                     self.begin_unix_s + flight.due.saturating_duration_since(self.begin).as_secs_f64();
                 let modified = planned.object.modified_s(planned.object.version_at(now_s));
                 let since = if class == Class::ImsChanged { modified.saturating_sub(1) } else { modified };
-                text.push_str("If-Modified-Since: ");
-                text.push_str(std::str::from_utf8(&http_date::written(since)).unwrap_or_default());
-                text.push_str("\r\n");
+                let _ = write!(text, "If-Modified-Since: {}\r\n", http_date::written(since));
             }
         }
         text.push_str(if last { "Connection: close\r\n\r\n" } else { "\r\n" });

@@ -351,14 +351,8 @@ fn common(text: &str) -> Option<Line<'_>> {
 
 /// `10/Oct/2000:13:55:36 -0700`
 fn common_time_s(date: &str) -> Option<f64> {
-    let (local, zone) = date.split_once(' ').unwrap_or((date, "+0000"));
-    let mut parts = local.split(['/', ':']);
-    let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
-    let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next()?);
-    let text = format!("Thu, {day} {month} {year} {hour}:{minute}:{second} GMT");
-    let utc = crate::http_date::read(text.as_bytes())? as f64;
-    let offset: i64 = zone.parse().ok()?;
-    Some(utc - (offset / 100 * 3600 + offset % 100 * 60) as f64)
+    let text = if date.contains(' ') { date } else { &format!("{date} +0000") };
+    Some(jiff::Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", text).ok()?.as_second() as f64)
 }
 
 fn guessed(path: &Path, begin: &[u8]) -> TraceFormat {

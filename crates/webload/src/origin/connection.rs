@@ -244,15 +244,20 @@ impl Connection {
             known_version == Some(version) || known_since.is_some_and(|since| since >= modified_s);
         // A Vec takes all that is written to it.
         let _ = write!(out, "HTTP/1.1 {}\r\nDate: ", if unchanged { "304 Not Modified" } else { "200 OK" });
-        out.extend_from_slice(&http_date::written(now.as_secs()));
-        out.extend_from_slice(b"\r\nServer: crumb-origin\r\nLast-Modified: ");
-        out.extend_from_slice(&http_date::written(modified_s));
-        let _ = write!(out, "\r\nETag: \"{version:x}-{:x}\"\r\n", object.number);
+        let _ = write!(
+            out,
+            "{}\r\nServer: crumb-origin\r\nLast-Modified: {}\r\nETag: \"{version:x}-{:x}\"\r\n",
+            http_date::written(now.as_secs()),
+            http_date::written(modified_s),
+            object.number
+        );
         if object.cacheable {
-            out.extend_from_slice(b"Expires: ");
-            out.extend_from_slice(&http_date::written(expires_s));
-            let _ =
-                write!(out, "\r\nCache-Control: max-age={}\r\n", expires_s.saturating_sub(now.as_secs() + 1));
+            let _ = write!(
+                out,
+                "Expires: {}\r\nCache-Control: max-age={}\r\n",
+                http_date::written(expires_s),
+                expires_s.saturating_sub(now.as_secs() + 1)
+            );
         } else {
             out.extend_from_slice(b"Cache-Control: private, no-cache, no-store\r\n");
         }
