@@ -9,7 +9,10 @@
 //! panics, allocates nothing.
 //! Not here: limits on size and count (the proxy's configuration), and bodies.
 
-use super::lists::{byte_count, is_token_byte, members};
+use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use http::{StatusCode, Version};
+
+use super::lists::{all_members, byte_count, is_token_byte, members};
 
 /// How long the body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +122,24 @@ pub fn check_reply(head: &[u8], to_head: bool) -> Result<Framing, Violation> {
     let bodiless = to_head || status < 200 || status == 204 || status == 304;
     let body = if bodiless { BodyLength::Nothing } else { body.unwrap_or(BodyLength::UntilClose) };
     Ok(Framing { minor_version, body })
+}
+
+/// Checks a reply that a lenient parser has read already: what it may have taken for one length another may take for a
+/// second one, and a coding that is not undone here must not be passed on as if it were.
+pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMap) -> Result<(), Violation> {
+    if !headers.contains_key(TRANSFER_ENCODING) {
+        return Ok(());
+    }
+    if headers.contains_key(CONTENT_LENGTH) {
+        return Err(Violation::TwoLengths);
+    }
+    let mut codings = all_members(headers, &TRANSFER_ENCODING);
+    let chunked = codings.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    let bodiless = status.is_informational() || status == StatusCode::NO_CONTENT;
+    match chunked && codings.next().is_none() && version != Version::HTTP_10 && !bodiless {
+        true => Ok(()),
+        false => Err(Violation::TransferEncoding),
+    }
 }
 
 /// The first line, and the field lines with a line break after each.

@@ -1,7 +1,9 @@
 //! Heads on which two readers could differ about where the message ends (RFC 9112).
 
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{StatusCode, Version};
 use webcache::rules::framing::BodyLength::{Bytes, Chunked, Nothing, UntilClose};
-use webcache::rules::framing::{BodyLength, Violation, check_reply, check_request};
+use webcache::rules::framing::{BodyLength, Violation, check_read_reply, check_reply, check_request};
 
 type Outcome = Result<BodyLength, Violation>;
 
@@ -160,5 +162,38 @@ fn replies_are_judged_as_the_sections_say() {
             *outcome,
             "{section}: {lines}"
         );
+    }
+}
+
+/// Version, status, fields, outcome.
+type Row = (Version, u16, &'static [(&'static str, &'static str)], Result<(), Violation>);
+
+#[test]
+fn a_reply_that_a_lenient_parser_took_is_refused_when_another_could_end_it_elsewhere() {
+    use Violation::{TransferEncoding, TwoLengths};
+    let (v0, v1) = (Version::HTTP_10, Version::HTTP_11);
+    #[rustfmt::skip]
+    let rows: &[Row] = &[
+        (v1, 200, &[], Ok(())),
+        (v0, 200, &[("content-length", "5")], Ok(())),
+        (v1, 200, &[("transfer-encoding", "chunked")], Ok(())),
+        (v1, 200, &[("transfer-encoding", " Chunked ")], Ok(())),
+        (v1, 304, &[("transfer-encoding", "chunked")], Ok(())),
+        (v1, 200, &[("transfer-encoding", "chunked"), ("content-length", "5")], Err(TwoLengths)),
+        (v1, 200, &[("transfer-encoding", "gzip, chunked")], Err(TransferEncoding)),
+        (v1, 200, &[("transfer-encoding", "gzip"), ("transfer-encoding", "chunked")], Err(TransferEncoding)),
+        (v1, 200, &[("transfer-encoding", "chunked, chunked")], Err(TransferEncoding)),
+        (v1, 200, &[("transfer-encoding", "identity")], Err(TransferEncoding)),
+        (v1, 200, &[("transfer-encoding", "")], Err(TransferEncoding)),
+        (v0, 200, &[("transfer-encoding", "chunked")], Err(TransferEncoding)),
+        (v1, 204, &[("transfer-encoding", "chunked")], Err(TransferEncoding)),
+    ];
+    for (version, status, fields, outcome) in rows {
+        let mut headers = HeaderMap::new();
+        for (name, value) in *fields {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let status = StatusCode::from_u16(*status).expect("a status");
+        assert_eq!(check_read_reply(*version, status, &headers), *outcome, "{version:?} {status} {fields:?}");
     }
 }
