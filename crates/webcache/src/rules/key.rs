@@ -11,9 +11,21 @@
 
 use http::Uri;
 
-/// A normalised absolute URI, scheme to query.
+/// Who answers for a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Realm {
+    /// The host that it names.
+    Web,
+    /// A site that is served here, whatever Host a client made up: never an answer to who asked the web.
+    Sites,
+}
+
+/// A normalised absolute URI, scheme to query, and who answers for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CacheKey(String);
+pub struct CacheKey {
+    uri: String,
+    realm: Realm,
+}
 
 /// Why a URI has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +43,7 @@ pub enum KeyError {
 }
 
 impl CacheKey {
-    /// Of an absolute target.
+    /// Of an absolute target, answered for by its host.
     pub fn of(target: &Uri) -> Result<Self, KeyError> {
         let scheme = target.scheme_str().ok_or(KeyError::NotAbsolute)?;
         let authority = target.authority().ok_or(KeyError::NotAbsolute)?;
@@ -59,19 +71,29 @@ impl CacheKey {
             key.push('?');
             push_unescaped(&mut key, query);
         }
-        Ok(Self(key))
+        Ok(Self { uri: key, realm: Realm::Web })
+    }
+
+    /// The same URI, answered for by another.
+    pub fn within(self, realm: Realm) -> Self {
+        Self { realm, ..self }
+    }
+
+    /// Who answers for it.
+    pub fn realm(&self) -> Realm {
+        self.realm
     }
 
     /// Scheme to query.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.uri
     }
 
     /// Scheme, host and port: what RFC 9110 section 4.3.1 calls the origin.
     pub fn origin(&self) -> &str {
-        let host = self.0.find("://").map_or(0, |place| place + 3);
-        let end = self.0[host..].find('/').map_or(self.0.len(), |place| host + place);
-        &self.0[..end]
+        let host = self.uri.find("://").map_or(0, |place| place + 3);
+        let end = self.uri[host..].find('/').map_or(self.uri.len(), |place| host + place);
+        &self.uri[..end]
     }
 }
 
@@ -101,6 +123,35 @@ fn push_unescaped(key: &mut String, text: &str) {
 
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// What keys begin with when URIs begin with this text: as [`CacheKey::of`] spells them. A piece of an escape at the end
+/// is left out.
+pub fn prefix(text: &str) -> String {
+    let text = match text.bytes().rev().take(2).position(|byte| byte == b'%') {
+        Some(behind) => &text[..text.len() - 1 - behind],
+        None => text,
+    };
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_ascii_lowercase() };
+    let scheme = scheme.to_ascii_lowercase();
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let default_port = if scheme == "https" { ":443" } else { ":80" };
+    let authority = authority.to_ascii_lowercase();
+    let authority =
+        authority.strip_suffix(default_port).or(authority.strip_suffix(':')).unwrap_or(&authority);
+    let mut key = format!("{scheme}://{authority}");
+    if path.starts_with('?') {
+        key.push('/');
+    }
+    match path.split_once('?') {
+        None => push_unescaped(&mut key, path),
+        Some((path, query)) => {
+            push_unescaped(&mut key, path);
+            key.push('?');
+            push_unescaped(&mut key, query);
+        }
+    }
+    key
 }
 
 /// The key of a reference found in a reply to `base`, as Location holds them (RFC 3986 section 5.2). Nothing when it

@@ -1,7 +1,7 @@
 //! The cache's key, and references found in replies (RFC 9110 section 4.2.3, RFC 3986).
 
 use http::Uri;
-use webcache::rules::key::{CacheKey, KeyError, resolve};
+use webcache::rules::key::{CacheKey, KeyError, Realm, prefix, resolve};
 
 /// Section, target, key.
 #[rustfmt::skip]
@@ -95,4 +95,33 @@ fn references_resolve_as_in_the_examples_of_rfc_3986_section_5_4() {
         assert_eq!(resolve(&base, none.as_bytes()), None, "{none}");
     }
     assert_eq!(resolve(&base, b"\xff"), None);
+}
+
+#[test]
+fn a_prefix_is_spelt_as_the_keys_are_that_it_is_to_match() {
+    #[rustfmt::skip]
+    let rows = [
+        ("HTTP://A.Example/Img", "http://a.example/Img"),
+        ("http://a.example:80/img", "http://a.example/img"),
+        ("https://a.example:443/img", "https://a.example/img"),
+        ("http://a.example:8080/", "http://a.example:8080/"),
+        ("http://a.example:80", "http://a.example"),
+        ("http://a.exam", "http://a.exam"),
+        ("http://a.example?y=1", "http://a.example/?y=1"),
+        ("http://a.example/%7eb/%c3", "http://a.example/~b/%C3"),
+        ("http://a.example/%7eb/%c", "http://a.example/~b/"),
+        ("http://a.example/b%", "http://a.example/b"),
+        ("HTTP", "http"),
+        ("", ""),
+    ];
+    for (text, key) in rows {
+        assert_eq!(prefix(text), key, "{text}");
+    }
+}
+
+#[test]
+fn a_site_s_key_is_not_that_of_the_web_for_the_same_uri() {
+    let key = CacheKey::of(&"http://a.example/".parse().expect("a target")).expect("a key");
+    assert_ne!(key.clone().within(Realm::Sites), key);
+    assert_eq!(key.clone().within(Realm::Sites).within(Realm::Web), key);
 }
