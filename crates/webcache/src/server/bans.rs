@@ -1,17 +1,19 @@
 //! What the operator took out by prefix or tag: stored replies that are older than the ban do not count.
 //!
 //! Always holds: a ban is one comparison for each hit, and a look at the list only for replies older than the newest ban;
-//! bans outlive the process (file `bans`, a line each: seconds, kind, text); of more than 1,000 the oldest are forgotten,
-//! together with everything that is older than they are.
+//! bans outlive the process (file `bans`, a line each: seconds, kind, text), and a file that cannot be read is an error,
+//! as what was taken out would come back; of more than 1,000 the oldest are forgotten, together with everything that is
+//! older than they are. A request never waits for the disk that bans are written to.
+//! Locks: `list`, a leaf; `file`, held while it is written, which only those wait for who ban.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use http::HeaderMap;
 
-use crate::rules::WallSeconds;
+use crate::rules::{WallSeconds, key};
 
 const BANS_MAX: usize = 1000;
 
@@ -26,55 +28,81 @@ pub enum Banned {
 
 /// All bans.
 pub struct Bans {
-    file: Option<PathBuf>,
+    /// Where they outlive the process, and how many changes it holds.
+    file: Option<(PathBuf, Mutex<u64>)>,
     newest: AtomicI64,
-    list: RwLock<Vec<(WallSeconds, Banned)>>,
+    list: RwLock<List>,
+}
+
+#[derive(Default)]
+struct List {
+    changes: u64,
+    bans: Vec<(WallSeconds, Banned)>,
 }
 
 impl Bans {
     /// Those of an earlier run.
-    pub fn read(file: Option<PathBuf>) -> Self {
-        let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-        let line = |line: &str| {
-            let (at, rest) = line.split_once(' ')?;
-            let banned = match rest.split_once(' ')? {
+    ///
+    /// # Errors
+    /// When the file is there and is no list of bans.
+    pub fn read(file: Option<PathBuf>) -> io::Result<Self> {
+        let text = match file.as_ref().map(std::fs::read_to_string) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Some(Ok(text)) => text,
+            _ => String::new(),
+        };
+        let line = |(number, line): (usize, &str)| {
+            let wrong = || {
+                let what = format!("line {} is not: seconds, prefix or tag, text", number + 1);
+                io::Error::new(io::ErrorKind::InvalidData, what)
+            };
+            let (at, rest) = line.split_once(' ').ok_or_else(wrong)?;
+            let banned = match rest.split_once(' ').ok_or_else(wrong)? {
                 ("prefix", text) => Banned::Prefix(text.to_owned()),
                 ("tag", text) => Banned::Tag(text.to_owned()),
-                _ => return None,
+                _ => return Err(wrong()),
             };
-            Some((WallSeconds(at.parse().ok()?), banned))
+            Ok((WallSeconds(at.parse().map_err(|_| wrong())?), banned))
         };
-        let list: Vec<_> = text.lines().filter_map(line).collect();
-        let newest = list.iter().map(|(at, _)| at.0).max().unwrap_or(i64::MIN);
-        Self { file, newest: AtomicI64::new(newest), list: RwLock::new(list) }
+        let bans = text.lines().enumerate().map(line).collect::<io::Result<Vec<_>>>()?;
+        let newest = bans.iter().map(|(at, _)| at.0).max().unwrap_or(i64::MIN);
+        Ok(Self {
+            file: file.map(|file| (file, Mutex::new(0))),
+            newest: AtomicI64::new(newest),
+            list: RwLock::new(List { changes: 0, bans }),
+        })
     }
 
-    /// Bans what was stored until now.
+    /// Bans what was stored until now. Prefixes may be spelt as anybody spells URIs.
     ///
     /// # Errors
     /// When the file cannot be written; the ban then holds until the process ends.
-    pub fn add(&self, banned: Banned, now: WallSeconds) -> std::io::Result<()> {
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|(_, there)| *there != banned);
-        if list.len() >= BANS_MAX {
-            // What it covered must stay covered: the next oldest becomes a ban of everything.
-            list.remove(0);
-            list[0].1 = Banned::Prefix(String::new());
+    pub fn add(&self, banned: Banned, now: WallSeconds) -> io::Result<()> {
+        let banned = match banned {
+            Banned::Prefix(text) => Banned::Prefix(key::prefix(&text)),
+            tag @ Banned::Tag(_) => tag,
+        };
+        let (change, text) = {
+            let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+            list.bans.retain(|(_, there)| *there != banned);
+            if list.bans.len() >= BANS_MAX {
+                // What it covered must stay covered: the next oldest becomes a ban of everything.
+                list.bans.remove(0);
+                list.bans[0].1 = Banned::Prefix(String::new());
+            }
+            list.bans.push((now, banned));
+            list.changes += 1;
+            self.newest.fetch_max(now.0, Ordering::Release);
+            (list.changes, list.text())
+        };
+        let Some((file, written)) = &self.file else { return Ok(()) };
+        let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+        // A later list, with this ban in it, may have been written already.
+        if *written < change {
+            write(file, &text)?;
+            *written = change;
         }
-        list.push((now, banned));
-        self.newest.fetch_max(now.0, Ordering::Release);
-        let Some(file) = &self.file else { return Ok(()) };
-        let new = file.with_extension("new");
-        let mut out = std::fs::File::create(&new)?;
-        for (at, banned) in list.iter() {
-            let (kind, text) = match banned {
-                Banned::Prefix(text) => ("prefix", text),
-                Banned::Tag(text) => ("tag", text),
-            };
-            writeln!(out, "{} {kind} {}", at.0, text.replace(['\r', '\n'], ""))?;
-        }
-        out.sync_all()?;
-        std::fs::rename(&new, file)
+        Ok(())
     }
 
     /// Whether a stored reply is banned. `fields` is asked for only when a tag decides.
@@ -84,7 +112,7 @@ impl Bans {
         }
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let mut tags = None;
-        list.iter().filter(|(at, _)| stored_at <= *at).any(|(_, banned)| match banned {
+        list.bans.iter().filter(|(at, _)| stored_at <= *at).any(|(_, banned)| match banned {
             Banned::Prefix(prefix) => key.starts_with(prefix),
             Banned::Tag(tag) => tags.get_or_insert_with(|| tags_of(fields())).iter().any(|held| held == tag),
         })
@@ -92,8 +120,29 @@ impl Bans {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.list.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.list.read().unwrap_or_else(PoisonError::into_inner).bans.len()
     }
+}
+
+impl List {
+    fn text(&self) -> String {
+        let line = |(at, banned): &(WallSeconds, Banned)| {
+            let (kind, text) = match banned {
+                Banned::Prefix(text) => ("prefix", text),
+                Banned::Tag(text) => ("tag", text),
+            };
+            format!("{} {kind} {}\n", at.0, text.replace(['\r', '\n'], ""))
+        };
+        self.bans.iter().map(line).collect()
+    }
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let new = file.with_extension("new");
+    let mut out = std::fs::File::create(&new)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()?;
+    std::fs::rename(&new, file)
 }
 
 fn tags_of(fields: Option<HeaderMap>) -> Vec<String> {
@@ -119,10 +168,10 @@ mod tests {
     fn a_ban_covers_what_was_stored_before_it_and_nothing_else() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("bans");
-        let bans = Bans::read(Some(file.clone()));
+        let bans = Bans::read(Some(file.clone())).expect("no file yet");
         bans.add(Banned::Prefix("http://a/x".to_owned()), WallSeconds(100)).expect("written");
         bans.add(Banned::Tag("green".to_owned()), WallSeconds(200)).expect("written");
-        for bans in [bans, Bans::read(Some(file))] {
+        for bans in [bans, Bans::read(Some(file)).expect("what was written")] {
             assert!(bans.covers("http://a/xy", WallSeconds(100), || None));
             assert!(!bans.covers("http://a/xy", WallSeconds(101), || None));
             assert!(!bans.covers("http://a/y", WallSeconds(50), || None));
@@ -133,12 +182,51 @@ mod tests {
 
     #[test]
     fn a_ban_that_is_forgotten_goes_on_to_cover_what_it_covered() {
-        let bans = Bans::read(None);
+        let bans = Bans::read(None).expect("no file");
         for number in 0..BANS_MAX as i64 + 5 {
             bans.add(Banned::Prefix(format!("http://{number}/")), WallSeconds(number)).expect("no file");
         }
         assert_eq!(bans.count(), BANS_MAX);
         assert!(bans.covers("http://0/", WallSeconds(0), || None));
         assert!(!bans.covers("http://0/", WallSeconds(900), || None));
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_is_not_taken_for_an_empty_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("bans");
+        for text in ["100 prefix http://a/\n200 tog red\n", "100\n", "x prefix http://a/\n"] {
+            std::fs::write(&file, text).expect("written");
+            assert!(Bans::read(Some(file.clone())).is_err(), "{text}");
+        }
+        std::fs::write(&file, b"100 tag \xff\n").expect("written");
+        assert!(Bans::read(Some(file)).is_err(), "no text");
+        assert!(Bans::read(Some(directory.path().to_owned())).is_err(), "no file");
+    }
+
+    #[test]
+    fn a_prefix_bans_however_it_is_spelt() {
+        let bans = Bans::read(None).expect("no file");
+        bans.add(Banned::Prefix("HTTP://A.example:80/%7Ex".to_owned()), WallSeconds(100)).expect("no file");
+        assert!(bans.covers("http://a.example/~xy", WallSeconds(100), || None));
+    }
+
+    #[test]
+    fn a_lookup_does_not_wait_while_a_ban_is_written() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let bans = Bans::read(Some(directory.path().join("bans"))).expect("no file yet");
+        let (_, written) = bans.file.as_ref().expect("a file");
+        let writing = written.lock().expect("nobody writes");
+        std::thread::scope(|scope| {
+            scope.spawn(|| bans.add(Banned::Prefix("http://a/".to_owned()), WallSeconds(100)));
+            let began = std::time::Instant::now();
+            // The one who bans waits for the file by then; the list is free.
+            while !bans.list.try_read().is_ok_and(|list| list.bans.len() == 1) {
+                assert!(began.elapsed().as_secs() < 30, "the list is locked while the file is written");
+                std::thread::yield_now();
+            }
+            drop(writing);
+        });
+        assert!(directory.path().join("bans").exists());
     }
 }
