@@ -1,4 +1,7 @@
 //! Listening sockets, one of each address for every loop: the kernel deals connections out (SO_REUSEPORT).
+//!
+//! Always holds: the first socket of an address is bound without SO_REUSEPORT, which fails while anybody listens there; else
+//! a second proxy of the same user would take a share of the first one's clients, silently.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -7,7 +10,6 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use tokio_rustls::TlsAcceptor;
 
 use super::asked::Side;
 use super::connection;
@@ -34,8 +36,8 @@ impl Door {
     /// When it is taken.
     pub fn open(mut address: SocketAddr, side: Side, loops: usize) -> io::Result<Self> {
         let mut sockets = Vec::new();
-        for _ in 0..loops {
-            let socket = listen(address)?;
+        for number in 0..loops {
+            let socket = listen(address, number == 0)?;
             address = socket.local_addr()?;
             sockets.push(socket);
         }
@@ -43,19 +45,21 @@ impl Door {
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, first: bool) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_socket_reuseport(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, !first)?;
     rustix::net::bind(&socket, &address)?;
+    // What is bound alone is shared from here on, with those bound next.
+    sockopt::set_socket_reuseport(&socket, true)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
 /// Takes connections until the proxy drains.
-pub async fn accept(worker: Rc<Worker>, socket: TcpListener, side: Side, tls: Option<TlsAcceptor>) {
+pub async fn accept(worker: Rc<Worker>, socket: TcpListener, side: Side) {
     let socket = match tokio::net::TcpListener::from_std(socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "a listening socket cannot be used"),
@@ -64,7 +68,7 @@ pub async fn accept(worker: Rc<Worker>, socket: TcpListener, side: Side, tls: Op
     loop {
         tokio::select! {
             accepted = socket.accept() => match accepted {
-                Ok((stream, peer)) => connection::serve(&worker, stream, peer, tls.as_ref(), side),
+                Ok((stream, peer)) => connection::serve(&worker, stream, peer, side),
                 Err(error) => {
                     // Out of descriptors, say: others must end first.
                     tracing::warn!(%error, "a connection could not be taken");
@@ -72,6 +76,36 @@ pub async fn accept(worker: Rc<Worker>, socket: TcpListener, side: Side, tls: Op
                 }
             },
             _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_listened_at_by_all_loops_of_one_proxy_and_by_no_other() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let door = Door::open(any, Side::Forward, 4).expect("a free port");
+        assert_eq!(door.sockets.len(), 4);
+        for loops in [1, 4] {
+            let error = Door::open(door.address, Side::Forward, loops).expect_err("it is taken");
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        }
+        let address = door.address;
+        drop(door);
+        assert!(Door::open(address, Side::Forward, 4).is_ok(), "free again");
+    }
+
+    #[test]
+    fn each_loop_gets_connections() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let door = Door::open(any, Side::Forward, 2).expect("a free port");
+        let _clients: Vec<_> =
+            (0..64).map(|_| std::net::TcpStream::connect(door.address).expect("connected")).collect();
+        for socket in &door.sockets {
+            assert!(socket.accept().is_ok(), "of 64 none came here");
         }
     }
 }

@@ -17,7 +17,7 @@ use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,12 @@ pub struct Patience {
 pub struct Watched {
     /// Requests whose replies have not ended.
     pub busy: AtomicU32,
+    /// Of them, those whose clients wait for us and not we for them.
+    pub waiting: AtomicU32,
+    /// Requests and pieces of replies so far.
+    pub progress: AtomicU64,
+    /// What follows is of another protocol.
+    pub switched: AtomicBool,
     /// Requests that were refused for how they were written.
     pub refused: AtomicU64,
 }
@@ -55,7 +61,7 @@ enum Place {
     Head(Instant),
     Body(u64),
     Chunked(Chunks),
-    /// After CONNECT: not HTTP.
+    /// After CONNECT, or a switch of protocols: not HTTP.
     Tunnel,
     /// To be told to hyper as nonsense.
     Refused,
@@ -105,6 +111,9 @@ impl<T> Sentry<T> {
 
     /// Follows what was received. Gives how many bytes hyper may see; fewer than all when the rest is refused.
     fn follow(&mut self, bytes: &[u8]) -> usize {
+        if self.watched.switched.load(Ordering::Relaxed) {
+            self.place = Place::Tunnel;
+        }
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
@@ -199,6 +208,12 @@ impl<T> Sentry<T> {
     }
 
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        // The timer may have been set for the idle time before, which is longer than a head's.
+        if let Some(deadline) = self.deadline()
+            && self.timer.deadline() > deadline.into()
+        {
+            self.timer.as_mut().reset(deadline.into());
+        }
         loop {
             ready!(self.timer.as_mut().poll(cx));
             let now = Instant::now();
@@ -326,6 +341,21 @@ mod tests {
             stall: Duration::from_secs(1),
         };
         Sentry::new(tokio::io::duplex(64).0, Arc::new(Watched::default()), patience, 1 << 14)
+    }
+
+    #[test]
+    fn a_head_that_begins_while_a_long_idle_time_runs_has_no_longer_than_a_head_has() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let _inside = runtime.enter();
+        let mut sentry = sentry();
+        sentry.patience.idle = Duration::from_secs(3600);
+        sentry.place = Place::Idle;
+        sentry.timer.as_mut().reset((Instant::now() + Duration::from_secs(3600)).into());
+        sentry.follow(b"GET / HT");
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(sentry.poll_patience(&mut context).is_pending());
+        let latest = Instant::now() + sentry.patience.head;
+        assert!(sentry.timer.deadline() <= latest.into(), "it wakes when the head is late");
     }
 
     /// How much hyper sees of what comes in pieces, and whether the rest was refused.
