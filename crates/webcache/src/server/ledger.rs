@@ -18,13 +18,31 @@ pub struct Ledger {
     outcome: Outcome,
     sent_bytes: u64,
     ended: bool,
+    /// Whether the client waits for us, and not we for it to take what there is.
+    waiting: bool,
     entry: Option<Box<Entry>>,
 }
 
 impl Ledger {
     /// Of a request whose head came at `began`.
     pub fn new(worker: Rc<Worker>, watched: Arc<Watched>, began: Instant, entry: Option<Box<Entry>>) -> Self {
-        Self { worker, watched, began, outcome: Outcome::Failed, sent_bytes: 0, ended: false, entry }
+        watched.waiting.fetch_add(1, Ordering::Relaxed);
+        watched.progress.fetch_add(1, Ordering::Relaxed);
+        let (outcome, sent_bytes) = (Outcome::Failed, 0);
+        Self { worker, watched, began, outcome, sent_bytes, ended: false, waiting: true, entry }
+    }
+
+    /// Says who waits for whom: the client for us, or we for it.
+    pub fn client_waits(&mut self, waits: bool) {
+        if !waits {
+            self.watched.progress.fetch_add(1, Ordering::Relaxed);
+        }
+        if waits && !self.waiting {
+            self.watched.waiting.fetch_add(1, Ordering::Relaxed);
+        } else if !waits && self.waiting {
+            self.watched.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.waiting = waits;
     }
 
     /// How it is answered.
@@ -62,6 +80,7 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
+        self.client_waits(false);
         self.watched.busy.fetch_sub(1, Ordering::Relaxed);
         let took = self.began.elapsed();
         let counters = &self.worker.counters;

@@ -1,23 +1,39 @@
-//! CONNECT: bytes both ways, to ports that the operator allows (RFC 9110 section 9.3.6).
+//! CONNECT: bytes both ways, to ports that the operator allows (RFC 9110 section 9.3.6); and what an origin switches to with
+//! 101, of the protocols that the operator allows (section 7.8).
 //!
-//! Always holds: a refused CONNECT ends the connection, as what follows it is not HTTP to its sender.
+//! Always holds: a refused CONNECT ends the connection, as what follows it is not HTTP to its sender; a tunnel through which
+//! nothing comes for `limits.tunnel_idle_s` ends.
 
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
 use super::asked;
 use super::body::ReplyBody;
 use super::counters::Outcome;
+use super::exchange::Exchange;
 use super::ledger::Ledger;
 use super::reply::plain;
+use super::sentry::Watched;
+use super::upstream::{RequestBody, UpstreamError};
 use super::worker::{Busy, Stage, Worker};
 use crate::config::Config;
+use crate::rules::forwarding::{self, Received};
+use crate::rules::lists;
+use crate::rules::reuse::ForwardReason;
 
 /// A refusal that ends the connection.
 pub fn refusal(status: StatusCode, why: &str) -> Response<ReplyBody> {
@@ -52,31 +68,164 @@ pub async fn open(
         return refuse(ledger, Outcome::Denied, unserved.status, unserved.why);
     }
     ledger.asked(&host);
-    let mut origin = match worker.pool.tcp(&host, port, &config).await {
+    let origin = match worker.pool.tcp(&host, port, &config).await {
         Ok(origin) => origin,
+        Err(error @ UpstreamError::Own { .. }) => {
+            return refuse(ledger, Outcome::Denied, StatusCode::FORBIDDEN, &error.to_string());
+        }
         Err(error) => {
             return refuse(ledger, Outcome::Failed, StatusCode::BAD_GATEWAY, &error.to_string());
         }
     };
     ledger.answered(Outcome::Tunnel, 200, None);
     let upgraded = hyper::upgrade::on(request);
-    let mut stage = worker.shared.stage.subscribe();
     tokio::task::spawn_local(async move {
         let busy = Busy::new(&worker);
         if let Ok(upgraded) = upgraded.await {
-            let mut client = TokioIo::new(upgraded);
-            tokio::select! {
-                ended = copy_bidirectional(&mut client, &mut origin) => {
-                    if let Ok((_, to_client)) = ended {
-                        ledger.sent(to_client);
-                        ledger.finished();
-                    }
-                }
-                _ = stage.wait_for(|stage| *stage == Stage::Cut) => {}
-            }
+            carry(&worker, TokioIo::new(upgraded), origin, config.tunnel_idle_time, &mut ledger).await;
         }
         drop(ledger);
         drop(busy);
     });
     Response::new(ReplyBody::nothing())
+}
+
+/// Which protocol a request asks to switch to, if the operator allows that.
+pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<HeaderValue> {
+    let headers = request.headers();
+    let asks = lists::all_members(headers, &CONNECTION).any(|word| word.eq_ignore_ascii_case(b"upgrade"));
+    let mut protocols = headers.get_all(UPGRADE).iter();
+    let (Some(protocol), None) = (protocols.next(), protocols.next()) else { return None };
+    let name = protocol.to_str().ok()?.split('/').next()?.to_ascii_lowercase();
+    let may = request.version() == Version::HTTP_11 && request.method() == Method::GET;
+    (may && asks && request.body().is_end_stream() && config.upgrades.contains(&name))
+        .then(|| protocol.clone())
+}
+
+impl Exchange {
+    /// Asks the origin to switch, and carries bytes if it does.
+    pub(super) async fn upgrade(
+        mut self,
+        protocol: HeaderValue,
+        client: OnUpgrade,
+        watched: Arc<Watched>,
+    ) -> Response<ReplyBody> {
+        let switching = |headers: &mut HeaderMap, protocol: HeaderValue| {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(UPGRADE, protocol);
+        };
+        let mut headers = self.onward();
+        switching(&mut headers, protocol.clone());
+        let why = ForwardReason::Method;
+        let mut answer = match self.ask(headers, RequestBody::Nothing).await {
+            Ok(answer) if answer.reply.status() == StatusCode::SWITCHING_PROTOCOLS => answer.reply,
+            Ok(answer) => return self.pass_on(answer, None, why, None).await,
+            Err(error) => return self.no_reply(&error, why),
+        };
+        let origin = hyper::upgrade::on(&mut answer);
+        let mut reply = Response::new(ReplyBody::nothing());
+        *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *reply.headers_mut() = std::mem::take(answer.headers_mut());
+        let headers = reply.headers_mut();
+        let protocol = headers.get(UPGRADE).cloned().unwrap_or(protocol);
+        forwarding::strip_hop_by_hop(headers);
+        forwarding::add_via(headers, Received::Http11, &self.config.name);
+        switching(headers, protocol);
+        // Nothing that the client sends from here on is HTTP.
+        watched.switched.store(true, Ordering::Relaxed);
+        tokio::task::spawn_local(async move {
+            let busy = Busy::new(&self.worker);
+            let Some(mut ledger) = self.ledger.take() else { return };
+            ledger.answered(Outcome::Tunnel, 101, None);
+            if let (Ok(client), Ok(origin)) = (client.await, origin.await) {
+                let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
+                carry(&self.worker, client, origin, self.config.tunnel_idle_time, &mut ledger).await;
+            }
+            drop(ledger);
+            drop(busy);
+        });
+        reply
+    }
+}
+
+/// Carries bytes both ways until both sides have ended, or nothing comes for so long.
+async fn carry<O: AsyncRead + AsyncWrite + Unpin>(
+    worker: &Worker,
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    origin: O,
+    idle: Duration,
+    ledger: &mut Ledger,
+) {
+    let heard = Rc::new(Heard { at: Cell::new(Instant::now()), bytes: Cell::new(0) });
+    let mut origin = Listened { io: origin, heard: Rc::clone(&heard) };
+    let mut stage = worker.shared.stage.subscribe();
+    tokio::select! {
+        ended = copy_bidirectional(&mut client, &mut origin) => {
+            if ended.is_ok() {
+                ledger.finished();
+            }
+        }
+        () = silence(&heard, idle) => {}
+        _ = stage.wait_for(|stage| *stage == Stage::Cut) => {}
+    }
+    ledger.sent(heard.bytes.get());
+}
+
+async fn silence(heard: &Heard, idle: Duration) {
+    loop {
+        let left = idle.saturating_sub(heard.at.get().elapsed());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left).await;
+    }
+}
+
+/// When a byte went through last, either way, and how many came from the origin.
+struct Heard {
+    at: Cell<Instant>,
+    bytes: Cell<u64>,
+}
+
+/// The origin's end of a tunnel: all bytes of both ways pass here.
+struct Listened<O> {
+    io: O,
+    heard: Rc<Heard>,
+}
+
+impl<O: AsyncRead + Unpin> AsyncRead for Listened<O> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = bytes.filled().len();
+        let read = Pin::new(&mut this.io).poll_read(cx, bytes);
+        let came = bytes.filled().len() - before;
+        if came > 0 {
+            this.heard.at.set(Instant::now());
+            this.heard.bytes.set(this.heard.bytes.get() + came as u64);
+        }
+        read
+    }
+}
+
+impl<O: AsyncWrite + Unpin> AsyncWrite for Listened<O> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write(cx, bytes);
+        if written.is_ready() {
+            this.heard.at.set(Instant::now());
+        }
+        written
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
 }
