@@ -26,7 +26,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
 use crate::config::Config;
-use crate::rules::key::CacheKey;
+use crate::rules::key::{CacheKey, Realm};
 use crate::server::{Banned, Shared, Stage, ban, now, purge};
 
 type Reply = Response<Text>;
@@ -159,7 +159,9 @@ async fn purge_url(shared: &Shared, uri: &Uri) -> Reply {
     let Some(key) = key else {
         return text(StatusCode::BAD_REQUEST, "text/plain", "POST /purge?url=http://host/path\n");
     };
-    match purge(shared, &key).await {
+    // Of the web and of the sites served here: the operator means both.
+    let was_there = [purge(shared, &key).await, purge(shared, &key.within(Realm::Sites)).await];
+    match was_there.contains(&true) {
         true => text(StatusCode::OK, "text/plain", "purged\n"),
         false => text(StatusCode::NOT_FOUND, "text/plain", "nothing is stored for this URL\n"),
     }

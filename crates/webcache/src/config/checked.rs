@@ -149,6 +149,7 @@ pub struct Config {
     pub head_time: Duration,
     pub idle_time: Duration,
     pub stall_time: Duration,
+    pub tunnel_idle_time: Duration,
     pub connect_time: Duration,
     pub reply_time: Duration,
     pub upstream_idle_time: Duration,
@@ -158,6 +159,7 @@ pub struct Config {
     pub down_time: Duration,
     pub clients: Vec<Network>,
     pub methods: Vec<Method>,
+    pub upgrades: Vec<String>,
     pub hosts: Vec<String>,
     pub hosts_denied: Vec<String>,
     pub purge: Vec<Network>,
@@ -292,6 +294,14 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
     if admin_listen.is_some_and(|address| !address.ip().is_loopback()) && admin.password.is_empty() {
         wrong.add("admin.password", "is empty while other machines can reach admin.listen");
     }
+    if log.rotate_mib > 0 && log.file == "-" {
+        let what = format!(
+            "is {}, but log.file is standard output, which is not put aside; set it to 0",
+            log.rotate_mib
+        );
+        wrong.add("log.rotate_mib", what);
+    }
+    wrong.at_least("limits.tunnel_idle_s", limits.tunnel_idle_s, 1);
     let policy = Policy {
         heuristic_percent: rules.heuristic_percent,
         heuristic_max_s: rules.heuristic_max_s,
@@ -323,7 +333,9 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
             &[("fetch", Foreign304::FetchAgain), ("keep", Foreign304::KeepStoredTag)],
         ),
     };
-    let lower = |hosts: &[String]| hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    // The dot of the root is left out here as it is of what clients name.
+    let lower =
+        |hosts: &[String]| hosts.iter().map(|host| host.trim_end_matches('.').to_ascii_lowercase()).collect();
     let config = Config {
         name: proxy.name.clone(),
         loops: proxy.loops,
@@ -367,6 +379,7 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         head_time: Duration::from_secs(limits.head_s),
         idle_time: Duration::from_secs(limits.idle_s),
         stall_time: Duration::from_secs(limits.stall_s),
+        tunnel_idle_time: Duration::from_secs(limits.tunnel_idle_s),
         connect_time: Duration::from_millis(upstream.connect_ms),
         reply_time: Duration::from_secs(upstream.reply_s),
         upstream_idle_time: Duration::from_secs(upstream.idle_s),
@@ -377,6 +390,10 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         clients,
         methods: wrong.each("access.methods", &access.methods, |name| {
             Method::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}`, which is no method"))
+        }),
+        upgrades: wrong.each("access.upgrades", &access.upgrades, |name| match is_token(name.as_bytes()) {
+            true => Ok(name.to_ascii_lowercase()),
+            false => Err(format!("`{name}`, which is no protocol's name such as websocket")),
         }),
         hosts: lower(&access.hosts),
         hosts_denied: lower(&access.hosts_denied),
@@ -420,6 +437,19 @@ fn address_or_name(text: &str) -> Result<Upstream, String> {
 /// Without the brackets of IPv6, in small letters.
 fn host_of(authority: &Authority) -> String {
     authority.host().trim_matches(['[', ']']).to_ascii_lowercase()
+}
+
+impl Config {
+    /// Of `cache.behind_max_kib`: what may wait for the clerks. The rest waits in the store, of which a half is being written
+    /// while the other fills.
+    pub fn clerks_behind_bytes(&self) -> u64 {
+        self.behind_max_bytes / 2
+    }
+
+    /// Of `cache.behind_max_kib`: what the store may hold unwritten.
+    pub fn store_behind_bytes(&self) -> u64 {
+        self.behind_max_bytes - self.clerks_behind_bytes()
+    }
 }
 
 impl Upstream {

@@ -115,6 +115,7 @@ pub(super) struct Limits {
     pub head_s: u64,
     pub idle_s: u64,
     pub stall_s: u64,
+    pub tunnel_idle_s: u64,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +133,7 @@ pub(super) struct Upstream {
 pub(super) struct Access {
     pub clients: Vec<String>,
     pub methods: Vec<String>,
+    pub upgrades: Vec<String>,
     pub hosts: Vec<String>,
     pub hosts_denied: Vec<String>,
     pub purge: Vec<String>,

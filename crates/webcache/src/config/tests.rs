@@ -53,6 +53,7 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
         ("[[site]]\nhost = 'a'", "missing field `hosts`"),
         ("[admin]\nlisten = '0.0.0.0:1'", "admin.password is empty"),
         ("[limits]\nidle_s = 0", "limits.idle_s is 0"),
+        ("[log]\nfile = '-'\nrotate_mib = 1", "log.rotate_mib is 1, but log.file is standard output"),
     ];
     for (text, told) in rows {
         let with_listen = if text.contains("[forward]") { "cache.directories = ['/c']" } else { ENOUGH };
@@ -61,4 +62,12 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
     }
     let both = read("[proxy]\nname = 'a b'\n[limits]\nhead_kib = 1", Table::new()).expect_err("wrong");
     assert_eq!(both.problems.len(), 4, "{both}");
+}
+
+#[test]
+fn what_may_wait_for_the_disk_is_shared_between_clerks_and_store_and_not_given_to_each() {
+    let config = read("[cache]\nbehind_max_kib = 1001", flags(ENOUGH)).expect("enough");
+    let parts = [config.clerks_behind_bytes(), config.store_behind_bytes()];
+    assert_eq!(parts.iter().sum::<u64>(), 1001 << 10);
+    assert!(parts.iter().all(|part| *part >= 500 << 10), "{parts:?}");
 }

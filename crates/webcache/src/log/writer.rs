@@ -28,7 +28,7 @@ pub enum LogError {
 
 enum Word {
     Line(String),
-    Reopen,
+    Reopen { rotate_bytes: Option<u64>, keep: u32 },
     Stop,
 }
 
@@ -66,9 +66,9 @@ impl LogWriter {
         self.lines.try_send(Word::Line(line)).is_ok()
     }
 
-    /// The file was moved: a new one is begun.
-    pub fn reopen(&self) {
-        let _ = self.lines.send(Word::Reopen);
+    /// The file was moved: a new one is begun; and it is put aside at this length from now on.
+    pub fn reopen(&self, rotate_bytes: Option<u64>, keep: u32) {
+        let _ = self.lines.send(Word::Reopen { rotate_bytes, keep });
     }
 }
 
@@ -108,11 +108,16 @@ impl LogFile {
                 Word::Line(line) => {
                     self.bytes += line.len() as u64;
                     self.tell(|file| file.out.write_all(line.as_bytes()));
-                    if self.rotate_bytes.is_some_and(|most| self.bytes >= most) {
+                    // Standard output is no file that could be put aside.
+                    let is_file = self.path != Path::new("-");
+                    if is_file && self.rotate_bytes.is_some_and(|most| self.bytes >= most) {
                         self.tell(Self::rotate);
                     }
                 }
-                Word::Reopen => self.tell(Self::reopen),
+                Word::Reopen { rotate_bytes, keep } => {
+                    (self.rotate_bytes, self.keep) = (rotate_bytes, keep);
+                    self.tell(Self::reopen);
+                }
                 Word::Stop => {
                     self.tell(|file| file.out.flush());
                     return;
@@ -152,5 +157,27 @@ impl LogFile {
             std::fs::rename(&self.path, aside(1))?;
         }
         self.reopen()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_put_aside_as_was_last_told() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let log = LogWriter::start(&path, None, 5).expect("a log");
+        assert!(log.write("one\n".to_owned()));
+        log.reopen(Some(8), 1);
+        for line in ["two\n", "three\n", "four\n"] {
+            assert!(log.write(line.to_owned()));
+        }
+        drop(log);
+        let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).ok();
+        assert_eq!(read("log").as_deref(), Some(""));
+        assert_eq!(read("log.1").as_deref(), Some("three\nfour\n"));
+        assert_eq!(read("log.2"), None, "one is kept");
     }
 }

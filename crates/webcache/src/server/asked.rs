@@ -7,13 +7,15 @@
 //!
 //! Always holds: a target is absolute; what access forbids gets no further.
 
+use std::net::IpAddr;
+
 use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Uri, Version};
 
 use crate::config::{Config, Site, Upstream};
 use crate::rules::RequestFacts;
-use crate::rules::key::{CacheKey, KeyError};
+use crate::rules::key::{CacheKey, KeyError, Realm};
 
 /// Which kind of listener a client came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +92,8 @@ impl Asked {
             }
         };
         let key = match CacheKey::of(&target) {
+            // Host is the client's word: what a site answers to it is no answer of the host that it names.
+            Ok(key) if side != Side::Forward => key.within(Realm::Sites),
             Ok(key) => key,
             Err(KeyError::Scheme) => {
                 return Err(Unserved::new(
@@ -125,6 +129,9 @@ impl Asked {
 /// # Errors
 /// When not.
 pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
+    let Some(host) = plain_host(host) else {
+        return Err(Unserved::new(StatusCode::BAD_REQUEST, "the host is neither a name nor an address"));
+    };
     let is_of = |domain: &String| {
         host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
@@ -135,6 +142,23 @@ pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
         return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts)"));
     }
     Ok(())
+}
+
+/// A host as access has it: addresses in their one spelling, names without the dot of the root. Nothing when it is a
+/// number that only some programs take for an address, as `127.1` and `0x7f000001`.
+fn plain_host(host: &str) -> Option<String> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Some(address.to_canonical().to_string());
+    }
+    let host = host.trim_end_matches('.');
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let hexadecimal = last.strip_prefix("0x").unwrap_or("x");
+    let number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
+        || hexadecimal.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match host.parse::<IpAddr>() {
+        Ok(address) => Some(address.to_canonical().to_string()),
+        Err(_) => (!number).then(|| host.to_ascii_lowercase()),
+    }
 }
 
 /// Whether the operator serves a method.
@@ -169,4 +193,39 @@ fn serves(site: &Site, target: &Uri) -> bool {
     let host = target.host().unwrap_or_default();
     site.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(host))
         && target.path().starts_with(&site.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_not_served_is_not_served_under_another_spelling() {
+        let flags = "forward.listen = ['127.0.0.1:0']\ncache.directories = ['/c']\n\
+                     access.hosts_denied = ['Example.org.', '127.0.0.1', '::1']";
+        let config = crate::config::read("", flags.parse().expect("TOML")).expect("right");
+        let denied = [
+            "example.org",
+            "example.org.",
+            "example.org..",
+            "www.example.org.",
+            "WWW.Example.Org",
+            "127.0.0.1",
+            "127.0.0.1.",
+            "::ffff:127.0.0.1",
+            "::1",
+            "0:0::1",
+        ];
+        for host in denied {
+            let refused = allowed_host(host, &config).expect_err(host);
+            assert_eq!(refused.status, StatusCode::FORBIDDEN, "{host}");
+        }
+        for host in ["127.1", "2130706433", "0x7f000001", "0x7f.1", "127.0.0.0x1", "0x"] {
+            let refused = allowed_host(host, &config).expect_err(host);
+            assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{host}");
+        }
+        for host in ["example.com", "badexample.org", "127.0.0.2", "a.1x", "::2", "0xg.example", "a"] {
+            assert_eq!(allowed_host(host, &config), Ok(()), "{host}");
+        }
+    }
 }

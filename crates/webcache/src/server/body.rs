@@ -2,33 +2,38 @@
 //!
 //! ```text
 //! Whole (memory) │ Pieces (store, 256 KiB a read, on a thread of its own) │ Reader (fill) │ Through (origin)
+//! Several: of these, one after the other, with text between (multipart/byteranges)
 //! ```
 //!
-//! Always holds: a body that breaks off is an error and never an end; what was promised as its length is its length.
+//! Always holds: a body that breaks off is an error and never an end; what was promised as its length is its length; an
+//! origin that says nothing for `upstream.reply_s` in the middle of a body has broken off.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use packstore::Object;
 use tokio::task::JoinHandle;
+use tokio::time::Sleep;
 
 use super::fill::{Piece, Reader};
 use super::ledger::Ledger;
-use crate::shelf::{Shelf, StoredBody};
+use crate::shelf::StoredBody;
 
 /// Read from the store at once, in bytes.
 const PIECE_BYTES: u64 = 256 << 10;
 
-type Read = JoinHandle<(Option<Object>, io::Result<Bytes>)>;
+type Read = JoinHandle<io::Result<Bytes>>;
 
 /// A long body in the store.
 pub struct Pieces {
-    object: Option<Object>,
+    object: Arc<Object>,
     at: u64,
     end: u64,
     read: Option<Read>,
@@ -38,8 +43,25 @@ enum Source {
     Nothing,
     Whole(Bytes),
     Pieces(Pieces),
-    Reader { reader: Reader, shelf: Arc<Shelf> },
-    Through(Incoming),
+    Reader(Reader),
+    Through(Through),
+    Several(VecDeque<Source>),
+}
+
+/// A body that comes for one client alone.
+struct Through {
+    incoming: Incoming,
+    patience: Duration,
+    /// While nothing comes.
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+/// One of several parts of a body.
+pub enum Part {
+    /// Of our own making.
+    Text(Bytes),
+    /// Bytes from here to before there of what is stored.
+    Stored(StoredBody, u64, u64),
 }
 
 /// A body on its way to a client.
@@ -63,24 +85,38 @@ impl ReplyBody {
 
     /// Bytes `from` to before `end` of a stored body.
     pub fn stored(body: StoredBody, from: u64, end: u64) -> Self {
-        match body {
-            StoredBody::Whole(bytes) => Self::whole(bytes.slice(from as usize..end as usize)),
-            StoredBody::Pieces(object) => {
-                let pieces = Pieces { object: Some(object), at: from, end, read: None };
-                Self { source: Source::Pieces(pieces), left: Some(end - from), ledger: None }
-            }
-        }
+        Self { source: Source::stored(body, from, end), left: Some(end - from), ledger: None }
+    }
+
+    /// Parts, one after the other.
+    pub fn several(parts: Vec<Part>) -> Self {
+        let bytes = |part: &Part| match part {
+            Part::Text(text) => text.len() as u64,
+            Part::Stored(_, from, end) => end - from,
+        };
+        let left = Some(parts.iter().map(bytes).sum());
+        let source = |part| match part {
+            Part::Text(text) => Source::Whole(text),
+            Part::Stored(body, from, end) => Source::stored(body, from, end),
+        };
+        Self { source: Source::Several(parts.into_iter().map(source).collect()), left, ledger: None }
     }
 
     /// What is on its way from the origin.
-    pub fn filled(reader: Reader, announced: Option<u64>, shelf: Arc<Shelf>) -> Self {
-        Self { source: Source::Reader { reader, shelf }, left: announced, ledger: None }
+    pub fn filled(reader: Reader, announced: Option<u64>) -> Self {
+        Self { source: Source::Reader(reader), left: announced, ledger: None }
     }
 
-    /// What comes from the origin for this client alone.
-    pub fn through(incoming: Incoming) -> Self {
+    /// What comes from the origin for this client alone. `patience`: the longest silence of an origin that lives.
+    pub fn through(incoming: Incoming, patience: Duration) -> Self {
         let left = incoming.size_hint().exact();
-        Self { source: Source::Through(incoming), left, ledger: None }
+        let through = Through { incoming, patience, silence: None };
+        Self { source: Source::Through(through), left, ledger: None }
+    }
+
+    /// Whether reading it brings something into the store.
+    pub fn fills_store(&self) -> bool {
+        matches!(&self.source, Source::Reader(reader) if reader.is_storing())
     }
 
     /// Whose end is written down.
@@ -88,44 +124,72 @@ impl ReplyBody {
         if self.left == Some(0) {
             ledger.finished();
         }
+        // It is the client's turn now, to take the head.
+        ledger.client_waits(false);
         self.ledger = Some(ledger);
         self
     }
+}
 
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+impl Source {
+    fn stored(body: StoredBody, from: u64, end: u64) -> Self {
+        match body {
+            StoredBody::Whole(bytes) => Self::Whole(bytes.slice(from as usize..end as usize)),
+            StoredBody::Pieces(object) => Self::Pieces(Pieces { object, at: from, end, read: None }),
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
-            match &mut self.source {
-                Source::Nothing => return Poll::Ready(None),
-                Source::Whole(bytes) => {
+            match self {
+                Self::Nothing => return Poll::Ready(None),
+                Self::Whole(bytes) => {
                     let bytes = std::mem::take(bytes);
-                    self.source = Source::Nothing;
+                    *self = Self::Nothing;
                     return Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)));
                 }
-                Source::Pieces(pieces) => return pieces.poll_next(cx),
-                Source::Reader { reader, shelf } => match ready!(reader.poll_piece(cx)) {
+                Self::Pieces(pieces) => return pieces.poll_next(cx),
+                Self::Reader(reader) => match ready!(reader.poll_piece(cx)) {
                     Piece::Bytes(bytes) => return Poll::Ready(Some(Ok(bytes))),
                     Piece::End => return Poll::Ready(None),
                     Piece::Cut => return Poll::Ready(Some(Err(cut()))),
-                    Piece::Behind(name) => {
-                        // One small read; the pieces themselves are read elsewhere.
-                        let Some(reply) = shelf.reply_at(&name) else { return Poll::Ready(Some(Err(cut()))) };
-                        let (from, end) = (reader.place(), reply.body_bytes());
+                    Piece::Behind(body) => {
+                        let (from, end) = (reader.place(), body.bytes());
                         if end < from {
                             return Poll::Ready(Some(Err(cut())));
                         }
-                        self.source = Self::stored(reply.body, from, end).source;
+                        *self = Self::stored(body, from, end);
                     }
                 },
-                Source::Through(incoming) => {
-                    let frame = ready!(Pin::new(incoming).poll_frame(cx));
-                    match frame.map(|frame| frame.map(Frame::into_data)) {
-                        None => return Poll::Ready(None),
-                        Some(Ok(Ok(bytes))) => return Poll::Ready(Some(Ok(bytes))),
-                        // Trailers are not passed on (RFC 9110 section 6.5.1).
-                        Some(Ok(Err(_))) => {}
-                        Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
+                Self::Through(through) => return through.poll_next(cx),
+                Self::Several(parts) => {
+                    let Some(first) = parts.front_mut() else { return Poll::Ready(None) };
+                    match ready!(first.poll_next(cx)) {
+                        Some(piece) => return Poll::Ready(Some(piece)),
+                        None => drop(parts.pop_front()),
                     }
                 }
+            }
+        }
+    }
+}
+
+impl Through {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+                let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.patience)));
+                ready!(silence.as_mut().poll(cx));
+                let what = "the origin says nothing in the middle of its reply (upstream.reply_s)";
+                return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, what))));
+            };
+            self.silence = None;
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                None => return Poll::Ready(None),
+                Some(Ok(Ok(bytes))) => return Poll::Ready(Some(Ok(bytes))),
+                // Trailers are not passed on (RFC 9110 section 6.5.1).
+                Some(Ok(Err(_))) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
             }
         }
     }
@@ -137,25 +201,25 @@ fn cut() -> io::Error {
 
 impl Pieces {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if self.read.is_none() {
-            let Some(object) = self.object.take().filter(|_| self.at < self.end) else {
-                return Poll::Ready(None);
-            };
-            let (at, bytes) = (self.at, (self.end - self.at).min(PIECE_BYTES) as usize);
-            self.read = Some(tokio::task::spawn_blocking(move || {
-                let mut piece = vec![0; bytes];
-                let read = object.read_range(at, &mut piece).map_err(io::Error::other);
-                let whole = read.and_then(|read| if read == bytes { Ok(piece.into()) } else { Err(cut()) });
-                (Some(object), whole)
-            }));
+        if self.at >= self.end {
+            return Poll::Ready(None);
         }
-        let Some(read) = &mut self.read else { return Poll::Ready(None) };
+        let (at, end, object) = (self.at, self.end, &self.object);
+        let read = self.read.get_or_insert_with(|| {
+            let (object, bytes) = (Arc::clone(object), (end - at).min(PIECE_BYTES) as usize);
+            tokio::task::spawn_blocking(move || {
+                let mut piece = vec![0; bytes];
+                let read = object.read_range(at, &mut piece).map_err(io::Error::other)?;
+                if read == bytes { Ok(piece.into()) } else { Err(cut()) }
+            })
+        });
         let done = ready!(Pin::new(read).poll(cx));
         self.read = None;
-        let (object, piece) = done.unwrap_or_else(|error| (None, Err(io::Error::other(error))));
-        self.object = object;
-        if let Ok(piece) = &piece {
-            self.at += piece.len() as u64;
+        let piece = done.unwrap_or_else(|error| Err(io::Error::other(error)));
+        match &piece {
+            Ok(piece) => self.at += piece.len() as u64,
+            // Nothing follows what could not be read.
+            Err(_) => self.end = self.at,
         }
         Poll::Ready(Some(piece))
     }
@@ -167,7 +231,11 @@ impl Body for ReplyBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        let mut piece = ready!(this.poll_source(cx));
+        let piece = this.source.poll_next(cx);
+        if let Some(ledger) = &mut this.ledger {
+            ledger.client_waits(piece.is_pending());
+        }
+        let mut piece = ready!(piece);
         if let Some(Ok(bytes)) = &piece {
             if let Some(left) = &mut this.left {
                 match left.checked_sub(bytes.len() as u64) {

@@ -1,32 +1,30 @@
 //! One client's connection, from its first byte to its last.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 
 use super::asked::Side;
+use super::counters::Outcome;
 use super::exchange::{self, Client};
 use super::sentry::{Patience, Sentry, Watched};
 use super::worker::{Admitted, Busy, Stage, Worker};
 use crate::config::Config;
+use crate::log::Entry;
 
 /// Serves a connection until it ends. Refuses it at once when there are too many, or it comes from where none may.
-pub fn serve(
-    worker: &Rc<Worker>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    tls: Option<&TlsAcceptor>,
-    side: Side,
-) {
+pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Side) {
     let config = worker.config();
     let address = peer.ip();
     let counters = &worker.counters;
@@ -46,8 +44,8 @@ pub fn serve(
     let busy = Busy::new(worker);
     let watched = Arc::new(Watched::default());
     let client = Rc::new(Client { address, side, watched: Arc::clone(&watched) });
-    let tls = tls.cloned();
-    let worker = Rc::clone(worker);
+    let tls = worker.tls().filter(|_| side == Side::Reverse { tls: true });
+    let (worker, began) = (Rc::clone(worker), Instant::now());
     tokio::task::spawn_local(async move {
         match tls {
             None => http1(&worker, &config, stream, client).await,
@@ -63,10 +61,37 @@ pub fn serve(
                 }
             }
         }
-        worker.counters.malformed_requests.add(watched.refused.load(Ordering::Relaxed));
+        if watched.refused.load(Ordering::Relaxed) > 0 {
+            worker.counters.malformed_requests.add(1);
+            if worker.logs() {
+                worker.log(&malformed(address, began, worker.request_id()));
+            }
+        }
         worker.counters.connections_ended.add(1);
         drop((admitted, busy));
     });
+}
+
+/// Of a request whose head or framing was refused: after it nothing is read, so that there is one at most.
+fn malformed(client: IpAddr, began: Instant, request_id: u64) -> Entry {
+    Entry {
+        at: SystemTime::now(),
+        took: began.elapsed(),
+        client,
+        // As Squid has it: what was sent is no method and no URL.
+        method: "NONE".to_owned(),
+        url: "error:invalid-request".to_owned(),
+        version: "HTTP/0.0",
+        status: 400,
+        sent_bytes: 0,
+        outcome: Outcome::Denied,
+        aborted: false,
+        origin: None,
+        content_type: String::new(),
+        referer: String::new(),
+        agent: String::new(),
+        request_id,
+    }
 }
 
 async fn http1<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Rc<Client>)
@@ -83,7 +108,8 @@ where
     // The sentry keeps time.
     builder.header_read_timeout(None).max_buf_size(config.head_max_bytes.max(16 << 10)).half_close(false);
     let connection = builder.serve_connection(sentry, service).with_upgrades();
-    to_its_end(worker, connection, |connection| connection.graceful_shutdown()).await;
+    // The sentry ends idle ones.
+    to_its_end(worker, connection, std::future::pending(), |connection| connection.graceful_shutdown()).await;
 }
 
 #[derive(Clone)]
@@ -99,6 +125,7 @@ async fn http2<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Rc<Cl
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let watched = Arc::clone(&client.watched);
     let service = {
         let worker = Rc::clone(worker);
         service_fn(move |request| {
@@ -114,21 +141,129 @@ where
         .keep_alive_timeout(config.stall_time)
         .max_header_list_size(u32::try_from(config.head_max_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(128);
+    let stream = Counted { io: stream, watched: Arc::clone(&watched) };
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    to_its_end(worker, connection, |connection| connection.graceful_shutdown()).await;
+    let (idle, stall) = (config.idle_time, config.stall_time);
+    let bored = async move {
+        match silence(&watched, idle, stall).await {
+            Silence::Idle => stall,
+            Silence::Stalled => Duration::ZERO,
+        }
+    };
+    to_its_end(worker, connection, bored, |connection| connection.graceful_shutdown()).await;
 }
 
-/// Serves until the client or the server ends it: asked to end when the server drains, cut off when that lasts too long.
-async fn to_its_end<C: Future>(worker: &Worker, connection: C, ask_to_end: impl FnOnce(Pin<&mut C>)) {
+/// Writes of more bytes than this bring a client more than a ping.
+const PROGRESS_BYTES: usize = 64;
+
+/// A client that takes bytes, however few at a time, is not silent.
+struct Counted<T> {
+    io: T,
+    watched: Arc<Watched>,
+}
+
+impl<T> Counted<T> {
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(written, Poll::Ready(Ok(bytes)) if bytes > PROGRESS_BYTES) {
+            self.watched.progress.fetch_add(1, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_read(cx, bytes)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write(cx, bytes);
+        this.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write_vectored(cx, bytes);
+        this.note(written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+enum Silence {
+    /// Nothing was asked for and nothing was under way for `limits.idle_s`.
+    Idle,
+    /// The client took nothing of what there was for it for `limits.stall_s`.
+    Stalled,
+}
+
+/// Until one of the two has lasted so long, or up to a quarter longer. Pings are no sign of life here: whoever answers them
+/// may hold a connection and all that is under way on it by doing nothing else.
+async fn silence(watched: &Watched, idle: Duration, stall: Duration) -> Silence {
+    let step = idle.min(stall) / 4;
+    let (mut quiet, mut known) = (Duration::ZERO, 0);
+    loop {
+        tokio::time::sleep(step).await;
+        let progress = watched.progress.load(Ordering::Relaxed);
+        let (busy, waiting) = (watched.busy.load(Ordering::Relaxed), watched.waiting.load(Ordering::Relaxed));
+        // Where all wait for us there is nothing to complain of.
+        let silent = progress == known && (busy == 0 || waiting < busy);
+        quiet = if silent { quiet + step } else { Duration::ZERO };
+        known = progress;
+        match busy {
+            0 if quiet >= idle => return Silence::Idle,
+            1.. if quiet >= stall => return Silence::Stalled,
+            _ => {}
+        }
+    }
+}
+
+/// Serves until the client or the server ends it: asked to end when the server drains, cut off when that lasts too long;
+/// asked to end when it is `bored`, and cut off so long after.
+async fn to_its_end<C: Future>(
+    worker: &Worker,
+    connection: C,
+    bored: impl Future<Output = Duration>,
+    ask_to_end: impl FnOnce(Pin<&mut C>),
+) {
     let mut connection = std::pin::pin!(connection);
     let mut stage = worker.shared.stage.subscribe();
-    tokio::select! {
+    let left = tokio::select! {
         _ = connection.as_mut() => return,
-        _ = stage.wait_for(|stage| *stage >= Stage::Draining) => {}
-    }
+        left = bored => Some(left),
+        _ = stage.wait_for(|stage| *stage >= Stage::Draining) => None,
+    };
     ask_to_end(connection.as_mut());
+    let late = async {
+        match left {
+            Some(left) => tokio::time::sleep(left).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         _ = connection => {}
+        () = late => {}
         _ = stage.wait_for(|stage| *stage >= Stage::Cut) => {}
     }
 }

@@ -27,7 +27,7 @@ use super::asked::{self, Asked, Side, Unserved};
 use super::body::ReplyBody;
 use super::counters::Outcome;
 use super::fill::{Fill, Heading};
-use super::flights::{Flight, Guard};
+use super::flights::{Epoch, Flight, Guard};
 use super::hit::Served;
 use super::ledger::Ledger;
 use super::reply::plain;
@@ -41,7 +41,7 @@ use crate::rules::cache_status::CacheStatus;
 use crate::rules::forwarding::{self, Forwards, Received};
 use crate::rules::reuse::{self, ForwardReason, Held};
 use crate::rules::{Meta, Reuse, WallSeconds};
-use crate::shelf::Look;
+use crate::shelf::{Look, StoredReply};
 
 /// A client's connection, as its requests see it.
 pub struct Client {
@@ -61,6 +61,8 @@ pub struct Exchange {
     pub(super) client: IpAddr,
     pub(super) side: Side,
     pub(super) request_id: u64,
+    /// The URI's when the origin was asked.
+    pub(super) epoch: Epoch,
     pub(super) ledger: Option<Ledger>,
 }
 
@@ -103,6 +105,8 @@ pub async fn answer(
             }
         });
     }
+    let upgrade = tunnel::wanted_upgrade(&request, &config)
+        .map(|protocol| (protocol, hyper::upgrade::on(&mut request), Arc::clone(&client.watched)));
     let (parts, body) = request.into_parts();
     let too_long = config.body_max_bytes.is_some_and(|most| body.size_hint().lower() > most);
     if too_long {
@@ -118,6 +122,7 @@ pub async fn answer(
             "this request came through this proxy before: give each proxy a name of its own (proxy.name)";
         return refused(ledger, Unserved::new(StatusCode::LOOP_DETECTED, why));
     }
+    let epoch = worker.shared.flights.epoch(&asked.key);
     let exchange = Exchange {
         worker,
         config,
@@ -125,9 +130,13 @@ pub async fn answer(
         client: client.address,
         side: client.side,
         request_id,
+        epoch,
         ledger: Some(ledger),
     };
-    Ok(exchange.run(body).await)
+    Ok(match upgrade {
+        Some((protocol, upgraded, watched)) => exchange.upgrade(protocol, upgraded, watched).await,
+        None => exchange.run(body).await,
+    })
 }
 
 /// Whether a body, or a tunnel's bytes, may follow that nobody will read.
@@ -185,7 +194,7 @@ impl Exchange {
             let body = if bodiless {
                 RequestBody::Nothing
             } else {
-                RequestBody::Client(body, self.config.body_max_bytes)
+                RequestBody::client(body, self.config.body_max_bytes)
             };
             let why = if self.asked.facts.directives.only_if_cached {
                 return self
@@ -205,7 +214,8 @@ impl Exchange {
         self.fetch(None, ForwardReason::UriMiss, None, RequestBody::Nothing).await
     }
 
-    fn stored(&self) -> Look {
+    /// What is stored and not banned.
+    pub(super) fn stored(&self) -> Look {
         let shared = &self.worker.shared;
         match shared.shelf.look(&self.asked.key, &self.asked.headers) {
             Look::Reply(reply)
@@ -241,14 +251,14 @@ impl Exchange {
         let (why, stored) = match (decision, stored) {
             (Reuse::Serve { age_s, stale }, Some(stored)) => {
                 let outcome = if stale { Outcome::Stale } else { Outcome::Hit };
-                match self.serve_stored(stored, age_s, outcome) {
+                match self.serve_stored(*stored, age_s, outcome) {
                     Some(reply) => return Step::Done(Box::new(reply)),
                     None => (ForwardReason::Partial, None),
                 }
             }
             (Reuse::ServeStaleWhileRevalidate { age_s }, Some(stored)) => {
                 self.revalidate_in_background();
-                match self.serve_stored(stored, age_s, Outcome::Stale) {
+                match self.serve_stored(*stored, age_s, Outcome::Stale) {
                     Some(reply) => return Step::Done(Box::new(reply)),
                     None => (ForwardReason::Partial, None),
                 }
@@ -277,10 +287,7 @@ impl Exchange {
                     }
                     Some(guard)
                 }
-                Flight::Others(fill) => match self.join(&fill, why).await {
-                    Step::Done(reply) => return Step::Done(reply),
-                    Step::Again => return Step::Again,
-                },
+                Flight::Others(fill) => return self.join(&fill, why, stored).await,
             }
         } else {
             None
@@ -302,20 +309,42 @@ impl Exchange {
     }
 
     /// Waits for another's fetch, and shares it if that may be.
-    async fn join(&mut self, fill: &Arc<Fill>, why: ForwardReason) -> Step {
-        let Ok(heading) = tokio::time::timeout(self.config.collapse_wait, fill.heading()).await else {
-            self.worker.counters.collapse_timeouts.add(1);
-            return Step::Done(Box::new(self.fetch(None, why, None, RequestBody::Nothing).await));
+    async fn join(
+        &mut self,
+        fill: &Arc<Fill>,
+        why: ForwardReason,
+        mut stored: Option<Box<StoredReply>>,
+    ) -> Step {
+        let heading = match tokio::time::timeout(self.config.collapse_wait, fill.heading()).await {
+            Ok(heading) => heading,
+            Err(_) => {
+                self.worker.counters.collapse_timeouts.add(1);
+                Heading::NotShared
+            }
         };
+        if let Heading::Failed(failure) = heading
+            && let Some(held) = stored.take()
+        {
+            // As the one who asked: it need not be asked again by each.
+            match self.stand_in(held, failure, why, None) {
+                Ok(reply) => return Step::Done(Box::new(reply)),
+                Err(held) => stored = Some(held),
+            }
+        }
         let head = match heading {
             Heading::InStore | Heading::Abandoned => return Step::Again,
-            Heading::NotShared => {
-                return Step::Done(Box::new(self.fetch(None, why, None, RequestBody::Nothing).await));
+            Heading::NotShared | Heading::Failed(_) => {
+                return Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await));
             }
             Heading::Shared(head) => head,
         };
+        let banned = self
+            .worker
+            .shared
+            .bans
+            .covers(self.asked.key.as_str(), head.requested_at, || Some(head.headers.clone()));
         let (reader, meta) = (fill.read(), Meta::from_bytes(&head.facts));
-        if let (Some(reader), Ok(meta)) = (reader, meta)
+        if let (Some(reader), Ok(meta), false) = (reader, meta, banned)
             && meta.answers(&self.asked.headers, &mut Vec::new())
             && matches!(
                 reuse::decide(&self.asked.facts, Held::Reply(&meta.facts), &self.config.policy, now()),
@@ -330,12 +359,12 @@ impl Exchange {
             }
             let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(&self.config.name, why) };
             status.append_to(&mut headers);
-            let body = ReplyBody::filled(reader, head.announced, Arc::clone(&self.worker.shared.shelf));
+            let body = ReplyBody::filled(reader, head.announced);
             let served = Served { status: head.status, headers, body };
             return Step::Done(Box::new(self.reply(served, Outcome::Collapsed)));
         }
         // It varies, is for a part, or cannot be joined any more: on our own, beside it.
-        Step::Done(Box::new(self.fetch(None, why, None, RequestBody::Nothing).await))
+        Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await))
     }
 
     async fn purge(&mut self) -> Response<ReplyBody> {
@@ -379,6 +408,7 @@ impl Exchange {
             client: self.client,
             side: self.side,
             request_id: self.worker.request_id(),
+            epoch: self.epoch,
             ledger: None,
         };
         tokio::task::spawn_local(background.refetch(guard));
@@ -393,8 +423,10 @@ impl Exchange {
         };
         let reply = self.fetch(stored, ForwardReason::Stale, Some(guard), RequestBody::Nothing).await;
         let mut body = std::pin::pin!(reply.into_body());
-        // Read like a client would, so that it is fetched to its end.
-        while let Some(Ok(_)) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {}
+        // Read like a client would, so that it is fetched to its end; unless nothing is stored of it, however long it is.
+        while body.fills_store() {
+            let Some(Ok(_)) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { break };
+        }
         drop(busy);
     }
 }

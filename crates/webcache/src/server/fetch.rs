@@ -7,11 +7,14 @@
 //! may be stored ─> Fill, pump                               may not ─> passed on as it comes
 //! ```
 //!
-//! Always holds: a reply is judged by the fields that came; invalidation counts before the client hears of it.
+//! Always holds: a reply is judged by the fields that came; invalidation counts before the client hears of it; a 304 gives
+//! new fields to the very object that was asked about, or to none; a password for a proxy goes to proxies alone.
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -36,14 +39,14 @@ use crate::rules::update::{self, Confirmed, HeadSays};
 use crate::rules::{
     Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, judge, lists, ranges,
 };
-use crate::shelf::{StoredBody, StoredReply, encode_reply};
+use crate::shelf::{If, NewHead, StoredBody, StoredReply, encode_reply};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// A reply's head with the times around it.
-struct Answer {
-    reply: Response<Incoming>,
+pub(super) struct Answer {
+    pub(super) reply: Response<Incoming>,
     requested_at: At,
     answered_at: At,
 }
@@ -58,6 +61,7 @@ impl Exchange {
         guard: Option<Guard>,
         body: RequestBody,
     ) -> Response<ReplyBody> {
+        self.epoch = self.worker.shared.flights.epoch(&self.asked.key);
         let mut headers = self.onward();
         let asks_about = stored
             .as_ref()
@@ -75,21 +79,15 @@ impl Exchange {
         if let Some(failure) = failure
             && let Some(held) = stored.take()
         {
-            let facts = held.meta().facts;
-            let on_error = reuse::on_error(&self.asked.facts, &facts, failure, &self.config.policy, now());
-            match (on_error, &answer) {
-                (OnError::ServeStale { age_s }, _) => {
+            let cause = answer.as_ref().err().map(|error| told(error));
+            match self.stand_in(held, failure, why, cause.as_deref()) {
+                Ok(reply) => {
                     if let Some(guard) = guard {
-                        guard.not_shared(std::time::Duration::ZERO);
+                        guard.failed(failure);
                     }
-                    let detail = if failure == Failure::NoReply { "no reply" } else { "origin error" };
-                    return self.stand_in(held, age_s, why, detail);
+                    return reply;
                 }
-                (OnError::GatewayTimeout, Err(error)) => {
-                    let text = format!("{}; and what is stored may not be used unvalidated", told(error));
-                    return self.gateway_timeout(&text);
-                }
-                _ => stored = Some(held),
+                Err(held) => stored = Some(held),
             }
         }
         if let Ok(Answer { reply, .. }) = &answer
@@ -110,24 +108,31 @@ impl Exchange {
         }
         match answer {
             Ok(answer) => self.pass_on(answer, stored, why, guard).await,
-            Err(error) => {
-                let status = match error {
-                    UpstreamError::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
-                    _ => StatusCode::BAD_GATEWAY,
-                };
-                let mut reply = plain(status, &told(&error));
-                let status = CacheStatus {
-                    detail: Some("no reply"),
-                    ..CacheStatus::forwarded(&self.config.name, why)
-                };
-                status.append_to(reply.headers_mut());
-                self.own(reply, Outcome::Failed)
-            }
+            Err(error) => self.no_reply(&error, why),
         }
     }
 
+    /// What the client is told when there is no reply.
+    pub(super) fn no_reply(&mut self, error: &UpstreamError, why: ForwardReason) -> Response<ReplyBody> {
+        let (status, outcome) = match error {
+            UpstreamError::Late { .. } => (StatusCode::GATEWAY_TIMEOUT, Outcome::Failed),
+            UpstreamError::Own { .. } => (StatusCode::FORBIDDEN, Outcome::Denied),
+            UpstreamError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, Outcome::Denied),
+            _ => (StatusCode::BAD_GATEWAY, Outcome::Failed),
+        };
+        let mut reply = plain(status, &told(error));
+        if matches!(error, UpstreamError::TooLong(_)) {
+            // More of it may follow, which nobody will read.
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let status =
+            CacheStatus { detail: Some("no reply"), ..CacheStatus::forwarded(&self.config.name, why) };
+        status.append_to(reply.headers_mut());
+        self.own(reply, outcome)
+    }
+
     /// The client's fields as they go on.
-    fn onward(&self) -> HeaderMap {
+    pub(super) fn onward(&self) -> HeaderMap {
         let mut headers = self.asked.headers.clone();
         forwarding::strip_hop_by_hop(&mut headers);
         forwarding::add_via(&mut headers, received(self.asked.version), &self.config.name);
@@ -146,9 +151,6 @@ impl Exchange {
                 headers.append(X_FORWARDED_FOR, client);
             }
             headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if tls { "https" } else { "http" }));
-        } else if self.config.parents.is_empty() {
-            // Meant for a proxy that asks for it; the origin has no use for a password of ours.
-            headers.remove(PROXY_AUTHORIZATION);
         }
         headers
     }
@@ -181,7 +183,12 @@ impl Exchange {
         found
     }
 
-    async fn ask(&mut self, headers: HeaderMap, body: RequestBody) -> Result<Answer, UpstreamError> {
+    /// Asks one after the other until one replies.
+    pub(super) async fn ask(
+        &mut self,
+        headers: HeaderMap,
+        body: RequestBody,
+    ) -> Result<Answer, UpstreamError> {
         let repeatable = matches!(body, RequestBody::Nothing)
             && matches!(self.asked.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
         let tries = if repeatable { self.config.retries as usize + 1 } else { 1 };
@@ -196,12 +203,17 @@ impl Exchange {
             *request.uri_mut() =
                 if *as_proxy { self.asked.target.clone() } else { origin_form(&self.asked.target) };
             *request.headers_mut() = headers.clone();
+            if !*as_proxy {
+                // Meant for a proxy that asks for it; the origin has no use for a password of ours.
+                request.headers_mut().remove(PROXY_AUTHORIZATION);
+            }
             if let Some(ledger) = &mut self.ledger {
                 ledger.asked(&upstream.host);
             }
             let requested_at = now();
             match self.worker.pool.send(upstream, request, &self.config).await {
                 Ok(reply) => return Ok(Answer { reply, requested_at, answered_at: now() }),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "asked in vain");
                     last = Some(error);
@@ -211,22 +223,35 @@ impl Exchange {
         Err(last.unwrap_or(UpstreamError::Name { host: String::new() }))
     }
 
-    fn stand_in(
+    /// What is stored stands in for an origin that fails, or 504 says why it may not; given back when the origin's own
+    /// words are to be passed on. `cause`: when it gave no reply.
+    pub(super) fn stand_in(
         &mut self,
         stored: Box<StoredReply>,
-        age_s: u32,
+        failure: Failure,
         why: ForwardReason,
-        detail: &str,
-    ) -> Response<ReplyBody> {
+        cause: Option<&str>,
+    ) -> Result<Response<ReplyBody>, Box<StoredReply>> {
+        let facts = stored.meta().facts;
+        let age_s = match reuse::on_error(&self.asked.facts, &facts, failure, &self.config.policy, now()) {
+            OnError::ServeStale { age_s } => age_s,
+            OnError::GatewayTimeout => {
+                let cause = cause.unwrap_or("the origin gives no reply");
+                let text = format!("{cause}; and what is stored may not be used unvalidated");
+                return Ok(self.gateway_timeout(&text));
+            }
+            OnError::PassOn => return Err(stored),
+        };
+        let detail = if failure == Failure::NoReply { "no reply" } else { "origin error" };
         let name = self.config.name.clone();
         let status = CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&name, why) };
         let served = stored
             .fields()
             .ok()
-            .and_then(|headers| self.serve(stored, headers, age_s, Outcome::StaleOnError, &status));
-        served.unwrap_or_else(|| {
+            .and_then(|headers| self.serve(*stored, headers, age_s, Outcome::StaleOnError, &status));
+        Ok(served.unwrap_or_else(|| {
             self.gateway_timeout("the origin fails, and what is stored is not what was asked for")
-        })
+        }))
     }
 
     fn judged<'a>(&'a self, answer: &Answer, status: StatusCode, headers: &'a HeaderMap) -> Judged<'a> {
@@ -257,36 +282,33 @@ impl Exchange {
         Some((refreshed, fields))
     }
 
-    /// Writes a stored reply's new head. Short ones count when this returns.
+    /// Writes a stored reply's new head, if nothing else lies there by then. Short ones count when this returns.
     async fn write_update(
         &self,
         stored: &StoredReply,
         facts: StoredFacts,
         fields: &mut HeaderMap,
-        at: At,
+        answer: &Answer,
     ) -> Vec<u8> {
         let facts_bytes = facts::meta_bytes(facts, fields, &self.asked.headers);
         forwarding::storable_fields(fields);
-        forwarding::add_date(fields, at);
-        let clerks = self.worker.shared.shelf.clerks();
-        if let Some(meta) = encode_reply(&facts_bytes, fields) {
+        forwarding::add_date(fields, answer.answered_at);
+        let shared = &self.worker.shared;
+        let banned =
+            shared.bans.covers(self.asked.key.as_str(), answer.requested_at, || Some(fields.clone()));
+        if !banned && let Some(meta) = encode_reply(&facts_bytes, fields) {
+            let clerks = shared.shelf.clerks();
+            let (key, facts, expires_s) = (self.asked.key.clone(), facts_bytes.clone(), expires_s(&facts));
+            let head = NewHead { key, meta, facts, expires_s };
+            let over = stored.version().clone();
             match &stored.body {
                 StoredBody::Whole(body) => {
-                    let put = clerks.put(
-                        &self.asked.key,
-                        meta,
-                        facts_bytes.clone(),
-                        vec![body.clone()],
-                        expires_s(&facts),
-                    );
-                    if let Some(put) = put {
+                    if let Some(put) = clerks.put(head, vec![body.clone()], If::There(over), false) {
                         let _ = put.await;
                     }
                 }
                 // Copied in the background: until then it is asked about again.
-                StoredBody::Pieces(_) => {
-                    drop(clerks.update(&self.asked.key, meta, facts_bytes.clone(), expires_s(&facts)));
-                }
+                StoredBody::Pieces(_) => drop(clerks.update(head, over)),
             }
         }
         facts_bytes
@@ -305,7 +327,7 @@ impl Exchange {
         };
         let old = stored.meta().facts;
         let facts_bytes = match refreshed {
-            Ok(facts) => self.write_update(&stored, facts, &mut fields, answer.answered_at).await,
+            Ok(facts) => self.write_update(&stored, facts, &mut fields, &answer).await,
             Err(refusal) => {
                 if refusal != Refusal::RequestNoStore {
                     let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
@@ -334,7 +356,7 @@ impl Exchange {
     }
 
     /// A new reply.
-    async fn pass_on(
+    pub(super) async fn pass_on(
         &mut self,
         answer: Answer,
         stored: Option<Box<StoredReply>>,
@@ -356,12 +378,12 @@ impl Exchange {
             (Some(_), true) => Outcome::Refreshed,
             (None, true) => Outcome::Miss,
         };
-        let Answer { reply, answered_at, .. } = answer;
+        let Answer { reply, requested_at, answered_at } = answer;
         let (parts, body) = reply.into_parts();
         // A part must not take the place of the whole that is there.
         let has_whole = stored.as_ref().is_some_and(|stored| !stored.meta().facts.is_part());
         let judged = judged.filter(|facts| facts.status != StatusCode::PARTIAL_CONTENT || !has_whole);
-        let plan = judged.and_then(|facts| self.plan(facts, &parts.headers, answered_at));
+        let plan = judged.and_then(|facts| self.plan(facts, &parts.headers, requested_at, answered_at));
         let Some((plan, fields)) = plan else {
             if let Some(guard) = guard {
                 guard.not_shared(self.config.pass);
@@ -375,7 +397,10 @@ impl Exchange {
             forwarding::strip_hop_by_hop(&mut headers);
             forwarding::add_date(&mut headers, answered_at);
             told.append_to(&mut headers);
-            return self.reply(Served { status, headers, body: ReplyBody::through(body) }, outcome);
+            return self.reply(
+                Served { status, headers, body: ReplyBody::through(body, self.config.reply_time) },
+                outcome,
+            );
         };
         told.stored = true;
         let mut headers = parts.headers;
@@ -386,10 +411,11 @@ impl Exchange {
         let head = FilledHead {
             status,
             headers: fields,
-            facts: plan.facts_bytes.clone(),
+            facts: plan.head.facts.clone(),
             announced: plan.announced,
+            requested_at,
         };
-        let meta = Meta::from_bytes(&plan.facts_bytes).ok();
+        let meta = Meta::from_bytes(&plan.head.facts).ok();
         let unchanged = stored.is_some()
             && meta.is_some_and(|meta| {
                 conditional::evaluate(&self.asked.headers, &meta, now()) == Conditions::NotModified
@@ -404,12 +430,18 @@ impl Exchange {
             let served = Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() };
             return self.reply(served, outcome);
         };
-        let body = ReplyBody::filled(reader, announced, Arc::clone(&self.worker.shared.shelf));
+        let body = ReplyBody::filled(reader, announced);
         self.reply(Served { status, headers, body }, outcome)
     }
 
     /// What is to be stored of a reply, and its fields as stored.
-    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, at: At) -> Option<(Plan, HeaderMap)> {
+    fn plan(
+        &self,
+        facts: StoredFacts,
+        reply: &HeaderMap,
+        requested_at: At,
+        answered_at: At,
+    ) -> Option<(Plan, HeaderMap)> {
         let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
         if announced.is_some_and(|bytes| bytes > self.config.object_max_bytes) {
             return None;
@@ -418,11 +450,13 @@ impl Exchange {
         let strong = ranges::strong_validator(&Meta::from_bytes(&facts_bytes).ok()?).is_some();
         let mut fields = reply.clone();
         forwarding::storable_fields(&mut fields);
-        forwarding::add_date(&mut fields, at);
+        forwarding::add_date(&mut fields, answered_at);
         let meta = encode_reply(&facts_bytes, &fields)?;
         let announced =
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
-        Some((Plan { key: self.asked.key.clone(), facts, facts_bytes, meta, strong, announced }, fields))
+        let (key, expires_s) = (self.asked.key.clone(), expires_s(&facts));
+        let head = NewHead { key, meta, facts: facts_bytes, expires_s };
+        Some((Plan { head, facts, epoch: self.epoch, requested_at, strong, announced }, fields))
     }
 
     fn admitted(&self) -> bool {
@@ -432,9 +466,11 @@ impl Exchange {
         }
     }
 
-    async fn invalidate(&self, answer: &Answer) {
+    async fn invalidate(&mut self, answer: &Answer) {
         let (method, reply) = (self.asked.facts.method, &answer.reply);
         for key in invalidation::invalidated(method, &self.asked.target, reply.status(), reply.headers()) {
+            let key = key.within(self.asked.key.realm());
+            self.epoch = self.epoch.after_own_void(self.worker.shared.flights.epoch(&key));
             super::exchange::purge(&self.worker.shared, &key).await;
         }
     }
@@ -442,13 +478,11 @@ impl Exchange {
     /// What the reply to a HEAD says about the stored reply to a GET (RFC 9111 section 4.3.5).
     async fn after_head(&self, answer: &Answer) {
         let shelf = &self.worker.shared.shelf;
-        let crate::shelf::Look::Reply(stored) = shelf.look(&self.asked.key, &self.asked.headers) else {
-            return;
-        };
+        let crate::shelf::Look::Reply(stored) = self.stored() else { return };
         match update::head_says(&stored.meta(), answer.reply.status(), answer.reply.headers()) {
             HeadSays::Same => {
                 if let Some((Ok(facts), mut fields)) = self.merged(&stored, answer) {
-                    self.write_update(&stored, facts, &mut fields, answer.answered_at).await;
+                    self.write_update(&stored, facts, &mut fields, answer).await;
                 }
             }
             HeadSays::Other => drop(shelf.clerks().remove(&self.asked.key).await),

@@ -7,7 +7,8 @@
 //!
 //! Always holds: the window is bounded while the body is stored, whatever readers do; the pump keeps pace with the
 //! fastest reader, and with nobody once one has been left behind, so that a slow or dead one blocks nobody; without a
-//! store to go on from, with the slowest.
+//! store to go on from, with the slowest, and who was behind by then is cut off at once. A reader goes on from the very
+//! object that this fill became, never from what lies at its key by then.
 //! Locks, in order: one `Fill`'s state; nothing is awaited or written under it.
 //! Not here: who may join (`exchange`), which fills are on their way (`flights`).
 
@@ -17,6 +18,10 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+
+use crate::rules::WallSeconds;
+use crate::rules::reuse::Failure;
+use crate::shelf::StoredBody;
 
 /// The head of a shared reply.
 #[derive(Debug)]
@@ -29,6 +34,8 @@ pub struct FilledHead {
     pub facts: Vec<u8>,
     /// Length of the body, when it was announced.
     pub announced: Option<u64>,
+    /// When the origin was asked for it: bans of later count.
+    pub requested_at: WallSeconds,
 }
 
 /// What those who wait for a head are told.
@@ -40,6 +47,8 @@ pub enum Heading {
     InStore,
     /// It is for one client only: go to the origin.
     NotShared,
+    /// The origin fails: what is stored may stand in.
+    Failed(Failure),
     /// Nobody fetches it any more: begin again.
     Abandoned,
 }
@@ -63,8 +72,8 @@ struct State {
     ended: Option<Ending>,
     /// Whether the body goes to the store, so that the window may move past a reader.
     storing: bool,
-    /// Told when the store has it or not: the object's name.
-    stored: Option<Option<Vec<u8>>>,
+    /// Told when the store has it or not.
+    stored: Option<Option<StoredBody>>,
     readers: Vec<(u64, u64)>,
     next_reader: u64,
     /// Must not be found any more: purged or invalidated meanwhile.
@@ -87,8 +96,8 @@ pub enum Piece {
     End,
     /// It broke off.
     Cut,
-    /// The window has moved past it: the rest is in the store, at this name.
-    Behind(Vec<u8>),
+    /// The window has moved past it: the rest is in the store.
+    Behind(StoredBody),
 }
 
 impl Fill {
@@ -107,8 +116,10 @@ impl Fill {
     /// Tells those who wait. Only the first word counts.
     pub fn tell(&self, heading: Heading) {
         self.change(|state| {
-            state.storing = matches!(heading, Heading::Shared(_));
-            state.heading.get_or_insert(heading);
+            if state.heading.is_none() {
+                state.storing = matches!(heading, Heading::Shared(_));
+                state.heading = Some(heading);
+            }
         });
     }
 
@@ -133,16 +144,27 @@ impl Fill {
         });
     }
 
-    /// The body will not be stored, or no longer.
+    /// The body will not be stored, or no longer: who has fallen behind has nothing to go on from.
     pub fn store_no_more(&self) {
         self.change(|state| state.storing = false);
+    }
+
+    /// Whether it goes to the store still.
+    pub fn is_storing(&self) -> bool {
+        self.lock().storing
+    }
+
+    /// Whether a reader will need what the store has. Nobody falls behind after the end.
+    pub fn has_readers_behind(&self) -> bool {
+        let state = self.lock();
+        state.readers.iter().any(|(_, place)| *place < state.window_at)
     }
 
     /// Waits until a reader can use more, or none is left. True when some are left.
     pub async fn wanted(&self, window_bytes: u64) -> bool {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
-            if state.readers.is_empty() {
+            if state.readers.iter().all(|(_, place)| state.is_lost(*place)) {
                 return Poll::Ready(false);
             }
             match state.pace() {
@@ -161,12 +183,12 @@ impl Fill {
     }
 
     /// What the store made of it.
-    pub fn set_stored(&self, name: Option<Vec<u8>>) {
+    pub fn set_stored(&self, body: Option<StoredBody>) {
         self.change(|state| {
-            if name.is_none() {
+            if body.is_none() {
                 state.storing = false;
             }
-            state.stored.get_or_insert(name);
+            state.stored.get_or_insert(body);
         });
     }
 
@@ -178,11 +200,6 @@ impl Fill {
     /// Whether it was purged or invalidated.
     pub fn is_void(&self) -> bool {
         self.lock().void
-    }
-
-    /// Bytes received so far.
-    pub fn received(&self) -> u64 {
-        self.lock().received
     }
 
     /// A reader from the beginning; nothing when that has left the window.
@@ -207,10 +224,15 @@ impl State {
         Poll::Pending
     }
 
+    /// Whether a reader at this place will get no more: fallen behind, and nothing is stored.
+    fn is_lost(&self, place: u64) -> bool {
+        place < self.window_at && !self.storing && !matches!(self.stored, Some(Some(_)))
+    }
+
     /// The place that the pump keeps to, if to any. Once the window has left a reader behind who now waits for the store,
     /// nobody may hold the end up: the one who was the fastest may be the one who now reads nothing.
     fn pace(&self) -> Option<u64> {
-        let places = self.readers.iter().map(|(_, place)| *place);
+        let places = self.readers.iter().map(|(_, place)| *place).filter(|place| !self.is_lost(*place));
         match () {
             () if !self.storing => places.min(),
             () if places.clone().any(|place| place < self.window_at) => None,
@@ -224,7 +246,7 @@ impl State {
             let fastest = self.pace().unwrap_or(u64::MAX);
             self.received.saturating_sub(window_bytes).min(fastest)
         } else {
-            let slowest = self.readers.iter().map(|(_, place)| *place).min().unwrap_or(self.received);
+            let slowest = self.pace().unwrap_or(self.received);
             if self.received <= window_bytes { 0 } else { slowest }
         };
         while let Some(first) = self.window.front() {
@@ -252,13 +274,23 @@ impl Reader {
         self.place
     }
 
+    /// Whether what it reads goes to the store still.
+    pub fn is_storing(&self) -> bool {
+        self.fill.is_storing()
+    }
+
     /// The next piece.
     pub fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Piece> {
         let mut state = self.fill.lock();
         if self.place < state.window_at {
+            // A part that was stored of a reply that broke off is not its end.
             return match (&state.stored, state.ended) {
-                (Some(Some(name)), _) => Poll::Ready(Piece::Behind(name.clone())),
-                (Some(None), _) | (None, Some(Ending::Cut)) => Poll::Ready(Piece::Cut),
+                (_, Some(Ending::Cut)) => Poll::Ready(Piece::Cut),
+                (Some(Some(body)), _) if body.bytes() == state.received => {
+                    Poll::Ready(Piece::Behind(body.clone()))
+                }
+                (Some(_), _) => Poll::Ready(Piece::Cut),
+                (None, _) if !state.storing => Poll::Ready(Piece::Cut),
                 (None, _) => state.wait(cx),
             };
         }
@@ -320,6 +352,7 @@ mod tests {
             headers: HeaderMap::new(),
             facts: Vec::new(),
             announced: None,
+            requested_at: WallSeconds(0),
         };
         fill.tell(Heading::Shared(Arc::new(head)));
         fill
@@ -338,8 +371,9 @@ mod tests {
         assert!(fill.read().is_none(), "the beginning has left the window");
         assert!(now(|cx| slow.poll_piece(cx)).is_none(), "waits for the store");
         fill.end(Ending::Whole);
-        fill.set_stored(Some(b"name".to_vec()));
-        assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Behind(name)) if name == b"name"));
+        assert!(fill.has_readers_behind());
+        fill.set_stored(Some(StoredBody::Whole(Bytes::from_static(b"abcdefghijkl"))));
+        assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Behind(body)) if body.bytes() == 12));
         assert_eq!(bytes(now(|cx| late.poll_piece(cx))).as_deref(), Some(&b"efgh"[..]));
     }
 
@@ -356,6 +390,42 @@ mod tests {
             total += piece.len();
         }
         assert_eq!(total, 40);
+    }
+
+    #[test]
+    fn a_reader_behind_is_cut_off_when_storing_ends_and_holds_nobody_up() {
+        let fill = shared();
+        let mut slow = fill.read().expect("from the beginning");
+        let mut fast = fill.read().expect("from the beginning");
+        for _ in 0..4 {
+            fill.push(Bytes::from_static(b"abcd"), 8);
+            assert!(bytes(now(|cx| fast.poll_piece(cx))).is_some());
+        }
+        assert!(now(|cx| slow.poll_piece(cx)).is_none(), "waits for the store");
+        fill.store_no_more();
+        assert_eq!(goes_on(&fill, 8), Some(true), "for the one that is not lost");
+        assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Cut)));
+        for _ in 0..4 {
+            fill.push(Bytes::from_static(b"efgh"), 8);
+            assert_eq!(bytes(now(|cx| fast.poll_piece(cx))).as_deref(), Some(&b"efgh"[..]));
+        }
+        assert!(fill.lock().window.len() <= 1, "nothing is kept for the lost one");
+        drop(fast);
+        assert_eq!(goes_on(&fill, 8), None, "a lost reader is none");
+    }
+
+    #[test]
+    fn a_part_that_was_stored_is_no_end_for_a_reader_behind() {
+        let fill = shared();
+        let mut slow = fill.read().expect("from the beginning");
+        let mut fast = fill.read().expect("from the beginning");
+        for _ in 0..4 {
+            fill.push(Bytes::from_static(b"abcd"), 8);
+            assert!(bytes(now(|cx| fast.poll_piece(cx))).is_some());
+        }
+        fill.end(Ending::Cut);
+        fill.set_stored(Some(StoredBody::Whole(Bytes::from_static(&[b'x'; 16]))));
+        assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Cut)));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Which replies are on their way from an origin, so that a second request for one waits instead of asking again; and
 //! for which URIs that would be in vain.
 //!
-//! Always holds: one fill a key; a guard that is dropped, for whatever reason, lets those go who wait for it.
+//! Always holds: one fill a key; a guard that is dropped, for whatever reason, lets those go who wait for it; a fetch
+//! that began before its URI was voided can tell, whether it has a guard or not, by the URI's epoch.
 //! Not here: what they wait for (`fill`).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,8 +14,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::fill::{Fill, Heading};
 use crate::rules::key::CacheKey;
+use crate::rules::reuse::Failure;
 
 const SHARDS: usize = 64;
+/// Counters of what was voided. Two URIs that share one cost each other a reply that is not stored, now and then.
+const EPOCHS: usize = 4096;
 /// URIs a shard remembers as not storable.
 const PASSES_MAX: usize = 1024;
 
@@ -27,6 +32,22 @@ struct Shard {
 /// Replies on their way, for all loops.
 pub struct Flights {
     shards: Vec<Mutex<Shard>>,
+    epochs: Vec<AtomicU64>,
+}
+
+/// What a URI's voids were counted to when a fetch began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    slot: usize,
+    count: u64,
+}
+
+impl Epoch {
+    /// After a void that the fetch itself brought about, of this URI.
+    pub fn after_own_void(self, voided: Epoch) -> Self {
+        let own = u64::from(voided.slot == self.slot);
+        Self { count: self.count + own, ..self }
+    }
 }
 
 /// The right, and the duty, to fetch a reply.
@@ -50,7 +71,21 @@ pub enum Flight {
 impl Flights {
     /// None on its way.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() })
+        Arc::new(Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            epochs: (0..EPOCHS).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// As of now: to be asked before the origin is.
+    pub fn epoch(&self, key: &CacheKey) -> Epoch {
+        let slot = xxh3_64(key.as_str().as_bytes()) as usize / SHARDS % EPOCHS;
+        Epoch { slot, count: self.epochs[slot].load(Ordering::SeqCst) }
+    }
+
+    /// Whether nothing was voided since.
+    pub fn is_current(&self, epoch: Epoch) -> bool {
+        self.epochs[epoch.slot].load(Ordering::SeqCst) == epoch.count
     }
 
     fn shard(&self, key: &CacheKey) -> (u64, MutexGuard<'_, Shard>) {
@@ -73,13 +108,9 @@ impl Flights {
         Flight::Mine(Guard { flights: Arc::clone(self), key: key.clone(), fill })
     }
 
-    /// What is on its way now.
-    pub fn find(&self, key: &CacheKey) -> Option<Arc<Fill>> {
-        self.shard(key).1.fills.get(key).cloned()
-    }
-
     /// Purged or invalidated: what is on its way is not for those who come from now on.
     pub fn void(&self, key: &CacheKey) {
+        self.epochs[self.epoch(key).slot].fetch_add(1, Ordering::SeqCst);
         let gone = self.shard(key).1.fills.remove(key);
         if let Some(fill) = gone {
             fill.void();
@@ -112,6 +143,11 @@ impl Guard {
             }
         }
         self.fill.tell(Heading::NotShared);
+    }
+
+    /// Tells that the origin fails, so that what each has stored may stand in.
+    pub fn failed(self, failure: Failure) {
+        self.fill.tell(Heading::Failed(failure));
     }
 
     /// Tells that the store has it.
@@ -157,6 +193,18 @@ mod tests {
         let Flight::Mine(guard) = flights.board(&key("x")) else { panic!("the first fetches") };
         guard.not_shared(Duration::from_secs(60));
         assert!(matches!(flights.board(&key("x")), Flight::Alone));
+    }
+
+    #[test]
+    fn a_fetch_without_a_guard_learns_that_its_uri_was_voided_and_not_by_its_own_doing() {
+        let flights = Flights::new();
+        let (x, y) = (flights.epoch(&key("x")), flights.epoch(&key("y")));
+        flights.void(&key("x"));
+        assert!(!flights.is_current(x) && flights.is_current(y));
+        assert!(flights.is_current(x.after_own_void(x)));
+        assert!(flights.is_current(y.after_own_void(x)), "another's");
+        flights.void(&key("x"));
+        assert!(!flights.is_current(x.after_own_void(x)), "somebody else's came on top");
     }
 
     #[test]

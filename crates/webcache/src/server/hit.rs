@@ -8,8 +8,9 @@
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use http_body::Body as _;
 
-use super::body::ReplyBody;
+use super::body::{Part, ReplyBody};
 use crate::rules::conditional::{self, Outcome as Conditions};
 use crate::rules::ranges::{self, Plan, Span};
 use crate::rules::{Meta, WallSeconds, forwarding};
@@ -24,9 +25,6 @@ pub struct Served {
     /// Its body.
     pub body: ReplyBody,
 }
-
-/// Longest body of several ranges that is put together, in bytes.
-const SEVERAL_BYTES_MAX: u64 = 16 << 20;
 
 /// Serves a GET or HEAD; nothing when a part is asked for that is not there.
 pub fn serve(
@@ -80,32 +78,23 @@ fn content_range(span: Option<Span>, total: Option<u64>) -> Option<HeaderValue> 
 
 fn several(spans: &[Span], meta: &Meta<'_>, mut headers: HeaderMap, body: StoredBody) -> Option<Served> {
     let extent = meta.facts.extent;
-    let bytes: u64 = spans.iter().map(|span| span.bytes()).sum();
-    let (Some(total), true) = (extent.total, bytes <= SEVERAL_BYTES_MAX) else {
+    let Some(total) = extent.total else {
         // A server may ignore Range (RFC 9110 section 14.2); of a part there is no whole to send instead.
         let whole = extent.is_whole().then(|| ReplyBody::stored(body, 0, extent.length))?;
         return Some(Served { status: meta.facts.status, headers, body: whole });
     };
     let boundary = format!("crumb-{:016x}-{:x}", meta.facts.stored_at.0, extent.length);
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let mut text = Vec::new();
+    let mut parts = Vec::with_capacity(spans.len() * 2 + 1);
     for span in spans {
         let head = ranges::part_head(&boundary, content_type.as_deref(), *span, total);
-        text.extend_from_slice(head.as_bytes());
-        let (from, end) = (span.first - extent.first, span.last + 1 - extent.first);
-        match &body {
-            StoredBody::Whole(bytes) => text.extend_from_slice(bytes.get(from as usize..end as usize)?),
-            StoredBody::Pieces(object) => {
-                let start = text.len();
-                text.resize(start + span.bytes() as usize, 0);
-                let read = object.read_range(from, &mut text[start..]).ok()?;
-                (read as u64 == span.bytes()).then_some(())?;
-            }
-        }
+        parts.push(Part::Text(head.into()));
+        parts.push(Part::Stored(body.clone(), span.first - extent.first, span.last + 1 - extent.first));
     }
-    text.extend_from_slice(ranges::parts_end(&boundary).as_bytes());
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    parts.push(Part::Text(ranges::parts_end(&boundary).into()));
+    let text = ReplyBody::several(parts);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.size_hint().exact()?));
     let kind = format!("multipart/byteranges; boundary={boundary}");
     headers.insert(CONTENT_TYPE, HeaderValue::from_str(&kind).ok()?);
-    Some(Served { status: StatusCode::PARTIAL_CONTENT, headers, body: ReplyBody::whole(text) })
+    Some(Served { status: StatusCode::PARTIAL_CONTENT, headers, body: text })
 }

@@ -43,12 +43,13 @@ use std::time::{Duration, Instant};
 
 use packstore::Store;
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
 pub use asked::Side;
 pub use bans::Banned;
 pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, latency_bound};
 pub(crate) use exchange::purge;
-pub use worker::Shared;
+pub use worker::{InForce, Shared};
 pub(crate) use worker::{Stage, now};
 
 use self::listener::Door;
@@ -68,6 +69,14 @@ pub enum ServerError {
     Listen {
         /// Which.
         address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was banned before would be served again.
+    #[error("{file}: the list of bans cannot be read; mend it, or remove it to serve again what was banned")]
+    Bans {
+        /// Where it lies.
+        file: String,
         /// Why.
         source: io::Error,
     },
@@ -106,10 +115,7 @@ impl Server {
     pub fn start(config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let loops = if config.loops == 0 { cpus * LOOPS_PER_CPU } else { config.loops };
-        let tls_server = match config.reverse_listen_tls.is_empty() {
-            true => None,
-            false => Some(tls::acceptor(&config)?),
-        };
+        let tls = start_tls(&config)?;
         let tls_client = tls::client();
         let mut doors = Vec::new();
         let sides = [
@@ -131,9 +137,14 @@ impl Server {
             }
         };
         let log = start_log(&config)?;
-        let bans = bans::Bans::read(config.directories.first().map(|directory| directory.join("bans")));
-        let shelf = Shelf::new(store, config.clerks, config.behind_max_bytes).map_err(ServerError::Thread)?;
-        let shared = Arc::new(Shared::new(Arc::new(shelf), bans, loops, Arc::new(config), log));
+        let file = config.directories.first().map(|directory| directory.join("bans"));
+        let named = file.as_ref().map_or_else(String::new, |file| file.display().to_string());
+        let bans = bans::Bans::read(file).map_err(|source| ServerError::Bans { file: named, source })?;
+        let shelf =
+            Shelf::new(store, config.clerks, config.clerks_behind_bytes()).map_err(ServerError::Thread)?;
+        let own_ports: Arc<[u16]> = doors.iter().chain(&admin).map(|door| door.address.port()).collect();
+        let in_force = InForce { config: Arc::new(config), log: log.map(Arc::new), tls };
+        let shared = Arc::new(Shared::new(Arc::new(shelf), bans, loops, in_force));
         let addresses = doors.iter().map(|door| (door.address, door.side)).collect();
         let mut threads = Vec::new();
         for number in 0..loops {
@@ -141,19 +152,13 @@ impl Server {
                 .iter_mut()
                 .filter_map(|door| door.sockets.pop().map(|socket| (socket, door.side)))
                 .collect();
-            let (shared, tls_server, tls_client) =
-                (Arc::clone(&shared), tls_server.clone(), Arc::clone(&tls_client));
+            let (shared, tls_client, own_ports) =
+                (Arc::clone(&shared), Arc::clone(&tls_client), Arc::clone(&own_ports));
             threads.push(event_loop(format!("loop-{number}"), move || async move {
-                let pool = Pool::new(tls_client, Arc::clone(&shared.counters[number]));
+                let pool = Pool::new(tls_client, Arc::clone(&shared.counters[number]), own_ports);
                 let worker = Worker::new(shared, number, pool);
                 for (socket, side) in sockets {
-                    let tls = tls_server.clone().filter(|_| side == Side::Reverse { tls: true });
-                    tokio::task::spawn_local(listener::accept(
-                        std::rc::Rc::clone(&worker),
-                        socket,
-                        side,
-                        tls,
-                    ));
+                    tokio::task::spawn_local(listener::accept(std::rc::Rc::clone(&worker), socket, side));
                 }
                 tokio::task::spawn_local(health::watch(std::rc::Rc::clone(&worker)));
                 until_done(&worker).await;
@@ -187,12 +192,14 @@ impl Server {
         &self.shared
     }
 
-    /// Takes a new configuration; connections go on. Gives the keys whose change needs a new start.
+    /// Takes a new configuration, and certificate and key anew; connections go on. Gives the keys whose change needs a new
+    /// start.
     ///
     /// # Errors
-    /// When the new log cannot be opened: then all stays as it was.
+    /// When the new log cannot be opened, or the files of TLS cannot be used: then all stays as it was.
     pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, ServerError> {
-        let old = self.shared.config();
+        let InForce { config: old, log, .. } = self.shared.in_force();
+        let tls = start_tls(&config)?;
         let mut kept = Vec::new();
         let mut same = |name, same: bool| {
             if !same {
@@ -202,20 +209,22 @@ impl Server {
         same("forward.listen", old.forward_listen == config.forward_listen);
         same("reverse.listen", old.reverse_listen == config.reverse_listen);
         same("reverse.listen_tls", old.reverse_listen_tls == config.reverse_listen_tls);
-        same("reverse.certificate", old.certificate == config.certificate && old.key == config.key);
         same("proxy.loops", old.loops == config.loops);
         same("cache.directories", old.directories == config.directories);
         same("cache.clerks", old.clerks == config.clerks);
         same("cache.behind_max_kib", old.behind_max_bytes == config.behind_max_bytes);
+        same("cache.verify_one_in", old.verify_one_in == config.verify_one_in);
+        same("cache.size_mib", old.size_bytes == config.size_bytes);
+        same("cache.object_mean_bytes", old.object_mean_bytes == config.object_mean_bytes);
         same("admin.listen", old.admin_listen == config.admin_listen);
-        let log = match (self.shared.log(), old.log_file == config.log_file) {
+        let log = match (log, old.log_file == config.log_file) {
             (Some(log), true) => {
-                log.reopen();
+                log.reopen(config.log_rotate_bytes, config.log_keep);
                 Some(log)
             }
             _ => start_log(&config)?.map(Arc::new),
         };
-        self.shared.set_config(Arc::new(config), log);
+        self.shared.put_in_force(InForce { config: Arc::new(config), log, tls });
         Ok(kept)
     }
 
@@ -233,7 +242,7 @@ impl Server {
         for thread in self.threads {
             let _ = thread.join();
         }
-        self.shared.set_config(self.shared.config(), None);
+        self.shared.put_in_force(InForce { log: None, ..self.shared.in_force() });
         let shared = Arc::try_unwrap(self.shared).ok()?;
         Arc::try_unwrap(shared.shelf).ok().map(Shelf::close)
     }
@@ -245,6 +254,10 @@ impl Server {
 /// When the ban cannot be written down.
 pub fn ban(shared: &Shared, banned: Banned, at: WallSeconds) -> io::Result<()> {
     shared.bans.add(banned, at)
+}
+
+fn start_tls(config: &Config) -> Result<Option<TlsAcceptor>, ServerError> {
+    (!config.reverse_listen_tls.is_empty()).then(|| tls::acceptor(config)).transpose()
 }
 
 fn start_log(config: &Config) -> Result<Option<LogWriter>, LogError> {

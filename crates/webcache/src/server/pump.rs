@@ -17,27 +17,26 @@ use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
 use super::fill::{Ending, Fill};
-use super::flights::Guard;
+use super::flights::{Epoch, Guard};
 use super::worker::{Busy, Worker};
 use crate::config::Config;
-use crate::rules::StoredFacts;
-use crate::rules::key::CacheKey;
 use crate::rules::storing::{self, BodyEnd};
-use crate::shelf::Writing;
+use crate::rules::{StoredFacts, WallSeconds};
+use crate::shelf::{If, NewHead, Still, Writing};
 
 /// Bodies up to this are put in one piece (the store's own measure).
 const KEPT_BYTES_MAX: u64 = 256 << 10;
 
 /// What is to be stored, and how.
 pub struct Plan {
-    /// Of the URI.
-    pub key: CacheKey,
+    /// Key and stored head.
+    pub head: NewHead,
     /// What was judged.
     pub facts: StoredFacts,
-    /// The same as bytes.
-    pub facts_bytes: Vec<u8>,
-    /// The stored head.
-    pub meta: Vec<u8>,
+    /// The URI's when the origin was asked.
+    pub epoch: Epoch,
+    /// When that was: bans of later count.
+    pub requested_at: WallSeconds,
     /// Whether a part is told from others by a strong validator.
     pub strong: bool,
     /// Length that the origin announced.
@@ -90,7 +89,7 @@ impl Pump {
                 Ok(None) => break true,
                 Ok(Some(Ok(frame))) => {
                     let Ok(chunk) = Frame::into_data(frame) else { continue };
-                    self.take(chunk);
+                    self.take(chunk).await;
                     if !self.fill.wanted(self.config.fill_window_bytes).await && !self.worth_finishing() {
                         break false;
                     }
@@ -101,14 +100,14 @@ impl Pump {
         self.end(cleanly).await;
     }
 
-    fn take(&mut self, chunk: Bytes) {
+    async fn take(&mut self, chunk: Bytes) {
         self.received += chunk.len() as u64;
         self.worker.counters.origin_bytes.add(chunk.len() as u64);
         if self.storing {
             if self.received > self.config.object_max_bytes {
                 self.store_no_more();
             } else if let Some(writing) = &self.writing {
-                if !writing.write(chunk.clone()) {
+                if !self.write(writing, chunk.clone()).await {
                     self.worker.counters.unstored_behind.add(1);
                     self.store_no_more();
                 }
@@ -122,13 +121,23 @@ impl Pump {
         self.fill.push(chunk, self.config.fill_window_bytes);
     }
 
+    /// When too much waits already, that is waited for if readers have fallen behind: else they would be cut off.
+    async fn write(&self, writing: &Writing, chunk: Bytes) -> bool {
+        if writing.write(chunk.clone()) {
+            return true;
+        }
+        let patience = self.config.reply_time;
+        self.fill.has_readers_behind()
+            && tokio::time::timeout(patience, writing.write_when_room(chunk)).await.unwrap_or(false)
+    }
+
     fn begin_writing(&mut self) {
-        let (meta, facts) = (self.plan.meta.clone(), self.plan.facts_bytes.clone());
+        let NewHead { key, meta, facts, expires_s } = &self.plan.head;
+        let (key, meta, facts, expires_s) = (key.clone(), meta.clone(), facts.clone(), *expires_s);
         let clerks = self.worker.shared.shelf.clerks();
-        let writing = clerks.begin(&self.plan.key, meta, facts, expires_s(&self.plan.facts));
-        let all_taken = self.kept.drain(..).all(|chunk| writing.write(chunk));
-        self.writing = Some(writing);
-        if !all_taken {
+        let writing = clerks.begin(NewHead { key, meta, facts, expires_s });
+        self.writing = writing.filter(|writing| self.kept.drain(..).all(|chunk| writing.write(chunk)));
+        if self.writing.is_none() {
             self.worker.counters.unstored_behind.add(1);
             self.store_no_more();
         }
@@ -151,6 +160,14 @@ impl Pump {
         self.storing && missing <= self.config.finish_bytes
     }
 
+    /// Purged, banned or invalidated since the origin was asked.
+    fn is_void(&self) -> bool {
+        let (shared, plan) = (&self.worker.shared, &self.plan);
+        self.fill.is_void()
+            || !shared.flights.is_current(plan.epoch)
+            || shared.bans.covers(plan.head.key.as_str(), plan.requested_at, || plan.head.fields())
+    }
+
     async fn end(mut self, cleanly: bool) {
         let ended = storing::body_ended(
             &self.plan.facts,
@@ -161,31 +178,31 @@ impl Pump {
         );
         let whole = matches!(ended, BodyEnd::Whole(_));
         self.fill.end(if whole { Ending::Whole } else { Ending::Cut });
-        if !self.storing || ended == BodyEnd::Discard || self.fill.is_void() {
+        // Readers who began with what is void now may end with it; those who begin now do not find it.
+        let (void, hand) = (self.is_void(), whole && self.fill.has_readers_behind());
+        if !self.storing || ended == BodyEnd::Discard || void && !hand {
             self.fill.set_stored(None);
             return;
         }
-        let plan = self.plan;
         let clerks = self.worker.shared.shelf.clerks();
+        let (flights, epoch) = (Arc::clone(&self.worker.shared.flights), self.plan.epoch);
+        let still: Still = Box::new(move || !void && flights.is_current(epoch));
         let stored = match self.writing.take() {
-            Some(writing) => Some(writing.commit()),
-            None => clerks.put(&plan.key, plan.meta, plan.facts_bytes, self.kept, expires_s(&plan.facts)),
+            Some(writing) => Some(writing.commit(still, hand)),
+            None => clerks.put(self.plan.head, self.kept, If::Still(still), hand),
         };
-        let name = match stored {
+        let counts = match stored {
             Some(stored) => stored.await.unwrap_or(None),
             None => {
                 self.worker.counters.unstored_behind.add(1);
                 None
             }
         };
-        if name.is_some() {
+        if counts.as_ref().is_some_and(|counts| counts.stays) {
             self.worker.counters.stored_objects.add(1);
             self.worker.counters.stored_bytes.add(self.received);
         }
-        if self.fill.is_void() {
-            let _ = clerks.remove(&plan.key).await;
-        }
-        self.fill.set_stored(name);
+        self.fill.set_stored(counts.and_then(|counts| counts.body));
     }
 }
 

@@ -31,7 +31,7 @@ impl Exchange {
     /// From the store; nothing when a part is asked for that is not there, or what is there cannot be read.
     pub(super) fn serve_stored(
         &mut self,
-        stored: Box<StoredReply>,
+        stored: StoredReply,
         age_s: u32,
         outcome: Outcome,
     ) -> Option<Response<ReplyBody>> {
@@ -43,7 +43,7 @@ impl Exchange {
     /// From the store, with these fields.
     pub(super) fn serve(
         &mut self,
-        stored: Box<StoredReply>,
+        stored: StoredReply,
         headers: HeaderMap,
         age_s: u32,
         outcome: Outcome,

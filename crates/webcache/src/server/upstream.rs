@@ -6,9 +6,11 @@
 //! ```
 //!
 //! Always holds: connecting and waiting for a head are bounded; a request is sent a second time only if it may be repeated
-//! and no byte of a reply came; addresses and connections kept are bounded by time and number.
+//! and no byte of a reply came; addresses and connections kept are bounded by time and number; the proxy is no origin of
+//! itself: its own ports on this machine are not reached through it, whatever name they are called by; a connection whose
+//! reply could be read in two ways is not used again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +21,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::UPGRADE;
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -30,6 +33,7 @@ use tokio_rustls::TlsConnector;
 
 use super::counters::Counters;
 use crate::config::{Config, Upstream};
+use crate::rules::framing::{self, Violation};
 
 /// Names whose addresses are remembered at most.
 const NAMES_MAX: usize = 4096;
@@ -71,7 +75,42 @@ pub enum UpstreamError {
         /// How long was waited.
         after: Duration,
     },
+    /// Where its reply ends could be read in two ways.
+    #[error("{authority}: its reply is refused")]
+    Framing {
+        /// Who.
+        authority: String,
+        /// Why.
+        source: Violation,
+    },
+    /// It speaks something else from now on, which nobody asked for.
+    #[error("{authority}: switches protocols unasked")]
+    Switched {
+        /// Who.
+        authority: String,
+    },
+    /// This proxy itself.
+    #[error("{authority}: is this proxy itself, which fetches nothing from its own listening addresses")]
+    Own {
+        /// As it was asked for.
+        authority: String,
+    },
+    /// The client's body.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
 }
+
+impl UpstreamError {
+    /// Whether another try, with whomever, would end so too.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Own { .. } | Self::TooLong(_))
+    }
+}
+
+/// A client sends more than it may.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the body is longer than this proxy takes (limits.body_mib)")]
+pub struct TooLong;
 
 fn humane(time: Duration) -> String {
     format!("{} ms", time.as_millis())
@@ -81,8 +120,24 @@ fn humane(time: Duration) -> String {
 pub enum RequestBody {
     /// None.
     Nothing,
-    /// The client's, of at most so many bytes more.
-    Client(Incoming, Option<u64>),
+    /// The client's.
+    Client(ClientBody),
+}
+
+/// A body that a client sends.
+pub struct ClientBody {
+    incoming: Incoming,
+    /// Bytes that may still come.
+    left: Option<u64>,
+    /// When a byte of it went on last.
+    moved: Rc<Cell<Instant>>,
+}
+
+impl RequestBody {
+    /// The client's, of at most so many bytes.
+    pub fn client(incoming: Incoming, bytes_max: Option<u64>) -> Self {
+        Self::Client(ClientBody { incoming, left: bytes_max, moved: Rc::new(Cell::new(Instant::now())) })
+    }
 }
 
 impl Body for RequestBody {
@@ -95,15 +150,16 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
             Self::Nothing => Poll::Ready(None),
-            Self::Client(incoming, left) => {
+            Self::Client(ClientBody { incoming, left, moved }) => {
                 let frame = std::task::ready!(Pin::new(incoming).poll_frame(cx));
+                moved.set(Instant::now());
                 if let (Some(Ok(frame)), Some(left)) = (&frame, left)
                     && let Some(bytes) = frame.data_ref()
                 {
                     match left.checked_sub(bytes.len() as u64) {
                         Some(less) => *left = less,
                         None => {
-                            return Poll::Ready(Some(Err("the body is longer than limits.body_mib".into())));
+                            return Poll::Ready(Some(Err(TooLong.into())));
                         }
                     }
                 }
@@ -115,14 +171,14 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Nothing => true,
-            Self::Client(incoming, _) => incoming.is_end_stream(),
+            Self::Client(body) => body.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Nothing => SizeHint::with_exact(0),
-            Self::Client(incoming, _) => incoming.size_hint(),
+            Self::Client(body) => body.incoming.size_hint(),
         }
     }
 }
@@ -142,17 +198,19 @@ pub struct Pool {
     down: RefCell<HashMap<Upstream, Instant>>,
     tls: Arc<rustls::ClientConfig>,
     counters: Arc<Counters>,
+    own_ports: Arc<[u16]>,
 }
 
 impl Pool {
-    /// None yet.
-    pub fn new(tls: Arc<rustls::ClientConfig>, counters: Arc<Counters>) -> Rc<Self> {
+    /// None yet. `own_ports`: where this proxy listens.
+    pub fn new(tls: Arc<rustls::ClientConfig>, counters: Arc<Counters>, own_ports: Arc<[u16]>) -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::default(),
             names: RefCell::default(),
             down: RefCell::default(),
             tls,
             counters,
+            own_ports,
         })
     }
 
@@ -192,6 +250,7 @@ impl Pool {
                 self.counters.origin_failures.add(1);
                 self.set_down(upstream, Some(Instant::now() + config.down_time));
             }
+            Err(error) if error.is_final() => {}
             Err(_) => self.counters.origin_failures.add(1),
             Ok(_) => {
                 if !self.down.borrow().is_empty() {
@@ -210,6 +269,12 @@ impl Pool {
     ) -> Result<Response<Incoming>, UpstreamError> {
         let repeatable = matches!(request.body(), RequestBody::Nothing)
             && matches!(request.method().as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
+        let moved = match request.body() {
+            RequestBody::Nothing => None,
+            RequestBody::Client(body) => Some(Rc::clone(&body.moved)),
+        };
+        // Taken out of what clients send: only there when this proxy asks for it.
+        let may_switch = request.headers().contains_key(UPGRADE);
         // What cannot be sent twice goes where the origin spoke a moment ago, or on a new connection: one that lay idle may
         // have been closed without our knowing yet.
         let idle_max =
@@ -218,8 +283,9 @@ impl Pool {
             let again = repeatable.then(|| copy(request));
             let this = std::mem::replace(request, Request::new(RequestBody::Nothing));
             let sent = sender.try_send_request(this);
-            match self.within(upstream, config, sent).await? {
+            match self.within(upstream, config, moved.as_deref(), sent).await? {
                 Ok(reply) => {
+                    check(upstream, &reply, may_switch)?;
                     self.keep(upstream, sender, config);
                     return Ok(reply);
                 }
@@ -238,20 +304,36 @@ impl Pool {
         }
         let mut sender = self.connect(upstream, config).await?;
         let this = std::mem::replace(request, Request::new(RequestBody::Nothing));
-        let sent = self.within(upstream, config, sender.try_send_request(this)).await?;
+        let sent = self.within(upstream, config, moved.as_deref(), sender.try_send_request(this)).await?;
         let reply = sent.map_err(|error| reply_error(upstream, error.into_error()))?;
+        check(upstream, &reply, may_switch)?;
         self.keep(upstream, sender, config);
         Ok(reply)
     }
 
+    /// Waits for a reply's head, from when the last byte of the request's body moved on.
     async fn within<T>(
         &self,
         upstream: &Upstream,
         config: &Config,
+        moved: Option<&Cell<Instant>>,
         work: impl Future<Output = T>,
     ) -> Result<T, UpstreamError> {
-        let late = |_| UpstreamError::Late { authority: upstream.authority(), after: config.reply_time };
-        tokio::time::timeout(config.reply_time, work).await.map_err(late)
+        let mut work = std::pin::pin!(work);
+        let mut since = Instant::now();
+        loop {
+            let until = since + config.reply_time;
+            if let Ok(done) = tokio::time::timeout_at(until.into(), work.as_mut()).await {
+                return Ok(done);
+            }
+            match moved.map(Cell::get) {
+                Some(at) if at > since => since = at,
+                _ => {
+                    let authority = upstream.authority();
+                    return Err(UpstreamError::Late { authority, after: config.reply_time });
+                }
+            }
+        }
     }
 
     fn kept(&self, upstream: &Upstream, idle_max: Duration) -> Option<SendRequest<RequestBody>> {
@@ -305,6 +387,9 @@ impl Pool {
             let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
             for address in self.addresses(host, port, config).await? {
                 match TcpStream::connect(address).await {
+                    Ok(stream) if self.is_own(&stream, address) => {
+                        return Err(UpstreamError::Own { authority: authority() });
+                    }
                     Ok(stream) => {
                         let _ = stream.set_nodelay(true);
                         return Ok(stream);
@@ -321,6 +406,16 @@ impl Pool {
                 Err(UpstreamError::Connect { authority: authority(), source: io::ErrorKind::TimedOut.into() })
             }
         }
+    }
+
+    /// Whether a connection leads back to this proxy. That address and port are this machine's can be told for sure only
+    /// once the connection is there: it then has the same address at both ends. No byte has been sent by then.
+    fn is_own(&self, stream: &TcpStream, address: SocketAddr) -> bool {
+        let peer = address.ip().to_canonical();
+        self.own_ports.contains(&address.port())
+            && (peer.is_loopback()
+                || peer.is_unspecified()
+                || stream.local_addr().is_ok_and(|local| local.ip().to_canonical() == peer))
     }
 
     async fn addresses(
@@ -378,19 +473,34 @@ async fn handshake<T>(
     config: &Config,
 ) -> Result<SendRequest<RequestBody>, UpstreamError>
 where
-    T: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
+    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(config.head_max_bytes.max(64 << 10));
     let (sender, connection) = builder.handshake(io).await.map_err(|source| reply_error(upstream, source))?;
     tokio::task::spawn_local(async move {
         // Errors are told to whoever waits for the reply.
-        let _ = connection.await;
+        let _ = connection.with_upgrades().await;
     });
     Ok(sender)
 }
 
+fn check(upstream: &Upstream, reply: &Response<Incoming>, may_switch: bool) -> Result<(), UpstreamError> {
+    if reply.status() == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
+        return Err(UpstreamError::Switched { authority: upstream.authority() });
+    }
+    framing::check_read_reply(reply.version(), reply.status(), reply.headers())
+        .map_err(|source| UpstreamError::Framing { authority: upstream.authority(), source })
+}
+
 fn reply_error(upstream: &Upstream, source: hyper::Error) -> UpstreamError {
+    let mut cause = std::error::Error::source(&source);
+    while let Some(error) = cause {
+        if let Some(too_long) = error.downcast_ref::<TooLong>() {
+            return (*too_long).into();
+        }
+        cause = error.source();
+    }
     UpstreamError::Reply { authority: upstream.authority(), source }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 use super::bans::Bans;
 use super::counters::Counters;
@@ -49,18 +50,23 @@ pub struct Shared {
     pub began: Instant,
     /// Clients' connections.
     pub clients: Clients,
-    config: RwLock<(Arc<Config>, Option<Arc<LogWriter>>)>,
+    in_force: RwLock<InForce>,
     generation: AtomicU64,
 }
 
+/// What a reload replaces, all at once.
+#[derive(Clone)]
+pub struct InForce {
+    /// What the operator decided.
+    pub config: Arc<Config>,
+    /// The log in use.
+    pub log: Option<Arc<LogWriter>>,
+    /// Certificate and key for clients.
+    pub tls: Option<TlsAcceptor>,
+}
+
 impl Shared {
-    pub(super) fn new(
-        shelf: Arc<Shelf>,
-        bans: Bans,
-        loops: usize,
-        config: Arc<Config>,
-        log: Option<LogWriter>,
-    ) -> Self {
+    pub(super) fn new(shelf: Arc<Shelf>, bans: Bans, loops: usize, in_force: InForce) -> Self {
         Self {
             shelf,
             flights: Flights::new(),
@@ -70,24 +76,24 @@ impl Shared {
             stage: watch::Sender::new(Stage::Serving),
             began: Instant::now(),
             clients: Clients::default(),
-            config: RwLock::new((config, log.map(Arc::new))),
+            in_force: RwLock::new(in_force),
             generation: AtomicU64::new(0),
         }
     }
 
     /// What is in force.
+    pub fn in_force(&self) -> InForce {
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The configuration in force.
     pub fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner).0)
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).config)
     }
 
-    /// The log in use.
-    pub fn log(&self) -> Option<Arc<LogWriter>> {
-        self.config.read().unwrap_or_else(PoisonError::into_inner).1.clone()
-    }
-
-    /// Requests from now on see this.
-    pub fn set_config(&self, config: Arc<Config>, log: Option<Arc<LogWriter>>) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = (config, log);
+    /// Requests and connections from now on see this.
+    pub fn put_in_force(&self, in_force: InForce) {
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
         self.generation.fetch_add(1, Ordering::Release);
     }
 }
@@ -159,7 +165,7 @@ pub struct Worker {
     pub pool: Rc<Pool>,
     /// Connections, fetches and checks that must end before the loop does.
     pub busy: Cell<usize>,
-    known: RefCell<(u64, Arc<Config>, Option<Arc<LogWriter>>)>,
+    known: RefCell<(u64, InForce)>,
     next_id: Cell<u64>,
     next_origin: Cell<usize>,
 }
@@ -167,7 +173,7 @@ pub struct Worker {
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, number: usize, pool: Rc<Pool>) -> Rc<Self> {
         let counters = Arc::clone(&shared.counters[number]);
-        let known = RefCell::new((shared.generation.load(Ordering::Acquire), shared.config(), shared.log()));
+        let known = RefCell::new((shared.generation.load(Ordering::Acquire), shared.in_force()));
         // Ids of two loops and two starts differ in their high bits.
         let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let first = xxhash_rust::xxh3::xxh3_64(&[seed.to_le_bytes(), (number as u64).to_le_bytes()].concat());
@@ -185,26 +191,32 @@ impl Worker {
     /// What is in force now.
     pub fn config(&self) -> Arc<Config> {
         self.refresh();
-        Arc::clone(&self.known.borrow().1)
+        Arc::clone(&self.known.borrow().1.config)
+    }
+
+    /// Certificate and key in force now.
+    pub fn tls(&self) -> Option<TlsAcceptor> {
+        self.refresh();
+        self.known.borrow().1.tls.clone()
     }
 
     fn refresh(&self) {
         let generation = self.shared.generation.load(Ordering::Acquire);
         if self.known.borrow().0 != generation {
-            *self.known.borrow_mut() = (generation, self.shared.config(), self.shared.log());
+            *self.known.borrow_mut() = (generation, self.shared.in_force());
         }
     }
 
     /// Whether requests are logged.
     pub fn logs(&self) -> bool {
-        self.known.borrow().2.is_some()
+        self.known.borrow().1.log.is_some()
     }
 
     /// Writes a line.
     pub fn log(&self, entry: &Entry) {
-        let known = self.known.borrow();
-        if let Some(log) = &known.2
-            && !log.write(entry.line(known.1.log_format))
+        let InForce { config, log, .. } = &self.known.borrow().1;
+        if let Some(log) = log
+            && !log.write(entry.line(config.log_format))
         {
             self.counters.log_lines_lost.add(1);
         }

@@ -5,9 +5,10 @@
 //!                                      └──> clerk 1      └─ told by a oneshot when it counts
 //! ```
 //!
-//! Always holds: jobs of one URI are done by one clerk in the order they were given; bytes of bodies that wait are bounded:
-//! above it nothing is taken, and the reply is passed on without being stored; a clerk gives up on a body that no more
-//! comes of when its sender is gone.
+//! Always holds: jobs of one URI are done by one clerk in the order they were given; bytes that wait are bounded, heads and
+//! keys counted with bodies: above it nothing is taken, and the reply is passed on without being stored; a clerk gives up
+//! on a body that no more comes of when its sender is gone; a new head for what is stored counts only while that lies
+//! there, so that nothing that replaced or removed it meanwhile is undone.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,24 +17,80 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use packstore::{ObjectWriter, PutOptions, Store, StoreError};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{StoredHead, VariantList, encode_list, object_key, variant_key};
+use super::{StoredBody, StoredHead, VariantList, Version, encode_list, object_key, variant_key};
 use crate::rules::Meta;
 use crate::rules::key::CacheKey;
 
-/// Told when a change counts: the name of the object, if it was made.
-pub type Stored = oneshot::Receiver<Option<Vec<u8>>>;
-type Done = oneshot::Sender<Option<Vec<u8>>>;
+/// Told when a change counts, if it does.
+pub type Stored = oneshot::Receiver<Option<Counts>>;
+type Done = oneshot::Sender<Option<Counts>>;
+
+/// A change counts.
+pub struct Counts {
+    /// What was stored, if it was asked for: this version, whatever replaces it.
+    pub body: Option<StoredBody>,
+    /// Whether it lies there from now on. Else it was not wanted any more, but for its readers.
+    pub stays: bool,
+}
+
+/// Asked right before a reply counts: whether it is wanted still, but for readers who have begun with it. What a later removal of its URI has said already is then
+/// known for sure, as the removal waits at the same desk.
+pub type Still = Box<dyn Fn() -> bool + Send>;
+
+/// On which condition a reply counts.
+pub enum If {
+    /// It is wanted still.
+    Still(Still),
+    /// What it replaces lies there still.
+    There(Version),
+}
+
+/// A reply's head on its way to the store.
+pub struct NewHead {
+    /// Of the URI.
+    pub key: CacheKey,
+    /// The stored head.
+    pub meta: Vec<u8>,
+    /// The part of it that says by what it varies.
+    pub facts: Vec<u8>,
+    /// For listings, in seconds since 1970.
+    pub expires_s: u32,
+}
+
+/// What a job takes beside its bytes, about.
+const JOB_BYTES: u64 = 256;
+
+impl NewHead {
+    /// Its fields.
+    pub fn fields(&self) -> Option<HeaderMap> {
+        match StoredHead::read(&self.meta).ok()? {
+            StoredHead::Reply { fields, .. } => {
+                super::head::fields(&Bytes::copy_from_slice(&self.meta[fields])).ok()
+            }
+            StoredHead::Variants(_) => None,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        JOB_BYTES + (self.key.as_str().len() + self.meta.len() + self.facts.len()) as u64
+    }
+
+    fn options(&self) -> PutOptions<'_> {
+        PutOptions { meta: &self.meta, expires_s: self.expires_s, created_s: None }
+    }
+}
 
 enum Job {
-    Put { key: CacheKey, meta: Vec<u8>, facts: Vec<u8>, body: Vec<Bytes>, expires_s: u32, done: Done },
-    Begin { id: u64, key: CacheKey, meta: Vec<u8>, facts: Vec<u8>, expires_s: u32 },
+    Put { head: NewHead, body: Vec<Bytes>, condition: If, hand: bool, done: Done },
+    Begin { id: u64, head: NewHead },
     More { id: u64, chunk: Bytes },
-    End { id: u64, commit: bool, done: Done },
-    Copy { key: CacheKey, meta: Vec<u8>, facts: Vec<u8>, expires_s: u32, done: Done },
+    End { id: u64, commit: Option<Still>, hand: bool, done: Done },
+    Copy { head: NewHead, over: Version, done: Done },
     Remove { key: CacheKey, done: Done },
     Forget { name: Vec<u8> },
     Stop,
@@ -44,6 +101,8 @@ struct Shared {
     behind_bytes_max: u64,
     failed: AtomicU64,
     next_id: AtomicU64,
+    /// Told when less waits.
+    room: Notify,
 }
 
 /// The threads.
@@ -68,6 +127,7 @@ impl Clerks {
             behind_bytes_max,
             failed: AtomicU64::new(0),
             next_id: AtomicU64::new(0),
+            room: Notify::new(),
         });
         let (mut desks, mut threads) = (Vec::new(), Vec::new());
         for number in 0..count.max(1) {
@@ -89,7 +149,7 @@ impl Clerks {
         let _ = self.desk(key.as_str().as_bytes()).send(job);
     }
 
-    /// Bytes of bodies that wait to be written.
+    /// Bytes that wait to be written.
     pub fn behind_bytes(&self) -> u64 {
         self.shared.behind_bytes.load(Ordering::Relaxed)
     }
@@ -99,37 +159,35 @@ impl Clerks {
         self.shared.failed.load(Ordering::Relaxed)
     }
 
-    /// Stores a whole reply. `meta` is the stored head, `facts` the part of it that says by what it varies.
-    /// Nothing when too much waits already.
-    pub fn put(
-        &self,
-        key: &CacheKey,
-        meta: Vec<u8>,
-        facts: Vec<u8>,
-        body: Vec<Bytes>,
-        expires_s: u32,
-    ) -> Option<Stored> {
-        let bytes: u64 = body.iter().map(|chunk| chunk.len() as u64).sum();
+    /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
+    pub fn put(&self, head: NewHead, body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
+        let bytes = head.bytes() + body.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
         self.shared.take(bytes).then(|| {
             let (done, stored) = oneshot::channel();
-            self.give(key, Job::Put { key: key.clone(), meta, facts, body, expires_s, done });
+            let key = head.key.clone();
+            self.give(&key, Job::Put { head, body, condition, hand, done });
             stored
         })
     }
 
-    /// Begins a reply whose body comes in parts.
-    pub fn begin(&self, key: &CacheKey, meta: Vec<u8>, facts: Vec<u8>, expires_s: u32) -> Writing {
-        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
-        self.give(key, Job::Begin { id, key: key.clone(), meta, facts, expires_s });
-        let desk = self.desk(key.as_str().as_bytes()).clone();
-        Writing { id, desk, shared: Arc::clone(&self.shared), ended: false }
+    /// Begins a reply whose body comes in parts. Nothing when too much waits already.
+    pub fn begin(&self, head: NewHead) -> Option<Writing> {
+        self.shared.take(head.bytes()).then(|| {
+            let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+            let desk = self.desk(head.key.as_str().as_bytes()).clone();
+            let _ = desk.send(Job::Begin { id, head });
+            Writing { id, desk, shared: Arc::clone(&self.shared), ended: false }
+        })
     }
 
-    /// Gives what is stored another head: its body is copied.
-    pub fn update(&self, key: &CacheKey, meta: Vec<u8>, facts: Vec<u8>, expires_s: u32) -> Stored {
-        let (done, stored) = oneshot::channel();
-        self.give(key, Job::Copy { key: key.clone(), meta, facts, expires_s, done });
-        stored
+    /// Gives what is stored another head, while it lies there: its body is copied. Nothing when too much waits already.
+    pub fn update(&self, head: NewHead, over: Version) -> Option<Stored> {
+        self.shared.take(head.bytes()).then(|| {
+            let (done, stored) = oneshot::channel();
+            let key = head.key.clone();
+            self.give(&key, Job::Copy { head, over, done });
+            stored
+        })
     }
 
     /// Takes out all that is stored for a URI.
@@ -139,9 +197,9 @@ impl Clerks {
         removed
     }
 
-    /// Takes out an object that cannot be read.
-    pub(super) fn forget(&self, name: &[u8]) {
-        let _ = self.desk(name).send(Job::Forget { name: name.to_vec() });
+    /// Takes out an object of a URI that cannot be read.
+    pub(super) fn forget(&self, key: &CacheKey, name: &[u8]) {
+        self.give(key, Job::Forget { name: name.to_vec() });
     }
 
     pub(super) fn stop(&self) {
@@ -165,22 +223,38 @@ impl Shared {
         fits
     }
 
-    fn give_back(&self, bytes: usize) {
-        self.behind_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    fn give_back(&self, bytes: u64) {
+        self.behind_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.room.notify_waiters();
     }
 }
 
 impl Writing {
     /// Appends to the body; false when too much waits: then nothing will be stored.
     pub fn write(&self, chunk: Bytes) -> bool {
-        self.shared.take(chunk.len() as u64) && self.desk.send(Job::More { id: self.id, chunk }).is_ok()
+        self.shared.take(JOB_BYTES + chunk.len() as u64)
+            && self.desk.send(Job::More { id: self.id, chunk }).is_ok()
     }
 
-    /// The body is whole: from now on it is found.
-    pub fn commit(mut self) -> Stored {
+    /// As [`Writing::write`], but waits until less waits: for readers who have nothing else to go on from.
+    pub async fn write_when_room(&self, chunk: Bytes) -> bool {
+        if JOB_BYTES + chunk.len() as u64 > self.shared.behind_bytes_max {
+            return false;
+        }
+        loop {
+            let room = self.shared.room.notified();
+            if self.write(chunk.clone()) {
+                return true;
+            }
+            room.await;
+        }
+    }
+
+    /// The body is whole: from now on it is found, if it is wanted still. `hand`: give it back, as its readers need it.
+    pub fn commit(mut self, still: Still, hand: bool) -> Stored {
         self.ended = true;
         let (done, stored) = oneshot::channel();
-        let _ = self.desk.send(Job::End { id: self.id, commit: true, done });
+        let _ = self.desk.send(Job::End { id: self.id, commit: Some(still), hand, done });
         stored
     }
 }
@@ -189,7 +263,7 @@ impl Drop for Writing {
     fn drop(&mut self) {
         if !self.ended {
             let (done, _) = oneshot::channel();
-            let _ = self.desk.send(Job::End { id: self.id, commit: false, done });
+            let _ = self.desk.send(Job::End { id: self.id, commit: None, hand: false, done });
         }
     }
 }
@@ -197,7 +271,7 @@ impl Drop for Writing {
 /// A body that is being written, and what its list of variants must say then.
 struct Begun<'a> {
     writer: Option<ObjectWriter<'a>>,
-    key: CacheKey,
+    head: NewHead,
     place: Vec<u8>,
     list: Option<VariantList>,
 }
@@ -215,23 +289,28 @@ impl Clerk<'_> {
     fn work(mut self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
             let (done, result) = match job {
-                Job::Put { key, meta, facts, body, expires_s, done } => {
-                    let bytes = body.iter().map(Bytes::len).sum();
-                    let result = self.put(&key, &meta, &facts, &body, expires_s);
+                Job::Put { head, body, condition, hand, done } => {
+                    let bytes = head.bytes() + body.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+                    let result = self.put(&head, &body, &condition, hand);
                     self.shared.give_back(bytes);
                     (Some(done), result)
                 }
-                Job::Begin { id, key, meta, facts, expires_s } => {
-                    (None, self.begin(id, key, &meta, &facts, expires_s))
+                Job::Begin { id, head } => {
+                    let bytes = head.bytes();
+                    let result = self.begin(id, head);
+                    self.shared.give_back(bytes);
+                    (None, result)
                 }
                 Job::More { id, chunk } => {
                     let result = self.more(id, &chunk);
-                    self.shared.give_back(chunk.len());
+                    self.shared.give_back(JOB_BYTES + chunk.len() as u64);
                     (None, result)
                 }
-                Job::End { id, commit, done } => (Some(done), self.end(id, commit)),
-                Job::Copy { key, meta, facts, expires_s, done } => {
-                    (Some(done), self.copy(&key, &meta, &facts, expires_s))
+                Job::End { id, commit, hand, done } => (Some(done), self.end(id, commit, hand)),
+                Job::Copy { head, over, done } => {
+                    let result = self.copy(&head, &over);
+                    self.shared.give_back(head.bytes());
+                    (Some(done), result)
                 }
                 Job::Remove { key, done } => (Some(done), self.remove(&key)),
                 Job::Forget { name } => (None, self.store.delete_deferred(&name).map(|_| None)),
@@ -286,43 +365,66 @@ impl Clerk<'_> {
         Ok(())
     }
 
+    /// Whether this is what lies there.
+    fn is_there(&self, version: &Version) -> Result<bool, StoreError> {
+        match self.store.stat(&version.name) {
+            Err(StoreError::Damaged { .. }) => Ok(false),
+            stat => Ok(stat?.is_some_and(|stat| stat.sequence == version.sequence)),
+        }
+    }
+
+    /// What was just stored, before anybody can replace it: this clerk alone writes there.
+    fn counts(&self, place: &[u8], meta: &[u8], hand: bool) -> Counts {
+        let object = if hand { self.store.get(place).ok().flatten() } else { None };
+        // Not what lay there before, should the store have refused the new one.
+        Counts { body: object.filter(|object| object.meta() == meta).map(StoredBody::of), stays: true }
+    }
+
+    /// For readers alone: an object stays readable when its name is gone.
+    fn hand_over(&self, place: &[u8], meta: &[u8]) -> Result<Counts, StoreError> {
+        let counts = self.counts(place, meta, true);
+        self.store.delete_deferred(place)?;
+        Ok(Counts { stays: false, ..counts })
+    }
+
     fn put(
         &self,
-        key: &CacheKey,
-        meta: &[u8],
-        facts: &[u8],
+        head: &NewHead,
         body: &[Bytes],
-        expires_s: u32,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some((place, list)) = self.place(key, facts)? else { return Ok(None) };
-        let options = PutOptions { meta, expires_s, created_s: None };
+        condition: &If,
+        hand: bool,
+    ) -> Result<Option<Counts>, StoreError> {
+        let counts = match condition {
+            If::Still(still) => still(),
+            If::There(version) => self.is_there(version)?,
+        };
+        if !counts && !hand {
+            return Ok(None);
+        }
+        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
         if let [] | [_] = body {
             let body: &[u8] = body.first().map_or(b"", |chunk| chunk);
-            self.store.put_deferred(&place, body, options)?;
+            self.store.put_deferred(&place, body, head.options())?;
         } else {
-            let mut writer = self.store.put_stream(&place, options)?;
+            let mut writer = self.store.put_stream(&place, head.options())?;
             body.iter().try_for_each(|chunk| writer.write(chunk))?;
             writer.commit_deferred()?;
         }
-        self.write_list(key, list)?;
-        Ok(Some(place))
+        if !counts {
+            return self.hand_over(&place, &head.meta).map(Some);
+        }
+        self.write_list(&head.key, list)?;
+        Ok(Some(self.counts(&place, &head.meta, hand)))
     }
 
-    fn begin(
-        &mut self,
-        id: u64,
-        key: CacheKey,
-        meta: &[u8],
-        facts: &[u8],
-        expires_s: u32,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some((place, list)) = self.place(&key, facts)? else { return Ok(None) };
-        let writer = self.store.put_stream(&place, PutOptions { meta, expires_s, created_s: None })?;
-        self.bodies.insert(id, Begun { writer: Some(writer), key, place, list });
+    fn begin(&mut self, id: u64, head: NewHead) -> Result<Option<Counts>, StoreError> {
+        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
+        let writer = self.store.put_stream(&place, head.options())?;
+        self.bodies.insert(id, Begun { writer: Some(writer), head, place, list });
         Ok(None)
     }
 
-    fn more(&mut self, id: u64, chunk: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn more(&mut self, id: u64, chunk: &[u8]) -> Result<Option<Counts>, StoreError> {
         let Some(Begun { writer, .. }) = self.bodies.get_mut(&id) else { return Ok(None) };
         let Some(open) = writer else { return Ok(None) };
         let written = open.write(chunk);
@@ -332,42 +434,42 @@ impl Clerk<'_> {
         written.map(|()| None)
     }
 
-    fn end(&mut self, id: u64, commit: bool) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(Begun { writer: Some(writer), key, place, list }) = self.bodies.remove(&id) else {
+    fn end(&mut self, id: u64, commit: Option<Still>, hand: bool) -> Result<Option<Counts>, StoreError> {
+        let Some(Begun { writer: Some(writer), head, place, list }) = self.bodies.remove(&id) else {
             return Ok(None);
         };
-        if !commit {
+        let Some(still) = commit else { return Ok(None) };
+        let counts = still();
+        if !counts && !hand {
             return Ok(None);
         }
         writer.commit_deferred()?;
-        self.write_list(&key, list)?;
-        Ok(Some(place))
+        if !counts {
+            return self.hand_over(&place, &head.meta).map(Some);
+        }
+        self.write_list(&head.key, list)?;
+        Ok(Some(self.counts(&place, &head.meta, hand)))
     }
 
-    fn copy(
-        &self,
-        key: &CacheKey,
-        meta: &[u8],
-        facts: &[u8],
-        expires_s: u32,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some((place, list)) = self.place(key, facts)? else { return Ok(None) };
-        let Some(object) = self.store.get(&place)? else { return Ok(None) };
-        let mut writer = self.store.put_stream(&place, PutOptions { meta, expires_s, created_s: None })?;
+    fn copy(&self, head: &NewHead, over: &Version) -> Result<Option<Counts>, StoreError> {
+        let object = self.store.get(&over.name)?.filter(|object| object.stat().sequence == over.sequence);
+        let Some(object) = object else { return Ok(None) };
+        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
+        let mut writer = self.store.put_stream(&place, head.options())?;
         for chunk in object.chunks() {
             writer.write(chunk?.as_slice())?;
         }
         writer.commit_deferred()?;
-        self.write_list(key, list)?;
-        Ok(Some(place))
+        self.write_list(&head.key, list)?;
+        Ok(Some(Counts { body: None, stays: true }))
     }
 
-    fn remove(&self, key: &CacheKey) -> Result<Option<Vec<u8>>, StoreError> {
+    fn remove(&self, key: &CacheKey) -> Result<Option<Counts>, StoreError> {
         let Some(name) = object_key(key) else { return Ok(None) };
         if !self.store.may_contain(&name) {
             return Ok(None);
         }
-        Ok(self.store.delete_deferred(&name)?.0.then_some(name))
+        Ok(self.store.delete_deferred(&name)?.0.then_some(Counts { body: None, stays: true }))
     }
 }
 
@@ -375,4 +477,84 @@ impl Clerk<'_> {
 fn generation() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::time::SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use packstore::{Mode, StoreOptions, VolumeSpec};
+    use testkit::SimulatedDisk;
+
+    use super::*;
+
+    fn clerks(behind_bytes_max: u64) -> (Arc<Store>, Clerks) {
+        let disk = Arc::new(SimulatedDisk::new("cache"));
+        let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
+        let store = Store::create(vec![VolumeSpec { disk, size_bytes: 8 << 20 }], options).expect("a store");
+        let store = Arc::new(store);
+        let clerks = Clerks::start(&store, 1, behind_bytes_max).expect("a thread");
+        (store, clerks)
+    }
+
+    fn head(meta: Vec<u8>, facts: Vec<u8>) -> NewHead {
+        let key = CacheKey::of(&"http://a/".parse().expect("a URI")).expect("a key");
+        NewHead { key, meta, facts, expires_s: 0 }
+    }
+
+    fn always() -> Still {
+        Box::new(|| true)
+    }
+
+    #[test]
+    fn heads_and_keys_of_what_waits_are_bounded_too() {
+        let (_store, clerks) = clerks(4000);
+        let long = || head(vec![0; 5000], Vec::new());
+        assert!(clerks.put(long(), Vec::new(), If::Still(always()), false).is_none(), "no body, but a head");
+        assert!(clerks.begin(long()).is_none());
+        let writing = clerks.begin(head(vec![0; 100], Vec::new())).expect("that fits");
+        assert!(!writing.write(Bytes::from(vec![0; 4000])));
+        drop(writing);
+        clerks.stop();
+        assert_eq!(clerks.behind_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_when_its_turn_comes_does_not_count() {
+        use crate::rules::facts::{Extent, StoredFacts};
+        use crate::rules::{Exchange, Policy, RequestFacts, WallSeconds, judge};
+        let (store, clerks) = clerks(1 << 20);
+        let mut fields = HeaderMap::new();
+        fields.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("max-age=60"));
+        let judged = judge(
+            &Exchange {
+                target: &"http://a/".parse().expect("a URI"),
+                request: &RequestFacts::of(&http::Method::GET, &HeaderMap::new()),
+                request_headers: &HeaderMap::new(),
+                requested_at: WallSeconds(100),
+                answered_at: WallSeconds(100),
+                status: http::StatusCode::OK,
+                headers: &fields,
+            },
+            &Policy::default(),
+        );
+        let facts = StoredFacts { extent: Extent::whole(5), ..judged.expect("may be stored") };
+        let facts = crate::rules::facts::meta_bytes(facts, &HeaderMap::new(), &HeaderMap::new());
+        let meta = super::super::encode_reply(&facts, &HeaderMap::new()).expect("short");
+        let head = || head(meta.clone(), facts.clone());
+        let body = || vec![Bytes::from_static(b"hello")];
+        let name = object_key(&head().key).expect("short");
+        for (wanted, hand) in [(false, false), (false, true), (true, true)] {
+            let still = || -> Still { Box::new(move || wanted) };
+            let told = |counts: Stored| {
+                let counts = counts.blocking_recv().expect("told");
+                counts.map(|counts| (counts.body.expect("handed").bytes(), counts.stays))
+            };
+            let put = clerks.put(head(), body(), If::Still(still()), hand).expect("room");
+            assert_eq!(told(put), hand.then_some((5, wanted)), "{wanted} {hand}");
+            let writing = clerks.begin(head()).expect("room");
+            assert!(writing.write(Bytes::from_static(b"longer")));
+            assert_eq!(told(writing.commit(still(), hand)), hand.then_some((6, wanted)), "{wanted} {hand}");
+            assert_eq!(store.get(&name).expect("readable").is_some(), wanted, "{wanted} {hand}");
+        }
+        clerks.stop();
+    }
 }

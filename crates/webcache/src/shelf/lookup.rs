@@ -3,6 +3,8 @@
 //! Always holds: what cannot be read is deleted and counts as missing; at most [`super::head::NAME_SETS_MAX`] variants are
 //! read for one request.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use packstore::{Object, StoreError};
@@ -21,12 +23,38 @@ pub enum Look {
     Reply(Box<StoredReply>),
 }
 
-/// The body of a stored reply.
+/// The body of a stored reply. It stays what it is whatever becomes of the URI.
+#[derive(Clone, Debug)]
 pub enum StoredBody {
     /// In memory.
     Whole(Bytes),
     /// Too long for that.
-    Pieces(Object),
+    Pieces(Arc<Object>),
+}
+
+impl StoredBody {
+    pub(super) fn of(object: Object) -> Self {
+        match object.into_shared() {
+            // The memory tier's own, where there is one: not copied.
+            Ok(body) => Self::Whole(Bytes::from_owner(body)),
+            Err(object) => Self::Pieces(Arc::from(object)),
+        }
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Whole(bytes) => bytes.len() as u64,
+            Self::Pieces(object) => object.length(),
+        }
+    }
+}
+
+/// Which of the objects that lay at a name one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub(super) name: Vec<u8>,
+    pub(super) sequence: u64,
 }
 
 /// The head of a stored reply.
@@ -48,6 +76,7 @@ impl Facts {
 pub struct StoredReply {
     facts: Facts,
     fields: std::ops::Range<usize>,
+    version: Version,
     /// Its body.
     pub body: StoredBody,
 }
@@ -71,9 +100,9 @@ impl StoredReply {
         head::fields(&self.facts.record.slice(self.fields.clone()))
     }
 
-    /// Length of the stored body.
-    pub fn body_bytes(&self) -> u64 {
-        self.facts.body_bytes
+    /// Which one it is.
+    pub fn version(&self) -> &Version {
+        &self.version
     }
 }
 
@@ -81,7 +110,7 @@ impl Shelf {
     /// Finds the reply to use for a request. Reads the disk.
     pub fn look(&self, key: &CacheKey, request: &HeaderMap) -> Look {
         let Some(name) = object_key(key) else { return Look::Nothing };
-        match self.read(&name) {
+        match self.read(key, name) {
             None => Look::Nothing,
             Some(Found::Reply(reply)) => match reply.meta().vary_names {
                 b"" => Look::Reply(reply),
@@ -95,7 +124,7 @@ impl Shelf {
                     variant.clear();
                     vary::write_variant(names, request, &mut variant);
                     let name = variant_key(key, list.generation, names, &variant);
-                    let Some(Found::Reply(reply)) = self.read(&name) else { continue };
+                    let Some(Found::Reply(reply)) = self.read(key, name) else { continue };
                     let order = |reply: &StoredReply| {
                         let facts = reply.meta().facts;
                         (facts.made_at, facts.stored_at)
@@ -111,35 +140,24 @@ impl Shelf {
         }
     }
 
-    /// Whether there may be something for the URI, by memory alone.
-    pub fn may_have(&self, key: &CacheKey) -> bool {
-        object_key(key).is_some_and(|name| self.store.may_contain(&name))
-    }
-
-    /// The reply that lies at a name that a clerk told.
-    pub fn reply_at(&self, name: &[u8]) -> Option<Box<StoredReply>> {
-        match self.read(name)? {
-            Found::Reply(reply) => Some(reply),
-            Found::Variants(_) => None,
-        }
-    }
-
-    fn read(&self, name: &[u8]) -> Option<Found> {
-        let object = match self.store.get(name) {
+    fn read(&self, key: &CacheKey, name: Vec<u8>) -> Option<Found> {
+        let object = match self.store.get(&name) {
             Ok(object) => object?,
             Err(error) => {
                 if matches!(error, StoreError::Damaged { .. }) {
                     tracing::warn!(%error, "a stored reply is damaged, and fetched anew");
-                    self.clerks.forget(name);
+                    self.clerks.forget(key, &name);
                 }
                 return None;
             }
         };
-        let found = open(object);
-        if found.is_err() {
-            self.clerks.forget(name);
+        match open(object, name) {
+            Ok(found) => Some(found),
+            Err((_, name)) => {
+                self.clerks.forget(key, &name);
+                None
+            }
         }
-        found.ok()
     }
 }
 
@@ -148,25 +166,23 @@ enum Found {
     Variants(super::VariantList),
 }
 
-fn open(object: Object) -> Result<Found, head::HeadError> {
+fn open(object: Object, name: Vec<u8>) -> Result<Found, (head::HeadError, Vec<u8>)> {
     let stat = *object.stat();
-    let (facts, fields) = match StoredHead::read(object.meta())? {
-        StoredHead::Variants(list) => return Ok(Found::Variants(list)),
-        StoredHead::Reply { facts, fields } => (facts, fields),
-    };
-    let meta_bytes = object.meta().len();
-    let (record, facts, fields, body) = match object.into_whole() {
-        Ok((record, body)) => {
-            // Attributes lie right before the body (docs/design/packstore-format.md).
-            let start = body.start.checked_sub(meta_bytes).ok_or(head::HeadError::Malformed)?;
-            let record = Bytes::from(record);
-            let body = StoredBody::Whole(record.slice(body));
-            let shift = |range: std::ops::Range<usize>| range.start + start..range.end + start;
-            (record, shift(facts), shift(fields), body)
+    let read = StoredHead::read(object.meta()).and_then(|head| match head {
+        StoredHead::Variants(list) => Ok(Err(list)),
+        StoredHead::Reply { facts, fields } => {
+            head::facts(&object.meta()[facts.clone()], stat.length)?;
+            Ok(Ok((facts, fields)))
         }
-        Err(object) => (Bytes::copy_from_slice(object.meta()), facts, fields, StoredBody::Pieces(*object)),
+    });
+    let (place, fields) = match read {
+        Ok(Ok(ranges)) => ranges,
+        Ok(Err(list)) => return Ok(Found::Variants(list)),
+        Err(error) => return Err((error, name)),
     };
-    head::facts(&record[facts.clone()], stat.length)?;
-    let facts = Facts { record, place: facts, body_bytes: stat.length };
-    Ok(Found::Reply(Box::new(StoredReply { facts, fields, body })))
+    let record = Bytes::copy_from_slice(object.meta());
+    let facts = Facts { record, place, body_bytes: stat.length };
+    let version = Version { name, sequence: stat.sequence };
+    let body = StoredBody::of(object);
+    Ok(Found::Reply(Box::new(StoredReply { facts, fields, version, body })))
 }

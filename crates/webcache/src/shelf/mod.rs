@@ -4,6 +4,7 @@
 //! "o" uri ────────────────> reply                         no Vary
 //! "o" uri ────────────────> list of variants: generation, sets of field names
 //!    "v" generation hash uri ──> reply                    hash of names and of what the request said in them
+//! "r", "w"                  the same of sites that are served here: nobody who asks the web is answered from there
 //!
 //! attributes of an object = stored head (`head.rs`)      body of the object = body of the reply, as it came
 //! ```
@@ -16,15 +17,15 @@ mod clerk;
 mod head;
 mod lookup;
 
-pub use clerk::{Clerks, Stored, Writing};
+pub use clerk::{Clerks, Counts, If, NewHead, Still, Stored, Writing};
 pub use head::{HeadError, StoredHead, VariantList, encode_list, encode_reply};
-pub use lookup::{Look, StoredBody, StoredReply};
+pub use lookup::{Look, StoredBody, StoredReply, Version};
 
 use std::sync::Arc;
 
 use packstore::Store;
 
-use crate::rules::key::CacheKey;
+use crate::rules::key::{CacheKey, Realm};
 
 /// The store as the proxy uses it. Shared by all loops.
 pub struct Shelf {
@@ -63,7 +64,11 @@ impl Shelf {
 fn object_key(key: &CacheKey) -> Option<Vec<u8>> {
     let uri = key.as_str().as_bytes();
     // Room for the generation and hash of a variant's key.
-    (uri.len() + 32 <= packstore::KEY_BYTES_MAX).then(|| [b"o", uri].concat())
+    let first = match key.realm() {
+        Realm::Web => b"o",
+        Realm::Sites => b"r",
+    };
+    (uri.len() + 32 <= packstore::KEY_BYTES_MAX).then(|| [first, uri].concat())
 }
 
 /// Of one variant.
@@ -74,7 +79,10 @@ fn variant_key(key: &CacheKey, generation: u64, names: &[u8], variant: &[u8]) ->
     text.extend_from_slice(variant);
     let hash = xxhash_rust::xxh3::xxh3_128(&text);
     let mut variant = Vec::with_capacity(25 + key.as_str().len());
-    variant.push(b'v');
+    variant.push(match key.realm() {
+        Realm::Web => b'v',
+        Realm::Sites => b'w',
+    });
     variant.extend_from_slice(&generation.to_le_bytes());
     variant.extend_from_slice(&hash.to_le_bytes());
     variant.extend_from_slice(key.as_str().as_bytes());

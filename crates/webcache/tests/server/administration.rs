@@ -62,3 +62,18 @@ fn the_log_tells_each_request_in_the_form_that_was_asked_for() {
     assert_eq!((&lines[1]["outcome"], &lines[1]["agent"]), (&"hit".into(), &"one \"two\"".into()));
     assert_eq!(lines[1]["aborted"], false);
 }
+
+#[test]
+fn a_request_that_no_two_readers_read_alike_is_in_the_log_too() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("access.log");
+    let proxy = Proxy::with(origin.address, &format!("[log]\nfile = '{}'\n", file.display()));
+    let mut connection = Connection::new(proxy.reverse);
+    connection.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    assert_eq!(connection.receive(false).unwrap().status, 400);
+    drop(connection);
+    proxy.until("the line is there", |_| std::fs::read_to_string(&file).is_ok_and(|text| !text.is_empty()));
+    let line = std::fs::read_to_string(&file).unwrap();
+    assert!(line.contains(" 127.0.0.1 TCP_DENIED/400 0 NONE error:invalid-request "), "{line}");
+}

@@ -223,3 +223,31 @@ fn what_is_purged_while_it_comes_is_not_found_afterwards() {
     assert_eq!(first.receive_bytes(3), b"old", "who had asked before gets it");
     assert_eq!(proxy.get("/").text(), "new");
 }
+
+#[test]
+fn several_long_ranges_come_from_the_store_a_piece_at_a_time() {
+    let whole: Vec<u8> = (0..24_u32 << 20).map(|at| (at * 13 % 241) as u8).collect();
+    let sent = whole.clone();
+    let origin = Origin::new(move |_, _| {
+        reply("Cache-Control: max-age=60\r\nETag: \"1\"\r\nContent-Type: a/b\r\n", &sent)
+    });
+    let proxy = Proxy::new(&origin);
+    assert!(proxy.get("/").body == whole);
+    proxy.settled();
+    let got = proxy.ask("GET", "/", "Range: bytes=1000-9999999, 12000000-21999999, -10\r\n");
+    assert_eq!((got.status, got.whole), (206, true));
+    let boundary =
+        got.field("content-type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
+    let mut wanted = Vec::new();
+    let total = whole.len();
+    for (first, end) in [(1000, 10_000_000), (12_000_000, 22_000_000), (total - 10, total)] {
+        let head = format!(
+            "\r\n--{boundary}\r\nContent-Type: a/b\r\nContent-Range: bytes {first}-{}/{total}\r\n\r\n",
+            end - 1
+        );
+        wanted.extend_from_slice(head.as_bytes());
+        wanted.extend_from_slice(&whole[first..end]);
+    }
+    wanted.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    assert!(got.body == wanted, "{} bytes", got.body.len());
+}

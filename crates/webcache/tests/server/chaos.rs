@@ -123,3 +123,25 @@ fn an_origin_that_is_down_is_left_out_for_another() {
     connection.send("GET / HTTP/1.1\r\nHost: unknown\r\n\r\n");
     assert_eq!(connection.receive(false).unwrap().status, 421);
 }
+
+#[test]
+fn a_reply_that_ends_in_two_places_or_in_another_protocol_is_refused_and_its_connection_used_no_more() {
+    let rows = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+    ];
+    let origin = Origin::new(move |seen, _| match seen.target.trim_start_matches('/').parse::<usize>() {
+        Ok(number) => send(rows[number]),
+        Err(_) => reply("Cache-Control: max-age=60\r\n", "fine"),
+    });
+    let proxy = Proxy::new(&origin);
+    for (number, row) in rows.iter().enumerate() {
+        let got = proxy.get(&format!("/{number}"));
+        assert_eq!(got.status, 502, "{row:?}: {got:?}");
+        assert_eq!(proxy.get("/fine").text(), "fine", "after {row:?}");
+    }
+}

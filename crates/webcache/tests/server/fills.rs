@@ -137,3 +137,182 @@ fn a_client_that_leaves_lets_a_short_rest_be_finished_and_a_long_one_be_dropped(
         assert!(again.body == whole && again.is_hit() == finished, "{bytes} bytes");
     }
 }
+
+#[test]
+fn a_reader_behind_gets_the_version_that_it_began_with_whatever_replaced_it_in_the_store() {
+    let old = body(12 << 20);
+    let new: Vec<u8> = old.iter().map(|byte| !byte).collect();
+    let (gate, versions) = (Arc::new(Gate::default()), [old.clone(), new.clone()]);
+    let held = Arc::clone(&gate);
+    let origin = Origin::new(move |_, number| match number {
+        0 => {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n",
+                12 << 20
+            );
+            let (first, rest) = versions[0].split_at(1000);
+            let first = [head.as_bytes(), first].concat();
+            vec![Step::Send(first), Step::Wait(Arc::clone(&held)), Step::Send(rest.to_vec())]
+        }
+        _ => reply("Cache-Control: max-age=60\r\n", &versions[1]),
+    });
+    let proxy = Proxy::new(&origin);
+    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+        assert_eq!(client.receive_head().unwrap().0, 200);
+    }
+    gate.open();
+    let [mut slow, mut fast] = clients;
+    assert!(fast.receive_bytes(old.len()) == old, "beside one who reads nothing");
+    assert_eq!(origin.seen().len(), 1, "both read one fill");
+    proxy.settled();
+    assert!(proxy.ask("GET", "/", "Cache-Control: no-cache\r\n").body == new);
+    proxy.until("the new one is stored", |proxy| proxy.count(|counters| counters.stored_objects.get()) == 2);
+    assert!(proxy.get("/").body == new);
+    assert!(slow.receive_bytes(old.len()) == old, "one version to its end");
+}
+
+#[test]
+fn who_began_before_a_purge_gets_all_and_who_begins_after_it_gets_nothing_of_that() {
+    let (whole, gates) = (body(12 << 20), [(); 2].map(|()| Arc::new(Gate::default())));
+    let (sent, held) = (whole.clone(), gates.clone());
+    let origin = Origin::new(move |_, number| match number {
+        0 => {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n",
+                sent.len()
+            );
+            vec![
+                Step::Send([head.as_bytes(), &sent[..1000]].concat()),
+                Step::Wait(Arc::clone(&held[0])),
+                Step::Send(sent[1000..sent.len() - 1000].to_vec()),
+                Step::Wait(Arc::clone(&held[1])),
+                Step::Send(sent[sent.len() - 1000..].to_vec()),
+            ]
+        }
+        _ => reply("Cache-Control: max-age=60\r\n", "new"),
+    });
+    let proxy = Proxy::new(&origin);
+    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+        assert_eq!(client.receive_head().unwrap().0, 200);
+    }
+    gates[0].open();
+    let [mut slow, mut fast] = clients;
+    let bytes = whole.len();
+    let reading = std::thread::spawn(move || fast.receive_bytes(bytes));
+    proxy.until("the slow one is behind", |proxy| {
+        proxy.count(|counters| counters.origin_bytes.get()) == bytes as u64 - 1000
+    });
+    assert_eq!(proxy.ask("PURGE", "/", "").status, 404, "it is not stored yet");
+    gates[1].open();
+    assert_eq!(proxy.get("/").text(), "new");
+    assert!(slow.receive_bytes(bytes) == whole);
+    assert!(reading.join().unwrap() == whole);
+    proxy.settled();
+    assert_eq!(proxy.get("/").text(), "new");
+}
+
+#[test]
+fn a_reader_behind_is_cut_off_when_the_reply_turns_out_too_long_to_store_and_nobody_waits_for_ever() {
+    let whole = body(32 << 20);
+    let mut sent =
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for chunk in whole.chunks(1 << 20) {
+        sent.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        sent.extend_from_slice(chunk);
+        sent.extend_from_slice(b"\r\n");
+    }
+    sent.extend_from_slice(b"0\r\n\r\n");
+    let (gate, first) = (Arc::new(Gate::default()), sent[..1000].to_vec());
+    let (held, rest) = (Arc::clone(&gate), sent[1000..].to_vec());
+    let origin = Origin::new(move |_, _| {
+        vec![Step::Send(first.clone()), Step::Wait(Arc::clone(&held)), Step::Send(rest.clone())]
+    });
+    let proxy = Proxy::with(origin.address, "[cache]\nfill_window_kib = 64\nobject_max_kib = 20480\n");
+    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+        assert_eq!(client.receive_head().unwrap().0, 200);
+    }
+    assert_eq!(origin.seen().len(), 1, "both read the same fill");
+    gate.open();
+    let [mut slow, mut fast] = clients;
+    // The pump waited for nobody, so that the fast one may have fallen behind too.
+    assert!(fast.receive_chunked().is_none_or(|got| got == whole));
+    assert!(slow.receive_chunked().is_none(), "it cannot go on from anywhere");
+    proxy.settled();
+    assert!(proxy.get("/").body == whole, "alone");
+}
+
+#[test]
+fn all_who_waited_are_served_what_is_stale_when_the_origin_fails() {
+    let gate = Arc::new(Gate::default());
+    let held = Arc::clone(&gate);
+    let origin = Origin::new(move |_, number| match number {
+        0 => reply("Cache-Control: max-age=0, stale-if-error=600\r\nETag: \"1\"\r\n", "stored"),
+        1 => vec![
+            Step::Wait(Arc::clone(&held)),
+            Step::Send(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ],
+        _ => vec![Step::Close],
+    });
+    let proxy = Proxy::new(&origin);
+    assert_eq!(proxy.get("/").text(), "stored");
+    proxy.settled();
+    let mut clients: Vec<Connection> = (0..8).map(|_| Connection::new(proxy.reverse)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+    }
+    proxy.until("all have come and one asks", |proxy| {
+        origin.seen().len() == 2 && proxy.count(|counters| counters.connections_accepted.get()) == 9
+    });
+    gate.open();
+    for client in &mut clients {
+        let got = client.receive(false).unwrap();
+        assert_eq!((got.status, got.text().as_str()), (200, "stored"), "{got:?}");
+    }
+}
+
+#[test]
+fn an_origin_that_falls_silent_in_the_middle_of_an_unshared_reply_is_given_up() {
+    let gate = Arc::new(Gate::default());
+    let (held, whole) = (Arc::clone(&gate), body(1000));
+    let origin = Origin::new(move |_, _| in_halves(&whole, "Cache-Control: no-store\r\n", &held));
+    let proxy = Proxy::with(origin.address, "[upstream]\nreply_s = 1\n");
+    let got = proxy.get("/");
+    assert_eq!((got.whole, got.body.len()), (false, 500), "after a second");
+    gate.open();
+}
+
+#[test]
+fn a_reply_fetched_in_the_background_that_is_not_to_be_stored_is_not_read_without_end() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let given_up = Arc::new(Gate::default());
+    let told = Arc::clone(&given_up);
+    std::thread::spawn(move || {
+        use std::io::{BufRead as _, Write as _};
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let mut lines = std::io::BufReader::new(&stream).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let mut out = &stream;
+            if number == 0 {
+                let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=0, stale-while-revalidate=600\r\n";
+                let _ =
+                    write!(out, "{head}Connection: close\r\nETag: \"1\"\r\nContent-Length: 6\r\n\r\nstored");
+                continue;
+            }
+            let _ = write!(out, "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\n\r\n");
+            while out.write_all(&[b'x'; 65536]).is_ok() {}
+            told.open();
+        }
+    });
+    let proxy = Proxy::with(address, "");
+    assert_eq!(proxy.get("/").text(), "stored");
+    proxy.settled();
+    assert_eq!(proxy.get("/").text(), "stored", "stale, and asked about behind the client's back");
+    given_up.wait();
+}

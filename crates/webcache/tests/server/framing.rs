@@ -98,6 +98,15 @@ fn a_body_above_the_limit_is_refused() {
     connection.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n");
     assert_eq!(connection.receive(false).unwrap().status, 413);
     assert!(origin.seen().is_empty());
+    // One that does not say its length is found out on the way.
+    let mut connection = Connection::new(proxy.reverse);
+    connection.send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let chunk = [b"40000\r\n".to_vec(), vec![b'x'; 0x40000], b"\r\n".to_vec()].concat();
+    for _ in 0..5 {
+        connection.send(&chunk);
+    }
+    assert_eq!(connection.receive(false).unwrap().status, 413);
+    assert!(connection.has_ended());
 }
 
 #[test]
@@ -138,4 +147,18 @@ fn one_client_s_connections_are_limited_and_others_are_not_hurt() {
     held.clear();
     proxy.until("both have ended", |proxy| proxy.count(|counters| counters.connections_ended.get()) == 2);
     assert_eq!(proxy.get("/").status, 200);
+}
+
+#[test]
+fn a_body_that_is_sent_for_longer_than_an_origin_may_take_to_reply_is_taken_to_its_end() {
+    let origin = Origin::new(|seen, _| reply("", format!("{} bytes", seen.body.len())));
+    let proxy = Proxy::with(origin.address, "[upstream]\nreply_s = 1\n");
+    let mut slow = Connection::new(proxy.reverse);
+    slow.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    for _ in 0..5 {
+        // A client that is slow: there is nothing else to wait for.
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        slow.send("x");
+    }
+    assert_eq!(slow.receive(false).unwrap().text(), "5 bytes");
 }

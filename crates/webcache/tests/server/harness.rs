@@ -51,6 +51,8 @@ impl Seen {
 pub enum Step {
     Send(Vec<u8>),
     Wait(Arc<Gate>),
+    /// Sends back what comes from here on.
+    Echo,
     /// Closes the connection in order.
     Close,
     /// Closes it as a crash does.
@@ -102,6 +104,10 @@ impl Origin {
                                     }
                                 }
                                 Step::Wait(gate) => gate.wait(),
+                                Step::Echo => {
+                                    let _ = std::io::copy(&mut reader, &mut stream);
+                                    return;
+                                }
                                 Step::Close => {
                                     let _ = stream.shutdown(Shutdown::Both);
                                     return;
@@ -121,6 +127,10 @@ impl Origin {
 
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
+    }
+
+    pub fn forget(&self) {
+        self.seen.lock().unwrap().clear();
     }
 }
 
@@ -258,6 +268,11 @@ impl Connection {
         let mut read = vec![0; bytes];
         self.reader.read_exact(&mut read).unwrap();
         read
+    }
+
+    /// A chunked body after its head; nothing when it ends without its last chunk.
+    pub fn receive_chunked(&mut self) -> Option<Vec<u8>> {
+        read_chunked(&mut self.reader)
     }
 
     /// Whether the other side has ended it.

@@ -13,3 +13,4 @@ mod nginx;
 mod public_suite;
 mod tls;
 mod tunnels;
+mod versions;

@@ -68,8 +68,17 @@ impl Nginx {
         file.set_modified(SystemTime::now() - Duration::from_secs(100_000)).unwrap();
     }
 
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("access")).unwrap_or_default()
+    /// Its log, once it has so many lines: they are written when the reply has left already.
+    fn log(&self, lines: usize) -> String {
+        let began = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(self.directory.path().join("access")).unwrap_or_default();
+            if text.lines().count() >= lines {
+                return text;
+            }
+            assert!(began.elapsed() < PATIENCE, "fewer than {lines} lines in nginx's log:\n{text}");
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -118,7 +127,8 @@ fn what_nginx_serves_comes_from_the_store_the_second_time_byte_for_byte() {
             "{head}"
         );
     }
-    assert_eq!(nginx.log().lines().count(), 2, "{}", nginx.log());
+    let log = nginx.log(2);
+    assert_eq!(log.lines().count(), 2, "{log}");
 }
 
 #[test]
@@ -137,6 +147,6 @@ fn nginx_is_asked_whether_a_stale_reply_holds_and_its_304_is_enough() {
     let (head, third) = curl(&[&url]).unwrap();
     assert!(head.contains("fwd-status=200") && third == b"changed", "{head}");
     let statuses: Vec<String> =
-        nginx.log().lines().filter_map(|line| line.split_whitespace().nth(8).map(str::to_owned)).collect();
+        nginx.log(3).lines().filter_map(|line| line.split_whitespace().nth(8).map(str::to_owned)).collect();
     assert_eq!(statuses, ["200", "304", "200"]);
 }

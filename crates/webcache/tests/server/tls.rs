@@ -1,52 +1,182 @@
 //! TLS on the listening side, with HTTP/2 and HTTP/1.1, as curl speaks them.
 
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
 use packstore::{Mode, Store, StoreOptions, VolumeSpec};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use testkit::SimulatedDisk;
 use webcache::config;
 use webcache::server::{Server, Side};
 
-use crate::harness::{Origin, reply};
+use crate::harness::{Origin, PATIENCE, reply};
+
+/// A certificate of localhost and its key.
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Files {
+    fn make() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+        let made = Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+            ])
+            .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            eprintln!("skipped: openssl makes no certificate here");
+            return None;
+        }
+        Some(Self { certificate, key, _directory: directory })
+    }
+
+    fn config(&self, origin: &Origin, more: &str) -> config::Config {
+        let text = format!(
+            "[reverse]\nlisten_tls = ['127.0.0.1:0']\ncertificate = '{}'\nkey = '{}'\n[[site]]\n\
+             hosts = ['localhost']\norigins = ['http://{}']\n[cache]\ndirectories = ['unused']\n\
+             [proxy]\nloops = 2\n{more}",
+            self.certificate.display(),
+            self.key.display(),
+            origin.address
+        );
+        config::read(&text, toml::Table::new()).unwrap()
+    }
+
+    fn server(&self, origin: &Origin, more: &str) -> Server {
+        let disk = Arc::new(SimulatedDisk::new("cache"));
+        let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
+        let store = Store::create(vec![VolumeSpec { disk, size_bytes: 64 << 20 }], options).unwrap();
+        Server::start(self.config(origin, more), Arc::new(store)).unwrap()
+    }
+
+    /// What a client needs to speak HTTP/2 to it.
+    fn client(&self) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&self.certificate).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
+        client.alpn_protocols = vec![b"h2".to_vec()];
+        Arc::new(client)
+    }
+}
+
+#[test]
+fn a_client_of_http_2_that_asks_for_nothing_is_not_kept_for_answering_pings() {
+    let Some(files) = Files::make() else { return };
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let server = files.server(&origin, "[limits]\nidle_s = 1\nstall_s = 60\n");
+    let tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let session = ClientConnection::new(files.client(), "localhost".try_into().unwrap()).unwrap();
+    let mut stream = StreamOwned::new(session, tcp);
+    // The preface and no settings of its own.
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    const PING: u8 = 6;
+    const GOAWAY: u8 = 7;
+    let mut pings = 0;
+    loop {
+        let mut head = [0; 9];
+        if stream.read_exact(&mut head).is_err() {
+            break;
+        }
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut payload).unwrap();
+        match head[3] {
+            GOAWAY => break,
+            PING if head[4] == 0 => {
+                pings += 1;
+                assert!(pings < 8, "it is kept");
+                let answer = [&[0, 0, 8, PING, 1, 0, 0, 0, 0], &payload[..]].concat();
+                stream.write_all(&answer).unwrap();
+            }
+            _ => {}
+        }
+    }
+    drop(stream);
+    drop(server.stop());
+}
+
+#[test]
+fn a_client_of_http_2_that_takes_nothing_of_its_reply_is_cut_off() {
+    let Some(files) = Files::make() else { return };
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", "hello"));
+    let server = files.server(&origin, "[limits]\nidle_s = 60\nstall_s = 1\n");
+    let tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let session = ClientConnection::new(files.client(), "localhost".try_into().unwrap()).unwrap();
+    let mut stream = StreamOwned::new(session, tcp);
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    // Settings: no byte of a body may be sent. Then GET https://localhost/.
+    stream.write_all(b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0").unwrap();
+    stream.write_all(b"\0\0\x0e\x01\x05\0\0\0\x01\x82\x87\x84\x41\x09localhost").unwrap();
+    let mut heads = 0;
+    let end = loop {
+        let mut head = [0; 9];
+        if let Err(error) = stream.read_exact(&mut head) {
+            break error;
+        }
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        if let Err(error) = stream.read_exact(&mut payload) {
+            break error;
+        }
+        heads += usize::from(head[3] == 1);
+    };
+    assert_eq!(heads, 1, "it was answered");
+    assert!(!matches!(end.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "it is kept");
+    drop(server.stop());
+}
+
+#[test]
+fn a_certificate_that_was_renewed_counts_after_a_reload_and_a_broken_one_does_not() {
+    let (Some(files), Some(renewed)) = (Files::make(), Files::make()) else { return };
+    let (old, new) = (files.client(), renewed.client());
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let server = files.server(&origin, "");
+    let trusts = |client: &Arc<ClientConfig>| {
+        let mut tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut session = ClientConnection::new(Arc::clone(client), "localhost".try_into().unwrap()).unwrap();
+        session.complete_io(&mut tcp).is_ok()
+    };
+    assert_eq!((trusts(&old), trusts(&new)), (true, false));
+    std::fs::copy(&renewed.certificate, &files.certificate).unwrap();
+    assert!(server.reload(files.config(&origin, "")).is_err(), "the key does not fit yet");
+    assert_eq!((trusts(&old), trusts(&new)), (true, false), "all stays as it was");
+    std::fs::copy(&renewed.key, &files.key).unwrap();
+    assert!(server.reload(files.config(&origin, "")).unwrap().is_empty());
+    assert_eq!((trusts(&old), trusts(&new)), (false, true));
+    drop(server.stop());
+}
 
 #[test]
 fn browsers_by_tls_are_served_by_http_2_and_http_1_from_one_store() {
-    let directory = tempfile::tempdir().unwrap();
-    let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .arg("-keyout")
-        .arg(&key)
-        .arg("-out")
-        .arg(&certificate)
-        .output();
-    if !made.is_ok_and(|made| made.status.success()) {
-        return eprintln!("skipped: openssl makes no certificate here");
-    }
+    let Some(files) = Files::make() else { return };
     let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", vec![b'x'; 300_000]));
-    let disk = Arc::new(SimulatedDisk::new("cache"));
-    let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
-    let store = Store::create(vec![VolumeSpec { disk, size_bytes: 64 << 20 }], options).unwrap();
-    let text = format!(
-        "[reverse]\nlisten_tls = ['127.0.0.1:0']\ncertificate = '{}'\nkey = '{}'\n[[site]]\nhosts = ['localhost']\n\
-         origins = ['http://{}']\n[cache]\ndirectories = ['unused']\n[proxy]\nloops = 2\n",
-        certificate.display(),
-        key.display(),
-        origin.address
-    );
-    let server = Server::start(config::read(&text, toml::Table::new()).unwrap(), Arc::new(store)).unwrap();
+    let server = files.server(&origin, "");
     let (address, side) = server.addresses()[0];
     assert_eq!(side, Side::Reverse { tls: true });
     let url = format!("https://localhost:{}/", address.port());
@@ -64,13 +194,15 @@ fn browsers_by_tls_are_served_by_http_2_and_http_1_from_one_store() {
             ])
             .args(["--noproxy", "*", "--resolve", &format!("localhost:{}:127.0.0.1", address.port())])
             .arg("--cacert")
-            .arg(&certificate)
+            .arg(&files.certificate)
             .arg(&url)
             .output();
         let Ok(done) = done else { return eprintln!("skipped: curl is not installed") };
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         seen.push(String::from_utf8_lossy(&done.stdout).into_owned());
+        let began = std::time::Instant::now();
         while !server.shared().flights.is_empty() {
+            assert!(began.elapsed() < PATIENCE, "a fill does not end");
             std::thread::yield_now();
         }
     }

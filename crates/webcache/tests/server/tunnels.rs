@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use crate::harness::{Connection, Origin, Proxy, reply};
+use crate::harness::{Connection, Origin, Proxy, Step, reply};
 
 #[test]
 fn connect_reaches_allowed_ports_and_carries_bytes_both_ways() {
@@ -61,6 +61,7 @@ fn hosts_ports_and_methods_that_are_not_served_get_403_and_405() {
     let rows = [
         ("GET http://example.org/ HTTP/1.1\r\nHost: a\r\n\r\n", 403),
         ("GET http://WWW.example.org/ HTTP/1.1\r\nHost: a\r\n\r\n", 403),
+        ("GET http://example.org./ HTTP/1.1\r\nHost: a\r\n\r\n", 403),
         ("GET http://127.0.0.1:81/ HTTP/1.1\r\nHost: a\r\n\r\n", 403),
         ("POST http://127.0.0.1/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 405),
         ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 501),
@@ -103,4 +104,141 @@ fn a_url_is_asked_of_one_parent_and_of_another_only_when_that_one_is_gone() {
         assert_eq!(ask(number).text(), "from the origin", "{number}");
     }
     assert_eq!(asked(&second), shares[1] + 20);
+}
+
+#[test]
+fn a_tunnel_through_which_nothing_comes_ends() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let more = format!("[forward]\nconnect_ports = [{port}]\n[limits]\ntunnel_idle_s = 1\n");
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let proxy = Proxy::with(origin.address, &more);
+    let mut tunnel = Connection::new(proxy.forward);
+    tunnel.send(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(tunnel.receive_head().unwrap().0, 200);
+    let (mut held, _) = silent.accept().unwrap();
+    assert!(tunnel.has_ended(), "after a second");
+    assert_eq!(held.read(&mut [0]).unwrap_or(0), 0, "at the other end too");
+}
+
+#[test]
+fn the_proxy_s_own_addresses_are_not_reached_through_it_by_whatever_name() {
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let admin = free();
+    let origin = Origin::new(|_, _| reply("", "from the origin"));
+    let more = format!("[admin]\nlisten = '127.0.0.1:{admin}'\n[forward]\nconnect_ports = [{admin}]\n");
+    let proxy = Proxy::with(origin.address, &more);
+    let asks = [
+        format!("POST http://127.0.0.1:{admin}/ban?prefix=http://site/"),
+        format!("POST http://localhost:{admin}/ban?prefix=http://site/"),
+        format!("GET http://127.0.0.2:{admin}/metrics"),
+        format!("GET http://0.0.0.0:{admin}/metrics"),
+        format!("GET http://[::ffff:127.0.0.1]:{admin}/metrics"),
+        format!("GET http://127.0.0.1:{}/", proxy.forward.port()),
+        format!("GET http://127.0.0.1:{}/", proxy.reverse.port()),
+    ];
+    for ask in asks {
+        let mut connection = Connection::new(proxy.forward);
+        connection
+            .send(format!("{ask} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+        let status = connection.receive(false).unwrap().status;
+        // Nobody listens at the second loopback address: that is as good.
+        assert!(status == 403 || status == 502 && ask.contains("127.0.0.2"), "{ask}: {status}");
+    }
+    let mut tunnel = Connection::new(proxy.forward);
+    tunnel.send(format!("CONNECT 127.0.0.1:{admin} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(tunnel.receive(false).unwrap().status, 403);
+    assert_eq!(proxy.server().shared().bans.count(), 0);
+    assert!(origin.seen().is_empty());
+    // Others on this machine are.
+    let mut connection = Connection::new(proxy.forward);
+    connection.send(format!("GET http://{}/ HTTP/1.1\r\nHost: a\r\n\r\n", origin.address));
+    assert_eq!(connection.receive(false).unwrap().text(), "from the origin");
+}
+
+#[test]
+fn what_a_site_answers_to_a_made_up_host_is_no_answer_of_that_host() {
+    let site = Origin::new(|_, _| reply("Cache-Control: max-age=600\r\n", "from the site"));
+    let other = Origin::new(|_, _| reply("Cache-Control: max-age=600\r\n", "from the other"));
+    let proxy = Proxy::new(&site);
+    let ask = |address, target: &str| {
+        let mut connection = Connection::new(address);
+        connection.send(format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", other.address));
+        let text = connection.receive(false).unwrap().text();
+        proxy.settled();
+        text
+    };
+    let url = format!("http://{}/", other.address);
+    assert_eq!(ask(proxy.reverse, "/"), "from the site");
+    assert_eq!(ask(proxy.forward, &url), "from the other");
+    assert_eq!(ask(proxy.reverse, "/"), "from the site", "nor the other way round");
+    assert_eq!((site.seen().len(), other.seen().len()), (1, 1));
+}
+
+#[test]
+fn a_password_for_a_proxy_goes_to_parents_and_to_no_origin() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: no-store\r\n", "x"));
+    let parent = Origin::new(|_, _| reply("Cache-Control: no-store\r\n", "x"));
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let has_it = |seen: &Origin| seen.seen().last().unwrap().field("proxy-authorization").is_some();
+    let ask = |address, target: &str| {
+        let mut connection = Connection::new(address);
+        connection
+            .send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic eDp5\r\n\r\n"));
+        assert_eq!(connection.receive(false).unwrap().status, 200);
+    };
+    let url = format!("http://{}/", origin.address);
+    for (parent, to_parent) in [(parent.address, true), (dead, false)] {
+        let more = format!("[parents]\ndirect = true\n[[parent]]\naddress = '{parent}'\n");
+        let proxy = Proxy::with(origin.address, &more);
+        ask(proxy.forward, &url);
+        assert_eq!(origin.seen().is_empty(), to_parent);
+        ask(proxy.reverse, "/");
+        assert!(!has_it(&origin), "from the reverse side");
+        if !to_parent {
+            assert!(origin.seen().iter().all(|seen| seen.field("proxy-authorization").is_none()));
+        }
+        origin.forget();
+    }
+    assert!(has_it(&parent));
+}
+
+#[test]
+fn a_websocket_is_carried_where_that_is_allowed_and_asked_for_nowhere_else() {
+    let origin = Origin::new(|seen, _| match seen.field("upgrade") {
+        // Text that is no HTTP, both ways.
+        Some("websocket") if seen.target == "/ws" => {
+            let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nX: y\r\n\r\n";
+            vec![Step::Send([head.as_bytes(), b"\0hello"].concat()), Step::Echo]
+        }
+        Some(_) => reply("", "asked in vain"),
+        None => reply("", "not asked"),
+    });
+    let request = |target: &str, protocol: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n")
+    };
+    let proxy = Proxy::with(origin.address, "[access]\nupgrades = ['websocket']\n");
+    for (address, target) in
+        [(proxy.reverse, "/ws".to_owned()), (proxy.forward, format!("http://{}/ws", origin.address))]
+    {
+        let mut socket = Connection::new(address);
+        socket.send(request(&target, "websocket"));
+        let (status, fields) = socket.receive_head().unwrap();
+        let field = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        assert_eq!((status, field("upgrade"), field("x")), (101, Some("websocket"), Some("y")));
+        assert_eq!(socket.receive_bytes(6), b"\0hello");
+        for text in ["\x01\r\nGET / HTTP/1.1\r\n\r\n", "x"] {
+            socket.send(text);
+            assert_eq!(socket.receive_bytes(text.len()), text.as_bytes());
+        }
+    }
+    let ask = |proxy: &Proxy, target: &str, protocol: &str| {
+        let mut connection = Connection::new(proxy.reverse);
+        connection.send(request(target, protocol));
+        connection.receive(false).unwrap().text()
+    };
+    assert_eq!(ask(&proxy, "/", "websocket"), "asked in vain", "the origin answers as if it were no upgrade");
+    assert_eq!(ask(&proxy, "/ws", "h2c"), "not asked");
+    let proxy = Proxy::new(&origin);
+    assert_eq!(ask(&proxy, "/ws", "websocket"), "not asked", "by default");
 }
