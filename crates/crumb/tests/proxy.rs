@@ -10,9 +10,12 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use binary::Bench;
+
+/// Far more than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A proxy that runs, killed when dropped.
 struct Running {
@@ -23,7 +26,10 @@ struct Running {
 
 impl Running {
     fn start(bench: &Bench, args: &[&str]) -> Self {
-        let mut process = Command::new(assert_cmd::cargo::cargo_bin!("crumb"))
+        // With few descriptors, as most systems give them.
+        let mut process = Command::new("sh")
+            .args(["-c", "ulimit -Sn 256; exec \"$0\" \"$@\""])
+            .arg(assert_cmd::cargo::cargo_bin!("crumb"))
             .args([
                 "proxy",
                 "--cache",
@@ -71,14 +77,19 @@ impl Running {
 
     /// Head and body of a reply to a request for this URL.
     fn get(&self, url: &str) -> (String, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        write!(stream, "GET {url} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).unwrap();
-        let end = reply.windows(4).position(|part| part == b"\r\n\r\n").expect("a head") + 4;
-        (String::from_utf8_lossy(&reply[..end]).into_owned(), reply[end..].to_vec())
+        get(&self.address, url).expect("a head")
     }
+}
+
+/// What comes of a request, to the end of the connection, however that ends; nothing when there is no head.
+fn get(address: &str, url: &str) -> Option<(String, Vec<u8>)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {url} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    let end = reply.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
+    Some((String::from_utf8_lossy(&reply[..end]).into_owned(), reply[end..].to_vec()))
 }
 
 impl Drop for Running {
@@ -90,6 +101,10 @@ impl Drop for Running {
 
 /// An origin whose bodies tell their path, and how often it was asked.
 fn origin() -> (String, Arc<AtomicUsize>) {
+    origin_of(|path| body(path).into_bytes())
+}
+
+fn origin_of(body: fn(&str) -> Vec<u8>) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -118,7 +133,7 @@ fn origin() -> (String, Arc<AtomicUsize>) {
                         "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {}\r\n\r\n",
                         body.len()
                     );
-                    if stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).is_err() {
+                    if stream.write_all(&[head.as_bytes(), &body].concat()).is_err() {
                         return;
                     }
                 }
@@ -201,7 +216,10 @@ fn what_was_stored_is_served_after_a_stop_and_after_a_kill_and_never_a_wrong_byt
     proxy.ended();
     let proxy = Running::start(&bench, &[]);
     // It looks through the store meanwhile, and misses.
-    while check(&proxy, 0..1) == 0 {}
+    let began = Instant::now();
+    while check(&proxy, 0..1) == 0 {
+        assert!(began.elapsed() < PATIENCE, "nothing is served from the store after a kill");
+    }
     let hits = check(&proxy, 0..200);
     assert!(hits >= 100, "{hits} of 200 after a kill");
     assert!(asked.load(Ordering::SeqCst) < 400);
@@ -212,7 +230,7 @@ fn the_service_manager_is_told_and_a_wrong_file_leaves_the_old_one_in_force() {
     let bench = Bench::in_memory();
     let (origin, _) = origin();
     let manager = UnixDatagram::bind(bench.path("notify")).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let next = || {
         let mut text = [0; 256];
         let bytes = manager.recv(&mut text).unwrap();
@@ -234,4 +252,69 @@ fn the_service_manager_is_told_and_a_wrong_file_leaves_the_old_one_in_force() {
     assert_eq!(next(), "STOPPING=1");
     assert_eq!(proxy.ended(), 0);
     assert!(Path::new(&bench.path("cache/table")).exists(), "the store was closed cleanly");
+}
+
+/// From 700 bytes to 1.5 MB, other bytes for each path.
+fn body_of_many_sizes(path: &str) -> Vec<u8> {
+    let number: usize = path.trim_start_matches('/').parse().unwrap_or(0);
+    let bytes = [700, 20_000, 400_000, 1_500_000][number % 4];
+    (0..bytes).map(|at| ((at / 7 * 31 + at + number * 17) % 251) as u8).collect()
+}
+
+#[test]
+fn a_kill_in_the_middle_of_many_fills_leaves_no_wrong_byte_to_be_served() {
+    let bench = Bench::in_memory();
+    let (origin, _) = origin_of(body_of_many_sizes);
+    // What was not cut is right to its end, and what was cut is right as far as it came.
+    let check = |address: &str, number: usize| -> bool {
+        let Some((head, got)) = get(address, &format!("http://{origin}/{number}")) else { return false };
+        let wanted = body_of_many_sizes(&format!("/{number}"));
+        assert!(head.starts_with("HTTP/1.1 200"), "{number}: {head}");
+        assert!(got == wanted[..got.len().min(wanted.len())], "{number} has wrong bytes:\n{head}");
+        got.len() == wanted.len()
+    };
+    for round in 0..3 {
+        let proxy = Running::start(&bench, &[]);
+        let served = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for client in 0..6 {
+                let (served, check, address) = (&served, &check, &proxy.address);
+                scope.spawn(move || {
+                    // All are asked for again and again, some by two at a time, until nobody answers.
+                    for step in 0.. {
+                        if !check(address, (client / 2 * 29 + step * 5 + round) % 60) {
+                            return;
+                        }
+                        served.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            let began = Instant::now();
+            while served.load(Ordering::SeqCst) < 60 + round * 20 {
+                assert!(began.elapsed() < PATIENCE, "{} served", served.load(Ordering::SeqCst));
+                std::thread::yield_now();
+            }
+            proxy.signal("-KILL");
+        });
+    }
+    let proxy = Running::start(&bench, &[]);
+    for number in (0..60).chain(0..60) {
+        assert!(check(&proxy.address, number), "{number} was cut");
+    }
+    proxy.signal("-TERM");
+    assert_eq!(proxy.ended(), 0);
+}
+
+#[test]
+fn a_second_proxy_on_one_address_is_refused_and_the_first_has_all_descriptors_that_it_may_have() {
+    let bench = Bench::in_memory();
+    let proxy = Running::start(&bench, &[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", proxy.process.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[3], words[4], "{line}");
+    let args = ["proxy", "--cache", "other", "--size-mib", "32", "--listen", &proxy.address];
+    let said = bench.crumb(&args);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.err.contains(&proxy.address) && said.err.contains("another program"), "{}", said.err);
 }

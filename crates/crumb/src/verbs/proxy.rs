@@ -16,6 +16,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use packstore::{CacheOptions, Mode, OpenOptions, Store, StoreOptions, Verify};
 use report::{bytes_text, count_text};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use toml::{Table, Value};
@@ -95,6 +96,7 @@ pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     // Before the ready line: whoever has read it may send a signal.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot listen to signals")?;
+    raise_file_limit(&config, context);
     let store = open_store(&config, context)?;
     let kept = Arc::new(store);
     let server = match Server::start(config, Arc::clone(&kept)) {
@@ -208,9 +210,31 @@ fn set(flags: &mut Table, section: &str, key: &str, value: Value) {
     }
 }
 
+/// The soft limit is 1024 on most systems, which stands for programs that use select; each client takes a descriptor, and
+/// one more while the origin is asked for it.
+fn raise_file_limit(config: &Config, context: &Context) {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!("cannot raise the limit of open files: {error}");
+    }
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let wanted = (config.connections_max as u64).saturating_mul(2);
+    if config.connections_max < usize::MAX && most < wanted {
+        let text = format!(
+            "{} open files are allowed, and limits.connections = {} may take {}; allow more (LimitNOFILE=, ulimit -Hn), \
+             or some clients will have to wait",
+            count_text(most),
+            config.connections_max,
+            count_text(wanted)
+        );
+        note(context, &text);
+    }
+}
+
 fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
     let (first, others) = config.directories.split_first().context("no directory")?;
-    let cache = CacheOptions { behind_bytes_max: config.behind_max_bytes, ..CacheOptions::default() };
+    let cache = CacheOptions { behind_bytes_max: config.store_behind_bytes(), ..CacheOptions::default() };
     let verify = match config.verify_one_in {
         1 => Verify::Always,
         reads => Verify::OneIn(reads),
