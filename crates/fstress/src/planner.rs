@@ -120,7 +120,8 @@ const ALL_RIGHTS: u32 = 0x3f;
 /// Where every symbolic link made points to.
 pub(crate) const LINK_TARGET: &[u8] = b"target-of-a-link-made-by-crumb";
 const DIGEST_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
-const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Odd, and near to 2^64 divided by the golden ratio: spreads what differs over all bits.
+pub(crate) const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Attributes of every file made.
 pub(crate) const FILE_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o644), ..UNSET };

@@ -369,16 +369,19 @@ impl Session<'_> {
         let files = self.files_at(rate);
         planner.settle_all();
         let (before, bytes_before) = (planner.set.file_count(), planner.set.file_bytes());
-        if files == before {
-            return self.together("making files", Ok(()), None).1;
-        }
-        let (begun, cpu) = (self.clock.now(), CpuMeter::start());
-        let result = self.with_site(|builder, site| builder.resize(&mut planner.set, files, site));
-        let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
-        let items = planner.set.file_count().abs_diff(before);
-        let bytes = planner.set.file_bytes().saturating_sub(bytes_before);
-        let work = work(files > before, wall_s, cpu.used(), items, bytes);
-        let (work, result) = self.together("making files", result, Some(work));
+        let (result, work) = if files == before {
+            // The others may have some to make, and then there is work of the whole.
+            (Ok(()), None)
+        } else {
+            let (begun, cpu) = (self.clock.now(), CpuMeter::start());
+            tracing::debug!(rank = self.ensemble.rank(), files, "making files");
+            let result = self.with_site(|builder, site| builder.resize(&mut planner.set, files, site));
+            let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
+            let items = planner.set.file_count().abs_diff(before);
+            let bytes = planner.set.file_bytes().saturating_sub(bytes_before);
+            (result, Some(work(files > before, wall_s, cpu.used(), items, bytes)))
+        };
+        let (work, result) = self.together("making files", result, work);
         if let Some(work) = work {
             self.phase(if work.grew { "build" } else { "shrink" }, &work);
         }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FstressError;
 use crate::metronome::{CutShort, Measured};
+use crate::planner::DIGEST_FACTOR;
 use crate::tally::{Tallies, Tally};
 
 /// Buckets in use: (highest latency in nanoseconds, samples).
@@ -27,7 +28,7 @@ pub(super) struct PointPart {
 }
 
 /// A [`Measured`] to be sent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct MeasuredPart {
     by_kind: Vec<(u8, TallyPart)>,
     lateness: Buckets,
@@ -44,7 +45,7 @@ pub(super) struct MeasuredPart {
     ended: Ended,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct TallyPart {
     /// Attempted, ok, retransmitted, cancelled, bytes.
     counts: [u64; 5],
@@ -53,11 +54,26 @@ struct TallyPart {
 }
 
 /// Why it ended, and on which rank; the worst stands for all.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Ended {
+    #[default]
     InTime,
     Stopped,
-    Gone { rank: u32, why: String },
+    Gone {
+        rank: u32,
+        why: String,
+    },
+}
+
+impl Ended {
+    /// With how it ended on `rank`; of several that are gone the first stands.
+    fn add(&mut self, rank: u32, other: &Self) {
+        match (&*self, other) {
+            (Self::Gone { .. }, _) | (_, Self::InTime) => {}
+            (_, Self::Gone { why, .. }) => *self = Self::Gone { rank, why: why.clone() },
+            (_, Self::Stopped) => *self = Self::Stopped,
+        }
+    }
 }
 
 impl PointPart {
@@ -159,78 +175,46 @@ impl MeasuredPart {
 /// The sum under way: one set of histograms, however many parts there are.
 #[derive(Default)]
 struct Sums {
-    by_kind: BTreeMap<u8, (TallySums, LatencyHistogram)>,
+    by_kind: BTreeMap<u8, (TallyPart, LatencyHistogram)>,
     lateness: LatencyHistogram,
-    planned: u64,
-    sent: u64,
-    ok_within: u64,
-    warmed: Duration,
-    measured: Duration,
-    busy: f64,
-    counters: [u64; 5],
-    overtaken: u64,
-    digest: u64,
-    ended: Option<Ended>,
+    /// All the rest; its buckets and kinds stay empty until the end.
+    whole: MeasuredPart,
 }
-
-#[derive(Default)]
-struct TallySums {
-    counts: [u64; 5],
-    errors: BTreeMap<String, u64>,
-}
-
-const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Sums {
     fn add(&mut self, rank: u32, part: &MeasuredPart) {
         for (kind, tally) in &part.by_kind {
-            let (sums, histogram) = self.by_kind.entry(*kind).or_default();
-            add_each(&mut sums.counts, &tally.counts);
+            let (sum, histogram) = self.by_kind.entry(*kind).or_default();
+            add_each(&mut sum.counts, &tally.counts);
             for (name, count) in &tally.errors {
-                *sums.errors.entry(name.clone()).or_default() += count;
+                match sum.errors.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, sum)) => *sum += count,
+                    None => sum.errors.push((name.clone(), *count)),
+                }
             }
             histogram.add_buckets(&tally.buckets);
         }
         self.lateness.add_buckets(&part.lateness);
-        self.planned += part.planned;
-        self.sent += part.sent;
-        self.ok_within += part.ok_within;
-        self.overtaken += part.overtaken;
-        add_each(&mut self.counters, &part.counters);
+        let whole = &mut self.whole;
+        whole.planned += part.planned;
+        whole.sent += part.sent;
+        whole.ok_within += part.ok_within;
+        whole.overtaken += part.overtaken;
+        add_each(&mut whole.counters, &part.counters);
         // Those cut short end a moment apart: the longest is what the counts were spread over.
-        self.warmed = self.warmed.max(part.warmed);
-        self.measured = self.measured.max(part.measured);
-        self.busy = self.busy.max(part.busy);
-        self.digest = (self.digest ^ part.digest).wrapping_mul(DIGEST_FACTOR).rotate_left(23);
-        let worse = match (&self.ended, &part.ended) {
-            (Some(Ended::Gone { .. }), _) | (Some(Ended::Stopped), Ended::Stopped | Ended::InTime) => None,
-            (_, Ended::Gone { why, .. }) => Some(Ended::Gone { rank, why: why.clone() }),
-            (_, other) => Some(other.clone()),
-        };
-        if worse.is_some() {
-            self.ended = worse;
-        }
+        whole.warmed = whole.warmed.max(part.warmed);
+        whole.measured = whole.measured.max(part.measured);
+        whole.busy = whole.busy.max(part.busy);
+        whole.digest = (whole.digest ^ part.digest).wrapping_mul(DIGEST_FACTOR).rotate_left(23);
+        whole.ended.add(rank, &part.ended);
     }
 
     fn into_part(self) -> MeasuredPart {
-        let by_kind = self.by_kind.into_iter().map(|(kind, (sums, histogram))| {
-            let errors = sums.errors.into_iter().collect();
-            (kind, TallyPart { counts: sums.counts, errors, buckets: histogram.buckets() })
-        });
-        MeasuredPart {
-            by_kind: by_kind.collect(),
-            lateness: self.lateness.buckets(),
-            planned: self.planned,
-            sent: self.sent,
-            ok_within: self.ok_within,
-            warmed: self.warmed,
-            measured: self.measured,
-            busy: self.busy,
-            counters: self.counters,
-            overtaken: self.overtaken,
-            digest: self.digest,
-            ended: self.ended.unwrap_or(Ended::InTime),
-        }
+        let by_kind = self
+            .by_kind
+            .into_iter()
+            .map(|(kind, (sum, histogram))| (kind, TallyPart { buckets: histogram.buckets(), ..sum }));
+        MeasuredPart { by_kind: by_kind.collect(), lateness: self.lateness.buckets(), ..self.whole }
     }
 }
 
