@@ -11,9 +11,15 @@
 //!
 //! Always holds: nothing crosses between two meetings that this module asks for; ranks at different steps are
 //! found out and not mixed; the parts are added up exactly; a generator alone pays nothing.
+//! Here: who the ranks are and what they agree on. In modules: `meeting`, `clocks`, `shares`, the sum of a load point
+//! (`parts`), benchmarks that run as copies of each other (`copies`).
 //! Not here: how bytes get from one rank to another and how a silent one is noticed (the [`Exchange`]: `crumb-mpi`).
 
+mod clocks;
+mod copies;
+mod meeting;
 mod parts;
+mod shares;
 
 use std::time::Duration;
 
@@ -21,121 +27,24 @@ use measure::RankPart;
 use quanta::{Clock, Instant};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use self::clocks::{ClockOffset, RoundTrip};
+use self::clocks::{TOGETHER, unix_ns};
+pub use self::copies::{Copies, Steps};
+use self::meeting::chain;
+pub use self::meeting::{Exchange, Lost};
 use self::parts::{MeasuredPart, PointPart};
-use crate::arrivals::stream;
+pub use self::shares::Share;
+use self::shares::{Room, bounds, fair_cores};
 use crate::error::FstressError;
 use crate::judge;
 use crate::metronome::Measured;
 
-/// What joins the ranks of a run: MPI in use, channels in tests.
-pub trait Exchange: Send {
-    /// This rank's number, from 0.
-    fn rank(&self) -> u32;
-
-    /// How many ranks there are.
-    fn ranks(&self) -> u32;
-
-    /// Gives `mine` to rank 0, where `answer` makes one of all, in the order of ranks; everybody returns that answer.
-    /// Within `patience` of this call all must have come; without it, as long as they show that they live.
-    ///
-    /// # Errors
-    /// When a rank is lost: then all further calls fail as well.
-    fn meet(
-        &mut self,
-        mine: Vec<u8>,
-        patience: Option<Duration>,
-        answer: &mut dyn FnMut(&[Vec<u8>]) -> Vec<u8>,
-    ) -> Result<Vec<u8>, Lost>;
-
-    /// Compares this rank's clock with that of rank 0; all ranks call it at the same step.
-    ///
-    /// # Errors
-    /// As for [`Self::meet`].
-    fn compare_clocks(&mut self) -> Result<ClockOffset, Lost>;
-
-    /// The moment from which this rank counts nanoseconds when it talks about time.
-    fn epoch(&self) -> Instant;
-
-    /// Nothing is to cross from the one moment to the other.
-    fn hush(&mut self, from: Instant, until: Instant);
-}
-
-/// A rank that does not answer any more.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rank {rank} on {host} {how}")]
-pub struct Lost {
-    /// Which one.
-    pub rank: u32,
-    /// Where it ran.
-    pub host: String,
-    /// What is known, as the end of a sentence.
-    pub how: String,
-}
-
-/// How rank 0's clock stands to this one's: `rank 0 = mine + offset_ns`, to within `uncertainty_ns`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockOffset {
-    /// Nanoseconds to add to a moment of mine.
-    pub offset_ns: i64,
-    /// How far that may be off at most.
-    pub uncertainty_ns: u64,
-}
-
-/// One round trip to rank 0: sent and received by my clock, answered by that of rank 0; nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub struct RoundTrip {
-    /// When I asked.
-    pub asked_ns: u64,
-    /// What the clock of rank 0 said.
-    pub answered_ns: u64,
-    /// When I had the answer.
-    pub heard_ns: u64,
-}
-
-impl ClockOffset {
-    /// From the quickest of many: whatever way the time was lost on, the answer lies between question and hearing.
-    pub fn of(trips: impl IntoIterator<Item = RoundTrip>) -> Self {
-        let quickest = trips.into_iter().min_by_key(|trip| trip.heard_ns.saturating_sub(trip.asked_ns));
-        quickest.map_or_else(Self::default, |trip| {
-            let round_ns = trip.heard_ns.saturating_sub(trip.asked_ns);
-            let middle_ns = trip.asked_ns + round_ns / 2;
-            Self {
-                offset_ns: trip.answered_ns as i64 - middle_ns as i64,
-                uncertainty_ns: round_ns.div_ceil(2),
-            }
-        })
-    }
-}
-
-/// How the load is divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Share {
-    /// To all the same.
-    #[default]
-    Even,
-    /// By the processors that each may use.
-    Cores,
-}
-
-impl std::fmt::Display for Share {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Even => "even",
-            Self::Cores => "cores",
-        })
-    }
-}
-
-impl std::str::FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "even" => Ok(Self::Even),
-            "cores" => Ok(Self::Cores),
-            _ => Err(format!("`{text}`: expected even or cores")),
-        }
-    }
+/// Names the command lines of the other benchmarks that ranks run, beside the one of this type.
+pub trait Beside {
+    /// PostMark's.
+    type Postmark;
+    /// The news spool's.
+    type Netnews;
 }
 
 /// What a rank says of itself when it comes.
@@ -145,8 +54,11 @@ pub struct Hello {
     pub host: String,
     /// Version of Crumb.
     pub version: String,
-    /// Processors it may use; those of a host are divided among its ranks.
+    /// Processors it may use at a time.
     pub cores: u32,
+    /// Which ones, by number; each is divided among the ranks of its host that may use it. None where that is not known:
+    /// then the ranks of a host are taken to share all of them.
+    pub cpus: Vec<usize>,
 }
 
 /// The ranks of a run as one of them sees them; or a generator alone.
@@ -161,20 +73,8 @@ struct Joined {
     clocks: ClockOffset,
     skew_ns: i64,
     lost: Option<Lost>,
-}
-
-/// From the common word to the begin of a load point: enough for the word to be everywhere.
-const LEAD: Duration = Duration::from_millis(200);
-/// Between ranks that come to a step at about the same time.
-const TOGETHER: Duration = Duration::from_secs(20);
-/// Sleeping may end this late; from here on the clock is watched.
-const WATCH: Duration = Duration::from_micros(300);
-
-/// What each rank brings to a meeting besides its matter: where it stands, so that steps are never mixed.
-#[derive(Serialize, Deserialize)]
-struct Sheet<T> {
-    step: String,
-    matter: T,
+    /// All ranks had the same bad news at a meeting.
+    all_know: bool,
 }
 
 /// How a step went on one rank.
@@ -229,20 +129,23 @@ impl Ensemble {
             clocks: ClockOffset::default(),
             skew_ns: 0,
             lost: None,
+            all_know: false,
         };
         // The version before all else, in a form that every version will read.
-        let mine = format!("{}\n{}\n{}\n{share}", hello.version, hello.host, hello.cores);
+        let cpus: Vec<String> = hello.cpus.iter().map(ToString::to_string).collect();
+        let mine =
+            format!("{}\n{}\n{}\n{share}\n={}", hello.version, hello.host, hello.cores, cpus.join(" "));
         let all = joined.meet_raw(mine.into_bytes(), None, &mut |all| {
             let texts: Vec<_> = all.iter().map(|bytes| String::from_utf8_lossy(bytes)).collect();
             texts.join("\n\n").into_bytes()
         })?;
         let all = String::from_utf8_lossy(&all).into_owned();
-        let mut cores = Vec::new();
+        let mut rooms = Vec::new();
         let mut first: Option<[String; 3]> = None;
         for (rank, text) in all.split("\n\n").enumerate() {
             let mut lines = text.lines().map(str::to_owned);
             let mut next = || lines.next().unwrap_or_default();
-            let (version, host, of_host, share) = (next(), next(), next(), next());
+            let (version, host, cores, share, cpus) = (next(), next(), next(), next(), next());
             let [first_version, first_host, first_share] =
                 first.get_or_insert_with(|| [version.clone(), host.clone(), share.clone()]);
             for (what, of_first, its) in
@@ -257,16 +160,17 @@ impl Ensemble {
                 }
             }
             if let Some(known) = joined.hosts.get_mut(rank) {
-                *known = host;
+                known.clone_from(&host);
             }
-            cores.push(of_host.parse().unwrap_or(1.0_f64).max(1.0));
+            rooms.push(Room {
+                host,
+                cores: cores.parse().unwrap_or(1.0_f64).max(1.0),
+                cpus: cpus.trim_start_matches('=').split(' ').filter_map(|cpu| cpu.parse().ok()).collect(),
+            });
         }
         let weights: Vec<f64> = match share {
             Share::Even => vec![1.0; joined.hosts.len()],
-            Share::Cores => {
-                let neighbours = |host: &String| joined.hosts.iter().filter(|other| *other == host).count();
-                joined.hosts.iter().zip(&cores).map(|(host, cores)| cores / neighbours(host) as f64).collect()
-            }
+            Share::Cores => fair_cores(&rooms),
         };
         joined.bounds = bounds(&weights);
         Ok(Self(Some(joined)))
@@ -290,6 +194,28 @@ impl Ensemble {
     /// What a lost rank was found to be.
     pub fn lost(&self) -> Option<&Lost> {
         self.0.as_ref().and_then(|joined| joined.lost.as_ref())
+    }
+
+    /// Whether what ended the run was told at a meeting. What was not, the other ranks do not know yet.
+    pub fn all_know(&self) -> bool {
+        self.0.as_ref().is_none_or(|joined| joined.all_know)
+    }
+
+    /// Makes one of what all ranks have of `step`, and gives it to all; alone it is made of one. A rank may take its time,
+    /// as long as it lives.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn add_up<M: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
+        &mut self,
+        step: &str,
+        mine: M,
+        sum: impl FnOnce(Vec<M>) -> A,
+    ) -> Result<A, FstressError> {
+        match &mut self.0 {
+            None => Ok(sum(vec![mine])),
+            Some(joined) => joined.meet(step, mine, None, sum),
+        }
     }
 
     /// All take the word of rank 0.
@@ -316,6 +242,7 @@ impl Ensemble {
             })
         })?;
         let Some((rank, what, first, other)) = unlike else { return Ok(()) };
+        joined.all_know = true;
         let (at_first, at_other) = (joined.host(0), joined.host(rank));
         Err(FstressError::UnlikeRanks {
             what,
@@ -382,6 +309,7 @@ impl Ensemble {
                     (None, _) if stopped => Err(FstressError::Interrupted),
                     (None, _) => Ok(()),
                 };
+                joined.all_know |= result.is_err();
                 (work, result)
             }
         }
@@ -392,53 +320,6 @@ impl Ensemble {
         self.0.is_some()
     }
 
-    /// This rank's seed. Alone and as rank 0 of one it is the seed itself.
-    pub(crate) fn seed(&self, seed: u64) -> u64 {
-        match &self.0 {
-            None => seed,
-            Some(joined) => {
-                rand::Rng::next_u64(&mut stream(seed, 1_000_000 + u64::from(joined.exchange.rank())))
-            }
-        }
-    }
-
-    /// This rank's own directory.
-    pub(crate) fn set_name(&self, name: &str) -> String {
-        match &self.0 {
-            None => name.to_owned(),
-            Some(joined) => format!("{name}-r{}", joined.exchange.rank()),
-        }
-    }
-
-    /// This rank's part of so many things; the parts of all ranks sum up to them, but none has fewer than one.
-    pub(crate) fn part_of(&self, things: u64) -> u64 {
-        let (from, to) = self.bounds();
-        if self.0.is_none() || things == 0 {
-            return things;
-        }
-        let at = |bound: f64| (things as f64 * bound).round() as u64;
-        (at(to) - at(from)).max(1)
-    }
-
-    /// This rank's part of a rate.
-    pub(crate) fn rate_of(&self, rate: f64) -> f64 {
-        let (from, to) = self.bounds();
-        rate * (to - from)
-    }
-
-    /// How long after the begin this rank's evenly spaced requests start, so that those of all are evenly spaced too.
-    pub(crate) fn phase_of(&self, rate: f64) -> Duration {
-        let (from, to) = self.bounds();
-        Duration::from_secs_f64(from / (rate * (to - from)))
-    }
-
-    fn bounds(&self) -> (f64, f64) {
-        self.0.as_ref().map_or((0.0, 1.0), |joined| {
-            let rank = joined.exchange.rank() as usize;
-            (joined.bounds[rank], joined.bounds[rank + 1])
-        })
-    }
-
     /// Agrees on the moment at which a load point begins and waits for it; once it is warm nothing crosses.
     pub(crate) fn begin(
         &mut self,
@@ -447,31 +328,11 @@ impl Ensemble {
         measure: Duration,
     ) -> Result<Instant, FstressError> {
         let Some(joined) = &mut self.0 else { return Ok(clock.now()) };
-        joined.still_whole()?;
-        let compared = joined.exchange.compare_clocks();
-        joined.clocks = joined.noted(compared)?;
-        let epoch = joined.exchange.epoch();
-        let since_epoch = |now: Instant| now.saturating_duration_since(epoch).as_nanos() as u64;
-        let begin_ns: u64 = joined.meet("a load point's begin", (), Some(TOGETHER), |_: Vec<()>| {
-            since_epoch(clock.now()) + LEAD.as_nanos() as u64
-        })?;
-        let mine_ns = u64::try_from(begin_ns as i64 - joined.clocks.offset_ns).unwrap_or(0);
-        let begin = epoch + Duration::from_nanos(mine_ns);
+        let begin = joined.agree_on_begin(clock)?;
         joined.exchange.hush(begin + warm, begin + warm + measure);
-        loop {
-            let now = clock.now();
-            let left = begin.saturating_duration_since(now);
-            if left.is_zero() {
-                joined.skew_ns = now.saturating_duration_since(begin).as_nanos() as i64;
-                tracing::debug!(rank = joined.exchange.rank(), unix_ns = unix_ns(), "a load point begins");
-                return Ok(begin);
-            }
-            if left > WATCH {
-                std::thread::sleep(left - WATCH);
-            } else {
-                std::hint::spin_loop();
-            }
-        }
+        joined.wait_for(begin, clock);
+        tracing::debug!(rank = joined.exchange.rank(), unix_ns = unix_ns(), "a load point begins");
+        Ok(begin)
     }
 
     /// Adds up what all ranks measured; each gets the same. A rank has `patience` to come.
@@ -496,139 +357,7 @@ impl Ensemble {
         let whole: PointPart =
             joined.meet("a load point's end", mine, Some(patience + TOGETHER), PointPart::sum)?;
         let merged = whole.measured.into_measured(measured, &whole.rows, rank);
+        joined.all_know |= merged.cut_short.is_some();
         Ok((merged, whole.file_set, whole.rows))
-    }
-}
-
-impl Joined {
-    fn host(&self, rank: u32) -> String {
-        self.hosts.get(rank as usize).cloned().unwrap_or_default()
-    }
-
-    fn still_whole(&self) -> Result<(), FstressError> {
-        self.lost.clone().map_or(Ok(()), |lost| Err(lost.into()))
-    }
-
-    fn noted<T>(&mut self, done: Result<T, Lost>) -> Result<T, FstressError> {
-        done.map_err(|lost| {
-            self.lost = Some(lost.clone());
-            lost.into()
-        })
-    }
-
-    fn meet_raw(
-        &mut self,
-        mine: Vec<u8>,
-        patience: Option<Duration>,
-        answer: &mut dyn FnMut(&[Vec<u8>]) -> Vec<u8>,
-    ) -> Result<Vec<u8>, FstressError> {
-        self.still_whole()?;
-        let met = self.exchange.meet(mine, patience, answer);
-        self.noted(met)
-    }
-
-    /// A meeting about `matter` at `step`.
-    fn meet<M: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
-        &mut self,
-        step: &str,
-        matter: M,
-        patience: Option<Duration>,
-        answer: impl FnOnce(Vec<M>) -> A,
-    ) -> Result<A, FstressError> {
-        let sheet = Sheet { step: step.to_owned(), matter };
-        let mine = postcard::to_stdvec(&sheet).expect("writing to memory cannot fail");
-        let mut answer = Some(answer);
-        let answered = self.meet_raw(mine, patience, &mut |all| {
-            // The step first: the matter of another step has another shape.
-            let misfit = all.iter().position(|bytes| {
-                postcard::take_from_bytes::<String>(bytes).map_or(true, |(at, _)| at != step)
-            });
-            let sheets: Option<Vec<M>> =
-                all.iter().map(|bytes| Some(postcard::from_bytes::<Sheet<M>>(bytes).ok()?.matter)).collect();
-            let answer: Result<A, u32> = match (misfit, sheets, answer.take()) {
-                (None, Some(matters), Some(answer)) => Ok(answer(matters)),
-                (rank, ..) => Err(rank.unwrap_or_default() as u32),
-            };
-            postcard::to_stdvec(&answer).expect("writing to memory cannot fail")
-        })?;
-        match postcard::from_bytes::<Result<A, u32>>(&answered) {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(rank)) => {
-                let how = format!("is at another step than {step}");
-                self.noted(Err(Lost { rank, host: self.host(rank), how }))
-            }
-            Err(_) => {
-                let how = "gave an answer that cannot be read".to_owned();
-                self.noted(Err(Lost { rank: 0, host: self.host(0), how }))
-            }
-        }
-    }
-}
-
-/// Where each one's part of the whole begins and ends.
-fn bounds(weights: &[f64]) -> Vec<f64> {
-    let total: f64 = weights.iter().sum();
-    let mut sum = 0.0;
-    let mut bounds: Vec<f64> = std::iter::once(0.0)
-        .chain(weights.iter().map(|weight| {
-            sum += weight;
-            sum / total
-        }))
-        .collect();
-    *bounds.last_mut().expect("there is the zero") = 1.0;
-    bounds
-}
-
-/// The error and its causes in one line.
-fn chain(error: &FstressError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text.push_str(&format!(": {told}"));
-        }
-        cause = error.source();
-    }
-    text
-}
-
-fn unix_ns() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_nanos() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn the_true_offset_of_skewed_clocks_lies_within_the_stated_uncertainty(
-            skew_ns in -3_600_000_000_000i64..3_600_000_000_000,
-            legs in prop::collection::vec((1u64..2_000_000, 1u64..2_000_000), 1..40),
-        ) {
-            let (mut now_ns, start) = (0u64, 7_200_000_000_000u64);
-            let trips: Vec<RoundTrip> = legs.iter().map(|(there, back)| {
-                let asked_ns = start + now_ns;
-                now_ns += there;
-                let answered_ns = (start as i64 + now_ns as i64 + skew_ns) as u64;
-                now_ns += back;
-                RoundTrip { asked_ns, answered_ns, heard_ns: start + now_ns }
-            }).collect();
-            let found = ClockOffset::of(trips);
-            prop_assert!(found.offset_ns.abs_diff(skew_ns) <= found.uncertainty_ns, "{found:?}, true {skew_ns}");
-            let quickest = legs.iter().map(|(there, back)| there + back).min().unwrap();
-            prop_assert_eq!(found.uncertainty_ns, quickest.div_ceil(2));
-        }
-
-        #[test]
-        fn bounds_cover_everything_once(weights in prop::collection::vec(1.0f64..64.0, 1..200)) {
-            let bounds = bounds(&weights);
-            prop_assert_eq!((bounds[0], bounds[weights.len()]), (0.0, 1.0));
-            prop_assert!(bounds.windows(2).all(|pair| pair[0] < pair[1]));
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use files::{DirectoryTransport, DirectoryTransportOptions, NullTransport, Transport};
-use fstress::ensemble::{ClockOffset, Ensemble, Exchange, Hello, Lost, RoundTrip, Share};
+use fstress::ensemble::{ClockOffset, Copies, Ensemble, Exchange, Hello, Lost, RoundTrip, Share, Steps};
 use fstress::{
     Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload, run_together,
 };
@@ -132,7 +132,7 @@ fn config(load: Load) -> FstressConfig {
 }
 
 fn hello(rank: u32) -> Hello {
-    Hello { host: format!("host{rank}"), version: "1".to_owned(), cores: 1 + rank }
+    Hello { host: format!("host{rank}"), version: "1".to_owned(), cores: 1 + rank, cpus: vec![] }
 }
 
 /// Runs `config` on `ranks` threads. `see` is shown each rank's events and may set its stop flag; what one rank is
@@ -272,6 +272,26 @@ fn stopping_one_rank_while_files_are_made_stops_all_and_leaves_no_file_set() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// Symptom: the record of a sweep had no "build" between its load points, though files were made. Cause: rank 0, whose own
+/// part had not changed, dropped what came back from the meeting. Fix: every rank keeps the work of the whole.
+#[test]
+fn files_that_only_another_rank_makes_are_in_the_record_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut asked = FstressConfig {
+        workload: Workload::builtin("web-server").unwrap(),
+        ..config(Load::Sweep(vec![3.0, 4.0]))
+    };
+    asked.workload.scale.files_per_op = fstress::FilesPerOp::new(1.0).unwrap();
+    asked.workload.scale.files_min = 1;
+    // Of 3 files rank 0 has 2, and of 4 as well.
+    let outcomes = run_on(2, Share::Even, &asked, on_directory(dir.path()), |_, _, _| {});
+    for outcome in &outcomes {
+        let built: Vec<u64> =
+            outcome.phases.iter().filter(|phase| phase.name == "build").map(|phase| phase.items).collect();
+        assert_eq!(built, [3, 1], "{:?}", outcome.error);
+    }
+}
+
 #[test]
 fn a_rank_that_cannot_make_its_files_ends_all_and_is_named_with_its_host() {
     let dir = tempfile::tempdir().unwrap();
@@ -318,6 +338,53 @@ fn what_was_measured_before_a_rank_was_lost_is_kept() {
     assert_eq!(outcome.points.len(), 2);
     let told = outcome.error.unwrap().to_string();
     assert!(told.contains("rank 1 on host1") && told.contains("another step"), "{told}");
+}
+
+#[test]
+fn copies_begin_together_until_one_gives_up_and_all_hear_why() {
+    let clock = Clock::new();
+    let ends: Vec<_> = std::thread::scope(|threads| {
+        let running: Vec<_> = Channels::of(3, &clock)
+            .into_iter()
+            .map(|exchange| {
+                threads.spawn(move || {
+                    let (rank, stop) = (exchange.rank, AtomicBool::new(false));
+                    let mut ensemble = Ensemble::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
+                    let mut copies = Copies::new(&mut ensemble, &stop);
+                    copies.begin("create", false);
+                    let began = std::time::Instant::now();
+                    assert!(!stop.load(Ordering::Relaxed), "all go on");
+                    // Rank 1 fails in it, and has files to remove next; the others would go on.
+                    copies.begin(if rank == 1 { "delete" } else { "transactions" }, rank == 1);
+                    let stopped = stop.load(Ordering::Relaxed);
+                    // Each its own way: nobody is waited for.
+                    copies.begin("delete", false);
+                    let end = copies.end((rank == 1).then(|| "the disk is full".to_owned()));
+                    let create = measure::Phase {
+                        name: "create".to_owned(),
+                        items: 10,
+                        wall_s: f64::from(1 + rank),
+                        ..measure::Phase::default()
+                    };
+                    let sum = copies.sum(vec![(create, Steps::default())]).unwrap();
+                    (began, stopped, end, sum, ensemble.all_know())
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (_, stopped, end, sum, all_know) in &ends {
+        assert!(*stopped && *all_know);
+        let told = end.as_ref().unwrap_err().to_string();
+        assert!(told.contains("rank 1 on host1") && told.contains("the disk is full"), "{told}");
+        // 10 in 1 s, 5 of 10, 3.33 of 10; all of it in 3 s.
+        let rate = sum[0].counters["all_worked_items_per_sec"];
+        assert!((rate - 18.333).abs() < 1e-2 && sum[0].items_per_sec == 10.0, "{sum:?}");
+    }
+    let (first, last) =
+        (ends.iter().map(|end| end.0).min().unwrap(), ends.iter().map(|end| end.0).max().unwrap());
+    // A common moment, and threads that a busy machine lets wait.
+    assert!(last - first < Duration::from_millis(150), "{:?} apart", last - first);
 }
 
 #[test]
