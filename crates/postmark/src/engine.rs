@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Always holds: whatever fails or whoever interrupts, the removing phases run, so that nothing of the run stays;
-//! the clock is read between phases alone; one worker's counts are PostMark 1.51's.
+//! the clock is read between phases alone, once, or twice where they are held up; one worker's counts are PostMark 1.51's.
 //! Not here: what a worker does (see `worker`), words for people (see `report` and `Session`).
 
 mod outcome;
@@ -47,6 +47,9 @@ pub struct RunOptions {
     pub latencies: bool,
     /// Times the phases.
     pub clock: Arc<dyn Clock>,
+    /// Whoever hears [`Event::Begins`] may hold the phase up, until others are ready as well: its time counts from when
+    /// that was heard, not from the end of the phase before.
+    pub held_up: bool,
     /// Counts up while the run works: files made before the transactions, transactions, files removed after them.
     /// For whoever shows how far it is.
     pub done: Arc<AtomicU64>,
@@ -54,7 +57,13 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { sync: SyncMode::None, latencies: false, clock: Arc::new(SystemClock), done: Arc::default() }
+        Self {
+            sync: SyncMode::None,
+            latencies: false,
+            clock: Arc::new(SystemClock),
+            held_up: false,
+            done: Arc::default(),
+        }
     }
 }
 
@@ -248,6 +257,9 @@ fn drive(
             continue;
         }
         tell(Event::Begins(phase));
+        if how.held_up {
+            started = how.clock.now();
+        }
         let meter = CpuMeter::start();
         let errors = match &mut *workers {
             [worker] => worker.work(phase, &mut || tell(Event::Tenth)).err().into_iter().collect(),
@@ -313,4 +325,52 @@ fn side_by_side(workers: &mut [Worker<'_>], phase: Phase, tell: &mut dyn FnMut(E
         }
         errors
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::{Duration, Instant};
+
+    use files::LocalFs;
+
+    use super::*;
+
+    /// A clock that goes only when it is moved.
+    struct ByHand(Mutex<Instant>);
+
+    impl ByHand {
+        fn passes(&self, time: Duration) {
+            *self.0.lock().unwrap() += time;
+        }
+    }
+
+    impl Clock for ByHand {
+        fn now(&self) -> Instant {
+            *self.0.lock().unwrap()
+        }
+    }
+
+    #[test]
+    fn a_phase_that_was_held_up_does_not_count_the_time_before_it_began() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs: Arc<dyn FileSystem> = Arc::new(LocalFs::open(dir.path().to_owned()).unwrap());
+        let places = [Place { fs, weight: NonZeroU32::MIN }];
+        for held_up in [true, false] {
+            let clock = Arc::new(ByHand(Mutex::new(Instant::now())));
+            let how = RunOptions { held_up, clock: clock.clone(), ..RunOptions::default() };
+            let mut tell = |event: Event| match event {
+                Event::Begins(_) => clock.passes(Duration::from_secs(100)),
+                Event::OutOfFiles | Event::Tenth => clock.passes(Duration::from_secs(1)),
+                _ => {}
+            };
+            let outcome =
+                run(&Settings::default(), &places, &how, &AtomicBool::new(false), &mut tell).unwrap();
+            let waited = if held_up { 0 } else { 100 };
+            let walls = outcome.phases.iter().map(PhaseTimes::wall);
+            // Only the transactions tell of their tenths.
+            let expected = [waited, waited + 10, waited].map(Duration::from_secs);
+            assert_eq!(walls.collect::<Vec<_>>(), expected);
+        }
+    }
 }

@@ -94,7 +94,7 @@ impl Latencies {
 pub struct PhaseTimes {
     /// Which.
     pub phase: Phase,
-    /// Where the phase before it ended.
+    /// Where the phase before it ended, or it was let go.
     pub started: Instant,
     /// When the last worker was done.
     pub ended: Instant,
