@@ -1,5 +1,7 @@
 //! `crumb run fstress`: latency against offered load, until the storage saturates.
 
+pub(super) mod ranks;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -18,13 +20,13 @@ use quanta::Clock;
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::ExitStatus;
-use crate::layout::counted;
 use crate::names::kept_name;
 use crate::openers::{TransportOptions, open_transport, proto, proto_of};
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
 use crate::series::{SeriesArgs, Turn};
 use crate::{signals, tables};
+use ranks::on_all;
 
 /// Offer rising load to a file service and measure how its latency answers.
 ///
@@ -158,8 +160,11 @@ pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
 }
 
-/// A run that has come to an end on one rank has done so on all; the number of rounds must not hang on a rank's clock.
-const NO_UNTIL_CI: &str = "--until-ci: not with several ranks; give the number of rounds with --repeat";
+/// For `crumb-mpi`, which has these verbs too.
+impl fstress::ensemble::Beside for FstressArgs {
+    type Postmark = super::run_postmark::RunPostmarkArgs;
+    type Netnews = super::run_netnews::NetnewsArgs;
+}
 
 impl FstressArgs {
     /// Runs the verb as one rank of `ensemble`, or alone; `stop` ends it early and is set when another rank does.
@@ -173,9 +178,7 @@ impl FstressArgs {
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let args = self;
-        if ensemble.is_joined() && args.series.until_ci.is_some() {
-            return Err(anyhow::anyhow!(NO_UNTIL_CI).context(crate::exit::BadUsage));
-        }
+        ranks::refuse_until_ci(ensemble, &args.series)?;
         let transport_options = TransportOptions {
             connections: args.connections,
             proto: args.proto,
@@ -361,15 +364,6 @@ fn load_text(load: &Load) -> String {
     }
 }
 
-/// What came of something that each rank does for itself, when it did so on all of them.
-fn on_all<T>(ensemble: &mut Ensemble, step: &str, done: anyhow::Result<T>) -> anyhow::Result<T> {
-    let together = ensemble.all_did(step, done.as_ref().err().map(|error| format!("{error:#}")));
-    // Its own error says more than what the others are told of it.
-    let done = done?;
-    together?;
-    Ok(done)
-}
-
 /// What must be the same on all ranks, by name.
 fn terms(target: &Target, config: &FstressConfig, args: &FstressArgs) -> Vec<(String, String)> {
     let mut hasher = DefaultHasher::new();
@@ -400,29 +394,9 @@ fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
         None => format!("{} for each load point", humantime::format_duration(point)),
     };
     eprintln!("{} on {target}, {}; seed {}", config.workload.name, load_text(&config.load), config.seed);
-    if ensemble.is_joined() {
-        eprintln!(
-            "by {} ranks on {}; rank 0 shows its own part",
-            ensemble.ranks(),
-            distinct(ensemble.hosts())
-        );
-    }
+    ranks::announce(ensemble);
     eprintln!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has");
 }
-
-/// `a, b and 3 more hosts`.
-fn distinct(hosts: &[String]) -> String {
-    let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    let named = hosts.len().min(HOSTS_NAMED);
-    match hosts.len() - named {
-        0 => hosts.join(", "),
-        more => format!("{} and {}", hosts[..named].join(", "), counted(more, "more host", "more hosts")),
-    }
-}
-
-const HOSTS_NAMED: usize = 4;
 
 fn config_json(
     config: &FstressConfig,
@@ -430,7 +404,7 @@ fn config_json(
     args: &FstressArgs,
     hosts: &[String],
 ) -> serde_json::Value {
-    let mut json = serde_json::json!({
+    let json = serde_json::json!({
         "workload": config.workload.name,
         "workload_toml": config.workload.to_toml(),
         "load": load_text(&config.load),
@@ -447,9 +421,5 @@ fn config_json(
         "spin": args.spin,
         "file_set": config.set_name,
     });
-    if !hosts.is_empty() {
-        json["ranks"] = hosts.len().into();
-        json["hosts"] = hosts.into();
-    }
-    json
+    ranks::with_hosts(json, hosts)
 }

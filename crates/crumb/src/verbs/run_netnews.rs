@@ -2,16 +2,19 @@
 
 mod figures;
 mod sides;
+mod whole;
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use files::Target;
+use fstress::ensemble::{Copies, Ensemble};
 use measure::{RunId, RunRecord};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
 use netnews::feed::{Feed, FeedProgress, Watch};
@@ -19,6 +22,7 @@ use netnews::spool::{
     self, BatchSink, Event, HistoryIndex, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, Storage, Work,
 };
 
+use super::run_fstress::ranks::{self, on_all};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::names::kept_name;
@@ -27,6 +31,7 @@ use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
 use crate::series::{SeriesArgs, Sides, Turn, try_mounts};
 use crate::signals;
+use whole::StepsOfPhases;
 
 /// Store a news feed as numbered files, feed it on and expire it, pass after pass.
 ///
@@ -147,34 +152,81 @@ const QUICK_LIMIT: Duration = Duration::from_secs(100);
 
 /// Runs the verb.
 pub fn run(args: NetnewsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let several = !args.series.vs.is_empty()
-        || args.series.until_ci.is_some()
-        || args.series.repeat.is_some_and(|rounds| rounds.get() > 1);
-    if let (Some(name), true) = (args.keep.as_ref().or(args.resume.as_ref()), several) {
-        let wrong = anyhow::anyhow!(
-            "a spool that is kept ({name}) is for a run made alone; leave --repeat and --vs out"
-        );
-        return Err(wrong.context(BadUsage));
-    }
-    let sides = Sides::parse(&args.target, &args.series.vs, &args.keys())?;
-    // What each side is to do, checked before anything is made up or measured.
-    let mut asked = Vec::new();
-    for variant in &sides.variants {
-        let varied = args.varied(&variant.settings)?;
-        varied.storage(&variant.target)?;
-        asked.push(varied);
-    }
-    try_mounts(&sides)?;
-    let stop = signals::stop_flag()?;
-    // Made once, so that all runs of a series store the same bytes.
-    let made_up = MadeUp::folder();
-    let feed = args.feed(&made_up, context, &stop)?;
-    let measure_one = |turn: Turn<'_>| asked[turn.side].measure_one(&turn, &feed, context, &stop);
-    args.series.run_sides(&sides, &args.output, context, &stop, measure_one, figures::shown)
+    args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
 }
 
 impl NetnewsArgs {
-    fn feed(&self, made_up: &MadeUp, context: &Context, stop: &AtomicBool) -> anyhow::Result<Feed> {
+    /// Runs the verb as one rank of `ensemble`, each a copy with a spool of its own; or alone. `stop` ends it early and is
+    /// set when another rank does.
+    ///
+    /// # Errors
+    /// What ended the run, on whichever rank.
+    pub fn run_in(
+        self,
+        ensemble: &mut Ensemble,
+        stop: &Arc<AtomicBool>,
+        context: &Context,
+    ) -> anyhow::Result<ExitStatus> {
+        let args = self;
+        ranks::refuse_until_ci(ensemble, &args.series)?;
+        if ensemble.is_joined() && args.resume.is_some() {
+            let wrong = anyhow::anyhow!(
+                "--resume: not with several ranks, whose spools may have come to different places"
+            );
+            return Err(wrong.context(BadUsage));
+        }
+        let several = !args.series.vs.is_empty()
+            || args.series.until_ci.is_some()
+            || args.series.repeat.is_some_and(|rounds| rounds.get() > 1);
+        if let (Some(name), true) = (args.keep.as_ref().or(args.resume.as_ref()), several) {
+            let wrong = anyhow::anyhow!(
+                "a spool that is kept ({name}) is for a run made alone; leave --repeat and --vs out"
+            );
+            return Err(wrong.context(BadUsage));
+        }
+        let sides = Sides::parse(&args.target, &args.series.vs, &args.keys())?;
+        ensemble.same_terms(args.terms())?;
+        // What each side is to do, checked before anything is made up or measured.
+        let mut asked = Vec::new();
+        for variant in &sides.variants {
+            let varied = args.varied(&variant.settings)?;
+            on_all(ensemble, "reaching the storage", varied.storage(&variant.target))?;
+            asked.push(varied);
+        }
+        on_all(ensemble, "mounting each side", try_mounts(&sides))?;
+        // Made once, so that all runs of a series store the same bytes.
+        let made_up = MadeUp::folder(ensemble.rank());
+        let feed = args.feed(&made_up, ensemble.rank(), context, stop);
+        let feed = on_all(ensemble, "the feed", feed)?;
+        let measure_one =
+            |turn: Turn<'_>| asked[turn.side].measure_one(&turn, &feed, context, stop, ensemble);
+        args.series.run_sides(&sides, &args.output, context, stop, measure_one, figures::shown)
+    }
+
+    /// What must be the same on all ranks, by name.
+    fn terms(&self) -> Vec<(String, String)> {
+        // All of it: what is missing here would show as figures that mean nothing.
+        let output = OutputArgs { label: None, json: None, report: None, no_store: false };
+        let everything = format!("{:?}", Self { output, ..self.clone() });
+        let terms = [
+            ("target", self.target.to_string()),
+            ("seed", self.seed.to_string()),
+            ("repeats", format!("{:?}", self.series)),
+            ("flags", everything),
+        ];
+        terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect()
+    }
+}
+
+impl NetnewsArgs {
+    /// Each rank makes up other articles.
+    fn feed(
+        &self,
+        made_up: &MadeUp,
+        rank: u32,
+        context: &Context,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Feed> {
         if let Some(path) = &self.feed {
             return Ok(Feed::open(path.clone())?);
         }
@@ -190,7 +242,7 @@ impl NetnewsArgs {
                 format!("making up articles: {} of {}", count(now.articles), count(of)),
             );
         };
-        let config = SynthesisConfig::new(articles, self.seed);
+        let config = SynthesisConfig::new(articles, self.seed.wrapping_add(rank.into()));
         let made = synthesize(&config, &made_up.path, &mut Watch { progress: &mut tell, stop });
         progress.finish();
         Ok(made.with_context(|| format!("cannot make up a feed in {}", made_up.path.display()))?.feed)
@@ -202,22 +254,49 @@ impl NetnewsArgs {
         feed: &Feed,
         context: &Context,
         stop: &AtomicBool,
+        ensemble: &mut Ensemble,
     ) -> anyhow::Result<Run> {
-        let begun = Begun::now("netnews", turn.target);
-        let config = self.config(&begun.id);
-        let storage = self.storage(turn.target)?;
+        let mut begun = Begun::now("netnews", turn.target);
+        begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
+        let mut config = self.config(&begun.id);
+        let common_name = std::mem::take(&mut config.name);
+        config.name = ranks::own_name(ensemble, common_name);
+        let storage = on_all(ensemble, "reaching the storage", self.storage(turn.target))?;
         if !context.quiet {
             announce(turn.target, &config, feed);
+            ranks::announce(ensemble);
         }
+        let hosts = ensemble.hosts().to_vec();
+        let mut copies = Copies::new(ensemble, stop);
+        let mut steps = StepsOfPhases::default();
         let mut progress = Progress::new(context.quiet);
-        let mut tell = |event: Event| show(&mut progress, &event);
-        let outcome = spool::run(&config, &storage, feed, stop, &mut tell);
+        copies.begin("the first pass", false);
+        let mut tell = |event: Event| {
+            show(&mut progress, &event);
+            steps.hear(&event);
+            // All begin the next phase together.
+            if let Event::PhaseDone(phase) = &event {
+                copies.begin(&format!("what follows {} of pass {}", phase.name, phase.pass), false);
+            }
+        };
+        let mut outcome = spool::run(&config, &storage, feed, stop, &mut tell);
         progress.finish();
+        let mut error = outcome.error.take().map(anyhow::Error::from);
+        if copies.is_joined() {
+            let all_well = copies.end(error.as_ref().map(|error| format!("{error:#}")));
+            if copies.ensemble().lost().is_some() {
+                // What is left are this rank's figures, and those of one copy are not those of the whole.
+                outcome = spool::Outcome::default();
+            } else {
+                whole::sum(&mut copies, &mut outcome, &steps, &config)?;
+            }
+            error = error.or(all_well.err().map(Into::into));
+        }
         let label = turn.label.clone().unwrap_or_else(|| format!("news on {}", turn.target));
         let record = RunRecord {
-            config: self.config_json(&config, turn.target, feed),
+            config: ranks::with_hosts(self.config_json(&config, turn.target, feed), &hosts),
             seed: config.seed,
-            complete: outcome.complete,
+            complete: outcome.complete && error.is_none(),
             phases: outcome.phases,
             curves: outcome.curves,
             metrics: outcome.metrics,
@@ -225,7 +304,7 @@ impl NetnewsArgs {
             ..begun.record(context, label)
         };
         let interrupted = stop.load(Ordering::Relaxed);
-        if config.keep != Keep::Remove && !context.quiet && outcome.error.is_none() {
+        if config.keep != Keep::Remove && !context.quiet && error.is_none() {
             eprintln!(
                 "left as {}; --resume {} goes on with it",
                 spool::directory_of(&config.name).display(),
@@ -233,7 +312,7 @@ impl NetnewsArgs {
             );
         }
         let any_measured = !record.phases.is_empty();
-        Ok(Run { record, any_measured, error: outcome.error.map(anyhow::Error::from), interrupted })
+        Ok(Run { record, any_measured, error, interrupted })
     }
 
     fn storage(&self, target: &Target) -> anyhow::Result<Storage> {
@@ -319,8 +398,10 @@ struct MadeUp {
 }
 
 impl MadeUp {
-    fn folder() -> Self {
-        Self { path: std::env::temp_dir().join(format!("crumb-feed-{}", std::process::id())) }
+    /// Of several ranks some may have the same process number and share the folder for temporary files.
+    fn folder(rank: u32) -> Self {
+        let own = if rank == 0 { String::new() } else { format!("-r{rank}") };
+        Self { path: std::env::temp_dir().join(format!("crumb-feed-{}{own}", std::process::id())) }
     }
 }
 

@@ -1,24 +1,29 @@
 //! `crumb run postmark`: PostMark's run on any target, with latencies, threads, and what held it up.
 
 mod figures;
+mod whole;
 
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use clap::Args;
 use files::{FileSystem, Target};
-use measure::{CpuTimes, DiskMeter, DiskUse, Phase, RunRecord, Usage};
+use fstress::ensemble::{Copies, Ensemble, Steps};
+use measure::{CpuTimes, DiskMeter, DiskUse, LoadPoint, Phase, RunId, RunRecord, Usage, Verdict};
 use postmark::engine::{self, Event, Outcome, Place, RunOptions, SyncMode};
 use postmark::{Bias, Settings, SizeRange};
 
+use super::run_fstress::ranks::{self, on_all};
 use crate::context::Context;
 use crate::exit::ExitStatus;
+use crate::layout::counted;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
@@ -138,20 +143,35 @@ enum SyncFlag {
 
 /// Runs the verb.
 pub fn run(args: RunPostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let settings = args.settings();
-    let stop = signals::stop_flag()?;
-    let measure_one = |turn: Turn<'_>| args.measure_one(turn, &settings, context, &stop);
-    args.series.run(&args.target, &args.output, context, &stop, measure_one, |record| {
-        let mut text = tables::load_points(record) + &tables::phases(&record.phases);
-        text.push_str(&record.points.iter().map(tables::operations).collect::<String>());
-        if args.beside_2001 {
-            text.push_str(&beside_2001(record, &settings));
-        }
-        text + &tables::summary(record)
-    })
+    args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
 }
 
 impl RunPostmarkArgs {
+    /// Runs the verb as one rank of `ensemble`, each a copy with its own files; or alone. `stop` ends it early and is set
+    /// when another rank does.
+    ///
+    /// # Errors
+    /// What ended the run, on whichever rank.
+    pub fn run_in(
+        self,
+        ensemble: &mut Ensemble,
+        stop: &Arc<AtomicBool>,
+        context: &Context,
+    ) -> anyhow::Result<ExitStatus> {
+        ranks::refuse_until_ci(ensemble, &self.series)?;
+        let settings = self.settings();
+        let measure_one = |turn: Turn<'_>| self.measure_one(turn, &settings, context, stop, ensemble);
+        self.series.run(&self.target, &self.output, context, stop, measure_one, |record| {
+            let mut text = tables::load_points(record) + &tables::phases(&record.phases);
+            text.push_str(&record.points.iter().map(tables::operations).collect::<String>());
+            text.push_str(&record.points.iter().map(tables::ranks).collect::<String>());
+            if self.beside_2001 {
+                text.push_str(&beside_2001(record, &settings));
+            }
+            text + &tables::summary(record)
+        })
+    }
+
     fn settings(&self) -> Settings {
         let mut settings = match self.preset {
             Preset::Defaults => Settings::default(),
@@ -179,11 +199,28 @@ impl RunPostmarkArgs {
         settings: &Settings,
         context: &Context,
         stop: &Arc<AtomicBool>,
+        ensemble: &mut Ensemble,
     ) -> anyhow::Result<Run> {
-        let begun = Begun::now("postmark", turn.target);
-        let storage = self.file_system.open(turn.target)?;
-        let folder = Folder::make(&storage, &begun.id.0)?;
-        let mut watch = Watch::new(&*storage, context.quiet);
+        let mut begun = Begun::now("postmark", turn.target);
+        begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
+        ensemble.same_terms(self.terms(turn.target, settings))?;
+        let storage = on_all(ensemble, "reaching the storage", self.file_system.open(turn.target))?;
+        let made = Folder::make(&storage, &ranks::own_name(ensemble, folder_name(&begun.id)));
+        let all_made = ensemble.all_did("making a folder", problem_of(&made));
+        let folder = made?;
+        if let Err(error) = all_made {
+            folder.remove()?;
+            return Err(error.into());
+        }
+        if ensemble.is_joined() && !context.quiet {
+            let threads = counted(self.threads.get(), "thread", "threads");
+            eprintln!("PostMark on {}, {threads} a rank; seed {} and up", turn.target, settings.seed);
+            ranks::announce(ensemble);
+        }
+        let of_rank = self.settings_of_rank(settings, ensemble.rank());
+        let hosts = ensemble.hosts().to_vec();
+        let mut copies = Copies::new(ensemble, stop);
+        let mut watch = Watch::new(&*storage, context.quiet, copies.is_joined());
         let how = RunOptions {
             sync: match self.sync {
                 SyncFlag::None => SyncMode::None,
@@ -191,45 +228,91 @@ impl RunPostmarkArgs {
                 SyncFlag::Every => SyncMode::Every,
             },
             latencies: true,
+            held_up: copies.is_joined(),
             ..RunOptions::default()
         };
-        let drive = |events: mpsc::Sender<Event>| -> anyhow::Result<Outcome> {
+        let drive = |events: mpsc::Sender<Event>, copies: &mut Copies<'_>| -> anyhow::Result<Outcome> {
             let place = Place { fs: storage.below(folder.name())?, weight: NonZeroU32::MIN };
-            // Whoever listened is gone only when this thread is not waited for any more.
-            let mut tell = |event| drop(events.send(event));
+            let mut failed = false;
+            let mut tell = |event| {
+                match &event {
+                    Event::Begins(phase) => copies.begin(&phase.to_string(), failed),
+                    Event::Ends { well: false, .. } if copies.is_joined() => {
+                        failed = true;
+                        // The others need not go on until they hear of it.
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    _ => {}
+                }
+                // Whoever listened is gone only when this thread is not waited for any more.
+                drop(events.send(event));
+            };
             Ok(match self.threads.get() {
-                1 => engine::run(settings, &[place], &how, stop, &mut tell)?,
-                _ => engine::run_threads(settings, &[place], &how, self.threads, stop, &mut tell)?,
+                1 => engine::run(&of_rank, &[place], &how, stop, &mut tell)?,
+                _ => engine::run_threads(&of_rank, &[place], &how, self.threads, stop, &mut tell)?,
             })
         };
         let (events, heard) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {
             let engine = std::thread::Builder::new().name("postmark".to_owned());
-            let engine =
-                engine.spawn_scoped(scope, || drive(events)).context("cannot start the run's thread")?;
+            let (drive, copies) = (&drive, &mut copies);
+            let engine = engine
+                .spawn_scoped(scope, move || drive(events, copies))
+                .context("cannot start the run's thread")?;
             watch.listen(&heard, &how.done, &self.expected(settings));
             engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         watch.progress.finish();
         // Also after an error: the folder is ours and empty, unless something in it could not be removed.
         let removed = folder.remove();
+        let all_well = copies.end(problem_of(&outcome).or(problem_of(&removed)));
         let outcome = outcome?;
         removed?;
+        all_well?;
 
-        let usage = self.usage(&outcome, &watch, &*storage);
-        let point = load_point(&outcome, self.threads);
         let label = turn.label.unwrap_or_else(|| format!("postmark on {}", turn.target));
+        let usage = self.usage(&outcome, &watch, &*storage);
+        let phases = watch.phases(&outcome);
+        let figures = if hosts.is_empty() {
+            Figures {
+                points: vec![load_point(&outcome, self.threads)],
+                metrics: metrics(&outcome, &usage),
+                verdict: verdict(&outcome, &usage),
+                complete: outcome.complete(),
+                phases,
+            }
+        } else {
+            whole::figures(&mut copies, &outcome, &usage, watch.with_steps(phases, &outcome), &hosts)?
+        };
         let record = RunRecord {
-            config: self.config_json(settings, turn.target),
+            config: ranks::with_hosts(self.config_json(settings, turn.target), &hosts),
             seed: u64::from(settings.seed),
-            complete: outcome.complete(),
-            metrics: metrics(&outcome, &usage),
-            verdict: verdict(&outcome, &usage),
-            phases: watch.phases(&outcome),
-            points: vec![point],
+            complete: figures.complete,
+            metrics: figures.metrics,
+            verdict: figures.verdict,
+            phases: figures.phases,
+            points: figures.points,
             ..begun.record(context, label)
         };
         Ok(Run { record, any_measured: true, error: None, interrupted: stop.load(Ordering::Relaxed) })
+    }
+
+    /// Each rank's workers draw otherwise: two ranks of one thread do what one process of two threads does.
+    fn settings_of_rank(&self, settings: &Settings, rank: u32) -> Settings {
+        let seeds_before = rank.wrapping_mul(self.threads.get() as u32);
+        Settings { seed: settings.seed.wrapping_add(seeds_before), ..settings.clone() }
+    }
+
+    /// What must be the same on all ranks, by name.
+    fn terms(&self, target: &Target, settings: &Settings) -> Vec<(String, String)> {
+        let terms = [
+            ("target", target.to_string()),
+            ("settings", format!("{settings:?}")),
+            ("threads and --sync", format!("{} {:?}", self.threads, self.sync)),
+            ("way to the storage", format!("{:?}", self.file_system)),
+            ("repeats", format!("{:?}", self.series)),
+        ];
+        terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect()
     }
 
     fn expected(&self, settings: &Settings) -> Expected {
@@ -271,6 +354,23 @@ impl RunPostmarkArgs {
     }
 }
 
+/// What a record says of a run, of one process or of all ranks.
+struct Figures {
+    points: Vec<LoadPoint>,
+    phases: Vec<Phase>,
+    metrics: BTreeMap<String, f64>,
+    verdict: Verdict,
+    complete: bool,
+}
+
+fn problem_of<T>(done: &anyhow::Result<T>) -> Option<String> {
+    done.as_ref().err().map(|error| format!("{error:#}"))
+}
+
+fn folder_name(id: &RunId) -> String {
+    format!("crumb-postmark-{}", id.0.rsplit('-').next().unwrap_or(&id.0))
+}
+
 /// How much there is to do, of all threads together.
 struct Expected {
     files: u64,
@@ -294,10 +394,9 @@ struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    fn make(storage: &'a Arc<dyn FileSystem>, id: &str) -> anyhow::Result<Self> {
-        let name = format!("crumb-postmark-{}", id.rsplit('-').next().unwrap_or(id));
+    fn make(storage: &'a Arc<dyn FileSystem>, name: &str) -> anyhow::Result<Self> {
         storage.mkdir(name.as_ref()).context("cannot make a folder for the run's files")?;
-        Ok(Self { storage, name })
+        Ok(Self { storage, name: name.to_owned() })
     }
 
     fn name(&self) -> &Path {
@@ -319,27 +418,60 @@ struct Watch {
     /// Over the run as a whole.
     whole: Option<DiskMeter>,
     by_phase: Vec<(engine::Phase, DiskUse)>,
+    /// How much was done at which moments, when others will ask.
+    samples: Option<Vec<(Instant, u64)>>,
+    sample_every: Duration,
 }
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// What was done until the first rank ended is known to within what is done in this time, at first.
+const SAMPLE_EVERY: Duration = Duration::from_millis(20);
+/// With more samples than this, every other one goes.
+const SAMPLES_MAX: usize = 1 << 16;
 
 impl Watch {
-    fn new(storage: &dyn FileSystem, quiet: bool) -> Self {
+    fn new(storage: &dyn FileSystem, quiet: bool, samples: bool) -> Self {
         let meter = storage.local_root().and_then(DiskMeter::start);
-        Self { progress: Progress::new(quiet), lap: meter.clone(), whole: meter, by_phase: Vec::new() }
+        Self {
+            progress: Progress::new(quiet),
+            lap: meter.clone(),
+            whole: meter,
+            by_phase: Vec::new(),
+            samples: samples.then(Vec::new),
+            sample_every: SAMPLE_EVERY,
+        }
+    }
+
+    fn sample(&mut self, done: &AtomicU64) {
+        let Some(samples) = &mut self.samples else { return };
+        if samples.len() >= SAMPLES_MAX {
+            let mut keep = false;
+            samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.sample_every *= 2;
+        }
+        samples.push((Instant::now(), done.load(Ordering::Relaxed)));
     }
 
     /// Until the run is over.
     fn listen(&mut self, heard: &mpsc::Receiver<Event>, done: &AtomicU64, expected: &Expected) {
         let (mut phase, mut done_before) = (None, 0);
+        let mut shown = Instant::now();
         loop {
-            match heard.recv_timeout(LOOK_EVERY) {
+            let wait = if self.samples.is_some() { self.sample_every } else { LOOK_EVERY };
+            match heard.recv_timeout(wait) {
                 Ok(Event::Begins(begun)) => {
                     phase = Some(begun);
                     done_before = done.load(Ordering::Relaxed);
+                    self.sample(done);
+                    // While it was held up the device did nothing of ours.
+                    self.lap.as_mut().map(DiskMeter::lap);
                 }
                 Ok(Event::Ends { phase, .. }) => {
+                    self.sample(done);
                     if let Some(meter) = &mut self.lap {
                         self.by_phase.push((phase, meter.lap()));
                     }
@@ -347,6 +479,11 @@ impl Watch {
                 Ok(Event::Trouble(error)) => self.progress.say(&format!("crumb: {error}")),
                 Ok(_) => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.sample(done);
+                    if shown.elapsed() < LOOK_EVERY {
+                        continue;
+                    }
+                    shown = Instant::now();
                     let done = done.load(Ordering::Relaxed) - done_before;
                     if let Some((phase, of)) = phase.and_then(|phase| Some((phase, expected.of(phase)?))) {
                         let of_text = report::count_text(of);
@@ -359,21 +496,42 @@ impl Watch {
         }
     }
 
+    /// The phases of a record, each with how far it had come when.
+    fn with_steps(&self, phases: Vec<Phase>, outcome: &Outcome) -> Vec<(Phase, Steps)> {
+        let samples = self.samples.as_deref().unwrap_or_default();
+        let steps = |phase: &Phase| {
+            let Some(times) = outcome.phases.iter().find(|times| name_of(times.phase) == phase.name) else {
+                return Steps::default();
+            };
+            // Counted on from the phases before.
+            let at_begin = samples.iter().take_while(|(at, _)| *at <= times.started).last();
+            let before = at_begin.map_or(0, |(_, done)| *done);
+            let within = samples.iter().filter(|(at, _)| *at > times.started && *at <= times.ended);
+            let step = |&(at, done): &(Instant, u64)| {
+                let since_s = at.saturating_duration_since(times.started).as_secs_f64();
+                (since_s, done.saturating_sub(before) as f64)
+            };
+            let mut done: Vec<(f64, f64)> = within.map(step).collect();
+            done.push((times.wall().as_secs_f64(), phase.items as f64));
+            Steps { done }
+        };
+        phases.into_iter().map(|phase| (phase.clone(), steps(&phase))).collect()
+    }
+
     /// The phases of a record.
     fn phases(&self, outcome: &Outcome) -> Vec<Phase> {
         let counts = &outcome.counts;
         let of = |times: &engine::PhaseTimes| {
-            let (name, items) = match times.phase {
-                engine::Phase::MakeDirectories => ("make directories", 0),
-                engine::Phase::Create => ("create", counts.created_alone),
-                engine::Phase::Transactions => ("transactions", outcome.transactions_done),
-                engine::Phase::Delete => ("delete", counts.deleted_alone),
-                engine::Phase::RemoveDirectories => ("remove directories", 0),
+            let items = match times.phase {
+                engine::Phase::Create => counts.created_alone,
+                engine::Phase::Transactions => outcome.transactions_done,
+                engine::Phase::Delete => counts.deleted_alone,
+                engine::Phase::MakeDirectories | engine::Phase::RemoveDirectories => 0,
             };
             let used = self.by_phase.iter().find(|(phase, _)| *phase == times.phase);
             let wall_s = times.wall().as_secs_f64();
             Phase {
-                name: name.to_owned(),
+                name: name_of(times.phase).to_owned(),
                 pass: 1,
                 wall_s,
                 user_s: times.cpu.user.as_secs_f64(),
@@ -386,6 +544,17 @@ impl Watch {
         };
         // Directories are few; their phases would only blur the table.
         outcome.phases.iter().map(of).filter(|phase| phase.items > 0).collect()
+    }
+}
+
+/// A phase's name in records.
+fn name_of(phase: engine::Phase) -> &'static str {
+    match phase {
+        engine::Phase::MakeDirectories => "make directories",
+        engine::Phase::Create => "create",
+        engine::Phase::Transactions => "transactions",
+        engine::Phase::Delete => "delete",
+        engine::Phase::RemoveDirectories => "remove directories",
     }
 }
 

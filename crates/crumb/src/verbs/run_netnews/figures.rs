@@ -1,14 +1,16 @@
 //! A netnews run as tables for the terminal: a line a pass, where the time went, ageing, then the flat figures.
 
-use measure::{Phase, RunRecord};
+use measure::{CurveLine, Phase, RunRecord};
 use report::{count_text, rate_text};
 
-use crate::layout::{grid, wrapped};
+use crate::layout::{grid, shortened, wrapped};
 use crate::tables;
+
+const RANK_WIDTH_MAX: usize = 32;
 
 /// All of it.
 pub(super) fn shown(record: &RunRecord) -> String {
-    [passes(record), time(record), ageing(record), tables::summary(record)].concat()
+    [passes(record), ranks(record), time(record), ageing(record), tables::summary(record)].concat()
 }
 
 fn passes(record: &RunRecord) -> String {
@@ -39,16 +41,34 @@ fn passes(record: &RunRecord) -> String {
     format!("Articles stored, batched, files deleted\n{}\n", grid(&heads, 0, &rows))
 }
 
+/// How each of several ranks fared by itself.
+fn ranks(record: &RunRecord) -> String {
+    let Some(curve) = record.curves.iter().find(|curve| curve.name == "unbatch_by_rank_per_sec") else {
+        return String::new();
+    };
+    let row = |line: &CurveLine| {
+        let (first, last) = (line.points.first()?, line.points.last()?);
+        let slowest = line.points.iter().map(|point| point.y).fold(f64::INFINITY, f64::min);
+        let mut cells = vec![shortened(&line.label, RANK_WIDTH_MAX)];
+        cells.extend([first.y, last.y, slowest].map(rate_text));
+        Some(cells)
+    };
+    let rows: Vec<Vec<String>> = curve.lines.iter().filter_map(row).collect();
+    let heads = ["stored /s by", "first pass", "last pass", "slowest"];
+    format!("Ranks, each by itself\n{}\n", grid(&heads, 1, &rows))
+}
+
 /// Shares of the elapsed time: this program's own, the kernel's, and what is left, waiting.
 fn time(record: &RunRecord) -> String {
+    let ranks = record.config.get("ranks").and_then(serde_json::Value::as_f64).unwrap_or(1.0);
     let row = |name: &&str| {
         let of = |field: fn(&Phase) -> f64| -> f64 {
             record.phases.iter().filter(|phase| phase.name == **name).map(field).sum()
         };
         let (wall, user, sys) = (of(|phase| phase.wall_s), of(|phase| phase.user_s), of(|phase| phase.sys_s));
-        let percent = |seconds: f64| format!("{:.1}%", 100.0 * seconds / wall);
+        let percent = |seconds: f64| format!("{:.1}%", 100.0 * seconds / (ranks * wall));
         (wall > 0.0).then(|| {
-            let waiting = (wall - user - sys).max(0.0);
+            let waiting = (ranks * wall - user - sys).max(0.0);
             vec![(*name).to_owned(), format!("{wall:.2}"), percent(user), percent(sys), percent(waiting)]
         })
     };
