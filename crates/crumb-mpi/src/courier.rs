@@ -16,8 +16,16 @@ pub enum Request {
     Clocks,
     /// Nothing is to cross from the one moment to the other; there is no reply.
     Hush(Instant, Instant),
-    /// The verb has come to its end, with this exit code; there is no reply.
-    Leave(u8),
+    /// The verb has come to its end; there is no reply.
+    Leave(LastWord),
+}
+
+/// How the verb ended on this rank.
+pub struct LastWord {
+    /// The exit code.
+    pub code: u8,
+    /// What ended it here and was not told at a meeting: the other ranks go on and do not know.
+    pub untold: Option<String>,
 }
 
 /// What it says.
@@ -45,9 +53,9 @@ pub struct Courier {
 pub struct Leave(Sender<Request>);
 
 impl Leave {
-    pub fn say(self, code: u8) {
+    pub fn say(self, word: LastWord) {
         // With nobody there to hear it the process is ending anyway.
-        let _ = self.0.send(Request::Leave(code));
+        let _ = self.0.send(Request::Leave(word));
     }
 }
 

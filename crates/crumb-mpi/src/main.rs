@@ -5,6 +5,8 @@
 //! post (parts, clocks, beats) --- replies -->   courier (the Exchange of its Ensemble)
 //! ```
 //!
+//! All this in a process below the one that was started, see `watch`.
+//!
 //! Always holds: MPI is called by the main thread alone, and inside a measured interval nothing crosses; rank 0
 //! alone shows progress, keeps and writes the run; a rank that is lost ends all, and no process is left behind.
 //! Not here: how load is divided and parts are added up (`fstress::ensemble`), the verbs (`crumb`).
@@ -14,6 +16,7 @@
 
 mod courier;
 mod post;
+mod watch;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,12 +26,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use crumb::{BadUsage, Context, ExitStatus, FstressArgs, GlobalArgs};
-use fstress::ensemble::{Ensemble, Hello, Share};
+use fstress::ensemble::{Beside, Ensemble, Hello, Share};
 use mpi::Threading;
 use mpi::traits::Communicator as _;
+use rustix::thread::CpuSet;
 
-use crate::courier::Courier;
+use crate::courier::{Courier, LastWord};
 use crate::post::Post;
+
+type PostmarkArgs = <FstressArgs as Beside>::Postmark;
+type NetnewsArgs = <FstressArgs as Beside>::Netnews;
 
 #[derive(Parser)]
 #[command(
@@ -48,24 +55,27 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Run a benchmark and keep its record, on rank 0
-    Run(Box<RunArgs>),
-}
-
-#[derive(Args)]
-struct RunArgs {
-    #[command(subcommand)]
-    benchmark: RunBenchmark,
+    Run {
+        #[command(subcommand)]
+        benchmark: Box<Benchmark>,
+    },
 }
 
 #[derive(Subcommand)]
-enum RunBenchmark {
+enum Benchmark {
     /// Latency of a file service against offered load; rates, files and requests outstanding are those of the whole
     #[command(after_help = EXAMPLES)]
-    Fstress(TogetherArgs),
+    Fstress(FstressTogether),
+    /// PostMark as copies, one a rank, each with files of its own; figures count while all work
+    #[command(after_help = EXAMPLES)]
+    Postmark(CopiesOf<PostmarkArgs>),
+    /// The news spool as copies, one a rank, each with a spool of its own; figures count while all work
+    #[command(after_help = EXAMPLES)]
+    Netnews(CopiesOf<NetnewsArgs>),
 }
 
 #[derive(Args)]
-struct TogetherArgs {
+struct FstressTogether {
     #[command(flatten)]
     fstress: FstressArgs,
 
@@ -73,10 +83,50 @@ struct TogetherArgs {
     #[arg(long, default_value = "even", value_name = "even|cores", help_heading = "Many machines")]
     share: Share,
 
+    #[command(flatten)]
+    ranks: RanksArgs,
+}
+
+#[derive(Args)]
+struct CopiesOf<A: Args> {
+    #[command(flatten)]
+    one: A,
+
+    #[command(flatten)]
+    ranks: RanksArgs,
+}
+
+#[derive(Args)]
+struct RanksArgs {
     /// A rank that is silent for longer than this, outside of measured intervals, has failed
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME",
         help_heading = "Many machines")]
     patience: Duration,
+}
+
+impl Benchmark {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Fstress(_) => "fstress",
+            Self::Postmark(_) => "postmark",
+            Self::Netnews(_) => "netnews",
+        }
+    }
+
+    fn share(&self) -> Share {
+        match self {
+            Self::Fstress(together) => together.share,
+            Self::Postmark(_) | Self::Netnews(_) => Share::Even,
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Fstress(together) => together.ranks.patience,
+            Self::Postmark(copies) => copies.ranks.patience,
+            Self::Netnews(copies) => copies.ranks.patience,
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -85,68 +135,75 @@ Examples:
     mpirun -n 8 -hosts a,b,c,d crumb-mpi run fstress nfs://filer/vol --workload mail --rate 10000..200000/10000
   Machines of different size:
     mpirun -hosts big:8,small:2 crumb-mpi run fstress nfs://filer/vol --share cores
+  PostMark by eight clients, each in a folder of its own:
+    mpirun -n 8 -hosts a,b,c,d crumb-mpi run postmark nfs://filer/vol --preset 2001
+  Four news spools at once:
+    mpirun -n 4 -hosts a,b,c,d crumb-mpi run netnews nfs://filer/vol --quick
 
-All flags are those of `crumb run fstress`. The record, the report and the store are rank 0's; `crumb runs`,
+All flags are those of `crumb run`. The record, the report and the store are rank 0's; `crumb runs`,
 `crumb compare` and `crumb report` read them.";
 
 /// Shorter than this a busy machine is taken for a dead one.
 const PATIENCE_MIN: Duration = Duration::from_secs(2);
+/// MPI_Finalize has no limit of its own, and waits for a rank that has died. All are known to come to it: it may be slow.
+const FINALIZE: Duration = Duration::from_secs(30);
+/// Where nobody could say how much.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
+    let stay = || {
+        let patience = Cli::try_parse()
+            .map_or(PATIENCE, |Cli { verb: Verb::Run { benchmark }, .. }| benchmark.patience());
+        post::to_notice_and_clean_up(patience)
+    };
+    if let Some(code) = watch::watched(stay) {
+        return code;
+    }
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
         eprintln!("error: MPI does not start; was this built with the MPI that `mpirun` belongs to?");
         return ExitCode::FAILURE;
     };
     let world = universe.world();
     let rank = world.rank();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let stop = match crumb::stop_flag() {
+        Ok(stop) => stop,
         Err(error) => {
-            // All typed the same: one complaint is enough.
-            if rank == 0 {
-                let _ = error.print();
-            }
-            return ExitCode::from(error.exit_code() as u8);
+            eprint!("{}", crumb::error_message(&error));
+            return ExitCode::FAILURE;
         }
     };
-    let Verb::Run(run) = cli.verb;
-    let RunBenchmark::Fstress(together) = run.benchmark;
-    let mut context = Context::new(cli.global);
-    "crumb-mpi".clone_into(&mut context.command[0]);
-    context.start_log();
-    if rank != 0 {
-        context = context.silenced();
-    }
-    let code = match crumb::stop_flag() {
-        Ok(stop) => joined(&world, together, context, &stop),
-        Err(error) => told(&Err(error), true),
+    let code = match Cli::try_parse() {
+        Ok(Cli { global, verb: Verb::Run { benchmark } }) => {
+            let mut context = Context::new(global);
+            "crumb-mpi".clone_into(&mut context.command[0]);
+            context.start_log();
+            if rank != 0 {
+                context = context.silenced();
+            }
+            let (patience, stop_verb) = (benchmark.patience().max(PATIENCE_MIN), Arc::clone(&stop));
+            joined(&world, patience, &stop, move |courier| verb(courier, *benchmark, &context, &stop_verb))
+        }
+        Err(error) => joined(&world, PATIENCE, &stop, move |courier| wrong_usage(courier.rank, &error)),
     };
+    post::last_resort("MPI does not end", FINALIZE);
+    let begun = std::time::Instant::now();
     // Ends MPI, which all do together.
     drop(universe);
+    tracing::debug!(rank, took = ?begun.elapsed(), "MPI has ended");
     ExitCode::from(code)
 }
 
-/// Runs the verb in a thread of its own while this one does what MPI is needed for.
+/// Does `verb` in a thread of its own while this one does what MPI is needed for.
 fn joined(
     world: &mpi::topology::SimpleCommunicator,
-    together: TogetherArgs,
-    context: Context,
+    patience: Duration,
     stop: &Arc<AtomicBool>,
+    verb: impl FnOnce(Courier) -> LastWord + Send + 'static,
 ) -> u8 {
-    let patience = together.patience.max(PATIENCE_MIN);
     let (courier, mut post) = Post::new(world, patience, Arc::clone(stop));
-    let stop = Arc::clone(stop);
     let verb = move || {
         let leave = courier.leave();
-        let rank = courier.rank;
-        let mut ensemble = None;
-        let done = run(courier, together, &context, &stop, &mut ensemble);
-        let lost = ensemble.as_ref().and_then(Ensemble::lost);
-        // Where rank 0 is the one that is lost, the next one says so.
-        let speaker = lost.map_or(0, |lost| u32::from(lost.rank == 0));
-        let code = told(&done, rank == speaker);
-        leave.say(code);
-        code
+        leave.say(verb(courier));
     };
     let verb = match std::thread::Builder::new().name("crumb".to_owned()).spawn(verb) {
         Ok(verb) => verb,
@@ -155,26 +212,54 @@ fn joined(
             post.abort(1);
         }
     };
-    post.serve();
+    let code = post.serve();
     match verb.join() {
-        Ok(code) => code,
+        Ok(()) => code,
         // It has told by itself.
         Err(_) => post.abort(101),
     }
 }
 
+/// The verb, and how it ended.
+fn verb(courier: Courier, benchmark: Benchmark, context: &Context, stop: &Arc<AtomicBool>) -> LastWord {
+    let rank = courier.rank;
+    let mut ensemble = None;
+    let done = run(courier, benchmark, context, stop, &mut ensemble);
+    let lost = ensemble.as_ref().and_then(Ensemble::lost);
+    // Where rank 0 is the one that is lost, the next one says so; not where it came to its end and told by itself.
+    let speaker = lost.map_or(0, |lost| u32::from(lost.rank == 0 && !post::has_ended(lost)));
+    let code = told(&done, rank == speaker);
+    // What came out of a meeting all know; a rank that was lost, too.
+    let all_know = lost.is_some() || ensemble.as_ref().is_none_or(Ensemble::all_know);
+    let untold = done.err().filter(|_| !all_know).map(|error| in_one_line(&crumb::error_message(&error)));
+    LastWord { code, untold }
+}
+
 fn run(
     courier: Courier,
-    together: TogetherArgs,
+    benchmark: Benchmark,
     context: &Context,
     stop: &Arc<AtomicBool>,
     joined: &mut Option<Ensemble>,
 ) -> anyhow::Result<ExitStatus> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let hello = Hello { host: post::host(), version: crumb::VERSION.to_owned(), cores };
+    let may = rustix::thread::sched_getaffinity(None);
+    let may = may.map(|may| (0..CpuSet::MAX_CPU).filter(|&cpu| may.is_set(cpu)).collect());
+    let hello = Hello {
+        host: post::host(),
+        version: crumb::VERSION.to_owned(),
+        cores,
+        cpus: may.unwrap_or_default(),
+    };
     let ensemble =
-        Ensemble::join(Box::new(courier), hello, together.share).context("the ranks do not join")?;
-    together.fstress.run_in(joined.insert(ensemble), stop, context)
+        Ensemble::join(Box::new(courier), hello, benchmark.share()).context("the ranks do not join")?;
+    let ensemble = joined.insert(ensemble);
+    ensemble.same_terms(vec![("benchmark".to_owned(), benchmark.name().to_owned())])?;
+    match benchmark {
+        Benchmark::Fstress(together) => together.fstress.run_in(ensemble, stop, context),
+        Benchmark::Postmark(copies) => copies.one.run_in(ensemble, stop, context),
+        Benchmark::Netnews(copies) => copies.one.run_in(ensemble, stop, context),
+    }
 }
 
 /// The exit code, and the error told by the rank that speaks.
@@ -189,5 +274,44 @@ fn told(done: &anyhow::Result<ExitStatus>, speaks: bool) -> u8 {
             }
             if error.is::<BadUsage>() { 2 } else { 1 }
         }
+    }
+}
+
+/// Mostly all typed the same: one complaint is enough. Where only another rank's is wrong, rank 0 tells what that says.
+fn wrong_usage(rank: u32, error: &clap::Error) -> LastWord {
+    if rank == 0 {
+        let _ = error.print();
+    }
+    let complaint = error.to_string();
+    let complaint = complaint.split("\n\n").next().unwrap_or_default();
+    LastWord { code: error.exit_code() as u8, untold: error.use_stderr().then(|| in_one_line(complaint)) }
+}
+
+/// An error with its causes, for a sentence.
+fn in_one_line(message: &str) -> String {
+    let bare = |line: &str| {
+        let line = line.trim();
+        line.strip_prefix("error: ").or(line.strip_prefix("because: ")).unwrap_or(line).to_owned()
+    };
+    message.lines().map(bare).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn no_flag_or_verb_is_declared_twice() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_error_with_its_causes_becomes_one_line() {
+        assert_eq!(
+            in_one_line("error: cannot import\n  because: no such file\n"),
+            "cannot import: no such file"
+        );
     }
 }

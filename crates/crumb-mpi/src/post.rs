@@ -7,12 +7,16 @@
 //!                           another                                  somebody was lost
 //! ```
 //!
+//! A rank whose verb comes to its end brings that as its last part. One that does so while others go on, after an error
+//! that no meeting knows of, says why in an alarm: to the others it is lost from then on.
+//!
 //! Everything goes over rank 0, which therefore knows who has not come. Sends and receives do not block, so that a
 //! rank that is dead, stopped or cut off is noticed by its silence and not waited for.
 //!
 //! Always holds: from the end of a warm-up to the end of its interval nothing is sent, but for an alarm, which ends
 //! the interval; once a rank is lost nothing is waited for but the others' cleaning up, and that not for long; this
-//! process ends then, by MPI_Abort or without it.
+//! process ends then, by MPI_Abort or without it; MPI's own end is begun when it is known
+//! that all come to it, and has its limit.
 //! Not here: what the parts mean (`fstress::ensemble`).
 
 use std::sync::Arc;
@@ -28,7 +32,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
 use quanta::{Clock, Instant};
 
-use crate::courier::{Courier, Reply, Request};
+use crate::courier::{Courier, LastWord, Reply, Request};
 
 const PART: Tag = 1;
 const WHOLE: Tag = 2;
@@ -55,9 +59,15 @@ const ROUND_TRIPS: u32 = 40;
 const CLEAN_UP: Duration = Duration::from_secs(30);
 /// MPI_Abort may wait for a host that is cut off.
 const ABORT: Duration = Duration::from_secs(5);
+/// From the last word to the end of MPI.
+const SETTLE: Duration = Duration::from_millis(300);
 /// The largest part a rank may send: far more than a load point has.
 const PART_BYTES_MAX: usize = 256 << 20;
 const ONE: &[u8] = &[1];
+/// A last part, and behind it what no meeting knows of. No sheet begins so, as no step's name is empty.
+const LEAVES: &[u8] = b"\0leaves\n";
+/// How an end of its own is told of a rank.
+const HAS_ENDED: &str = "has ended: ";
 
 /// A small message on its way that nobody waits for.
 type Flying = mpi::request::Request<'static, [u8], StaticScope>;
@@ -82,8 +92,45 @@ pub struct Post<'a> {
     beats: Vec<Option<Flying>>,
     next_beat: Instant,
     hush: (Instant, Instant),
+    /// Within it when this thread last looked.
+    hushed: bool,
     /// When this thread last looked: after a gap it is the one that was away.
     looked: Instant,
+    doing: Doing,
+    /// A rank that came to its end while this one's verb was at work by itself.
+    ended: Option<Lost>,
+}
+
+/// What the verb has this thread do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// Nothing that others are needed for.
+    Nothing,
+    /// What others are waited for.
+    Asked,
+    /// The verb has come to its end, with this exit code.
+    Leaving(u8),
+}
+
+/// Whether a rank is lost because it came to an end of its own, which it tells by itself where it can.
+pub fn has_ended(lost: &Lost) -> bool {
+    lost.how.starts_with(HAS_ENDED)
+}
+
+/// Ends this process if it is still there after a while.
+pub fn last_resort(why: &'static str, after: Duration) {
+    // Without a thread for it the end is only less certain.
+    let _ = std::thread::Builder::new().name("last-resort".to_owned()).spawn(move || {
+        std::thread::sleep(after);
+        eprintln!("error: {why} on {}; this process ends without it", host());
+        let me = rustix::process::getpid();
+        let _ = rustix::process::kill_process(me, crate::watch::GIVEN_UP);
+    });
+}
+
+/// After a rank's death, until all others are gone.
+pub fn to_notice_and_clean_up(patience: Duration) -> Duration {
+    patience * 2 + CLEAN_UP + ABORT * 2
 }
 
 /// The name of this host.
@@ -116,42 +163,79 @@ impl<'a> Post<'a> {
             beats: (0..ranks).map(|_| None).collect(),
             next_beat: epoch,
             hush: (epoch, epoch),
+            hushed: false,
             looked: epoch,
+            doing: Doing::Nothing,
+            ended: None,
         };
         (courier, post)
     }
 
-    /// Does what it is asked until the verb has come to its end, and with it those of all ranks.
-    pub fn serve(&mut self) {
+    /// Does what it is asked until the verb has come to its end, and with it those of all ranks. The exit code: where rank 0
+    /// has something to say, all end with its code.
+    pub fn serve(&mut self) -> u8 {
         if self.ranks > 1 {
             self.introduce();
         }
-        loop {
+        let word = loop {
             match self.requests.recv_timeout(LOOK_EVERY) {
                 Ok(Request::Bring { mine, patience }) => {
+                    self.asked();
                     let reply = self.bring(mine, patience);
-                    self.reply(reply);
+                    self.answered(reply);
                 }
                 Ok(Request::Spread(answer)) => {
+                    self.asked();
                     self.spread(&answer);
-                    self.reply(Reply::Answer(answer));
+                    self.answered(Reply::Answer(answer));
                 }
                 Ok(Request::Clocks) => {
+                    self.asked();
                     let offset = self.compare_clocks();
-                    self.reply(Reply::Clocks(offset));
+                    self.answered(Reply::Clocks(offset));
                 }
                 Ok(Request::Hush(from, until)) => self.hush = (from, until),
-                Ok(Request::Leave(_)) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(Request::Leave(word)) => break word,
+                Err(RecvTimeoutError::Disconnected) => {
+                    break LastWord { code: 101, untold: Some("its program broke off".to_owned()) };
+                }
                 Err(RecvTimeoutError::Timeout) => self.look(),
             }
+        };
+        if self.ranks > 1 { self.leave(word) } else { word.code }
+    }
+
+    /// The verb has asked for something that needs the others.
+    fn asked(&mut self) {
+        self.doing = Doing::Asked;
+        if let Some(lost) = self.ended.take() {
+            self.end_all(lost);
         }
-        // Ending MPI waits for all: only once it is known that all come.
-        if self.ranks > 1 {
-            let reply = self.bring(b"leaves".to_vec(), None);
-            if let Reply::Parts(_) = reply {
-                self.spread(b"all leave");
+    }
+
+    fn answered(&mut self, reply: Reply) {
+        self.doing = Doing::Nothing;
+        self.reply(reply);
+    }
+
+    /// Ending MPI waits for all: only once it is known that all come.
+    fn leave(&mut self, word: LastWord) -> u8 {
+        self.doing = Doing::Leaving(word.code);
+        let untold = word.untold.unwrap_or_default();
+        if !untold.is_empty() {
+            let end = self.lost(self.rank, format!("{HAS_ENDED}{untold}"));
+            for peer in self.peers() {
+                self.alarm(peer, alarm_of(&end).as_bytes());
             }
         }
+        let last = [LEAVES, untold.as_bytes()].concat();
+        let code = match self.bring(last, None) {
+            Reply::Answer(code) => code.first().copied().filter(|&code| code != 0).unwrap_or(word.code),
+            _ => {
+                self.spread(&[word.code]);
+                word.code
+            }
+        };
         // What was sent before the last word has come before it; MPI complains of what is left lying.
         for tag in [BEAT, ALARM] {
             while let Some(message) = self.world.any_process().immediate_matched_probe_with_tag(tag) {
@@ -159,6 +243,19 @@ impl<'a> Post<'a> {
             }
         }
         self.beats.drain(..).flatten().for_each(std::mem::forget);
+        self.settle();
+        code
+    }
+
+    /// Keeps MPI going until what is on its way has come. MPICH 4.0 over UCX ends its connections one rank after another, and
+    /// a rank that is done with its own does nothing more for the others': over TCP, between four network namespaces, three
+    /// runs of six hung there.
+    fn settle(&self) {
+        let until = self.clock.now() + SETTLE;
+        while self.clock.now() < until {
+            self.world.any_process().immediate_probe_with_tag(BYE);
+            std::thread::sleep(NAP);
+        }
     }
 
     fn reply(&self, reply: Reply) {
@@ -198,7 +295,20 @@ impl<'a> Post<'a> {
                 return Reply::Parts(parts.into_iter().flatten().collect());
             }
             let (from, part) = self.receive(PART, &missing, until);
-            parts[from as usize] = Some(part);
+            let leaves = part.strip_prefix(LEAVES).map(|why| String::from_utf8_lossy(why).into_owned());
+            match (self.doing, leaves) {
+                (Doing::Leaving(_), None) => {
+                    // It waits for a meeting that will not be; most often it has been told of our end already.
+                    let end = self.lost(0, format!("{HAS_ENDED}the others go on"));
+                    self.alarm(from, alarm_of(&end).as_bytes());
+                }
+                (Doing::Leaving(_), Some(_)) | (_, None) => parts[from as usize] = Some(part),
+                (_, Some(why)) => {
+                    let why = if why.is_empty() { "the others go on".to_owned() } else { why };
+                    let end = self.lost(from, format!("{HAS_ENDED}{why}"));
+                    self.end_all(end);
+                }
+            }
         }
     }
 
@@ -343,12 +453,19 @@ impl<'a> Post<'a> {
             let _: (Vec<u8>, _) = (message, status).matched_receive_vec();
             self.heard[from] = now;
         }
-        if let Some(alarm) = self.world.any_process().immediate_matched_probe_with_tag(ALARM) {
+        while let Some(alarm) = self.world.any_process().immediate_matched_probe_with_tag(ALARM) {
             let (text, _): (Vec<u8>, _) = alarm.matched_receive_vec();
-            if let Some(lost) = read_alarm(&text) {
-                return Err(lost);
+            match (read_alarm(&text), self.doing) {
+                // So does this one.
+                (Some(end), Doing::Leaving(_)) if has_ended(&end) => {}
+                // The verb hears of it when it needs the others, and ends soon; or needs them no more.
+                (Some(end), Doing::Nothing) if has_ended(&end) => {
+                    self.ended.get_or_insert(end);
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+                (Some(lost), _) => return Err(lost),
+                (None, _) => self.stop.store(true, Ordering::Relaxed),
             }
-            self.stop.store(true, Ordering::Relaxed);
         }
         if self.stop.load(Ordering::Relaxed) && !self.told_to_stop {
             self.told_to_stop = true;
@@ -366,6 +483,10 @@ impl<'a> Post<'a> {
             }
         }
         let (from, until) = self.hush;
+        if now >= from && now < until && !self.hushed {
+            tracing::debug!(rank = self.rank, "an interval is under way");
+        }
+        self.hushed = now >= from && now < until;
         if now + BEFORE_HUSH >= from && now < until {
             return Ok(());
         }
@@ -414,27 +535,33 @@ impl<'a> Post<'a> {
     fn end_all(&mut self, lost: Lost) -> ! {
         self.stop.store(true, Ordering::Relaxed);
         if self.rank == 0 {
-            let text = format!("{}\n{}\n{}", lost.rank, lost.host, lost.how);
             for rank in (1..self.ranks).filter(|&rank| rank != lost.rank) {
-                self.alarm(rank, text.as_bytes());
+                self.alarm(rank, alarm_of(&lost).as_bytes());
             }
         }
         let until = self.clock.now() + CLEAN_UP;
         // Whatever was asked for: this is the reply, and to all that follows.
         self.reply(Reply::Lost(lost.clone()));
-        let mut code = None;
+        // Who ends all: rank 0, or the next one when it is rank 0 that is lost; the others have noticed by themselves.
+        let last = u32::from(lost.rank == 0);
+        let mut code = match self.doing {
+            Doing::Leaving(code) => {
+                if self.rank == last {
+                    eprintln!("error: {lost}, after all was done");
+                }
+                Some(code)
+            }
+            _ => None,
+        };
         while code.is_none() && self.clock.now() < until {
             match self.requests.recv_timeout(LOOK_EVERY) {
-                Ok(Request::Leave(of_verb)) => code = Some(of_verb),
+                Ok(Request::Leave(of_verb)) => code = Some(of_verb.code),
                 Ok(Request::Hush(..)) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(_) => self.reply(Reply::Lost(lost.clone())),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            // Keeps MPI going, so that what others sent does not hold them up.
-            self.world.any_process().immediate_probe_with_tag(BYE);
+            self.keep_up();
         }
-        // Who ends all: rank 0, or the next one when it is rank 0 that is lost; the others have noticed by themselves.
-        let last = u32::from(lost.rank == 0);
         if code.is_none() && self.rank == last {
             eprintln!("error: {lost}; cleaning up takes too long, and the run ends here");
         }
@@ -446,7 +573,10 @@ impl<'a> Post<'a> {
                         here[status.source_rank() as usize] = true;
                         let _: (Vec<u8>, _) = (message, status).matched_receive_vec();
                     }
-                    None => std::thread::sleep(NAP),
+                    None => {
+                        self.keep_up();
+                        std::thread::sleep(NAP);
+                    }
                 }
             }
         } else {
@@ -455,6 +585,7 @@ impl<'a> Post<'a> {
             let mut flying = Some(to.immediate_send_with_tag(StaticScope, ONE, BYE));
             while self.clock.now() < until + ABORT {
                 flying = flying.and_then(|flying| flying.test().err());
+                self.keep_up();
                 std::thread::sleep(LOOK_EVERY);
             }
             flying.into_iter().for_each(std::mem::forget);
@@ -462,12 +593,24 @@ impl<'a> Post<'a> {
         self.abort(code.filter(|&code| code != 0).unwrap_or(1).into())
     }
 
+    /// Keeps MPI going while all end, so that what others sent does not hold them up, and shows them that this rank lives:
+    /// it is not to be taken for lost as well.
+    fn keep_up(&mut self) {
+        for tag in [BEAT, ALARM] {
+            while let Some(message) = self.world.any_process().immediate_matched_probe_with_tag(tag) {
+                let _: (Vec<u8>, _) = message.matched_receive_vec();
+            }
+        }
+        let now = self.clock.now();
+        if now >= self.next_beat {
+            self.next_beat = now + BEAT_EVERY;
+            self.peers().for_each(|peer| self.beat(peer));
+        }
+    }
+
     /// Ends all processes of the run, this one in any case.
     pub fn abort(&mut self, code: i32) -> ! {
-        let _ = std::thread::Builder::new().name("last-resort".to_owned()).spawn(|| {
-            std::thread::sleep(ABORT);
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        });
+        last_resort("MPI_Abort does not return", ABORT);
         self.world.abort(code)
     }
 }
@@ -475,6 +618,10 @@ impl<'a> Post<'a> {
 fn mpi_u8() -> mpi::datatype::SystemDatatype {
     use mpi::traits::Equivalence as _;
     u8::equivalent_datatype()
+}
+
+fn alarm_of(lost: &Lost) -> String {
+    format!("{}\n{}\n{}", lost.rank, lost.host, lost.how)
 }
 
 /// Who is lost, as rank 0 tells it; none when it is only asked to stop.

@@ -19,7 +19,18 @@ fn one_two_and_four_ranks_offer_the_rate_of_the_whole_and_leave_one_run() {
     let url = format!("nfs://{}/", server.addr());
     for ranks in [1, 2, 4] {
         let dir = place();
-        let args = [&url, "--workload", "null", "--rate", "400,800", "--warm", "200ms", "--measure", "500ms"];
+        let args = [
+            "fstress",
+            &url,
+            "--workload",
+            "null",
+            "--rate",
+            "400,800",
+            "--warm",
+            "200ms",
+            "--measure",
+            "500ms",
+        ];
         let ended = Job::start(ranks, dir.path(), &args).end(LIMIT);
         // 3: a loaded machine's figures may be INVALID, which is not what this is about.
         assert!(matches!(ended.code, 0 | 3), "{}: {}", ended.code, ended.said);
@@ -57,6 +68,7 @@ fn files_are_made_by_all_and_removed_by_all_on_a_real_server() {
     };
     let url = ganesha.url();
     let args = [
+        "fstress",
         &url[..],
         "--workload",
         "web-server",
@@ -90,18 +102,9 @@ fn ranks_that_mean_to_run_something_else_are_refused_before_anything_is_made() {
         return;
     }
     let dir = place();
-    let one = |seed: &str| -> Vec<String> {
-        let words = ["run", "fstress", "null:", "--workload", "null", "--rate", "100", "--seed", seed];
-        let store = dir.path().join("runs.db").display().to_string();
-        [&["-n", "1", job::CRUMB_MPI, "--store", &store][..], &words]
-            .concat()
-            .iter()
-            .map(ToString::to_string)
-            .collect()
-    };
-    let mut command = std::process::Command::new("mpirun");
-    command.args(one("3")).arg(":").args(one("4"));
-    let ended = Job::spawn(command).end(LIMIT);
+    let here = dir.path();
+    let one = |seed| ["fstress", "null:", "--workload", "null", "--rate", "100", "--seed", seed];
+    let ended = Job::start_unlike(here, &[(here, &one("3")), (here, &one("4"))]).end(LIMIT);
     assert_ne!(ended.code, 0);
     assert!(ended.said.contains("the ranks differ in the seed: 3 on "), "{}", ended.said);
     assert_eq!(times(&ended.said, "error: "), 1, "{}", ended.said);
@@ -114,8 +117,8 @@ fn wrong_usage_is_told_once() {
         return;
     }
     let dir = place();
-    let ended = Job::start(3, dir.path(), &["null:", "--rate", "fast"]).end(LIMIT);
+    let ended = Job::start(3, dir.path(), &["fstress", "null:", "--rate", "fast"]).end(LIMIT);
     assert_eq!((ended.code, times(&ended.said, "--rate: `fast`")), (2, 1), "{}", ended.said);
-    let ended = Job::start(3, dir.path(), &["null:", "--no-such-flag"]).end(LIMIT);
+    let ended = Job::start(3, dir.path(), &["fstress", "null:", "--no-such-flag"]).end(LIMIT);
     assert_eq!((ended.code, times(&ended.said, "Usage:")), (2, 1), "{}", ended.said);
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use measure::RunRecord;
 use report::Store;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 pub const CRUMB_MPI: &str = env!("CARGO_BIN_EXE_crumb-mpi");
 
@@ -30,10 +31,17 @@ pub fn place() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory for tests")
 }
 
+/// What it has said so far, and how many of its two outputs are still open.
+#[derive(Default)]
+struct Words {
+    text: String,
+    open: u32,
+}
+
 /// A job under way.
 pub struct Job {
     child: Child,
-    said: Arc<(Mutex<String>, Condvar)>,
+    said: Arc<(Mutex<Words>, Condvar)>,
     readers: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -44,16 +52,25 @@ pub struct Ended {
 }
 
 impl Job {
-    /// `crumb-mpi --store DIR/runs.db run fstress ARGS` on so many ranks of this host.
+    /// `crumb-mpi --store DIR/runs.db run ARGS` on so many ranks of this host.
     pub fn start(ranks: u32, dir: &Path, args: &[&str]) -> Self {
         let mut command = Command::new("mpirun");
         command.args(["-n", &ranks.to_string(), CRUMB_MPI]);
-        Self::launch(command, dir, args)
+        command.arg("--store").arg(dir.join("runs.db")).args(["-vv", "run"]).args(args);
+        Self::spawn(command)
     }
 
-    /// The same by a launcher of one's own, up to the program's name.
-    pub fn launch(mut command: Command, dir: &Path, args: &[&str]) -> Self {
-        command.arg("--store").arg(dir.join("runs.db")).args(["-vv", "run", "fstress"]).args(args);
+    /// The same with other arguments, and perhaps another working directory, for each rank.
+    pub fn start_unlike(dir: &Path, ranks: &[(&Path, &[&str])]) -> Self {
+        let mut command = Command::new("mpirun");
+        for (rank, (working_dir, args)) in ranks.iter().enumerate() {
+            command
+                .args((rank > 0).then_some(":"))
+                .args(["-n", "1", "-wdir"])
+                .arg(working_dir)
+                .arg(CRUMB_MPI);
+            command.arg("--store").arg(dir.join("runs.db")).args(["-vv", "run"]).args(*args);
+        }
         Self::spawn(command)
     }
 
@@ -64,16 +81,18 @@ impl Job {
             .stderr(Stdio::piped())
             .spawn()
             .expect("mpirun starts");
-        let said = Arc::new((Mutex::new(String::new()), Condvar::new()));
+        let said = Arc::new((Mutex::new(Words { open: 2, ..Words::default() }), Condvar::new()));
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let reader = |mut from: Box<dyn std::io::Read + Send>| {
             let said = Arc::clone(&said);
             std::thread::spawn(move || {
                 let mut bytes = [0; 4096];
                 while let Ok(count @ 1..) = from.read(&mut bytes) {
-                    said.0.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+                    said.0.lock().unwrap().text.push_str(&String::from_utf8_lossy(&bytes[..count]));
                     said.1.notify_all();
                 }
+                said.0.lock().unwrap().open -= 1;
+                said.1.notify_all();
             })
         };
         let readers = vec![reader(Box::new(out)), reader(Box::new(err))];
@@ -84,17 +103,48 @@ impl Job {
     pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) {
         let limit = Instant::now() + Duration::from_secs(60);
         let mut said = self.said.0.lock().unwrap();
-        while !wanted(&said) {
-            assert!(Instant::now() < limit, "{what} did not come:\n{said}");
-            said = self.said.1.wait_timeout(said, Duration::from_millis(50)).unwrap().0;
-            if let Ok(Some(status)) = self.child.try_wait() {
-                assert!(wanted(&said), "ended with {status} before {what}:\n{said}");
+        while !wanted(&said.text) {
+            let left = limit.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{what} did not come:\n{}", said.text);
+            assert!(said.open > 0, "it ended before {what}:\n{}", said.text);
+            said = self.said.1.wait_timeout(said, left).unwrap().0;
+        }
+    }
+
+    /// Waits until a sweep of two load points, as [`sweep`] asks for it, has come to `phase`; the points done by then.
+    pub fn bring_to(&mut self, phase: &str, ranks: usize) -> usize {
+        match phase {
+            "building" => self.until("files", |said| times(said, "making files") == ranks),
+            "warming" => {
+                self.until("the second point", |said| times(said, "a load point begins") == 2 * ranks);
             }
+            "measuring" => {
+                let under_way = |said: &str| times(said, "an interval is under way") == 2 * ranks;
+                self.until("the second interval", under_way);
+            }
+            "cleaning up" => {
+                self.until("the second point's end", |said| times(said, "/s offered:") == 2);
+            }
+            _ => return 2,
+        }
+        match phase {
+            "building" => 0,
+            "cleaning up" => 2,
+            _ => 1,
         }
     }
 
     /// Process numbers by rank.
     pub fn ranks(&self) -> Vec<Pid> {
+        self.processes_of_ranks(true)
+    }
+
+    /// The same of the processes above them.
+    pub fn watchers(&self) -> Vec<Pid> {
+        self.processes_of_ranks(false)
+    }
+
+    fn processes_of_ranks(&self, watched: bool) -> Vec<Pid> {
         let mut found = Vec::new();
         let mut below = vec![self.child.id()];
         let parents: Vec<(u32, u32)> = processes().collect();
@@ -106,6 +156,7 @@ impl Job {
             let program = std::fs::read_link(format!("/proc/{parent}/exe")).unwrap_or_default();
             if let Some(rank) = rank.and_then(|rank| rank.parse::<u32>().ok())
                 && program.file_name().is_some_and(|name| name == "crumb-mpi")
+                && environment.contains("CRUMB_MPI_WATCHED_BY=") == watched
             {
                 found.push((rank, Pid::from_raw(parent as i32).unwrap()));
             }
@@ -120,22 +171,39 @@ impl Job {
 
     /// Waits for its end.
     pub fn end(mut self, within: Duration) -> Ended {
-        let limit = Instant::now() + within;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > limit {
-                let said = self.said.0.lock().unwrap().clone();
-                self.signal(Signal::INT);
-                let _ = self.child.wait();
-                panic!("still there after {within:?}:\n{said}");
-            }
-            std::thread::park_timeout(Duration::from_millis(20));
-        };
+        if !has_gone(Pid::from_child(&self.child), Instant::now() + within) {
+            let said = self.said.0.lock().unwrap().text.clone();
+            self.signal(Signal::INT);
+            let _ = self.child.wait();
+            panic!("still there after {within:?}:\n{said}");
+        }
+        let status = self.child.wait().unwrap();
         self.readers.drain(..).for_each(|reader| reader.join().unwrap());
-        let said = self.said.0.lock().unwrap().clone();
+        let said = self.said.0.lock().unwrap().text.clone();
         Ended { code: status.code().unwrap_or(-1), said }
+    }
+}
+
+/// A sweep of two load points over `ranks`, with so many files that making or removing them lasts where that is the phase.
+pub fn sweep(url: &str, rates: &str, phase: &str) -> Vec<String> {
+    let files = if matches!(phase, "building" | "cleaning up") { "30000" } else { "300" };
+    let words = ["fstress", url, "--workload", "web-server", "--rate", rates, "--files", files];
+    let lasting = ["--file-size", "100", "--warm", "2s", "--measure", "2s", "--patience", "3s"];
+    [&words[..], &lasting].concat().into_iter().map(str::to_owned).collect()
+}
+
+/// Waits until a process has ended; whether it has in time.
+fn has_gone(pid: Pid, limit: Instant) -> bool {
+    // No such process: it has.
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+    loop {
+        let left = limit.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Ok(ended) => return ended > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("cannot wait for process {pid:?}: {error}"),
+        }
     }
 }
 
@@ -152,11 +220,8 @@ fn processes() -> impl Iterator<Item = (u32, u32)> {
 /// Waits until these processes are gone; fails when they stay.
 pub fn gone(pids: &[Pid]) {
     let limit = Instant::now() + Duration::from_secs(10);
-    for pid in pids {
-        while Path::new(&format!("/proc/{}", pid.as_raw_nonzero())).exists() {
-            assert!(Instant::now() < limit, "process {pid:?} is left behind");
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+    for &pid in pids {
+        assert!(has_gone(pid, limit), "process {pid:?} is left behind");
     }
 }
 

@@ -1,0 +1,200 @@
+//! PostMark and the news spool as copies, one a rank.
+
+mod job;
+
+use std::path::Path;
+use std::time::Duration;
+
+use files::DirectoryOptions;
+use measure::RunRecord;
+use nfs::server::{Server, ServerOptions, serve_dir};
+use rustix::process::{Signal, kill_process};
+
+use self::job::{Ended, Job, blamed, gone, kept, no_mpirun, place, times};
+
+const LIMIT: Duration = Duration::from_secs(90);
+const SOON: Duration = Duration::from_secs(30);
+
+fn ran(ranks: u32, args: &[&str]) -> (RunRecord, Ended) {
+    let dir = place();
+    let ended = Job::start(ranks, dir.path(), args).end(LIMIT);
+    // 3: a loaded machine's figures may be INVALID, which is not what this is about.
+    assert!(matches!(ended.code, 0 | 3), "{}: {}", ended.code, ended.said);
+    let mut runs = kept(dir.path());
+    assert_eq!(runs.len(), 1, "{}", ended.said);
+    (runs.remove(0), ended)
+}
+
+fn nothing_left(place: &Path) {
+    let left: Vec<_> = std::fs::read_dir(place).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+fn serve(export: &Path) -> Server {
+    serve_dir(export, ServerOptions::default(), DirectoryOptions::default()).unwrap()
+}
+
+/// In each phase that all ranks had, what counts is what was done until the first of them ended.
+fn stonewalled(run: &RunRecord, phases: &[&str]) {
+    for name in phases {
+        let phase =
+            run.phases.iter().find(|phase| phase.name == *name).unwrap_or_else(|| panic!("no {name}"));
+        let counter = |name: &str| phase.counters[name];
+        let (until_first_s, items) = (counter("all_worked_s"), counter("all_worked_items"));
+        assert!(until_first_s > 0.0 && until_first_s <= phase.wall_s, "{phase:?}");
+        assert!(items > 0.0 && items <= phase.items as f64 + 1e-6, "{phase:?}");
+        assert!((until_first_s + counter("tail_s") - phase.wall_s).abs() < 1e-9, "{phase:?}");
+        assert!((counter("all_worked_items_per_sec") - items / until_first_s).abs() < 1e-6, "{phase:?}");
+    }
+}
+
+#[test]
+fn ranks_of_postmark_do_what_as_many_threads_of_one_process_do() {
+    if no_mpirun("PostMark on ranks") {
+        return;
+    }
+    let files = place();
+    let target = files.path().display().to_string();
+    let asked = ["--number", "300", "--transactions", "1500", "--subdirectories", "3", "--seed", "7"];
+    let (whole, ended) = ran(2, &[&["postmark", &target][..], &asked].concat());
+    nothing_left(files.path());
+    let (alone, _) = ran(1, &[&["postmark", &target, "--threads", "2"][..], &asked].concat());
+    let counts = |run: &RunRecord| -> Vec<(String, u64)> {
+        run.points[0].ops.iter().map(|(name, stats)| (name.clone(), stats.attempted)).collect()
+    };
+    assert_eq!(counts(&whole), counts(&alone), "the same seeds draw the same");
+    assert_eq!(whole.points[0].outstanding, Some(2));
+    let items = |run: &RunRecord| -> Vec<(String, u64)> {
+        run.phases.iter().map(|phase| (phase.name.clone(), phase.items)).collect()
+    };
+    assert_eq!(items(&whole), items(&alone));
+    stonewalled(&whole, &["create", "transactions", "delete"]);
+    let transactions = &whole.phases[1];
+    assert_eq!(whole.metrics["transactions_per_sec"], transactions.counters["all_worked_items_per_sec"]);
+    assert_eq!(whole.metrics["transactions_to_last_per_sec"], transactions.items_per_sec);
+
+    let parts = &whole.points[0].parts;
+    assert_eq!(parts.len(), 2);
+    let of_ranks: u64 = parts.iter().map(|part| part.latency_us.count).sum();
+    assert_eq!(of_ranks, whole.points[0].histogram.count());
+    assert!(parts.iter().all(|part| part.held > 0.0 && part.held <= 1.0), "{parts:?}");
+    assert_eq!((&whole.config["ranks"], whole.seed, whole.complete), (&2.into(), 7, true));
+    assert!(alone.points[0].parts.is_empty() && !alone.phases[0].counters.contains_key("tail_s"));
+    assert_eq!(times(&ended.said, "Verdict"), 1, "only rank 0 tells:\n{}", ended.said);
+    assert!(ended.said.contains("Ranks at the same load"), "{}", ended.said);
+}
+
+#[test]
+fn four_ranks_of_postmark_with_threads_work_on_one_server() {
+    if no_mpirun("PostMark on ranks over NFS") {
+        return;
+    }
+    let export = place();
+    let server = serve(export.path());
+    let url = format!("nfs://{}/", server.addr());
+    let asked = ["postmark", &url, "--number", "40", "--transactions", "100", "--threads", "2"];
+    let (whole, _) = ran(4, &asked);
+    let created = whole.phases.iter().find(|phase| phase.name == "create").unwrap().items;
+    assert_eq!((created, whole.points[0].outstanding, whole.points[0].parts.len()), (320, Some(8), 4));
+    stonewalled(&whole, &["create", "transactions", "delete"]);
+    nothing_left(export.path());
+    server.stop();
+}
+
+#[test]
+fn ranks_of_the_news_spool_store_feeds_of_their_own_and_count_while_all_work() {
+    if no_mpirun("netnews on ranks") {
+        return;
+    }
+    let export = place();
+    let server = serve(export.path());
+    let url = format!("nfs://{}/", server.addr());
+    let asked =
+        ["--articles", "400", "--passes", "4", "--retention", "1", "--batch-every", "2", "--seed", "5"];
+    let (whole, ended) = ran(2, &[&["netnews", &url][..], &asked].concat());
+    nothing_left(export.path());
+    let stored: u64 =
+        whole.phases.iter().filter(|phase| phase.name == "unbatch").map(|phase| phase.items).sum();
+    assert_eq!(whole.metrics["articles_stored"], stored as f64);
+    let (alone, _) = ran(1, &[&["netnews", &url][..], &asked].concat());
+    let names = |run: &RunRecord| -> Vec<(String, u32)> {
+        run.phases.iter().map(|phase| (phase.name.clone(), phase.pass)).collect()
+    };
+    assert_eq!(names(&whole), names(&alone));
+    // Another seed, other articles: not simply twice the same.
+    let own = alone.metrics["articles_stored"];
+    assert!(stored as f64 > 1.5 * own && stored as f64 != 2.0 * own, "{stored} of all, {own} of rank 0");
+    stonewalled(&whole, &["unbatch", "batch", "expire"]);
+    let by_rank = whole.curves.iter().find(|curve| curve.name == "unbatch_by_rank_per_sec").unwrap();
+    assert_eq!(by_rank.lines.iter().map(|line| line.points.len()).collect::<Vec<_>>(), [4, 4]);
+    assert!(ended.said.contains("Ranks, each by itself"), "{}", ended.said);
+    // A figure that one process has is not missing where there are several.
+    let missing: Vec<&String> =
+        alone.metrics.keys().filter(|name| !whole.metrics.contains_key(*name)).collect();
+    let interval = ["ageing_per_pass_high_percent", "ageing_per_pass_low_percent"];
+    assert_eq!(missing, interval, "an interval of the trend is not made of several ranks");
+    server.stop();
+}
+
+#[test]
+fn a_spool_in_the_way_of_one_rank_ends_all_and_names_it() {
+    if no_mpirun("a spool in the way") {
+        return;
+    }
+    let (dir, spools) = (place(), place());
+    let target = spools.path().display().to_string();
+    std::fs::create_dir(spools.path().join("crumb-netnews-mine-r1")).unwrap();
+    let args = ["netnews", &target, "--articles", "200", "--passes", "2", "--keep", "mine"];
+    let ended = Job::start(3, dir.path(), &args).end(LIMIT);
+    assert_eq!(ended.code, 1, "{}", ended.said);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!(blamed(&ended.said, &format!("rank 1 on {host}")), 1, "{}", ended.said);
+    assert!(kept(dir.path()).is_empty(), "no phase was one of the whole: {}", ended.said);
+}
+
+#[test]
+fn ctrl_c_ends_all_copies_early_and_leaves_nothing() {
+    if no_mpirun("Ctrl-C for copies") {
+        return;
+    }
+    for (benchmark, args, phase) in [
+        ("postmark", vec!["--number", "50", "--transactions", "100000000"], "performing transactions"),
+        ("netnews", vec!["--articles", "3000", "--passes", "6"], "what follows unbatch of pass 1"),
+    ] {
+        let (dir, files) = (place(), place());
+        let target = files.path().display().to_string();
+        let mut job = Job::start(3, dir.path(), &[&[benchmark, &target][..], &args].concat());
+        job.until(phase, |said| said.lines().filter(|line| line.contains(phase)).count() == 3);
+        let pids = job.ranks();
+        kill_process(pids[1], Signal::INT).unwrap();
+        let ended = job.end(SOON);
+        gone(&pids);
+        nothing_left(files.path());
+        // A quick machine may have done all of the news by then.
+        let run = &kept(dir.path())[0];
+        assert!(!run.complete || benchmark == "netnews", "{}", ended.said);
+        assert_eq!(times(&ended.said, "error: "), 0, "{}", ended.said);
+    }
+}
+
+#[test]
+fn a_stopped_copy_is_named_and_the_others_remove_their_files() {
+    if no_mpirun("a stopped copy") {
+        return;
+    }
+    let (dir, files) = (place(), place());
+    let target = files.path().display().to_string();
+    let args = ["postmark", &target, "--number", "50", "--transactions", "100000000", "--patience", "3s"];
+    let mut job = Job::start(3, dir.path(), &args);
+    let phase = "performing transactions";
+    job.until(phase, |said| said.lines().filter(|line| line.contains(phase)).count() == 3);
+    let pids = job.ranks();
+    kill_process(pids[2], Signal::STOP).unwrap();
+    let ended = job.end(SOON);
+    gone(&pids);
+    assert_ne!(ended.code, 0);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!(blamed(&ended.said, &format!("rank 2 on {host}")), 1, "{}", ended.said);
+    let left: Vec<_> = std::fs::read_dir(files.path()).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| entry.file_name().to_string_lossy().ends_with("-r2")), "{left:?}");
+}
