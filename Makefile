@@ -37,9 +37,9 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 
 # `waking` by itself: whether the processors stay awake for a mount shows only while nobody else keeps them so.
 test: packages bench-smoke ## every test, with real servers where they are installed
-	@echo "skipped: crumb-mpi, a workspace of its own: make test-mpi" >&2
 	$(CARGO) test --workspace --test waking
 	scripts/awake.sh $(CARGO) test --workspace --no-fail-fast
+	@$(MAKE) --no-print-directory test-mpi-if-there
 
 lint: ## formatting, and clippy with warnings as errors
 	$(CARGO) fmt --all -- --check

@@ -25,17 +25,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use crumb::{BadUsage, Context, ExitStatus, FstressArgs, GlobalArgs};
-use fstress::ensemble::{Beside, Ensemble, Hello, Share};
+use crumb::{BadUsage, Context, ExitStatus, FstressArgs, GlobalArgs, NetnewsArgs, RunPostmarkArgs};
+use fstress::ensemble::{Ensemble, Hello, Share};
 use mpi::Threading;
 use mpi::traits::Communicator as _;
 use rustix::thread::CpuSet;
 
 use crate::courier::{Courier, LastWord};
 use crate::post::Post;
-
-type PostmarkArgs = <FstressArgs as Beside>::Postmark;
-type NetnewsArgs = <FstressArgs as Beside>::Netnews;
 
 #[derive(Parser)]
 #[command(
@@ -68,7 +65,7 @@ enum Benchmark {
     Fstress(FstressTogether),
     /// PostMark as copies, one a rank, each with files of its own; figures count while all work
     #[command(after_help = EXAMPLES)]
-    Postmark(CopiesOf<PostmarkArgs>),
+    Postmark(CopiesOf<RunPostmarkArgs>),
     /// The news spool as copies, one a rank, each with a spool of its own; figures count while all work
     #[command(after_help = EXAMPLES)]
     Netnews(CopiesOf<NetnewsArgs>),
@@ -264,17 +261,12 @@ fn run(
 
 /// The exit code, and the error told by the rank that speaks.
 fn told(done: &anyhow::Result<ExitStatus>, speaks: bool) -> u8 {
-    match done {
-        Ok(ExitStatus::Fine) => 0,
-        Ok(ExitStatus::Invalid) => 3,
-        Ok(ExitStatus::Slower) => 1,
-        Err(error) => {
-            if speaks {
-                eprint!("{}", crumb::error_message(error));
-            }
-            if error.is::<BadUsage>() { 2 } else { 1 }
-        }
+    if let Err(error) = done
+        && speaks
+    {
+        eprint!("{}", crumb::error_message(error));
     }
+    crumb::exit_number(done)
 }
 
 /// Mostly all typed the same: one complaint is enough. Where only another rank's is wrong, rank 0 tells what that says.

@@ -33,14 +33,21 @@ impl fmt::Display for BadUsage {
     }
 }
 
+/// The code of how a verb ended.
+pub fn number(done: &anyhow::Result<ExitStatus>) -> u8 {
+    match done {
+        Ok(ExitStatus::Fine) => 0,
+        Ok(ExitStatus::Invalid) => 3,
+        Ok(ExitStatus::Slower) => 1,
+        Err(error) if error.is::<BadUsage>() => 2,
+        Err(_) => 1,
+    }
+}
+
 /// Tells an error, if there is one, and gives the code.
 pub fn code(done: anyhow::Result<ExitStatus>) -> ExitCode {
-    let error = match done {
-        Ok(ExitStatus::Fine) => return ExitCode::SUCCESS,
-        Ok(ExitStatus::Invalid) => return ExitCode::from(3),
-        Ok(ExitStatus::Slower) => return ExitCode::from(1),
-        Err(error) => error,
-    };
+    let number = number(&done);
+    let Err(error) = done else { return ExitCode::from(number) };
     // As in `crumb runs list | head -1`: whoever reads has enough. A server's broken pipe never comes as a bare
     // io::Error: the libraries' errors wrap it.
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
@@ -48,7 +55,7 @@ pub fn code(done: anyhow::Result<ExitStatus>) -> ExitCode {
     }
     // With standard error gone there is nobody left to tell.
     let _ = io::stderr().write_all(message(&error).as_bytes());
-    ExitCode::from(if error.is::<BadUsage>() { 2 } else { 1 })
+    ExitCode::from(number)
 }
 
 /// The error and below it its causes, without those that only repeat what stands above them.

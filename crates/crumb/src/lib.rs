@@ -33,9 +33,11 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use crate::context::{Context, GlobalArgs};
-pub use crate::exit::{BadUsage, ExitStatus, message as error_message};
+pub use crate::exit::{BadUsage, ExitStatus, message as error_message, number as exit_number};
 pub use crate::signals::stop_flag;
 pub use crate::verbs::run_fstress::FstressArgs;
+pub use crate::verbs::run_netnews::NetnewsArgs;
+pub use crate::verbs::run_postmark::RunPostmarkArgs;
 
 /// Of this program, and of `crumb-mpi`, whose ranks compare it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

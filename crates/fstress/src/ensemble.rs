@@ -39,14 +39,6 @@ use crate::error::FstressError;
 use crate::judge;
 use crate::metronome::Measured;
 
-/// Names the command lines of the other benchmarks that ranks run, beside the one of this type.
-pub trait Beside {
-    /// PostMark's.
-    type Postmark;
-    /// The news spool's.
-    type Netnews;
-}
-
 /// What a rank says of itself when it comes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {

@@ -66,7 +66,7 @@ struct Row {
     cells: [String; 8],
 }
 
-/// Name of the curve, title, explanation, unit, what it is divided by, whether it may be without any value above zero.
+/// Name of the curve, title, explanation, unit, what it is divided by.
 type Kind = (&'static str, &'static str, &'static str, &'static str, f64);
 
 const KINDS: [Kind; 5] = [

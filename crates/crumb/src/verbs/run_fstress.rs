@@ -160,12 +160,6 @@ pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
 }
 
-/// For `crumb-mpi`, which has these verbs too.
-impl fstress::ensemble::Beside for FstressArgs {
-    type Postmark = super::run_postmark::RunPostmarkArgs;
-    type Netnews = super::run_netnews::NetnewsArgs;
-}
-
 impl FstressArgs {
     /// Runs the verb as one rank of `ensemble`, or alone; `stop` ends it early and is set when another rank does.
     ///
