@@ -125,7 +125,8 @@ pub fn check_reply(head: &[u8], to_head: bool) -> Result<Framing, Violation> {
 }
 
 /// Checks a reply that a lenient parser has read already: what it may have taken for one length another may take for a
-/// second one, and a coding that is not undone here must not be passed on as if it were.
+/// second one, and a coding that is not undone here must not be passed on as if it were. One that nobody knows changes
+/// nothing but where the body ends: with the connection (RFC 9112 section 6.3).
 pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMap) -> Result<(), Violation> {
     if !headers.contains_key(TRANSFER_ENCODING) {
         return Ok(());
@@ -133,14 +134,19 @@ pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMa
     if headers.contains_key(CONTENT_LENGTH) {
         return Err(Violation::TwoLengths);
     }
+    let is = |coding: &[u8], name: &str| coding.eq_ignore_ascii_case(name.as_bytes());
     let mut codings = all_members(headers, &TRANSFER_ENCODING);
-    let chunked = codings.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    let passes = codings.next().is_some_and(|coding| !CODINGS_NOT_UNDONE.iter().any(|name| is(coding, name)));
     let bodiless = status.is_informational() || status == StatusCode::NO_CONTENT;
-    match chunked && codings.next().is_none() && version != Version::HTTP_10 && !bodiless {
+    match passes && codings.next().is_none() && version != Version::HTTP_10 && !bodiless {
         true => Ok(()),
         false => Err(Violation::TransferEncoding),
     }
 }
+
+/// Of the registered transfer codings (RFC 9112 section 12.3), those but `chunked`, and the one that there was before.
+const CODINGS_NOT_UNDONE: [&str; 7] =
+    ["compress", "deflate", "gzip", "identity", "trailers", "x-compress", "x-gzip"];
 
 /// The first line, and the field lines with a line break after each.
 fn split(head: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
