@@ -5,6 +5,7 @@
 
 mod spool_scene;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -165,6 +166,30 @@ fn contents(target: &Path) -> Vec<(String, Vec<u8>)> {
     files.into_iter().filter(|(name, _)| of(name)).collect()
 }
 
+/// Files that are there on one side only, or where they begin to differ.
+fn differences(found: &[(String, Vec<u8>)], expected: &[(String, Vec<u8>)]) -> Vec<String> {
+    let found: BTreeMap<_, _> = found.iter().map(|(name, bytes)| (name, bytes)).collect();
+    let expected: BTreeMap<_, _> = expected.iter().map(|(name, bytes)| (name, bytes)).collect();
+    let names: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    let different = names.into_iter().filter_map(|name| match (found.get(name), expected.get(name)) {
+        (Some(found), Some(expected)) if found == expected => None,
+        (Some(found), Some(expected)) => {
+            let at = found.iter().zip(expected.iter()).take_while(|(one, other)| one == other).count();
+            let from = |bytes: &[u8]| bytes[at..].iter().take(120).copied().collect::<Vec<_>>();
+            let (found_on, expected_on) = (from(found), from(expected));
+            Some(format!(
+                "{name} from byte {at} of {}: {}, not {}",
+                expected.len(),
+                found_on.escape_ascii(),
+                expected_on.escape_ascii()
+            ))
+        }
+        (Some(_), None) => Some(format!("{name} should not be there")),
+        _ => Some(format!("{name} is missing")),
+    });
+    different.collect()
+}
+
 fn small(history_index: HistoryIndex) -> NetnewsConfig {
     NetnewsConfig { history_index, ..config(3, 1, Keep::Keep) }
 }
@@ -314,7 +339,8 @@ fn killed_by_sigkill_sixty_times_the_spool_is_right_after_each_and_the_same_in_t
         if ended_well {
             finished += 1;
             assert_right(&storage, &feed);
-            assert!(contents(&scene.path("target")) == expected, "after {kills} kills");
+            let different = differences(&contents(&scene.path("target")), &expected);
+            assert!(different.is_empty(), "after {kills} kills: {}", different.join(", "));
             std::fs::remove_dir_all(scene.path("target")).unwrap();
             continue;
         }

@@ -153,8 +153,13 @@ impl Spool {
         if let Some(offset) = self.history.find(id)? {
             if self.cut_short.contains(&offset) {
                 self.counts.offered_again += 1;
-                // Its own line was written before the kill, that of what it removes perhaps not.
-                self.remove_what_it_names(&article, arrived)?;
+                // Its own line was written before the kill, that of what it removes perhaps not. One without files was
+                // refused, as its removal came before it, and removes nothing; or it was removed since, and then its
+                // own removals stand before that line.
+                let accepted = self.history.line_at(offset)?.is_some_and(|line| line.files.is_some());
+                if accepted {
+                    self.remove_what_it_names(&article, arrived)?;
+                }
             } else {
                 self.counts.duplicates += 1;
             }
