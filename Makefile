@@ -16,18 +16,10 @@ MPI := --manifest-path crates/crumb-mpi/Cargo.toml --target-dir $(or $(CARGO_TAR
 mpi: ## the generator for many machines, optimised: target/release/crumb-mpi (needs an MPI and libclang)
 	$(CARGO) build --release $(MPI)
 
-.PHONY: lint-mpi lint-mpi-if-there test-mpi-if-there
-lint-mpi:
+test-mpi: ## its tests and lints: ranks on loopback and in network namespaces, killed, stopped, cut off
 	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml -- --check
 	$(CARGO) clippy --all-targets $(MPI) -- -D warnings
-
-test-mpi: lint-mpi ## its tests and lints: ranks on loopback and in network namespaces, killed, stopped, cut off
 	$(CARGO) test --no-fail-fast $(MPI)
-
-# For those who do everything: without an MPI they say so and go on.
-lint-mpi-if-there test-mpi-if-there: %-if-there:
-	@if command -v mpicc >/dev/null && command -v mpirun >/dev/null; then $(MAKE) --no-print-directory $*; \
-	else echo "skipped: $*: there is no mpicc here" >&2; fi
 
 demo: build ## the main job with no server needed: two sweeps on loopback and a report, in under 3 minutes
 	scripts/demo.sh
@@ -37,9 +29,9 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 
 # `waking` by itself: whether the processors stay awake for a mount shows only while nobody else keeps them so.
 test: packages bench-smoke ## every test, with real servers where they are installed
+	@echo "skipped: crumb-mpi, a workspace of its own: make test-mpi" >&2
 	$(CARGO) test --workspace --test waking
 	scripts/awake.sh $(CARGO) test --workspace --no-fail-fast
-	@$(MAKE) --no-print-directory test-mpi-if-there
 
 lint: ## formatting, and clippy with warnings as errors
 	$(CARGO) fmt --all -- --check
