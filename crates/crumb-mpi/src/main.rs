@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use crumb::{BadUsage, Context, ExitStatus, FstressArgs, GlobalArgs, NetnewsArgs, RunPostmarkArgs};
+use crumb::{Context, ExitStatus, FstressArgs, GlobalArgs, NetnewsArgs, RunPostmarkArgs};
 use fstress::ensemble::{Ensemble, Hello, Share};
 use mpi::Threading;
 use mpi::traits::Communicator as _;
