@@ -421,7 +421,7 @@ impl Exchange {
                 conditional::evaluate(&self.asked.headers, &meta, now()) == Conditions::NotModified
             });
         fill.tell(Heading::Shared(Arc::new(head)));
-        let reader = (!unchanged).then(|| fill.read()).flatten();
+        let reader = (!unchanged).then(|| fill.read_own());
         let announced = plan.announced;
         pump::start(&self.worker, &self.config, fill, guard, body, plan);
         let Some(reader) = reader else {

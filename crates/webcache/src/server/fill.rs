@@ -202,17 +202,27 @@ impl Fill {
         self.lock().void
     }
 
-    /// A reader from the beginning; nothing when that has left the window.
+    /// A reader from the beginning; nothing when that has left the window, or the reply was voided.
     pub fn read(self: &Arc<Self>) -> Option<Reader> {
-        let mut state = self.lock();
+        let state = self.lock();
         if state.window_at > 0 || state.void || state.ended == Some(Ending::Cut) {
             return None;
         }
+        Some(self.reader(state))
+    }
+
+    /// The reader of the client whose request it is, before the first byte: his also when it was voided meanwhile, as he asked
+    /// before that.
+    pub fn read_own(self: &Arc<Self>) -> Reader {
+        self.reader(self.lock())
+    }
+
+    fn reader(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Reader {
         let id = state.next_reader;
         state.next_reader += 1;
         state.readers.push((id, 0));
         drop(state);
-        Some(Reader { fill: Arc::clone(self), id, place: 0 })
+        Reader { fill: Arc::clone(self), id, place: 0 }
     }
 }
 

@@ -58,6 +58,14 @@ fn a_304_about_an_old_reply_changes_nothing_about_the_one_that_replaced_it_meanw
 
 /// What is stored afterwards of a reply that was under way, asked for without anybody waiting for it, when `happens`.
 fn is_stored_after(fields: &str, happens: impl Fn(&Proxy)) -> bool {
+    // Whether others may wait for the reply or not.
+    let [alone, awaited] =
+        ["[collapse]\nwait_ms = 0\n", ""].map(|collapse| is_stored(fields, collapse, &happens));
+    assert_eq!(alone, awaited);
+    alone
+}
+
+fn is_stored(fields: &str, collapse: &str, happens: &impl Fn(&Proxy)) -> bool {
     let gate = Arc::new(Gate::default());
     let (held, fields) = (Arc::clone(&gate), fields.to_owned());
     let origin = Origin::new(move |_, _| {
@@ -65,7 +73,7 @@ fn is_stored_after(fields: &str, happens: impl Fn(&Proxy)) -> bool {
         steps.insert(0, Step::Wait(Arc::clone(&held)));
         steps
     });
-    let proxy = Proxy::with(origin.address, "[collapse]\nwait_ms = 0\n");
+    let proxy = Proxy::with(origin.address, collapse);
     let mut client = Connection::new(proxy.reverse);
     client.send("GET /a HTTP/1.1\r\nHost: site\r\n\r\n");
     proxy.until("the origin is asked", |_| origin.seen().len() == 1);
