@@ -333,9 +333,15 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
             &[("fetch", Foreign304::FetchAgain), ("keep", Foreign304::KeepStoredTag)],
         ),
     };
-    // The dot of the root is left out here as it is of what clients name.
-    let lower =
-        |hosts: &[String]| hosts.iter().map(|host| host.trim_end_matches('.').to_ascii_lowercase()).collect();
+    // As what clients name is spelt: names without the dot of the root, addresses in their one spelling.
+    let plain = |host: &String| {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        match bare.parse::<IpAddr>() {
+            Ok(address) => address.to_canonical().to_string(),
+            Err(_) => host.trim_end_matches('.').to_ascii_lowercase(),
+        }
+    };
+    let lower = |hosts: &[String]| hosts.iter().map(plain).collect();
     let config = Config {
         name: proxy.name.clone(),
         loops: proxy.loops,

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_host_that_is_not_served_is_not_served_under_another_spelling() {
         let flags = "forward.listen = ['127.0.0.1:0']\ncache.directories = ['/c']\n\
-                     access.hosts_denied = ['Example.org.', '127.0.0.1', '::1']";
+                     access.hosts_denied = ['Example.org.', '127.0.0.1', '[0:0:0:0:0:0:0:1]']";
         let config = crate::config::read("", flags.parse().expect("TOML")).expect("right");
         let denied = [
             "example.org",
