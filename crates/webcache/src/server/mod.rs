@@ -198,8 +198,9 @@ impl Server {
     /// # Errors
     /// When the new log cannot be opened, or the files of TLS cannot be used: then all stays as it was.
     pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, ServerError> {
-        let InForce { config: old, log, .. } = self.shared.in_force();
-        let tls = start_tls(&config)?;
+        let InForce { config: old, log, tls } = self.shared.in_force();
+        // Doors of TLS stay open until the next start, and stay doors of TLS.
+        let tls = start_tls(&config)?.or(tls);
         let mut kept = Vec::new();
         let mut same = |name, same: bool| {
             if !same {
