@@ -152,12 +152,12 @@ fn one_client_s_connections_are_limited_and_others_are_not_hurt() {
 #[test]
 fn a_body_that_is_sent_for_longer_than_an_origin_may_take_to_reply_is_taken_to_its_end() {
     let origin = Origin::new(|seen, _| reply("", format!("{} bytes", seen.body.len())));
-    let proxy = Proxy::with(origin.address, "[upstream]\nreply_s = 1\n");
+    let proxy = Proxy::with(origin.address, "[upstream]\nreply_s = 3\n");
     let mut slow = Connection::new(proxy.reverse);
     slow.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
     for _ in 0..5 {
         // A client that is slow: there is nothing else to wait for.
-        std::thread::sleep(std::time::Duration::from_millis(400));
+        std::thread::sleep(std::time::Duration::from_millis(800));
         slow.send("x");
     }
     assert_eq!(slow.receive(false).unwrap().text(), "5 bytes");
