@@ -168,6 +168,16 @@ impl<'a> ObjectWriter<'a> {
         self.commit_deferred()?.wait()
     }
 
+    /// As [`ObjectWriter::commit_deferred`], at another key than the one it was begun for.
+    ///
+    /// # Errors
+    /// As [`ObjectWriter::commit`], and when the key's length is none that a key may have.
+    pub fn commit_deferred_at(mut self, key: &[u8]) -> Result<Pending, StoreError> {
+        Store::checked(key, &self.meta)?;
+        self.key = key.to_vec();
+        self.commit_deferred()
+    }
+
     /// As [`ObjectWriter::commit`], but does not wait for the last part; it does for the pieces before.
     ///
     /// # Errors

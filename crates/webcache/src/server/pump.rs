@@ -132,10 +132,7 @@ impl Pump {
     }
 
     fn begin_writing(&mut self) {
-        let NewHead { key, meta, facts, expires_s } = &self.plan.head;
-        let (key, meta, facts, expires_s) = (key.clone(), meta.clone(), facts.clone(), *expires_s);
-        let clerks = self.worker.shared.shelf.clerks();
-        let writing = clerks.begin(NewHead { key, meta, facts, expires_s });
+        let writing = self.worker.shared.shelf.clerks().begin(self.plan.head.clone());
         self.writing = writing.filter(|writing| self.kept.drain(..).all(|chunk| writing.write(chunk)));
         if self.writing.is_none() {
             self.worker.counters.unstored_behind.add(1);

@@ -38,8 +38,8 @@ pub struct Counts {
     pub stays: bool,
 }
 
-/// Asked right before a reply counts: whether it is wanted still, but for readers who have begun with it. What a later removal of its URI has said already is then
-/// known for sure, as the removal waits at the same desk.
+/// Asked right before a reply counts: whether it is wanted still, but for readers who have begun with it. What a later
+/// removal of its URI has said already is then known for sure, as the removal waits at the same desk.
 pub type Still = Box<dyn Fn() -> bool + Send>;
 
 /// On which condition a reply counts.
@@ -51,6 +51,7 @@ pub enum If {
 }
 
 /// A reply's head on its way to the store.
+#[derive(Clone)]
 pub struct NewHead {
     /// Of the URI.
     pub key: CacheKey,
@@ -78,6 +79,10 @@ impl NewHead {
 
     fn bytes(&self) -> u64 {
         JOB_BYTES + (self.key.as_str().len() + self.meta.len() + self.facts.len()) as u64
+    }
+
+    fn bytes_with(&self, body: &[Bytes]) -> u64 {
+        self.bytes() + body.iter().map(|chunk| chunk.len() as u64).sum::<u64>()
     }
 
     fn options(&self) -> PutOptions<'_> {
@@ -161,8 +166,7 @@ impl Clerks {
 
     /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
     pub fn put(&self, head: NewHead, body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
-        let bytes = head.bytes() + body.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
-        self.shared.take(bytes).then(|| {
+        self.shared.take(head.bytes_with(&body)).then(|| {
             let (done, stored) = oneshot::channel();
             let key = head.key.clone();
             self.give(&key, Job::Put { head, body, condition, hand, done });
@@ -268,12 +272,10 @@ impl Drop for Writing {
     }
 }
 
-/// A body that is being written, and what its list of variants must say then.
+/// A body that is being written. Where it goes is told at its end, as the list of variants may be another by then.
 struct Begun<'a> {
     writer: Option<ObjectWriter<'a>>,
     head: NewHead,
-    place: Vec<u8>,
-    list: Option<VariantList>,
 }
 
 /// The name of an object, and what list must lie at its URI if another is there.
@@ -290,9 +292,8 @@ impl Clerk<'_> {
         while let Ok(job) = jobs.recv() {
             let (done, result) = match job {
                 Job::Put { head, body, condition, hand, done } => {
-                    let bytes = head.bytes() + body.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
                     let result = self.put(&head, &body, &condition, hand);
-                    self.shared.give_back(bytes);
+                    self.shared.give_back(head.bytes_with(&body));
                     (Some(done), result)
                 }
                 Job::Begin { id, head } => {
@@ -365,8 +366,14 @@ impl Clerk<'_> {
         Ok(())
     }
 
-    /// Whether this is what lies there.
-    fn is_there(&self, version: &Version) -> Result<bool, StoreError> {
+    /// Whether this is what is found for its URI: a variant whose list is gone lies there still.
+    fn is_there(&self, key: &CacheKey, version: &Version) -> Result<bool, StoreError> {
+        if let Some(generation) = version.generation {
+            let list = object_key(key).map_or(Ok(None), |name| self.list(&name))?;
+            if list.is_none_or(|list| list.generation != generation) {
+                return Ok(false);
+            }
+        }
         match self.store.stat(&version.name) {
             Err(StoreError::Damaged { .. }) => Ok(false),
             stat => Ok(stat?.is_some_and(|stat| stat.sequence == version.sequence)),
@@ -381,10 +388,16 @@ impl Clerk<'_> {
     }
 
     /// For readers alone: an object stays readable when its name is gone.
-    fn hand_over(&self, place: &[u8], meta: &[u8]) -> Result<Counts, StoreError> {
-        let counts = self.counts(place, meta, true);
-        self.store.delete_deferred(place)?;
+    fn hand_over(&self, name: &[u8], meta: &[u8]) -> Result<Counts, StoreError> {
+        let counts = self.counts(name, meta, true);
+        self.store.delete_deferred(name)?;
         Ok(Counts { stays: false, ..counts })
+    }
+
+    /// A name that no request finds, for what is not wanted any more but by its readers.
+    fn name_of_none(&self) -> Vec<u8> {
+        let number = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        [b"x".as_slice(), &generation().to_le_bytes(), &number.to_le_bytes()].concat()
     }
 
     fn put(
@@ -396,12 +409,14 @@ impl Clerk<'_> {
     ) -> Result<Option<Counts>, StoreError> {
         let counts = match condition {
             If::Still(still) => still(),
-            If::There(version) => self.is_there(version)?,
+            If::There(version) => self.is_there(&head.key, version)?,
         };
         if !counts && !hand {
             return Ok(None);
         }
-        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
+        let place =
+            if counts { self.place(&head.key, &head.facts)? } else { Some((self.name_of_none(), None)) };
+        let Some((place, list)) = place else { return Ok(None) };
         if let [] | [_] = body {
             let body: &[u8] = body.first().map_or(b"", |chunk| chunk);
             self.store.put_deferred(&place, body, head.options())?;
@@ -418,9 +433,9 @@ impl Clerk<'_> {
     }
 
     fn begin(&mut self, id: u64, head: NewHead) -> Result<Option<Counts>, StoreError> {
-        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
+        let Some((place, _)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
         let writer = self.store.put_stream(&place, head.options())?;
-        self.bodies.insert(id, Begun { writer: Some(writer), head, place, list });
+        self.bodies.insert(id, Begun { writer: Some(writer), head });
         Ok(None)
     }
 
@@ -435,25 +450,28 @@ impl Clerk<'_> {
     }
 
     fn end(&mut self, id: u64, commit: Option<Still>, hand: bool) -> Result<Option<Counts>, StoreError> {
-        let Some(Begun { writer: Some(writer), head, place, list }) = self.bodies.remove(&id) else {
-            return Ok(None);
-        };
+        let Some(Begun { writer: Some(writer), head }) = self.bodies.remove(&id) else { return Ok(None) };
         let Some(still) = commit else { return Ok(None) };
         let counts = still();
         if !counts && !hand {
             return Ok(None);
         }
-        writer.commit_deferred()?;
         if !counts {
-            return self.hand_over(&place, &head.meta).map(Some);
+            let name = self.name_of_none();
+            writer.commit_deferred_at(&name)?;
+            return self.hand_over(&name, &head.meta).map(Some);
         }
+        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
+        writer.commit_deferred_at(&place)?;
         self.write_list(&head.key, list)?;
         Ok(Some(self.counts(&place, &head.meta, hand)))
     }
 
     fn copy(&self, head: &NewHead, over: &Version) -> Result<Option<Counts>, StoreError> {
-        let object = self.store.get(&over.name)?.filter(|object| object.stat().sequence == over.sequence);
-        let Some(object) = object else { return Ok(None) };
+        if !self.is_there(&head.key, over)? {
+            return Ok(None);
+        }
+        let Some(object) = self.store.get(&over.name)? else { return Ok(None) };
         let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
         let mut writer = self.store.put_stream(&place, head.options())?;
         for chunk in object.chunks() {
@@ -555,6 +573,12 @@ mod tests {
             assert_eq!(told(writing.commit(still(), hand)), hand.then_some((6, wanted)), "{wanted} {hand}");
             assert_eq!(store.get(&name).expect("readable").is_some(), wanted, "{wanted} {hand}");
         }
+        // What its readers alone get takes nothing away from those who find the one that is there.
+        let there = store.stat(&name).expect("readable").expect("stored").sequence;
+        let never: Still = Box::new(|| false);
+        let put = clerks.put(head(), body(), If::Still(never), true).expect("room");
+        assert!(!put.blocking_recv().expect("told").expect("handed").stays);
+        assert_eq!(store.stat(&name).expect("readable").map(|stat| stat.sequence), Some(there));
         clerks.stop();
     }
 }

@@ -55,6 +55,8 @@ impl StoredBody {
 pub struct Version {
     pub(super) name: Vec<u8>,
     pub(super) sequence: u64,
+    /// Of the list that led to it.
+    pub(super) generation: Option<u64>,
 }
 
 /// The head of a stored reply.
@@ -110,7 +112,7 @@ impl Shelf {
     /// Finds the reply to use for a request. Reads the disk.
     pub fn look(&self, key: &CacheKey, request: &HeaderMap) -> Look {
         let Some(name) = object_key(key) else { return Look::Nothing };
-        match self.read(key, name) {
+        match self.read(key, name, None) {
             None => Look::Nothing,
             Some(Found::Reply(reply)) => match reply.meta().vary_names {
                 b"" => Look::Reply(reply),
@@ -124,7 +126,8 @@ impl Shelf {
                     variant.clear();
                     vary::write_variant(names, request, &mut variant);
                     let name = variant_key(key, list.generation, names, &variant);
-                    let Some(Found::Reply(reply)) = self.read(key, name) else { continue };
+                    let found = self.read(key, name, Some(list.generation));
+                    let Some(Found::Reply(reply)) = found else { continue };
                     let order = |reply: &StoredReply| {
                         let facts = reply.meta().facts;
                         (facts.made_at, facts.stored_at)
@@ -140,7 +143,7 @@ impl Shelf {
         }
     }
 
-    fn read(&self, key: &CacheKey, name: Vec<u8>) -> Option<Found> {
+    fn read(&self, key: &CacheKey, name: Vec<u8>, generation: Option<u64>) -> Option<Found> {
         let object = match self.store.get(&name) {
             Ok(object) => object?,
             Err(error) => {
@@ -151,7 +154,7 @@ impl Shelf {
                 return None;
             }
         };
-        match open(object, name) {
+        match open(object, name, generation) {
             Ok(found) => Some(found),
             Err((_, name)) => {
                 self.clerks.forget(key, &name);
@@ -166,7 +169,7 @@ enum Found {
     Variants(super::VariantList),
 }
 
-fn open(object: Object, name: Vec<u8>) -> Result<Found, (head::HeadError, Vec<u8>)> {
+fn open(object: Object, name: Vec<u8>, generation: Option<u64>) -> Result<Found, (head::HeadError, Vec<u8>)> {
     let stat = *object.stat();
     let read = StoredHead::read(object.meta()).and_then(|head| match head {
         StoredHead::Variants(list) => Ok(Err(list)),
@@ -182,7 +185,7 @@ fn open(object: Object, name: Vec<u8>) -> Result<Found, (head::HeadError, Vec<u8
     };
     let record = Bytes::copy_from_slice(object.meta());
     let facts = Facts { record, place, body_bytes: stat.length };
-    let version = Version { name, sequence: stat.sequence };
+    let version = Version { name, sequence: stat.sequence, generation };
     let body = StoredBody::of(object);
     Ok(Found::Reply(Box::new(StoredReply { facts, fields, version, body })))
 }

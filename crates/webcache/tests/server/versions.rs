@@ -56,6 +56,71 @@ fn a_304_about_an_old_reply_changes_nothing_about_the_one_that_replaced_it_meanw
     }
 }
 
+/// Symptom: a reply that was purged is served again. Cause: a variant lies at a name of its own, to which the purged list
+/// leads no more; a 304 about it listed it anew. Fix: it counts while the list that led to it is there.
+#[test]
+fn a_304_does_not_bring_back_a_variant_that_was_purged_meanwhile() {
+    for bytes in [1000, 600_000] {
+        let gate = Arc::new(Gate::default());
+        let held = Arc::clone(&gate);
+        let fields = |tag: &str| format!("Cache-Control: max-age=0\r\nVary: Accept\r\nETag: \"{tag}\"\r\n");
+        let origin = Origin::new(move |_, number| match number {
+            0 => reply(&fields("old"), vec![b'o'; bytes]),
+            1 => vec![
+                Step::Wait(Arc::clone(&held)),
+                Step::Send(
+                    b"HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"old\"\r\n\r\n"
+                        .to_vec(),
+                ),
+            ],
+            _ => reply(&fields("new"), vec![b'n'; bytes]),
+        });
+        let proxy = Proxy::new(&origin);
+        assert_eq!(proxy.get("/").body[0], b'o');
+        proxy.settled();
+        let mut asking = Connection::new(proxy.reverse);
+        asking.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+        proxy.until("the origin is asked about the old one", |_| origin.seen().len() == 2);
+        assert_eq!(proxy.ask("PURGE", "/", "").status, 200);
+        gate.open();
+        assert!(asking.receive(false).unwrap().body == vec![b'o'; bytes], "who asked before gets it");
+        proxy.ask("PURGE", "/other", "");
+        assert_eq!(proxy.get("/").body[0], b'n', "{bytes} bytes");
+    }
+}
+
+/// Symptom: a variant is fetched again though it was stored a moment ago. Cause: the list that a long reply puts there at
+/// its end was made at its beginning. Fix: made at the end.
+#[test]
+fn a_long_variant_leaves_those_in_the_list_that_came_while_it_did() {
+    let gate = Arc::new(Gate::default());
+    let held = Arc::clone(&gate);
+    let origin = Origin::new(move |seen, _| match seen.field("accept") {
+        Some("long") => {
+            let steps = reply("Cache-Control: max-age=60\r\nVary: Accept\r\n", vec![b'l'; 600_000]);
+            let [Step::Send(whole)] = steps.as_slice() else { unreachable!("one step") };
+            let (first, rest) = whole.split_at(500_000);
+            vec![Step::Send(first.to_vec()), Step::Wait(Arc::clone(&held)), Step::Send(rest.to_vec())]
+        }
+        _ => reply("Cache-Control: max-age=60\r\nVary: Accept-Language\r\n", "short"),
+    });
+    let proxy = Proxy::new(&origin);
+    let mut long = Connection::new(proxy.reverse);
+    long.send("GET / HTTP/1.1\r\nHost: site\r\nAccept: long\r\nAccept-Language: en\r\n\r\n");
+    assert_eq!(long.receive_head().unwrap().0, 200);
+    // More than is kept in memory before the store is given the first piece.
+    long.receive_bytes(400_000);
+    let short = "Accept: short\r\nAccept-Language: de\r\n";
+    assert_eq!(proxy.ask("GET", "/", short).text(), "short");
+    proxy
+        .until("the short one is stored", |proxy| proxy.count(|counters| counters.stored_objects.get()) == 1);
+    gate.open();
+    long.receive_bytes(200_000);
+    proxy.settled();
+    assert!(proxy.ask("GET", "/", short).is_hit());
+    assert!(proxy.ask("GET", "/", "Accept: long\r\nAccept-Language: en\r\n").is_hit());
+}
+
 /// What is stored afterwards of a reply that was under way, asked for without anybody waiting for it, when `happens`.
 fn is_stored_after(fields: &str, happens: impl Fn(&Proxy)) -> bool {
     // Whether others may wait for the reply or not.
