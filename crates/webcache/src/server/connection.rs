@@ -43,7 +43,8 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     let _ = stream.set_nodelay(true);
     let busy = Busy::new(worker);
     let watched = Arc::new(Watched::default());
-    let client = Rc::new(Client { address, side, watched: Arc::clone(&watched) });
+    let client =
+        Rc::new(Client { address, side, watched: Arc::clone(&watched), admitted: Rc::new(admitted) });
     let tls = worker.tls().filter(|_| side == Side::Reverse { tls: true });
     let (worker, began) = (Rc::clone(worker), Instant::now());
     tokio::task::spawn_local(async move {
@@ -68,7 +69,7 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
             }
         }
         worker.counters.connections_ended.add(1);
-        drop((admitted, busy));
+        drop(busy);
     });
 }
 

@@ -34,7 +34,7 @@ use super::reply::plain;
 use super::sentry::Watched;
 use super::tunnel;
 use super::upstream::RequestBody;
-use super::worker::{Busy, Worker, now};
+use super::worker::{Admitted, Busy, Worker, now};
 use crate::config::{Config, Network};
 use crate::log::Entry;
 use crate::rules::cache_status::CacheStatus;
@@ -51,6 +51,8 @@ pub struct Client {
     pub side: Side,
     /// Shared with its sentry.
     pub watched: Arc<Watched>,
+    /// It counts as long as one of its requests goes on, also as a tunnel.
+    pub admitted: Rc<Admitted>,
 }
 
 /// A request that is being answered.
@@ -70,6 +72,7 @@ pub struct Exchange {
 const LOOKS_MAX: usize = 4;
 /// Of these, how often others may be waited for: what must be validated for each request would else queue up.
 const SHARED_LOOKS: usize = 2;
+
 /// Answers a request.
 ///
 /// # Errors
@@ -97,7 +100,7 @@ pub async fn answer(
     }
     if request.method() == Method::CONNECT {
         return Ok(match client.side {
-            Side::Forward => tunnel::open(worker, config, &mut request, ledger).await,
+            Side::Forward => tunnel::open(worker, config, &mut request, ledger, client).await,
             Side::Reverse { .. } => {
                 ledger.answered(Outcome::Denied, 405, None);
                 tunnel::refusal(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is for forward proxies")
@@ -106,7 +109,7 @@ pub async fn answer(
         });
     }
     let upgrade = tunnel::wanted_upgrade(&request, &config)
-        .map(|protocol| (protocol, hyper::upgrade::on(&mut request), Arc::clone(&client.watched)));
+        .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
     let too_long = config.body_max_bytes.is_some_and(|most| body.size_hint().lower() > most);
     if too_long {
@@ -134,7 +137,7 @@ pub async fn answer(
         ledger: Some(ledger),
     };
     Ok(match upgrade {
-        Some((protocol, upgraded, watched)) => exchange.upgrade(protocol, upgraded, watched).await,
+        Some((protocol, upgraded)) => exchange.upgrade(protocol, upgraded, client).await,
         None => exchange.run(body).await,
     })
 }

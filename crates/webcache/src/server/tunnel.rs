@@ -2,7 +2,7 @@
 //! 101, of the protocols that the operator allows (section 7.8).
 //!
 //! Always holds: a refused CONNECT ends the connection, as what follows it is not HTTP to its sender; a tunnel through which
-//! nothing comes for `limits.tunnel_idle_s` ends.
+//! nothing comes for `limits.tunnel_idle_s` ends; a tunnel counts as its client's connection until it ends.
 
 use std::cell::Cell;
 use std::io;
@@ -24,10 +24,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use super::asked;
 use super::body::ReplyBody;
 use super::counters::Outcome;
-use super::exchange::Exchange;
+use super::exchange::{Client, Exchange};
 use super::ledger::Ledger;
 use super::reply::plain;
-use super::sentry::Watched;
 use super::upstream::{RequestBody, UpstreamError};
 use super::worker::{Busy, Stage, Worker};
 use crate::config::Config;
@@ -48,6 +47,7 @@ pub async fn open(
     config: Arc<Config>,
     request: &mut Request<Incoming>,
     mut ledger: Ledger,
+    asker: Rc<Client>,
 ) -> Response<ReplyBody> {
     let refuse = |mut ledger: Ledger, outcome, status: StatusCode, why: &str| {
         ledger.answered(outcome, status.as_u16(), None);
@@ -79,13 +79,14 @@ pub async fn open(
     };
     ledger.answered(Outcome::Tunnel, 200, None);
     let upgraded = hyper::upgrade::on(request);
+    let admitted = Rc::clone(&asker.admitted);
     tokio::task::spawn_local(async move {
         let busy = Busy::new(&worker);
         if let Ok(upgraded) = upgraded.await {
             carry(&worker, TokioIo::new(upgraded), origin, config.tunnel_idle_time, &mut ledger).await;
         }
         drop(ledger);
-        drop(busy);
+        drop((busy, admitted));
     });
     Response::new(ReplyBody::nothing())
 }
@@ -108,7 +109,7 @@ impl Exchange {
         mut self,
         protocol: HeaderValue,
         client: OnUpgrade,
-        watched: Arc<Watched>,
+        asker: Rc<Client>,
     ) -> Response<ReplyBody> {
         let switching = |headers: &mut HeaderMap, protocol: HeaderValue| {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -132,7 +133,8 @@ impl Exchange {
         forwarding::add_via(headers, Received::Http11, &self.config.name);
         switching(headers, protocol);
         // Nothing that the client sends from here on is HTTP.
-        watched.switched.store(true, Ordering::Relaxed);
+        asker.watched.switched.store(true, Ordering::Relaxed);
+        let admitted = Rc::clone(&asker.admitted);
         tokio::task::spawn_local(async move {
             let busy = Busy::new(&self.worker);
             let Some(mut ledger) = self.ledger.take() else { return };
@@ -142,7 +144,7 @@ impl Exchange {
                 carry(&self.worker, client, origin, self.config.tunnel_idle_time, &mut ledger).await;
             }
             drop(ledger);
-            drop(busy);
+            drop((busy, admitted));
         });
         reply
     }
