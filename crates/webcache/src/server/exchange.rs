@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Always holds: the order of the rules is that of tests/rules/proxy.rs; a request waits for another's fetch once, and for
-//! a bounded time.
+//! a bounded time; what a client has received whole its next request finds.
 //! Not here: what is done with the origin's reply (`fetch`).
 
 use std::convert::Infallible;
@@ -234,7 +234,16 @@ impl Exchange {
 
     /// `share`: wait for another's fetch, and let others wait for this one.
     async fn look(&mut self, share: bool) -> Step {
-        let look = self.stored();
+        let mut look = self.stored();
+        if share
+            && matches!(look, Look::Nothing)
+            && (self.asked.facts.directives.only_if_cached || !self.may_share(ForwardReason::UriMiss))
+            && let Some(fill) = self.worker.shared.flights.landing(&self.asked.key)
+        {
+            // Whoever has seen the end of a reply finds it: a part of it, or the answer to his conditions.
+            let _ = tokio::time::timeout(self.config.collapse_wait, fill.landed()).await;
+            look = self.stored();
+        }
         let decision = {
             let meta = match &look {
                 Look::Reply(reply) => Some(reply.meta().facts),

@@ -192,6 +192,20 @@ impl Fill {
         });
     }
 
+    /// Whether all of it has come, so that clients may know, and the store has yet to say whether it has it.
+    pub fn is_landing(&self) -> bool {
+        self.lock().is_landing()
+    }
+
+    /// Waits while it is.
+    pub async fn landed(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.is_landing() { state.wait(cx) } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
     /// Must not be found nor stored any more.
     pub fn void(&self) {
         self.change(|state| state.void = true);
@@ -232,6 +246,15 @@ impl State {
             self.wakers.push(cx.waker().clone());
         }
         Poll::Pending
+    }
+
+    fn is_landing(&self) -> bool {
+        let announced = match &self.heading {
+            Some(Heading::Shared(head)) => head.announced,
+            _ => None,
+        };
+        let came = self.ended == Some(Ending::Whole) || announced.is_some_and(|bytes| bytes <= self.received);
+        came && self.storing && self.stored.is_none() && self.ended != Some(Ending::Cut)
     }
 
     /// Whether a reader at this place will get no more: fallen behind, and nothing is stored.

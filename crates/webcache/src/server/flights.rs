@@ -108,6 +108,11 @@ impl Flights {
         Flight::Mine(Guard { flights: Arc::clone(self), key: key.clone(), fill })
     }
 
+    /// What has come whole and will be in the store in a moment.
+    pub fn landing(&self, key: &CacheKey) -> Option<Arc<Fill>> {
+        self.shard(key).1.fills.get(key).filter(|fill| fill.is_landing()).cloned()
+    }
+
     /// Purged or invalidated: what is on its way is not for those who come from now on.
     pub fn void(&self, key: &CacheKey) {
         self.epochs[self.epoch(key).slot].fetch_add(1, Ordering::SeqCst);

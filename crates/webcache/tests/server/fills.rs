@@ -64,6 +64,24 @@ fn a_reply_is_read_by_all_while_it_is_still_coming() {
     assert_eq!(origin.seen().len(), 1);
 }
 
+/// Symptom: now and then a part was fetched from the origin that the client had just read. Cause: what may not wait for
+/// another's fetch looked at the store alone, where the end of a reply comes a moment after clients have it. Fix: what has
+/// come whole is waited for.
+#[test]
+fn what_a_client_has_received_whole_its_next_request_finds() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\nETag: \"1\"\r\n", "0123456789"));
+    let proxy = Proxy::new(&origin);
+    let nexts = ["Range: bytes=1-\r\n", "If-None-Match: \"1\"\r\n", "Cache-Control: only-if-cached\r\n"];
+    let mut client = Connection::new(proxy.reverse);
+    for number in 0..300 {
+        for (fields, status) in [("", 200), (nexts[number % 3], [206, 304, 200][number % 3])] {
+            client.send(format!("GET /{number} HTTP/1.1\r\nHost: site\r\n{fields}\r\n"));
+            assert_eq!(client.receive(status == 304).unwrap().status, status, "{number}: {fields}");
+        }
+    }
+    assert_eq!(origin.seen().len(), 300);
+}
+
 #[test]
 fn who_reads_nothing_blocks_nobody_and_gets_all_in_the_end() {
     let whole = body(12 << 20);
