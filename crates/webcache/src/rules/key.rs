@@ -97,22 +97,26 @@ impl CacheKey {
     }
 }
 
-/// Undoes escapes of unreserved letters, and writes the hexadecimal digits of others large (RFC 3986 section 6.2.2).
-/// With a percent sign that escapes nothing all stays: `%2%35` must not become the `%25` of another target.
+/// Undoes escapes of unreserved letters, and writes the hexadecimal digits of others large (RFC 3986 section 6.2.2). Right
+/// behind a percent sign that escapes nothing an escape stays: `%2%35` must not become the `%25` of another target.
 fn push_unescaped(key: &mut String, text: &str) {
     let escape_at = |place: usize| match text.as_bytes().get(place + 1..place + 3) {
         Some([high, low]) => Some(hex(*high)? << 4 | hex(*low)?),
         _ => None,
     };
-    if text.match_indices('%').any(|(place, _)| escape_at(place).is_none()) {
-        return key.push_str(text);
-    }
     let mut done = 0;
+    // How long the key was before a percent sign that escapes nothing.
+    let mut stray = None;
     for (place, _) in text.match_indices('%') {
         key.push_str(&text[done..place]);
+        done = place;
+        let Some(byte) = escape_at(place) else {
+            stray = Some(key.len());
+            continue;
+        };
         done = place + 3;
-        let byte = escape_at(place).unwrap_or_default();
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        let exposed = stray.is_some_and(|stray| key.len() - stray <= 2);
+        if !exposed && (byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
             key.push(char::from(byte));
         } else {
             key.push_str(&text[place..done].to_ascii_uppercase());

@@ -18,7 +18,7 @@ use crate::rules::reuse::Failure;
 
 const SHARDS: usize = 64;
 /// Counters of what was voided. Two URIs that share one cost each other a reply that is not stored, now and then.
-const EPOCHS: usize = 4096;
+const EPOCHS: usize = 1 << 16;
 /// URIs a shard remembers as not storable.
 const PASSES_MAX: usize = 1024;
 

@@ -20,7 +20,9 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("3986 2.4 an escaped percent sign stays", "http://a.example/%2541", "http://a.example/%2541"),
     ("3986 2.1 a percent sign that escapes nothing stays", "http://a.example/100%", "http://a.example/100%"),
     ("3986 2.1 nor does it make an escape with what is unescaped", "http://a.example/%2%35", "http://a.example/%2%35"),
+    ("3986 2.1 nor does a sign alone", "http://a.example/%%32%35", "http://a.example/%%325"),
     ("3986 2.1 nor this", "http://a.example/%zz%4", "http://a.example/%zz%4"),
+    ("3986 2.1 what is further off is unescaped all the same", "http://a.example/%41/%zz%41", "http://a.example/A/%zzA"),
     ("9111 2 order of the query stays", "http://a.example/?b=2&a=1", "http://a.example/?b=2&a=1"),
     ("9111 2 an empty query is one", "http://a.example/?", "http://a.example/?"),
     ("9111 2 dots in the path stay", "http://a.example/a/../b/./c", "http://a.example/a/../b/./c"),
@@ -111,6 +113,7 @@ fn a_prefix_is_spelt_as_the_keys_are_that_it_is_to_match() {
         ("http://a.example/%7eb/%c3", "http://a.example/~b/%C3"),
         ("http://a.example/%7eb/%c", "http://a.example/~b/"),
         ("http://a.example/b%", "http://a.example/b"),
+        ("http://a.example/%41/%zz%41", "http://a.example/A/%zzA"),
         ("HTTP", "http"),
         ("", ""),
     ];
