@@ -235,6 +235,7 @@ fn raise_file_limit(config: &Config, context: &Context) {
 fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
     let (first, others) = config.directories.split_first().context("no directory")?;
     let cache = CacheOptions { behind_bytes_max: config.store_behind_bytes(), ..CacheOptions::default() };
+    let memory_bytes_max = config.memory_bytes_max;
     let verify = match config.verify_one_in {
         1 => Verify::Always,
         reads => Verify::OneIn(reads),
@@ -254,6 +255,7 @@ fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
             object_bytes_mean: config.object_mean_bytes,
             cache,
             verify,
+            memory_bytes_max,
             ..StoreOptions::default()
         };
         let (_, store) = Place::create(first, config.size_bytes, &volumes, options)?;
@@ -264,7 +266,7 @@ fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
         return Ok(store);
     }
     let mut place = Place::read(first)?;
-    let store = place.open(OpenOptions { cache, verify, ..OpenOptions::default() })?;
+    let store = place.open(OpenOptions { cache, verify, memory_bytes_max, ..OpenOptions::default() })?;
     if store.mode() != Mode::Cache {
         let error = anyhow!(
             "{}: is a store that evicts nothing; name another directory, or make this one with `crumb pack create \

@@ -218,6 +218,7 @@ impl Server {
         same("cache.size_mib", old.size_bytes == config.size_bytes);
         same("cache.object_mean_bytes", old.object_mean_bytes == config.object_mean_bytes);
         same("admin.listen", old.admin_listen == config.admin_listen);
+        same("cache.memory_mib", old.memory_bytes_max == config.memory_bytes_max);
         let log = match (log, old.log_file == config.log_file) {
             (Some(log), true) => {
                 log.reopen(config.log_rotate_bytes, config.log_keep);
