@@ -37,7 +37,7 @@ mod worker;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,9 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     addresses: Vec<(SocketAddr, Side)>,
     admin: Option<SocketAddr>,
+    /// Logs of before a reload that a loop may hold still. They end here, as no loop shall wait for what they have yet to
+    /// write.
+    old_logs: Mutex<Vec<Arc<LogWriter>>>,
 }
 
 /// Event loops a processor, when none is said: one may wait for a disk while the others go on.
@@ -174,7 +177,7 @@ impl Server {
                 Some(address)
             }
         };
-        Ok(Self { shared, threads, addresses, admin })
+        Ok(Self { shared, threads, addresses, admin, old_logs: Mutex::default() })
     }
 
     /// Where it listens.
@@ -224,7 +227,13 @@ impl Server {
                 log.reopen(config.log_rotate_bytes, config.log_keep);
                 Some(log)
             }
-            _ => start_log(&config)?.map(Arc::new),
+            (log, _) => {
+                let new = start_log(&config)?.map(Arc::new);
+                let mut old_logs = self.old_logs.lock().unwrap_or_else(PoisonError::into_inner);
+                old_logs.retain(|log| Arc::strong_count(log) > 1);
+                old_logs.extend(log);
+                new
+            }
         };
         self.shared.put_in_force(InForce { config: Arc::new(config), log, tls });
         Ok(kept)
