@@ -4,7 +4,7 @@
 //! a second proxy of the same user would take a share of the first one's clients, silently.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,14 +30,21 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens an address for so many loops.
+    /// Opens an address for so many loops. `beside`: addresses that are listened at as well; `[::]` takes IPv4's clients too
+    /// unless `0.0.0.0` with the same port is among them.
     ///
     /// # Errors
     /// When it is taken.
-    pub fn open(mut address: SocketAddr, side: Side, loops: usize) -> io::Result<Self> {
+    pub fn open(
+        mut address: SocketAddr,
+        side: Side,
+        loops: usize,
+        beside: &[SocketAddr],
+    ) -> io::Result<Self> {
+        let v6_only = beside.contains(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
         let mut sockets = Vec::new();
         for number in 0..loops {
-            let socket = listen(address, number == 0)?;
+            let socket = listen(address, number == 0, v6_only)?;
             address = socket.local_addr()?;
             sockets.push(socket);
         }
@@ -45,11 +52,14 @@ impl Door {
     }
 }
 
-fn listen(address: SocketAddr, first: bool) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, first: bool, v6_only: bool) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, v6_only)?;
+    }
     sockopt::set_socket_reuseport(&socket, !first)?;
     rustix::net::bind(&socket, &address)?;
     // What is bound alone is shared from here on, with those bound next.
@@ -87,21 +97,34 @@ mod tests {
     #[test]
     fn an_address_is_listened_at_by_all_loops_of_one_proxy_and_by_no_other() {
         let any = "127.0.0.1:0".parse().expect("an address");
-        let door = Door::open(any, Side::Forward, 4).expect("a free port");
+        let door = Door::open(any, Side::Forward, 4, &[]).expect("a free port");
         assert_eq!(door.sockets.len(), 4);
         for loops in [1, 4] {
-            let error = Door::open(door.address, Side::Forward, loops).expect_err("it is taken");
+            let error = Door::open(door.address, Side::Forward, loops, &[]).expect_err("it is taken");
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         }
         let address = door.address;
         drop(door);
-        assert!(Door::open(address, Side::Forward, 4).is_ok(), "free again");
+        assert!(Door::open(address, Side::Forward, 4, &[]).is_ok(), "free again");
+    }
+
+    #[test]
+    fn all_addresses_of_both_kinds_share_a_port() {
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let four = Door::open(any, Side::Forward, 2, &[]).expect("a free port").address;
+        let six = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, four.port()));
+        let both = [six, four];
+        let doors = both.map(|address| Door::open(address, Side::Forward, 2, &both));
+        assert!(doors.iter().all(Result::is_ok), "{doors:?}");
+        drop(doors);
+        let alone = Door::open(six, Side::Forward, 2, &[six]).expect("free again");
+        assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, six.port())).is_ok(), "{alone:?}");
     }
 
     #[test]
     fn each_loop_gets_connections() {
         let any = "127.0.0.1:0".parse().expect("an address");
-        let door = Door::open(any, Side::Forward, 2).expect("a free port");
+        let door = Door::open(any, Side::Forward, 2, &[]).expect("a free port");
         let _clients: Vec<_> =
             (0..64).map(|_| std::net::TcpStream::connect(door.address).expect("connected")).collect();
         for socket in &door.sockets {

@@ -126,16 +126,18 @@ impl Server {
             (&config.reverse_listen, Side::Reverse { tls: false }),
             (&config.reverse_listen_tls, Side::Reverse { tls: true }),
         ];
+        let all: Vec<SocketAddr> =
+            sides.iter().flat_map(|(addresses, _)| *addresses).copied().chain(config.admin_listen).collect();
         for (addresses, side) in sides {
             for &address in addresses {
-                let door = Door::open(address, side, loops);
+                let door = Door::open(address, side, loops, &all);
                 doors.push(door.map_err(|source| ServerError::Listen { address, source })?);
             }
         }
         let admin = match config.admin_listen {
             None => None,
             Some(address) => {
-                let door = Door::open(address, Side::Forward, 1);
+                let door = Door::open(address, Side::Forward, 1, &all);
                 Some(door.map_err(|source| ServerError::Listen { address, source })?)
             }
         };
