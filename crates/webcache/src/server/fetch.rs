@@ -189,8 +189,7 @@ impl Exchange {
         headers: HeaderMap,
         body: RequestBody,
     ) -> Result<Answer, UpstreamError> {
-        let repeatable = matches!(body, RequestBody::Nothing)
-            && matches!(self.asked.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
+        let repeatable = body.may_be_repeated(&self.asked.method);
         let tries = if repeatable { self.config.retries as usize + 1 } else { 1 };
         let candidates = self.candidates();
         let mut body = Some(body);

@@ -147,7 +147,7 @@ impl Server {
         let bans = bans::Bans::read(file).map_err(|source| ServerError::Bans { file: named, source })?;
         let shelf =
             Shelf::new(store, config.clerks, config.clerks_behind_bytes()).map_err(ServerError::Thread)?;
-        let own_ports: Arc<[u16]> = doors.iter().chain(&admin).map(|door| door.address.port()).collect();
+        let own: Arc<[SocketAddr]> = doors.iter().chain(&admin).map(|door| door.address).collect();
         let in_force = InForce { config: Arc::new(config), log: log.map(Arc::new), tls };
         let shared = Arc::new(Shared::new(Arc::new(shelf), bans, loops, in_force));
         let addresses = doors.iter().map(|door| (door.address, door.side)).collect();
@@ -157,10 +157,9 @@ impl Server {
                 .iter_mut()
                 .filter_map(|door| door.sockets.pop().map(|socket| (socket, door.side)))
                 .collect();
-            let (shared, tls_client, own_ports) =
-                (Arc::clone(&shared), Arc::clone(&tls_client), Arc::clone(&own_ports));
+            let (shared, tls_client, own) = (Arc::clone(&shared), Arc::clone(&tls_client), Arc::clone(&own));
             threads.push(event_loop(format!("loop-{number}"), move || async move {
-                let pool = Pool::new(tls_client, Arc::clone(&shared.counters[number]), own_ports);
+                let pool = Pool::new(tls_client, Arc::clone(&shared.counters[number]), own);
                 let worker = Worker::new(shared, number, pool);
                 for (socket, side) in sockets {
                     tokio::task::spawn_local(listener::accept(std::rc::Rc::clone(&worker), socket, side));
@@ -219,11 +218,11 @@ impl Server {
         same("cache.directories", old.directories == config.directories);
         same("cache.clerks", old.clerks == config.clerks);
         same("cache.behind_max_kib", old.behind_max_bytes == config.behind_max_bytes);
+        same("cache.memory_mib", old.memory_bytes_max == config.memory_bytes_max);
         same("cache.verify_one_in", old.verify_one_in == config.verify_one_in);
         same("cache.size_mib", old.size_bytes == config.size_bytes);
         same("cache.object_mean_bytes", old.object_mean_bytes == config.object_mean_bytes);
         same("admin.listen", old.admin_listen == config.admin_listen);
-        same("cache.memory_mib", old.memory_bytes_max == config.memory_bytes_max);
         let log = match (log, old.log_file == config.log_file) {
             (Some(log), true) => {
                 log.reopen(config.log_rotate_bytes, config.log_keep);

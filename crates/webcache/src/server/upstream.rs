@@ -7,7 +7,7 @@
 //!
 //! Always holds: connecting and waiting for a head are bounded; a request is sent a second time only if it may be repeated
 //! and no byte of a reply came; addresses and connections kept are bounded by time and number; the proxy is no origin of
-//! itself: its own ports on this machine are not reached through it, whatever name they are called by; a connection whose
+//! itself: its own doors are not reached through it, whatever name they are called by; a connection whose
 //! reply could be read in two ways is not used again.
 
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::UPGRADE;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -138,6 +138,13 @@ impl RequestBody {
     pub fn client(incoming: Incoming, bytes_max: Option<u64>) -> Self {
         Self::Client(ClientBody { incoming, left: bytes_max, moved: Rc::new(Cell::new(Instant::now())) })
     }
+
+    /// Whether a request of this method with this body may be sent again when no reply came (RFC 9110 section 9.2.2): a
+    /// client's body is not kept.
+    pub fn may_be_repeated(&self, method: &Method) -> bool {
+        let idempotent = matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
+        idempotent && matches!(self, Self::Nothing)
+    }
 }
 
 impl Body for RequestBody {
@@ -198,19 +205,23 @@ pub struct Pool {
     down: RefCell<HashMap<Upstream, Instant>>,
     tls: Arc<rustls::ClientConfig>,
     counters: Arc<Counters>,
-    own_ports: Arc<[u16]>,
+    doors: Arc<[SocketAddr]>,
 }
 
 impl Pool {
-    /// None yet. `own_ports`: where this proxy listens.
-    pub fn new(tls: Arc<rustls::ClientConfig>, counters: Arc<Counters>, own_ports: Arc<[u16]>) -> Rc<Self> {
+    /// None yet. `doors`: where this proxy listens.
+    pub fn new(
+        tls: Arc<rustls::ClientConfig>,
+        counters: Arc<Counters>,
+        doors: Arc<[SocketAddr]>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::default(),
             names: RefCell::default(),
             down: RefCell::default(),
             tls,
             counters,
-            own_ports,
+            doors,
         })
     }
 
@@ -232,8 +243,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request and waits for the head of its reply. `repeatable`: once more on a new connection when a kept one
-    /// turned out to be closed.
+    /// Sends a request and waits for the head of its reply: once more on a new connection when it may be repeated and a kept
+    /// one turned out to be closed.
     ///
     /// # Errors
     /// When there is no reply.
@@ -267,8 +278,7 @@ impl Pool {
         request: &mut Request<RequestBody>,
         config: &Config,
     ) -> Result<Response<Incoming>, UpstreamError> {
-        let repeatable = matches!(request.body(), RequestBody::Nothing)
-            && matches!(request.method().as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
+        let repeatable = request.body().may_be_repeated(request.method());
         let moved = match request.body() {
             RequestBody::Nothing => None,
             RequestBody::Client(body) => Some(Rc::clone(&body.moved)),
@@ -387,7 +397,7 @@ impl Pool {
             let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
             for address in self.addresses(host, port, config).await? {
                 match TcpStream::connect(address).await {
-                    Ok(stream) if self.is_own(&stream, address) => {
+                    Ok(stream) if self.is_own(&stream) => {
                         return Err(UpstreamError::Own { authority: authority() });
                     }
                     Ok(stream) => {
@@ -408,14 +418,20 @@ impl Pool {
         }
     }
 
-    /// Whether a connection leads back to this proxy. That address and port are this machine's can be told for sure only
-    /// once the connection is there: it then has the same address at both ends. No byte has been sent by then.
-    fn is_own(&self, stream: &TcpStream, address: SocketAddr) -> bool {
-        let peer = address.ip().to_canonical();
-        self.own_ports.contains(&address.port())
-            && (peer.is_loopback()
-                || peer.is_unspecified()
-                || stream.local_addr().is_ok_and(|local| local.ip().to_canonical() == peer))
+    /// Whether a connection leads back to this proxy: to a door's own address, or to any of this machine where a door takes
+    /// all of them. That an address is this machine's can be told for sure only once the connection is there: it then has
+    /// the same address at both ends. No byte has been sent by then.
+    fn is_own(&self, stream: &TcpStream) -> bool {
+        let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return false };
+        let (peer_ip, local_ip) = (peer.ip().to_canonical(), local.ip().to_canonical());
+        self.doors.iter().filter(|door| door.port() == peer.port()).any(|door| {
+            let door_ip = door.ip().to_canonical();
+            if door_ip.is_unspecified() {
+                peer_ip.is_loopback() || peer_ip == local_ip
+            } else {
+                door_ip == peer_ip
+            }
+        })
     }
 
     async fn addresses(
