@@ -383,6 +383,9 @@ impl Exchange {
         let has_whole = stored.as_ref().is_some_and(|stored| !stored.meta().facts.is_part());
         let judged = judged.filter(|facts| facts.status != StatusCode::PARTIAL_CONTENT || !has_whole);
         let plan = judged.and_then(|facts| self.plan(facts, &parts.headers, requested_at, answered_at));
+        let mut headers = parts.headers;
+        forwarding::strip_hop_by_hop(&mut headers);
+        forwarding::add_date(&mut headers, answered_at);
         let Some((plan, fields)) = plan else {
             if let Some(guard) = guard {
                 guard.not_shared(self.config.pass);
@@ -392,19 +395,11 @@ impl Exchange {
                 // The old one was just said to be another now, and the new one is not for keeping.
                 let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
             }
-            let mut headers = parts.headers;
-            forwarding::strip_hop_by_hop(&mut headers);
-            forwarding::add_date(&mut headers, answered_at);
             told.append_to(&mut headers);
-            return self.reply(
-                Served { status, headers, body: ReplyBody::through(body, self.config.reply_time) },
-                outcome,
-            );
+            let body = ReplyBody::through(body, self.config.reply_time);
+            return self.reply(Served { status, headers, body }, outcome);
         };
         told.stored = true;
-        let mut headers = parts.headers;
-        forwarding::strip_hop_by_hop(&mut headers);
-        forwarding::add_date(&mut headers, answered_at);
         told.append_to(&mut headers);
         let fill = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.fill));
         let head = FilledHead {

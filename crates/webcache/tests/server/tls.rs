@@ -169,6 +169,14 @@ fn a_certificate_that_was_renewed_counts_after_a_reload_and_a_broken_one_does_no
     std::fs::copy(&renewed.key, &files.key).unwrap();
     assert!(server.reload(files.config(&origin, "")).unwrap().is_empty());
     assert_eq!((trusts(&old), trusts(&new)), (false, true));
+    let without = format!(
+        "[reverse]\nlisten = ['127.0.0.1:0']\n[[site]]\nhosts = ['localhost']\norigins = ['http://{}']\n\
+         [cache]\ndirectories = ['unused']\n[proxy]\nloops = 2\n",
+        origin.address
+    );
+    let kept = server.reload(config::read(&without, toml::Table::new()).unwrap()).unwrap();
+    assert!(kept.contains(&"reverse.listen_tls"), "{kept:?}");
+    assert_eq!((trusts(&old), trusts(&new)), (false, true), "a door of TLS stays one until the next start");
     drop(server.stop());
 }
 
