@@ -5,12 +5,12 @@
 # system is ext4 with linear directories (-O ^dir_index), one image for each side, in its first state again before each
 # turn. Sides in turns, forth and back.
 #   scripts/measure-stackfs-day.sh [--rounds N] [--groups N] [--files N] [--articles N] [--index]
-# Defaults: 3 rounds, 6 groups of 50,000 files, 6,000 articles; --index: with dir_index. Needs root; images in /dev/shm.
+# Defaults: 3 rounds, 6 groups of 50,000 files, 40,000 articles; --index: with dir_index. Needs root; images in /dev/shm.
 # PACKAGE=DIRECTORY builds another package (configure, make) than jemalloc's library, whose sources come with the crate
 # tikv-jemalloc-sys.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=3 groups=6 files=50000 articles=6000 index='^dir_index'
+rounds=3 groups=6 files=50000 articles=40000 index='^dir_index'
 while [ $# -gt 0 ]; do
     case $1 in
         --rounds) rounds=$2 && shift ;; --groups) groups=$2 && shift ;; --files) files=$2 && shift ;;
@@ -36,7 +36,9 @@ leave() {
     [ -z "$news" ] || wait "$news" 2>/dev/null || true
     news=
     mountpoint -q "$work/at" && "$crumb" --quiet unmount --lazy "$work/at"
-    mountpoint -q "$work/lower" && { umount "$work/lower" || umount -l "$work/lower"; }
+    # A daemon lets go of what is below a moment after its own end.
+    mountpoint -q "$work/lower" &&
+        { umount "$work/lower" 2>/dev/null || { sleep 0.3 && umount "$work/lower"; } || umount -l "$work/lower"; }
     return 0
 }
 trap clean_up EXIT
