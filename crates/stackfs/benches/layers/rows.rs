@@ -253,7 +253,8 @@ fn build(package: &Path, sizes: &Sizes, folder: &Path) -> f64 {
         let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it starts");
         assert!(done.success(), "{command:?}: {done}");
     };
-    run(Command::new("cp").arg("-r").arg(package).arg(&copy));
+    // With their times: make would else make again what came ready made.
+    run(Command::new("cp").args(["-r", "--preserve=timestamps"]).arg(package).arg(&copy));
     timed(|| {
         run(Command::new("./configure").current_dir(&copy));
         run(Command::new("make").args(&sizes.make_target).current_dir(&copy));
