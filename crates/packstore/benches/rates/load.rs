@@ -34,8 +34,9 @@ impl Load {
     /// Lengths as those of a production cache's histogram (`cdn` of `shared/data/cachelib_hit_ratio.tar.zst`); `None` where it
     /// cannot be had.
     pub fn cdn(objects: usize) -> Option<Self> {
-        let archive =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/cachelib_hit_ratio.tar.zst");
+        let archive = "shared/data/cachelib_hit_ratio.tar.zst";
+        let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let archive = above.find_map(|above| Some(above.join(archive)).filter(|path| path.exists()))?;
         let script = r#"zstd -dc --long=27 "$0" | tar -xO cachelib_hit_ratio/cdn/sizes.json"#;
         let unpacked = Command::new("sh").arg("-c").arg(script).arg(&archive).output().ok()?;
         let text = String::from_utf8(unpacked.stdout).ok()?;
