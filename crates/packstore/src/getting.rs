@@ -26,6 +26,7 @@ impl Store {
             return Ok(Some(Object::of(stat_of(&record), record, None)));
         }
         loop {
+            let forgotten = self.core.memory.forgotten();
             let Some(record) = self.core.find(name, hash, Depth::Whole)? else {
                 return self.core.is_missing(name, hash).map(|()| None);
             };
@@ -71,7 +72,7 @@ impl Store {
             let record = Arc::from(body);
             self.core.touch(&named);
             if pieces.is_none() {
-                self.core.memory.keep(&record);
+                self.core.memory.keep(&record, forgotten);
             }
             return Ok(Some(Object::of(stat, record, pieces)));
         }

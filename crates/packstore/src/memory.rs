@@ -24,6 +24,8 @@ const ENTRY_BYTES_USUAL: u64 = 8192;
 pub(crate) struct Memory {
     cache: Option<Cache<u64, Kept, Weight, Hashed>>,
     record_bytes_max: u64,
+    /// How often something was forgotten.
+    forgotten: AtomicU64,
     pub hits: AtomicU64,
 }
 
@@ -52,7 +54,8 @@ impl Memory {
         let cache = made.map(|options| {
             Cache::with_options(options, Weight, Hashed::default(), DefaultLifecycle::default())
         });
-        Self { cache, record_bytes_max: bytes_max / 16, hits: AtomicU64::new(0) }
+        let (forgotten, hits) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { cache, record_bytes_max: bytes_max / 16, forgotten, hits }
     }
 
     /// The record of this name, if it is kept and still counts.
@@ -69,23 +72,67 @@ impl Memory {
         Some(record)
     }
 
-    /// Keeps a record, if it may: it was proven, and is small and whole.
-    pub(crate) fn keep(&self, record: &Arc<Record>) {
+    /// To be asked before a record is read that [`Memory::keep`] is to have.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::SeqCst)
+    }
+
+    /// Keeps a record, if it may: it was proven, is small and whole, and nothing was forgotten since it was read.
+    pub(crate) fn keep(&self, record: &Arc<Record>, forgotten: u64) {
         let Some(cache) = &self.cache else { return };
         let small = record.bytes.capacity() as u64 <= self.record_bytes_max;
         if record.compared && !record.head.internal && small && record.head.kind == Kind::Whole {
             cache.insert(record.held.hash, Kept { record: record.clone() });
+            // Asked afterwards: whoever forgets counts first, and takes out then.
+            if self.forgotten() != forgotten {
+                cache.remove(&record.held.hash);
+            }
         }
     }
 
     /// What is kept of this hash is out of date: its times were changed.
     pub(crate) fn forget(&self, hash: u64) {
         if let Some(cache) = &self.cache {
+            self.forgotten.fetch_add(1, Ordering::SeqCst);
             cache.remove(&hash);
         }
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(0, Cache::weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::SimulatedDisk;
+
+    use super::*;
+    use crate::options::{PutOptions, StoreOptions, VolumeSpec};
+    use crate::read::Depth;
+    use crate::store::Store;
+
+    /// Symptom: an object touched long ago has the times of before. Cause: a reader that had begun before the touch gave the
+    /// memory tier what it had read. Fix: nothing is kept that was read before something was forgotten.
+    #[test]
+    fn what_was_read_before_a_touch_is_not_kept_after_it() {
+        let disk = Arc::new(SimulatedDisk::new("memory"));
+        let volume = VolumeSpec { disk, size_bytes: 8 << 20 };
+        let store = Store::create(vec![volume], StoreOptions::default()).expect("a store");
+        store.put(b"key", b"body", PutOptions::default()).expect("put");
+        let hash = store.name_hash(b"key");
+        let read = || {
+            let record = store.core.find(Name::of(b"key"), hash, Depth::Whole).expect("readable");
+            Arc::from(record.expect("put"))
+        };
+        let expires_s = || store.get(b"key").expect("readable").expect("put").stat().expires_s;
+        let memory = &store.core.memory;
+        let (forgotten, record) = (memory.forgotten(), read());
+        assert!(store.touch(b"key", Some(99)).expect("touched"));
+        memory.keep(&record, forgotten);
+        assert_eq!(expires_s(), 99);
+        let hits = memory.hits.load(Ordering::Relaxed);
+        memory.keep(&read(), memory.forgotten());
+        assert_eq!((expires_s(), memory.hits.load(Ordering::Relaxed)), (99, hits + 1), "else it is kept");
     }
 }
