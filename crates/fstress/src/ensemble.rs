@@ -23,15 +23,15 @@ mod shares;
 
 use std::time::Duration;
 
-use measure::RankPart;
+use measure::{LatencyHistogram, RankPart};
 use quanta::{Clock, Instant};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use self::clocks::{ClockOffset, RoundTrip};
 use self::clocks::{TOGETHER, unix_ns};
-pub use self::copies::{Copies, Steps};
+pub use self::copies::{Copies, Goes, Steps};
 use self::meeting::chain;
-pub use self::meeting::{Exchange, Lost};
+pub use self::meeting::{Exchange, Fate, Lost};
 use self::parts::{MeasuredPart, PointPart};
 pub use self::shares::Share;
 use self::shares::{Room, bounds, fair_cores};
@@ -67,7 +67,11 @@ struct Joined {
     lost: Option<Lost>,
     /// All ranks had the same bad news at a meeting.
     all_know: bool,
+    own: Option<HearsOwn>,
 }
+
+/// Whoever wants to know what a rank measured by itself.
+type HearsOwn = Box<dyn FnMut(&LatencyHistogram) -> std::io::Result<()> + Send>;
 
 /// How a step went on one rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,6 +126,7 @@ impl Ensemble {
             skew_ns: 0,
             lost: None,
             all_know: false,
+            own: None,
         };
         // The version before all else, in a form that every version will read.
         let cpus: Vec<String> = hello.cpus.iter().map(ToString::to_string).collect();
@@ -327,6 +332,13 @@ impl Ensemble {
         Ok(begin)
     }
 
+    /// Has `hear` told the latencies of this rank alone after each load point, before they are added up.
+    pub fn hear_own(&mut self, hear: impl FnMut(&LatencyHistogram) -> std::io::Result<()> + Send + 'static) {
+        if let Some(joined) = &mut self.0 {
+            joined.own = Some(Box::new(hear));
+        }
+    }
+
     /// Adds up what all ranks measured; each gets the same. A rank has `patience` to come.
     pub(crate) fn merge(
         &mut self,
@@ -338,6 +350,9 @@ impl Ensemble {
         let my_rate = rate.map(|rate| self.rate_of(rate));
         let Some(joined) = &mut self.0 else { return Ok((measured, file_set, vec![])) };
         let rank = joined.exchange.rank();
+        if let Some(Err(error)) = joined.own.as_mut().map(|hear| hear(&measured.tallies.histogram())) {
+            tracing::warn!(rank, %error, "what this rank measured by itself cannot be written");
+        }
         let row = RankPart {
             rank,
             host: joined.host(rank),

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use files::{DirectoryTransport, DirectoryTransportOptions, NullTransport, Transport};
-use fstress::ensemble::{ClockOffset, Copies, Ensemble, Exchange, Hello, Lost, RoundTrip, Share, Steps};
+use fstress::ensemble::{
+    ClockOffset, Copies, Ensemble, Exchange, Fate, Goes, Hello, Lost, RoundTrip, Share, Steps,
+};
 use fstress::{
     Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload, run_together,
 };
@@ -56,7 +58,7 @@ impl Channels {
     }
 
     fn lost(rank: u32) -> Lost {
-        Lost { rank, host: format!("host{rank}"), how: "does not answer".to_owned() }
+        Lost { rank, host: format!("host{rank}"), fate: Fate::Gone("does not answer".to_owned()) }
     }
 }
 
@@ -340,40 +342,75 @@ fn what_was_measured_before_a_rank_was_lost_is_kept() {
     assert!(told.contains("rank 1 on host1") && told.contains("another step"), "{told}");
 }
 
-#[test]
-fn copies_begin_together_until_one_gives_up_and_all_hear_why() {
+/// What `copy` comes to on three ranks, each with its own stop flag.
+fn on_three<T: Send>(copy: impl Fn(u32, &mut Copies<'_>, &AtomicBool) -> T + Sync) -> Vec<T> {
     let clock = Clock::new();
-    let ends: Vec<_> = std::thread::scope(|threads| {
+    std::thread::scope(|threads| {
         let running: Vec<_> = Channels::of(3, &clock)
             .into_iter()
             .map(|exchange| {
+                let copy = &copy;
                 threads.spawn(move || {
                     let (rank, stop) = (exchange.rank, AtomicBool::new(false));
                     let mut ensemble = Ensemble::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
-                    let mut copies = Copies::new(&mut ensemble, &stop);
-                    copies.begin("create", false);
-                    let began = std::time::Instant::now();
-                    assert!(!stop.load(Ordering::Relaxed), "all go on");
-                    // Rank 1 fails in it, and has files to remove next; the others would go on.
-                    copies.begin(if rank == 1 { "delete" } else { "transactions" }, rank == 1);
-                    let stopped = stop.load(Ordering::Relaxed);
-                    // Each its own way: nobody is waited for.
-                    copies.begin("delete", false);
-                    let end = copies.end((rank == 1).then(|| "the disk is full".to_owned()));
-                    let create = measure::Phase {
-                        name: "create".to_owned(),
-                        items: 10,
-                        wall_s: f64::from(1 + rank),
-                        ..measure::Phase::default()
-                    };
-                    let sum = copies.sum(vec![(create, Steps::default())]).unwrap();
-                    (began, stopped, end, sum, ensemble.all_know())
+                    copy(rank, &mut Copies::new(&mut ensemble, &stop), &stop)
                 })
             })
             .collect();
         running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn copies_begin_a_phase_at_a_common_moment_after_the_last_has_come() {
+    let (others, to_last) = channel();
+    let to_last = Mutex::new(to_last);
+    let moments = on_three(|rank, copies, stop| {
+        // Rank 2 comes when the others are about to wait for it.
+        if rank == 2 {
+            (0..2).for_each(|_| to_last.lock().unwrap().recv().unwrap());
+        } else {
+            others.send(()).unwrap();
+        }
+        let came = std::time::Instant::now();
+        copies.begin("create", Goes::On);
+        assert!(!stop.load(Ordering::Relaxed), "all go on");
+        (came, std::time::Instant::now())
     });
-    for (_, stopped, end, sum, all_know) in &ends {
+    let last_came = moments.iter().map(|moment| moment.0).max().unwrap();
+    let first_began = moments.iter().map(|moment| moment.1).min().unwrap();
+    let last_began = moments.iter().map(|moment| moment.1).max().unwrap();
+    // A word that is on its way for long may not let one rank begin before another: all begin well after it was given.
+    assert!(
+        first_began >= last_came + Duration::from_millis(100),
+        "{:?}",
+        first_began.duration_since(last_came)
+    );
+    // Their clocks are ten seconds apart. A busy machine lets threads wait.
+    assert!(last_began - first_began < Duration::from_millis(150), "{:?} apart", last_began - first_began);
+}
+
+#[test]
+fn copies_go_on_together_until_one_fails_and_all_hear_why() {
+    let ends = on_three(|rank, copies, stop| {
+        copies.begin("create", Goes::On);
+        // Rank 1 fails in it, and has files to remove next; the others would go on.
+        let (next, goes) = if rank == 1 { ("delete", Goes::Wrong) } else { ("transactions", Goes::On) };
+        copies.begin(next, goes);
+        let stopped = stop.load(Ordering::Relaxed);
+        // Each its own way: nobody is waited for.
+        copies.begin("delete", Goes::On);
+        let end = copies.end((rank == 1).then(|| "the disk is full".to_owned()));
+        let create = measure::Phase {
+            name: "create".to_owned(),
+            items: 10,
+            wall_s: f64::from(1 + rank),
+            ..measure::Phase::default()
+        };
+        let sum = copies.sum(vec![(create, Steps::default())]).unwrap();
+        (stopped, end, sum, copies.ensemble().all_know())
+    });
+    for (stopped, end, sum, all_know) in &ends {
         assert!(*stopped && *all_know);
         let told = end.as_ref().unwrap_err().to_string();
         assert!(told.contains("rank 1 on host1") && told.contains("the disk is full"), "{told}");
@@ -381,10 +418,29 @@ fn copies_begin_together_until_one_gives_up_and_all_hear_why() {
         let rate = sum[0].counters["all_worked_items_per_sec"];
         assert!((rate - 18.333).abs() < 1e-2 && sum[0].items_per_sec == 10.0, "{sum:?}");
     }
-    let (first, last) =
-        (ends.iter().map(|end| end.0).min().unwrap(), ends.iter().map(|end| end.0).max().unwrap());
-    // A common moment, and threads that a busy machine lets wait.
-    assert!(last - first < Duration::from_millis(150), "{:?} apart", last - first);
+}
+
+/// Symptom: a quick netnews with --repeat over ranks ended its series after the first round, or fell apart. Cause: the first
+/// rank whose time was up stopped the others, as a failure does, and a stop ends a series. Fix: time that is up lets all go
+/// their own ways, and stops nobody.
+#[test]
+fn a_copy_whose_time_is_up_stops_no_other_and_all_end_well() {
+    let ends = on_three(|rank, copies, stop| {
+        // Rank 1's time is up within a phase, rank 2's between two, rank 0's a moment later than both.
+        match rank {
+            1 => copies.begin("expire", Goes::Out),
+            2 => {}
+            _ => {
+                copies.begin("expire", Goes::On);
+                copies.begin("unbatch", Goes::On);
+            }
+        }
+        let end = copies.end(None);
+        (stop.load(Ordering::Relaxed), end)
+    });
+    for (stopped, end) in ends {
+        assert!(!stopped && end.is_ok(), "{stopped}, {end:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod mount;
 pub mod pack;
 pub mod postmark;
 pub mod proxy;
+mod ranks;
 pub mod report;
 pub mod run_dirscale;
 pub mod run_fstress;

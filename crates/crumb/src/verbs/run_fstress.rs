@@ -1,7 +1,5 @@
 //! `crumb run fstress`: latency against offered load, until the storage saturates.
 
-pub(super) mod ranks;
-
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
@@ -17,6 +15,7 @@ use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Loa
 use measure::{RunId, RunRecord};
 use quanta::Clock;
 
+use super::ranks::{self, Series, on_all};
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::ExitStatus;
@@ -26,7 +25,6 @@ use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
 use crate::series::{SeriesArgs, Turn};
 use crate::{signals, tables};
-use ranks::on_all;
 
 /// Offer rising load to a file service and measure how its latency answers.
 ///
@@ -172,7 +170,7 @@ impl FstressArgs {
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let args = self;
-        ranks::refuse_until_ci(ensemble, &args.series)?;
+        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &[])?;
         let transport_options = TransportOptions {
             connections: args.connections,
             proto: args.proto,
@@ -182,9 +180,11 @@ impl FstressArgs {
             threads: args.threads,
             patience: if args.spin { Patience::Spin } else { Patience::default() },
         };
-        let measure_one =
-            |turn: Turn<'_>| args.measure_one(turn, &transport_options, context, stop, ensemble);
-        args.series.run(&args.target, &args.output, context, stop, measure_one, |record| {
+        let series = Series { args: &args.series, sides: &sides, output: &args.output, context, stop };
+        let measure_one = |turn: Turn<'_>, ensemble: &mut Ensemble| {
+            args.measure_one(turn, &transport_options, context, stop, ensemble)
+        };
+        series.run(ensemble, measure_one, |record| {
             let mut text = tables::load_points(record);
             if let Some(point) = tables::telling_point(record) {
                 text.push_str(&tables::operations(point));

@@ -1,5 +1,6 @@
 //! `crumb run netnews`: a news feed stored, fed on and expired in passes.
 
+mod course;
 mod figures;
 mod sides;
 mod whole;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use files::Target;
-use fstress::ensemble::{Copies, Ensemble};
+use fstress::ensemble::{Copies, Ensemble, Goes};
 use measure::{RunId, RunRecord};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
 use netnews::feed::{Feed, FeedProgress, Watch};
@@ -22,16 +23,16 @@ use netnews::spool::{
     self, BatchSink, Event, HistoryIndex, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, Storage, Work,
 };
 
-use super::run_fstress::ranks::{self, on_all};
+use super::ranks::{self, Series, on_all};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
-use crate::series::{SeriesArgs, Sides, Turn, try_mounts};
+use crate::series::{SeriesArgs, Turn, try_mounts};
 use crate::signals;
-use whole::StepsOfPhases;
+use course::Course;
 
 /// Store a news feed as numbered files, feed it on and expire it, pass after pass.
 ///
@@ -76,7 +77,8 @@ pub struct NetnewsArgs {
     #[arg(long, value_name = "N")]
     batches_per_pass: Option<NonZeroU64>,
 
-    /// Write the outgoing batches to files in this directory instead of nowhere
+    /// Write the outgoing batches to files in this directory instead of nowhere; of several ranks (crumb-mpi) each into its
+    /// own folder rank-N
     #[arg(long, value_name = "DIRECTORY")]
     batches_to: Option<PathBuf>,
 
@@ -168,7 +170,6 @@ impl NetnewsArgs {
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let args = self;
-        ranks::refuse_until_ci(ensemble, &args.series)?;
         if ensemble.is_joined() && args.resume.is_some() {
             let wrong = anyhow::anyhow!(
                 "--resume: not with several ranks, whose spools may have come to different places"
@@ -184,7 +185,7 @@ impl NetnewsArgs {
             );
             return Err(wrong.context(BadUsage));
         }
-        let sides = Sides::parse(&args.target, &args.series.vs, &args.keys())?;
+        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &args.keys())?;
         ensemble.same_terms(args.terms())?;
         // What each side is to do, checked before anything is made up or measured.
         let mut asked = Vec::new();
@@ -198,9 +199,11 @@ impl NetnewsArgs {
         let made_up = MadeUp::folder(ensemble.rank());
         let feed = args.feed(&made_up, ensemble.rank(), context, stop);
         let feed = on_all(ensemble, "the feed", feed)?;
-        let measure_one =
-            |turn: Turn<'_>| asked[turn.side].measure_one(&turn, &feed, context, stop, ensemble);
-        args.series.run_sides(&sides, &args.output, context, stop, measure_one, figures::shown)
+        let series = Series { args: &args.series, sides: &sides, output: &args.output, context, stop };
+        let measure_one = |turn: Turn<'_>, ensemble: &mut Ensemble| {
+            asked[turn.side].measure_one(&turn, &feed, context, stop, ensemble)
+        };
+        series.run(ensemble, measure_one, figures::shown)
     }
 
     /// What must be the same on all ranks, by name.
@@ -261,6 +264,9 @@ impl NetnewsArgs {
         let mut config = self.config(&begun.id);
         let common_name = std::mem::take(&mut config.name);
         config.name = ranks::own_name(ensemble, common_name);
+        if let (BatchSink::Folder(folder), true) = (&mut config.batches_to, ensemble.is_joined()) {
+            folder.push(format!("rank-{}", ensemble.rank()));
+        }
         let storage = on_all(ensemble, "reaching the storage", self.storage(turn.target))?;
         if !context.quiet {
             announce(turn.target, &config, feed);
@@ -268,27 +274,30 @@ impl NetnewsArgs {
         }
         let hosts = ensemble.hosts().to_vec();
         let mut copies = Copies::new(ensemble, stop);
-        let mut steps = StepsOfPhases::default();
         let mut progress = Progress::new(context.quiet);
-        copies.begin("the first pass", false);
+        copies.begin("the first pass", Goes::On);
+        let mut course = copies.is_joined().then(|| Course::new(&config, stop));
         let mut tell = |event: Event| {
             show(&mut progress, &event);
-            steps.hear(&event);
+            let goes = course.as_mut().and_then(|course| course.hear(&event));
             // All begin the next phase together.
-            if let Event::PhaseDone(phase) = &event {
-                copies.begin(&format!("what follows {} of pass {}", phase.name, phase.pass), false);
+            if let (Event::PhaseDone(phase), Some(goes)) = (&event, goes) {
+                copies.begin(&format!("what follows {} of pass {}", phase.name, phase.pass), goes);
             }
         };
         let mut outcome = spool::run(&config, &storage, feed, stop, &mut tell);
         progress.finish();
         let mut error = outcome.error.take().map(anyhow::Error::from);
-        if copies.is_joined() {
+        if let Some(course) = &course {
+            if error.is_some() {
+                course.fail();
+            }
             let all_well = copies.end(error.as_ref().map(|error| format!("{error:#}")));
             if copies.ensemble().lost().is_some() {
                 // What is left are this rank's figures, and those of one copy are not those of the whole.
                 outcome = spool::Outcome::default();
             } else {
-                whole::sum(&mut copies, &mut outcome, &steps, &config)?;
+                whole::sum(&mut copies, &mut outcome, course, &config)?;
             }
             error = error.or(all_well.err().map(Into::into));
         }

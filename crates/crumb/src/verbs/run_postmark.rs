@@ -15,12 +15,12 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use clap::Args;
 use files::{FileSystem, Target};
-use fstress::ensemble::{Copies, Ensemble, Steps};
+use fstress::ensemble::{Copies, Ensemble, Goes, Steps};
 use measure::{CpuTimes, DiskMeter, DiskUse, LoadPoint, Phase, RunId, RunRecord, Usage, Verdict};
 use postmark::engine::{self, Event, Outcome, Place, RunOptions, SyncMode};
 use postmark::{Bias, Settings, SizeRange};
 
-use super::run_fstress::ranks::{self, on_all};
+use super::ranks::{self, Series, on_all};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::counted;
@@ -158,10 +158,13 @@ impl RunPostmarkArgs {
         stop: &Arc<AtomicBool>,
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
-        ranks::refuse_until_ci(ensemble, &self.series)?;
         let settings = self.settings();
-        let measure_one = |turn: Turn<'_>| self.measure_one(turn, &settings, context, stop, ensemble);
-        self.series.run(&self.target, &self.output, context, stop, measure_one, |record| {
+        let sides = ranks::sides(ensemble, &self.target, &self.series.vs, &[])?;
+        let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
+        let measure_one = |turn: Turn<'_>, ensemble: &mut Ensemble| {
+            self.measure_one(turn, &settings, context, stop, ensemble)
+        };
+        series.run(ensemble, measure_one, |record| {
             let mut text = tables::load_points(record) + &tables::phases(&record.phases);
             text.push_str(&record.points.iter().map(tables::operations).collect::<String>());
             text.push_str(&record.points.iter().map(tables::ranks).collect::<String>());
@@ -236,7 +239,9 @@ impl RunPostmarkArgs {
             let mut failed = false;
             let mut tell = |event| {
                 match &event {
-                    Event::Begins(phase) => copies.begin(&phase.to_string(), failed),
+                    Event::Begins(phase) => {
+                        copies.begin(&phase.to_string(), if failed { Goes::Wrong } else { Goes::On })
+                    }
                     Event::Ends { well: false, .. } if copies.is_joined() => {
                         failed = true;
                         // The others need not go on until they hear of it.
@@ -330,7 +335,7 @@ impl RunPostmarkArgs {
             cpu,
             threads: self.threads.get(),
             bytes_asked: outcome.counts.bytes_read + outcome.counts.bytes_written,
-            disk: watch.whole.as_ref().map(DiskMeter::used),
+            disk: watch.disk(),
             remote: storage.local_root().is_none(),
         }
     }
@@ -443,6 +448,15 @@ impl Watch {
         }
     }
 
+    /// What the device did in the run; of a copy among others without the time in which it waited for them.
+    fn disk(&self) -> Option<DiskUse> {
+        if self.samples.is_some() {
+            sum_of_uses(self.by_phase.iter().map(|(_, used)| used))
+        } else {
+            self.whole.as_ref().map(DiskMeter::used)
+        }
+    }
+
     fn sample(&mut self, done: &AtomicU64) {
         let Some(samples) = &mut self.samples else { return };
         if samples.len() >= SAMPLES_MAX {
@@ -547,6 +561,28 @@ impl Watch {
     }
 }
 
+/// What a device did in several stretches of time.
+fn sum_of_uses<'a>(uses: impl Iterator<Item = &'a DiskUse>) -> Option<DiskUse> {
+    uses.cloned().reduce(|sum, more| {
+        let elapsed = sum.elapsed + more.elapsed;
+        let mean = |a: f64, b: f64| {
+            let seconds = elapsed.as_secs_f64().max(1e-9);
+            (a * sum.elapsed.as_secs_f64() + b * more.elapsed.as_secs_f64()) / seconds
+        };
+        DiskUse {
+            elapsed,
+            busy: mean(sum.busy, more.busy),
+            queue_mean: mean(sum.queue_mean, more.queue_mean),
+            reads: sum.reads + more.reads,
+            writes: sum.writes + more.writes,
+            read_bytes: sum.read_bytes + more.read_bytes,
+            written_bytes: sum.written_bytes + more.written_bytes,
+            flushes: sum.flushes + more.flushes,
+            device: sum.device,
+        }
+    })
+}
+
 /// A phase's name in records.
 fn name_of(phase: engine::Phase) -> &'static str {
     match phase {
@@ -579,4 +615,36 @@ fn sizes(text: &str) -> Result<SizeRange, String> {
 fn bias(text: &str) -> Result<Bias, String> {
     let value = text.parse().ok().and_then(Bias::new);
     value.ok_or_else(|| "expected 0 to 10 (tenths), or -1 for neither".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: a rank that had waited half of the time for others told that the disk was half as busy. Cause: its meter ran on
+    /// while it was held up. Fix: what the phases used is added up.
+    #[test]
+    fn what_a_device_did_in_phases_adds_up_without_the_time_between_them() {
+        let used = |seconds, busy, writes| DiskUse {
+            elapsed: Duration::from_secs(seconds),
+            busy,
+            writes,
+            written_bytes: 512 * writes,
+            ..DiskUse::default()
+        };
+        let watch = Watch {
+            progress: Progress::new(true),
+            lap: None,
+            whole: None,
+            by_phase: vec![
+                (engine::Phase::Create, used(1, 1.0, 10)),
+                (engine::Phase::Transactions, used(3, 0.2, 30)),
+            ],
+            samples: Some(vec![]),
+            sample_every: SAMPLE_EVERY,
+        };
+        let all = watch.disk().unwrap();
+        assert_eq!((all.elapsed, all.writes, all.written_bytes), (Duration::from_secs(4), 40, 20480));
+        assert!((all.busy - 0.4).abs() < 1e-9, "{all:?}");
+    }
 }

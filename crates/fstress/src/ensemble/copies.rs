@@ -10,8 +10,8 @@
 //! The rate of the whole is what all had done when the first came to its end, through that time: afterwards the storage
 //! bears less than it was asked to. It is known from each rank's own steps; nothing crosses for it while they work.
 //!
-//! Always holds: ranks begin a phase at a common moment or not at all; once one of them gives up, each goes its own way to
-//! its end, where all meet again.
+//! Always holds: ranks begin a phase at a common moment or not at all; once one of them does not go on, each goes its own way
+//! to its end, where all meet again; only what went wrong stops the others, as the time of all is up at about the same moment.
 //! Not here: what a phase does (`postmark`, `netnews`).
 //! Source: the stonewall of IOR and mdtest, as their manuals describe it.
 
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use measure::{Phase, RankPart};
 use quanta::Clock;
+use serde::{Deserialize, Serialize};
 
 use super::Ensemble;
 use crate::error::FstressError;
@@ -30,8 +31,21 @@ pub struct Copies<'a> {
     stop: &'a AtomicBool,
     /// Each goes its own way.
     apart: bool,
+    /// Another one fails or is stopped: no use to go on.
+    in_vain: bool,
     wrong: Option<FstressError>,
     skew_ns_max: i64,
+}
+
+/// Whether a copy goes on to the next phase with the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Goes {
+    /// It does.
+    On,
+    /// It comes to its end in good order, as its time is up; so will the others, each by its own clock.
+    Out,
+    /// It has failed or is stopped, and the others are to end at once.
+    Wrong,
 }
 
 /// How far a phase had come, step by step.
@@ -72,9 +86,17 @@ impl Steps {
 }
 
 impl<'a> Copies<'a> {
-    /// Sets `stop` when another rank gives up.
+    /// Sets `stop` when another rank fails or is stopped.
     pub fn new(ensemble: &'a mut Ensemble, stop: &'a AtomicBool) -> Self {
-        Self { ensemble, clock: Clock::new(), stop, apart: false, wrong: None, skew_ns_max: 0 }
+        Self {
+            ensemble,
+            clock: Clock::new(),
+            stop,
+            apart: false,
+            in_vain: false,
+            wrong: None,
+            skew_ns_max: 0,
+        }
     }
 
     /// Whether there are others.
@@ -82,11 +104,11 @@ impl<'a> Copies<'a> {
         self.ensemble.is_joined()
     }
 
-    /// Waits until all are ready for `phase` and begins it with them; a rank that `gives_up`, or has been asked to stop,
+    /// Waits until all are ready for `phase` and begins it with them; one that does not go on, or has been asked to stop,
     /// lets all go their own ways.
-    pub fn begin(&mut self, phase: &str, gives_up: bool) {
-        let were_apart = self.apart;
-        if self.ready(phase, gives_up)
+    pub fn begin(&mut self, phase: &str, goes: Goes) {
+        let was_in_vain = self.in_vain;
+        if self.ready(phase, goes)
             && let Some(joined) = &mut self.ensemble.0
         {
             match joined.agree_on_begin(&self.clock) {
@@ -95,39 +117,43 @@ impl<'a> Copies<'a> {
                     self.skew_ns_max = self.skew_ns_max.max(joined.skew_ns);
                     tracing::debug!(rank = joined.exchange.rank(), phase, "a phase begins");
                 }
-                Err(error) => self.part(Some(error)),
+                Err(error) => self.part(true, Some(error)),
             }
         }
-        if self.apart && !were_apart {
+        if self.in_vain && !was_in_vain {
             self.stop.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether all go on together.
-    fn ready(&mut self, phase: &str, gives_up: bool) -> bool {
+    fn ready(&mut self, phase: &str, goes: Goes) -> bool {
         let Some(joined) = self.ensemble.0.as_mut().filter(|_| !self.apart) else { return false };
-        let mine = (phase.to_owned(), gives_up || self.stop.load(Ordering::Relaxed));
-        let met = joined.meet("the next phase", mine, None, |all: Vec<(String, bool)>| {
+        let goes = if self.stop.load(Ordering::Relaxed) { Goes::Wrong } else { goes };
+        let mine = (phase.to_owned(), goes);
+        let met = joined.meet("the next phase", mine, None, |all: Vec<(String, Goes)>| {
             let first = &all[0].0;
             let elsewhere = all.iter().position(|(phase, _)| phase != first);
-            (all.iter().any(|(_, gives_up)| *gives_up), elsewhere.map(|rank| rank as u32))
+            let any = |goes| all.iter().any(|(_, its)| *its == goes);
+            (any(Goes::Wrong), any(Goes::Out), elsewhere.map(|rank| rank as u32))
         });
         match met {
-            Ok((false, None)) => return true,
-            Ok((true, _)) => self.part(None),
-            Ok((false, Some(rank))) => {
+            Ok((false, false, None)) => return true,
+            Ok((true, ..)) => self.part(true, None),
+            Ok((false, true, _)) => self.part(false, None),
+            Ok((false, false, Some(rank))) => {
                 let why = format!("is not at the same phase as rank 0; here it is {phase}");
                 let host = joined.host(rank);
                 joined.all_know = true;
-                self.part(Some(FstressError::Elsewhere { rank, host, why }));
+                self.part(true, Some(FstressError::Elsewhere { rank, host, why }));
             }
-            Err(error) => self.part(Some(error)),
+            Err(error) => self.part(true, Some(error)),
         }
         false
     }
 
-    fn part(&mut self, why: Option<FstressError>) {
+    fn part(&mut self, in_vain: bool, why: Option<FstressError>) {
         self.apart = true;
+        self.in_vain |= in_vain;
         self.wrong = self.wrong.take().or(why);
     }
 
@@ -140,7 +166,7 @@ impl<'a> Copies<'a> {
             return Ok(());
         }
         // Whoever still waits to begin a phase hears that this one is at its end.
-        self.ready("the end", true);
+        self.ready("the end", if problem.is_some() { Goes::Wrong } else { Goes::Out });
         match self.wrong.take() {
             Some(error) => Err(error),
             None => self.ensemble.all_did("its run", problem),

@@ -46,14 +46,32 @@ pub trait Exchange: Send {
 
 /// A rank that does not answer any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rank {rank} on {host} {how}")]
+#[error("rank {rank} on {host} {fate}")]
 pub struct Lost {
     /// Which one.
     pub rank: u32,
     /// Where it ran.
     pub host: String,
-    /// What is known, as the end of a sentence.
-    pub how: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of a rank that the others do not have any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It does not answer, or not as it should: what is known, as the end of a sentence.
+    Gone(String),
+    /// It came to an end of its own, for this reason, and tells it by itself where it can.
+    Ended(String),
+}
+
+impl std::fmt::Display for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone(how) => f.write_str(how),
+            Self::Ended(why) => write!(f, "has ended: {why}"),
+        }
+    }
 }
 
 /// What each rank brings to a meeting besides its matter: where it stands, so that steps are never mixed.
@@ -118,12 +136,12 @@ impl Joined {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(rank)) => {
                 self.all_know = true;
-                let how = format!("is at another step than {step}");
-                self.noted(Err(Lost { rank, host: self.host(rank), how }))
+                let fate = Fate::Gone(format!("is at another step than {step}"));
+                self.noted(Err(Lost { rank, host: self.host(rank), fate }))
             }
             Err(_) => {
-                let how = "gave an answer that cannot be read".to_owned();
-                self.noted(Err(Lost { rank: 0, host: self.host(0), how }))
+                let fate = Fate::Gone("gave an answer that cannot be read".to_owned());
+                self.noted(Err(Lost { rank: 0, host: self.host(0), fate }))
             }
         }
     }

@@ -2,14 +2,16 @@
 //!
 //! Always holds: counts and buckets are added exactly; rates of articles and files are those while all ranks worked, and
 //! the names with `to_last` those until the last one ended; minutes, bytes and processor time count until the last one.
+//! A phase that ended early on any rank stays among the phases, and out of all these figures where there are whole ones.
 //! What each rank did by itself stands in the curve `unbatch_by_rank_per_sec`.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use fstress::ensemble::{Copies, Steps};
+use fstress::ensemble::Copies;
 use measure::{Curve, CurveLine, CurvePoint, LatencyHistogram, Phase, RankPart, Verdict};
-use netnews::spool::{Event, NetnewsConfig, Outcome, Work};
+use netnews::spool::{NetnewsConfig, Outcome};
+
+use super::course::Course;
 
 /// Metrics that are counts: those of the whole are their sums. All others are made anew.
 const COUNTS: [&str; 15] = [
@@ -34,50 +36,8 @@ const NOT_ADDED: [&str; 4] = ["_us", "_percent", "_mean", "_max"];
 /// Counters of a device are those of all ranks on its host.
 const DEVICE: &str = "device_";
 
-/// How far each phase had come when.
-#[derive(Default)]
-pub(super) struct StepsOfPhases {
-    heard: Vec<(Instant, &'static str, f64)>,
-    of_phases: Vec<(String, u32, Steps)>,
-}
-
-impl StepsOfPhases {
-    pub(super) fn hear(&mut self, event: &Event) {
-        match event {
-            Event::Step { work, done, .. } => {
-                let phase = match work {
-                    Work::Unbatch => "unbatch",
-                    Work::Batch => "batch",
-                    Work::ExpireScan => "expire-scan",
-                    Work::Expire => "expire",
-                    Work::Remove => return,
-                };
-                self.heard.push((Instant::now(), phase, *done as f64));
-            }
-            Event::PhaseDone(phase) => {
-                let wall = Duration::try_from_secs_f64(phase.wall_s).unwrap_or_default();
-                let begun = Instant::now().checked_sub(wall);
-                let of_phase = self.heard.drain(..).filter(|(_, name, _)| *name == phase.name);
-                let since_s = |at: Instant| {
-                    begun.map_or(0.0, |begun| at.saturating_duration_since(begun).as_secs_f64())
-                };
-                let mut done: Vec<(f64, f64)> = of_phase.map(|(at, _, done)| (since_s(at), done)).collect();
-                // Batches of the feed are told to the last; articles and files only now and then.
-                if phase.name != "unbatch" {
-                    let last = done.last().map_or(0.0, |(_, done)| *done);
-                    done.push((phase.wall_s, last.max(phase.items as f64)));
-                }
-                self.of_phases.push((phase.name.clone(), phase.pass, Steps { done }));
-            }
-            _ => {}
-        }
-    }
-
-    fn of(&self, phase: &Phase) -> Steps {
-        let found = self.of_phases.iter().find(|(name, pass, _)| *name == phase.name && *pass == phase.pass);
-        found.map_or_else(Steps::default, |(_, _, steps)| steps.clone())
-    }
-}
+/// How many ranks ended a phase before its work was done, in its counters; such phases count in no rate.
+const CUT_SHORT: &str = "ranks_cut_short";
 
 /// What ranks give each other besides their phases: counts by name; latencies of readers; reasons with their weight;
 /// whether all passes were done.
@@ -90,11 +50,17 @@ type Part = (Vec<(String, f64)>, Vec<(u64, u64)>, Vec<(String, String, bool)>, b
 pub(super) fn sum(
     copies: &mut Copies<'_>,
     outcome: &mut Outcome,
-    steps: &StepsOfPhases,
+    course: &Course<'_>,
     config: &NetnewsConfig,
 ) -> anyhow::Result<()> {
     let own = std::mem::take(&mut outcome.phases);
-    let mine = own.iter().map(|phase| (added(phase), steps.of(phase))).collect();
+    let mine = own.iter().map(|phase| {
+        let cut_short = course.was_cut_short(phase).then(|| (CUT_SHORT.to_owned(), 1.0));
+        let mut added = added(phase);
+        added.counters.extend(cut_short);
+        (added, course.steps_of(phase))
+    });
+    let mine = mine.collect();
     let mut phases = copies.sum(mine)?;
     // One that some had and others not, because the run ended early, is no phase of the whole.
     phases.retain(|phase| phase.counters.contains_key("all_worked_s"));
@@ -108,11 +74,14 @@ pub(super) fn sum(
     let part: Part = (counts, readings.unwrap_or_default(), reasons, outcome.complete);
     let (counts, reads, reasons, complete): Part =
         copies.ensemble().add_up("counts and reasons", part, |parts| sum_of_parts(parts, &rows))?;
-    let rates = own.iter().filter(|phase| phase.name == "unbatch");
+    let whole = whole_ones(&phases);
+    let is_whole =
+        |phase: &&Phase| whole.iter().any(|whole| (&whole.name, whole.pass) == (&phase.name, phase.pass));
+    let rates = own.iter().filter(|phase| phase.name == "unbatch").filter(is_whole);
     let rates: Vec<(u32, f64)> = rates.map(|phase| (phase.pass, phase.items_per_sec)).collect();
     let rates: Vec<Vec<(u32, f64)>> = copies.ensemble().add_up("rates of ranks", rates, |all| all)?;
 
-    outcome.metrics = metrics(&phases, rows.len(), config);
+    outcome.metrics = metrics(&whole, rows.len(), config);
     outcome.metrics.extend(counts);
     if !reads.is_empty() {
         let mut latency = LatencyHistogram::new();
@@ -134,10 +103,17 @@ pub(super) fn sum(
     for (code, text, fatal) in reasons {
         if fatal { outcome.verdict.invalidate(&code, text) } else { outcome.verdict.remark(&code, text) }
     }
-    outcome.curves = curves(&phases, &rates, &rows, config);
+    outcome.curves = curves(&whole, &rates, &rows, config);
     outcome.complete = complete;
     outcome.phases = phases;
     Ok(())
+}
+
+/// The phases that were done to their ends on all ranks; all of them, where none was.
+fn whole_ones(phases: &[Phase]) -> Vec<Phase> {
+    let (cut_short, whole): (Vec<Phase>, _) =
+        phases.iter().cloned().partition(|phase| counter(phase, CUT_SHORT) > 0.0);
+    if whole.is_empty() { cut_short } else { whole }
 }
 
 /// A phase with those counters alone that add up over ranks.
@@ -269,4 +245,34 @@ fn curves(
         curve("unbatch_by_rank_per_sec", by_rank.collect()),
     ];
     curves.into_iter().filter(|curve| curve.lines.iter().any(|line| !line.points.is_empty())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(name: &str, pass: u32, per_sec: f64, cut_short: f64) -> Phase {
+        let counters = [("all_worked_s", 2.0), ("all_worked_items", 2.0 * per_sec), (CUT_SHORT, cut_short)];
+        let counters = counters.into_iter().filter(|(_, count)| *count > 0.0);
+        Phase {
+            name: name.to_owned(),
+            pass,
+            wall_s: 4.0,
+            items: 40,
+            counters: counters.map(|(name, count)| (name.to_owned(), count)).collect(),
+            ..Phase::default()
+        }
+    }
+
+    /// Symptom: after Ctrl-C the articles a second of all passes were below those of any. Cause: the pass that was cut short
+    /// on one rank counted with the time of the one that had nothing to do any more. Fix: whole phases alone count.
+    #[test]
+    fn a_phase_cut_short_on_any_rank_counts_in_no_rate_unless_there_is_nothing_else() {
+        let config = NetnewsConfig::paper("x");
+        let rate = |phases: &[Phase]| metrics(&whole_ones(phases), 2, &config)["unbatch_articles_per_sec"];
+        let (first, second, cut) =
+            (phase("unbatch", 1, 100.0, 0.0), phase("unbatch", 2, 80.0, 0.0), phase("unbatch", 3, 5.0, 1.0));
+        assert_eq!(rate(&[first.clone(), second.clone(), cut.clone()]), 90.0);
+        assert_eq!(rate(&[cut]), 5.0);
+    }
 }

@@ -23,11 +23,26 @@ const RATES: [(&str, &str, &str, &str); 3] = [
 /// From this share of a phase on its tail is worth a word.
 const TAIL_SHARE: f64 = 0.1;
 
-/// What the ranks give each other: counts, transactions, how they ended; buckets of latencies; phases by their place in
+/// What the ranks give each other: counts in the order of [`each`], transactions, how they ended; buckets of latencies; phases by their place in
 /// the run with wall, user and system seconds; threads, bytes.
 type Part = ([u64; 8], u64, u8, [Vec<(u64, u64)>; 4], Vec<(u8, f64, f64, f64)>, u64, u64);
 
+/// The worst stands for all.
 const ENDINGS: [Ending; 3] = [Ending::Complete, Ending::OutOfFiles, Ending::Interrupted];
+
+/// The counts that ranks give each other; the rest of them follows from these.
+fn each(counts: &mut Counts) -> [&mut u64; 8] {
+    [
+        &mut counts.created_alone,
+        &mut counts.created_mixed,
+        &mut counts.read,
+        &mut counts.appended,
+        &mut counts.deleted_alone,
+        &mut counts.deleted_mixed,
+        &mut counts.bytes_read,
+        &mut counts.bytes_written,
+    ]
+}
 
 /// Adds up what all ranks have; each gets the same.
 ///
@@ -113,27 +128,7 @@ fn row(mine: &Outcome, usage: &Usage, own: &[Phase], sums: &[Phase]) -> RankPart
 }
 
 fn part(mine: &Outcome, usage: &Usage) -> Part {
-    let Counts {
-        created_alone,
-        created_mixed,
-        read,
-        appended,
-        deleted_alone,
-        deleted_mixed,
-        bytes_read,
-        bytes_written,
-        ..
-    } = mine.counts;
-    let counts = [
-        created_alone,
-        created_mixed,
-        read,
-        appended,
-        deleted_alone,
-        deleted_mixed,
-        bytes_read,
-        bytes_written,
-    ];
+    let counts = each(&mut mine.counts.clone()).map(|count| *count);
     let latencies = mine.latencies.as_deref().cloned().unwrap_or_default();
     let buckets = [latencies.create, latencies.read, latencies.append, latencies.delete];
     let ending = ENDINGS.iter().position(|ending| *ending == mine.ending).unwrap_or_default() as u8;
@@ -169,18 +164,12 @@ fn sum_of_parts(parts: Vec<Part>) -> Part {
 }
 
 /// As if one process had done it all, each phase as long as on the slowest rank.
-fn outcome_of((counts, transactions_done, ending, buckets, times, ..): Part) -> Outcome {
-    let [
-        created_alone,
-        created_mixed,
-        read,
-        appended,
-        deleted_alone,
-        deleted_mixed,
-        bytes_read,
-        bytes_written,
-    ] = counts;
-    let [create, read_of, append, delete] = buckets.map(|of_kind| {
+fn outcome_of((sums, transactions_done, ending, buckets, times, ..): Part) -> Outcome {
+    let mut counts = Counts::default();
+    each(&mut counts).into_iter().zip(sums).for_each(|(count, sum)| *count = sum);
+    counts.bytes_read_single = counts.bytes_read as f32;
+    counts.bytes_written_single = counts.bytes_written as f32;
+    let [create, read, append, delete] = buckets.map(|of_kind| {
         let mut histogram = LatencyHistogram::new();
         histogram.add_buckets(&of_kind);
         histogram
@@ -196,21 +185,10 @@ fn outcome_of((counts, transactions_done, ending, buckets, times, ..): Part) -> 
         })
     });
     Outcome {
-        counts: Counts {
-            created_alone,
-            created_mixed,
-            read,
-            appended,
-            deleted_alone,
-            deleted_mixed,
-            bytes_read,
-            bytes_written,
-            bytes_read_single: bytes_read as f32,
-            bytes_written_single: bytes_written as f32,
-        },
+        counts,
         transactions_done,
         phases: phases.collect(),
-        latencies: Some(Box::new(Latencies { create, read: read_of, append, delete })),
+        latencies: Some(Box::new(Latencies { create, read, append, delete })),
         ending: ENDINGS.get(ending as usize).copied().unwrap_or(Ending::Interrupted),
     }
 }

@@ -1,0 +1,169 @@
+//! What the verbs do alike when they run as one of several ranks.
+//!
+//! ```text
+//! rank 0    the series: next turn --+- measures -+- next turn --+- measures -+- none: tables, comparison
+//! others                            '- measure  -'              '- measure  -'- end
+//! ```
+//!
+//! Always holds: whether there is another turn, and of which side, is rank 0's word alone, as it may hang on its clock
+//! (`--time-limit`) or on its figures (`--until-ci`).
+//! Not here: how the ranks meet (`fstress::ensemble`), the series itself (`crate::series`).
+
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use files::{LocalFs, Target};
+use fstress::ensemble::Ensemble;
+use measure::RunRecord;
+
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::layout::counted;
+use crate::outcome::{OutputArgs, Run};
+use crate::series::{Key, SeriesArgs, Sides, Turn};
+
+const HOSTS_NAMED: usize = 4;
+
+/// The sides of a comparison that several ranks can make.
+///
+/// # Errors
+/// As [`Sides::parse`], and with several ranks when one is to be mounted otherwise: each rank of a host would do it, and
+/// put it back while others still measure.
+pub(in crate::verbs) fn sides(
+    ensemble: &Ensemble,
+    first: &Target,
+    vs: &[String],
+    keys: &[Key],
+) -> anyhow::Result<Sides> {
+    let sides = Sides::parse(first, vs, keys)?;
+    match sides.variants.iter().find_map(|variant| variant.mount.as_ref()) {
+        Some(options) if ensemble.is_joined() => {
+            let wrong = anyhow::anyhow!(
+                "--vs mount={options}: not with several ranks; mount it by hand, make a run for each way, and \
+                 compare the runs with `crumb compare`"
+            );
+            Err(wrong.context(BadUsage))
+        }
+        _ => Ok(sides),
+    }
+}
+
+/// One run, or a series of them.
+pub(in crate::verbs) struct Series<'a> {
+    pub args: &'a SeriesArgs,
+    pub sides: &'a Sides,
+    pub output: &'a OutputArgs,
+    pub context: &'a Context,
+    pub stop: &'a AtomicBool,
+}
+
+impl Series<'_> {
+    /// Does all of it. Rank 0 decides, shows and keeps; the others measure what it says.
+    ///
+    /// # Errors
+    /// What `measure_one` fails with, and on rank 0 what keeps results from being written.
+    pub fn run(
+        self,
+        ensemble: &mut Ensemble,
+        mut measure_one: impl FnMut(Turn<'_>, &mut Ensemble) -> anyhow::Result<Run>,
+        tables: impl FnOnce(&RunRecord) -> String,
+    ) -> anyhow::Result<ExitStatus> {
+        let Self { args, sides, output, context, stop } = self;
+        if !ensemble.is_joined() {
+            return args.run_sides(sides, output, context, stop, |turn| measure_one(turn, ensemble), tables);
+        }
+        on_all(ensemble, "reaching each side", can_be_reached(sides))?;
+        if ensemble.rank() != 0 {
+            while let Some(side) = next_turn(ensemble, None)? {
+                let variant = sides.variants.get(side).context("rank 0 measures a side that is not here")?;
+                let run = measure_one(Turn { target: &variant.target, label: None, side }, ensemble)?;
+                // Rank 0 has an error as well, and ends the series with it.
+                run.error.map_or(Ok(()), Err)?;
+            }
+            return Ok(ExitStatus::Fine);
+        }
+        let mut all_end = false;
+        let measured = |turn: Turn<'_>| {
+            let run = next_turn(ensemble, Some(turn.side)).and_then(|_| measure_one(turn, ensemble));
+            all_end = run.as_ref().map_or(true, |run| run.error.is_some());
+            run
+        };
+        let done = args.run_sides(sides, output, context, stop, measured, tables);
+        if all_end {
+            return done;
+        }
+        let told = next_turn(ensemble, None);
+        let status = done?;
+        told?;
+        Ok(status)
+    }
+}
+
+/// The side to be measured next, as rank 0 says; none after the last.
+fn next_turn(ensemble: &mut Ensemble, mine: Option<usize>) -> anyhow::Result<Option<usize>> {
+    Ok(ensemble.add_up("the next turn", mine, |mut all| all.swap_remove(0))?)
+}
+
+/// What only the first turn of a side would show otherwise.
+fn can_be_reached(sides: &Sides) -> anyhow::Result<()> {
+    for variant in &sides.variants {
+        if let Target::Directory(path) = &variant.target {
+            LocalFs::open(path.clone())
+                .with_context(|| format!("cannot use directory {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What came of something that each rank does for itself, when it did so on all of them.
+///
+/// # Errors
+/// What went wrong here, or else on another rank.
+pub(in crate::verbs) fn on_all<T>(
+    ensemble: &mut Ensemble,
+    step: &str,
+    done: anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let together = ensemble.all_did(step, done.as_ref().err().map(|error| format!("{error:#}")));
+    // Its own error says more than what the others are told of it.
+    let done = done?;
+    together?;
+    Ok(done)
+}
+
+/// This rank's own name for what each rank has for itself.
+pub(in crate::verbs) fn own_name(ensemble: &Ensemble, name: String) -> String {
+    if ensemble.is_joined() { format!("{name}-r{}", ensemble.rank()) } else { name }
+}
+
+/// Who they are, for the user.
+pub(in crate::verbs) fn announce(ensemble: &Ensemble) {
+    if ensemble.is_joined() {
+        eprintln!(
+            "by {} ranks on {}; rank 0 shows its own part",
+            ensemble.ranks(),
+            distinct(ensemble.hosts())
+        );
+    }
+}
+
+/// A record's configuration with who they were.
+pub(in crate::verbs) fn with_hosts(mut json: serde_json::Value, hosts: &[String]) -> serde_json::Value {
+    if !hosts.is_empty() {
+        json["ranks"] = hosts.len().into();
+        json["hosts"] = hosts.into();
+    }
+    json
+}
+
+/// `a, b and 3 more hosts`.
+fn distinct(hosts: &[String]) -> String {
+    let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let named = hosts.len().min(HOSTS_NAMED);
+    match hosts.len() - named {
+        0 => hosts.join(", "),
+        more => format!("{} and {}", hosts[..named].join(", "), counted(more, "more host", "more hosts")),
+    }
+}
