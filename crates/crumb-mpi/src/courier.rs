@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use fstress::ensemble::{ClockOffset, Exchange, Lost};
+use fstress::ensemble::{ClockOffset, Exchange, Fate, Lost};
 use quanta::Instant;
 
 /// What the main thread is asked for.
@@ -65,8 +65,8 @@ impl Courier {
     }
 
     fn ask(&self, request: Request) -> Result<Reply, Lost> {
-        let gone =
-            || Lost { rank: self.rank, host: String::new(), how: "has no main thread any more".to_owned() };
+        let fate = || Fate::Gone("has no main thread any more".to_owned());
+        let gone = || Lost { rank: self.rank, host: String::new(), fate: fate() };
         self.requests.send(request).map_err(|_| gone())?;
         match self.replies.recv() {
             Ok(Reply::Lost(lost)) => Err(lost),

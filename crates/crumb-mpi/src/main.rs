@@ -15,18 +15,22 @@
 #![allow(clippy::print_stderr)]
 
 mod courier;
+mod own;
 mod post;
 mod watch;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crumb::{Context, ExitStatus, FstressArgs, GlobalArgs, NetnewsArgs, RunPostmarkArgs};
-use fstress::ensemble::{Ensemble, Hello, Share};
+use fstress::FstressError;
+use fstress::ensemble::{Ensemble, Fate, Hello, Lost, Share};
 use mpi::Threading;
 use mpi::traits::Communicator as _;
 use rustix::thread::CpuSet;
@@ -79,6 +83,11 @@ struct FstressTogether {
     /// How the load is divided: even, or cores: by the processors that each rank may use
     #[arg(long, default_value = "even", value_name = "even|cores", help_heading = "Many machines")]
     share: Share,
+
+    /// Write what each of several ranks measured by itself into this directory, as rank-N.csv: load point, highest
+    /// latency of a bucket in nanoseconds, samples in it
+    #[arg(long, value_name = "DIRECTORY", help_heading = "Many machines")]
+    histograms_to: Option<PathBuf>,
 
     #[command(flatten)]
     ranks: RanksArgs,
@@ -148,11 +157,7 @@ const FINALIZE: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    let stay = || {
-        let patience = Cli::try_parse()
-            .map_or(PATIENCE, |Cli { verb: Verb::Run { benchmark }, .. }| benchmark.patience());
-        post::to_notice_and_clean_up(patience)
-    };
+    let stay = || post::to_notice_and_clean_up(silence_max(std::env::args_os()));
     if let Some(code) = watch::watched(stay) {
         return code;
     }
@@ -190,6 +195,18 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// How long a rank may be dead before any other misses it. Nobody listens inside an interval; that of copies has no silence.
+fn silence_max(command_line: impl IntoIterator<Item = OsString>) -> Duration {
+    let Ok(matches) = Cli::command().try_get_matches_from(command_line) else { return PATIENCE };
+    let (mut of_verb, mut silence) = (&matches, Duration::ZERO);
+    while let Some((_, below)) = of_verb.subcommand() {
+        of_verb = below;
+        let spans = ["warm", "measure", "patience"].map(|flag| below.try_get_one::<Duration>(flag));
+        silence += spans.into_iter().flatten().flatten().sum::<Duration>();
+    }
+    silence.max(PATIENCE_MIN)
+}
+
 /// Does `verb` in a thread of its own while this one does what MPI is needed for.
 fn joined(
     world: &mpi::topology::SimpleCommunicator,
@@ -222,10 +239,8 @@ fn verb(courier: Courier, benchmark: Benchmark, context: &Context, stop: &Arc<At
     let rank = courier.rank;
     let mut ensemble = None;
     let done = run(courier, benchmark, context, stop, &mut ensemble);
-    let lost = ensemble.as_ref().and_then(Ensemble::lost);
-    // Where rank 0 is the one that is lost, the next one says so; not where it came to its end and told by itself.
-    let speaker = lost.map_or(0, |lost| u32::from(lost.rank == 0 && !post::has_ended(lost)));
-    let code = told(&done, rank == speaker);
+    let lost = ensemble.as_ref().and_then(Ensemble::lost).or_else(|| lost_in(&done));
+    let code = told(&done, rank == speaker(lost));
     // What came out of a meeting all know; a rank that was lost, too.
     let all_know = lost.is_some() || ensemble.as_ref().is_none_or(Ensemble::all_know);
     let untold = done.err().filter(|_| !all_know).map(|error| in_one_line(&crumb::error_message(&error)));
@@ -253,10 +268,28 @@ fn run(
     let ensemble = joined.insert(ensemble);
     ensemble.same_terms(vec![("benchmark".to_owned(), benchmark.name().to_owned())])?;
     match benchmark {
-        Benchmark::Fstress(together) => together.fstress.run_in(ensemble, stop, context),
+        Benchmark::Fstress(together) => {
+            if let Some(folder) = &together.histograms_to {
+                ensemble.hear_own(own::written_to(folder, ensemble.rank())?);
+            }
+            together.fstress.run_in(ensemble, stop, context)
+        }
         Benchmark::Postmark(copies) => copies.one.run_in(ensemble, stop, context),
         Benchmark::Netnews(copies) => copies.one.run_in(ensemble, stop, context),
     }
+}
+
+/// The rank that was lost before there was an ensemble to know it.
+fn lost_in(done: &anyhow::Result<ExitStatus>) -> Option<&Lost> {
+    done.as_ref().err()?.chain().find_map(|error| match error.downcast_ref()? {
+        FstressError::Lost(lost) => Some(lost),
+        _ => None,
+    })
+}
+
+/// The rank that tells: the next one where rank 0 is lost, unless that came to its end and tells by itself.
+fn speaker(lost: Option<&Lost>) -> u32 {
+    u32::from(lost.is_some_and(|lost| lost.rank == 0 && matches!(lost.fate, Fate::Gone(_))))
 }
 
 /// The exit code, and the error told by the rank that speaks.
@@ -290,13 +323,42 @@ fn in_one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn no_flag_or_verb_is_declared_twice() {
         Cli::command().debug_assert();
+    }
+
+    /// Symptom: a rank killed early in a long interval was named, and all files stayed and no finished load point was kept.
+    /// Cause: its watcher stayed for a minute, and then the launcher ended the others, who could not have noticed yet. Fix: it
+    /// stays for the longest interval as well.
+    #[test]
+    fn a_watcher_stays_until_the_others_can_have_missed_its_rank() {
+        let silence_max = |words: &str| silence_max(words.split(' ').map(OsString::from));
+        let seconds = Duration::from_secs;
+        let long = "crumb-mpi run fstress null: --warm 1m --measure 10m --patience 5s";
+        assert_eq!(silence_max(long), seconds(665));
+        assert!(post::to_notice_and_clean_up(silence_max(long)) > seconds(665 + 30));
+        // Two minutes and four unless told otherwise.
+        assert_eq!(silence_max("crumb-mpi run fstress null:"), seconds(370));
+        // Copies beat all the time.
+        assert_eq!(silence_max("crumb-mpi run postmark null: --patience 3s"), seconds(3));
+        assert_eq!(silence_max("crumb-mpi run what"), PATIENCE);
+    }
+
+    /// Symptom: rank 0 was lost while the ranks joined, and all others ended without a word. Cause: only an ensemble knew who
+    /// was lost, and there was none yet. Fix: the error knows it too.
+    #[test]
+    fn the_next_rank_tells_when_rank_0_is_lost_before_all_have_joined() {
+        let failed = |fate| -> anyhow::Result<ExitStatus> {
+            let lost = Lost { rank: 0, host: "a".to_owned(), fate };
+            Err(anyhow::Error::from(FstressError::from(lost)).context("the ranks do not join"))
+        };
+        let speaker = |done| speaker(lost_in(&done));
+        assert_eq!(speaker(failed(Fate::Gone("has not been heard of for 10 s".to_owned()))), 1);
+        assert_eq!(speaker(failed(Fate::Ended("no such file".to_owned()))), 0);
+        assert_eq!((speaker(Ok(ExitStatus::Fine)), speaker(Err(anyhow::anyhow!("no thread")))), (0, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! When a process of theirs dies, launchers kill all others at once, which then remove nothing and tell nothing. So the one
 //! that they look after is not the one that may be killed for want of memory: it tells who died and of what, and stays
-//! until the others, who miss the rank soon, have come to their ends.
+//! until the others must have missed the rank, which in a measured interval nobody does, and have come to their ends.
 //!
 //! Always holds: signals to stop go on to the rank; the rank does not outlive its watcher; what it exits with is passed on.
 

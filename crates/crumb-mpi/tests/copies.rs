@@ -111,8 +111,16 @@ fn ranks_of_the_news_spool_store_feeds_of_their_own_and_count_while_all_work() {
     let url = format!("nfs://{}/", server.addr());
     let asked =
         ["--articles", "400", "--passes", "4", "--retention", "1", "--batch-every", "2", "--seed", "5"];
-    let (whole, ended) = ran(2, &[&["netnews", &url][..], &asked].concat());
+    let batches = place();
+    let to = ["--batches-to", batches.path().to_str().unwrap()];
+    let (whole, ended) = ran(2, &[&["netnews", &url][..], &asked, &to].concat());
     nothing_left(export.path());
+    // Each rank's outgoing batches are its own: those of one are not written over those of another.
+    for rank in ["rank-0", "rank-1"] {
+        let written = std::fs::read_dir(batches.path().join(rank)).map_or(0, Iterator::count);
+        assert!(written > 0, "no batch of {rank}");
+    }
+    assert_eq!(std::fs::read_dir(batches.path()).unwrap().count(), 2);
     let stored: u64 =
         whole.phases.iter().filter(|phase| phase.name == "unbatch").map(|phase| phase.items).sum();
     assert_eq!(whole.metrics["articles_stored"], stored as f64);
@@ -134,6 +142,52 @@ fn ranks_of_the_news_spool_store_feeds_of_their_own_and_count_while_all_work() {
     let interval = ["ageing_per_pass_high_percent", "ageing_per_pass_low_percent"];
     assert_eq!(missing, interval, "an interval of the trend is not made of several ranks");
     server.stop();
+}
+
+/// Symptom: --until-ci was refused. Cause: each rank would have decided by its own clock and figures how many rounds there are.
+/// Fix: rank 0 decides, and all others follow it from turn to turn.
+#[test]
+fn rank_0_alone_decides_how_many_rounds_there_are() {
+    if no_mpirun("series over ranks") {
+        return;
+    }
+    let rounds = |args: &[&str]| {
+        let (dir, files, rival) = (place(), place(), place());
+        let [target, rival] = [&files, &rival].map(|place| place.path().display().to_string());
+        let args = [&args[..1], &[&target, "--vs", &rival], &args[1..]].concat();
+        let ended = Job::start(2, dir.path(), &args).end(LIMIT);
+        assert!(matches!(ended.code, 0 | 3), "{}: {}", ended.code, ended.said);
+        assert_eq!(times(&ended.said, "error: "), 0, "{}", ended.said);
+        nothing_left(files.path());
+        let runs = kept(dir.path());
+        let sides: Vec<String> =
+            runs.iter().rev().filter_map(|run| Some(run.series.as_ref()?.side.clone())).collect();
+        assert!(runs.iter().all(|run| run.points[0].parts.len() == 2), "{}", ended.said);
+        sides.concat()
+    };
+    let postmark = ["postmark", "--number", "20", "--transactions", "40"];
+    let fstress = ["fstress", "-w", "web-server", "--rate", "40", "--files", "40", "--file-size", "1KiB"];
+    let fstress = [&fstress[..], &["--warm", "100ms", "--measure", "300ms"]].concat();
+    assert_eq!(rounds(&[&postmark[..], &["--repeat", "2"]].concat()), "ABBA");
+    // Out of time before it can know anything.
+    for one in [&postmark[..], &fstress] {
+        assert_eq!(rounds(&[one, &["--until-ci", "1%", "--time-limit", "1ms"]].concat()), "AB", "{one:?}");
+    }
+}
+
+#[test]
+fn a_side_that_is_to_be_mounted_otherwise_is_refused_with_several_ranks() {
+    if no_mpirun("a side mounted otherwise") {
+        return;
+    }
+    for benchmark in ["fstress", "postmark", "netnews"] {
+        let (dir, files) = (place(), place());
+        let target = files.path().display().to_string();
+        let ended = Job::start(2, dir.path(), &[benchmark, &target, "--vs", "mount=noatime"]).end(LIMIT);
+        assert_eq!(ended.code, 2, "{}", ended.said);
+        assert_eq!(times(&ended.said, "error: "), 1, "{}", ended.said);
+        assert!(ended.said.contains("mount=noatime: not with several ranks"), "{}", ended.said);
+    }
 }
 
 #[test]

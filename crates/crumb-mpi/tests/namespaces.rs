@@ -86,7 +86,7 @@ impl Network {
 
     /// A rank in each namespace, with a host name of its own; MPI over the veths and not through memory.
     fn start(&self, dir: &Path, args: &[String]) -> Job {
-        let mut command = Command::new("mpirun");
+        let mut command = job::mpirun();
         command.env("MPIR_CVAR_NOLOCAL", "1").env("UCX_TLS", "tcp,self").env("UCX_NET_DEVICES", "veth0");
         command.env("FI_PROVIDER", "tcp").env("FI_TCP_IFACE", "veth0");
         let store = dir.join("runs.db").display().to_string();

@@ -4,6 +4,7 @@ mod job;
 
 use std::time::Duration;
 
+use measure::LatencyHistogram;
 use nfs::server::{ServerOptions, serve_null};
 
 use self::job::{Job, kept, no_mpirun, place, times};
@@ -52,6 +53,40 @@ fn one_two_and_four_ranks_offer_the_rate_of_the_whole_and_leave_one_run() {
                 assert!(point.parts.is_empty(), "one rank is a generator alone");
             }
         }
+    }
+    server.stop();
+}
+
+#[test]
+fn the_histogram_of_the_whole_is_that_of_what_each_rank_measured_by_itself() {
+    if no_mpirun("histograms of ranks") {
+        return;
+    }
+    let server = serve_null(ServerOptions::default()).unwrap();
+    let url = format!("nfs://{}/", server.addr());
+    let (dir, own) = (place(), place());
+    let args = ["fstress", &url, "--workload", "null", "--rate", "500,1000", "--warm", "200ms"];
+    let to = own.path().join("own");
+    let further = ["--measure", "500ms", "--histograms-to", to.to_str().unwrap()];
+    let ended = Job::start(3, dir.path(), &[&args[..], &further].concat()).end(LIMIT);
+    assert!(matches!(ended.code, 0 | 3), "{}: {}", ended.code, ended.said);
+    let run = kept(dir.path()).remove(0);
+    let mut sums = vec![LatencyHistogram::new(); 2];
+    for rank in 0..3 {
+        let text = std::fs::read_to_string(to.join(format!("rank-{rank}.csv"))).unwrap();
+        let mut own = vec![0; 2];
+        for line in text.lines().skip(1) {
+            let numbers: Vec<u64> = line.split(',').map(|number| number.parse().unwrap()).collect();
+            let [point, ns, samples] = numbers[..] else { panic!("{line}") };
+            own[point as usize - 1] += samples;
+            sums[point as usize - 1].add_buckets(&[(ns, samples)]);
+        }
+        let told: Vec<u64> = run.points.iter().map(|point| point.parts[rank].latency_us.count).collect();
+        assert_eq!(own, told, "rank {rank}");
+    }
+    for (point, sum) in run.points.iter().zip(&sums) {
+        assert!(sum.count() > 100, "{}", sum.count());
+        assert_eq!(point.histogram, *sum);
     }
     server.stop();
 }

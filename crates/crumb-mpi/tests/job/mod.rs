@@ -16,15 +16,23 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 pub const CRUMB_MPI: &str = env!("CARGO_BIN_EXE_crumb-mpi");
 
+/// What starts ranks: `CRUMB_MPIRUN`, where the one of the MPI that this was built with has another name.
+pub fn mpirun() -> Command {
+    Command::new(std::env::var_os("CRUMB_MPIRUN").unwrap_or_else(|| "mpirun".into()))
+}
+
 /// Whether there is an `mpirun`; otherwise a line says what is skipped.
 pub fn no_mpirun(what: &str) -> bool {
-    let said = Command::new("mpirun").arg("--version").output();
+    let said = mpirun().arg("--version").output();
     let there = said.as_ref().is_ok_and(|said| said.status.success());
     if !there {
         eprintln!("skipped: {what}: there is no mpirun here");
     }
     !there
 }
+
+/// How MPICH and OpenMPI tell a process its rank.
+const RANK_IS: [&str; 2] = ["PMI_RANK=", "OMPI_COMM_WORLD_RANK="];
 
 /// A directory in memory where there is one.
 pub fn place() -> tempfile::TempDir {
@@ -54,7 +62,7 @@ pub struct Ended {
 impl Job {
     /// `crumb-mpi --store DIR/runs.db run ARGS` on so many ranks of this host.
     pub fn start(ranks: u32, dir: &Path, args: &[&str]) -> Self {
-        let mut command = Command::new("mpirun");
+        let mut command = mpirun();
         command.args(["-n", &ranks.to_string(), CRUMB_MPI]);
         command.arg("--store").arg(dir.join("runs.db")).args(["-vv", "run"]).args(args);
         Self::spawn(command)
@@ -62,7 +70,7 @@ impl Job {
 
     /// The same with other arguments, and perhaps another working directory, for each rank.
     pub fn start_unlike(dir: &Path, ranks: &[(&Path, &[&str])]) -> Self {
-        let mut command = Command::new("mpirun");
+        let mut command = mpirun();
         for (rank, (working_dir, args)) in ranks.iter().enumerate() {
             command
                 .args((rank > 0).then_some(":"))
@@ -152,7 +160,9 @@ impl Job {
             below.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
             let environment = std::fs::read(format!("/proc/{parent}/environ")).unwrap_or_default();
             let environment = String::from_utf8_lossy(&environment).into_owned();
-            let rank = environment.split('\0').find_map(|word| word.strip_prefix("PMI_RANK="));
+            let of_rank =
+                |word: &'_ str| RANK_IS.iter().find_map(|name| Some(word.strip_prefix(name)?.to_owned()));
+            let rank = environment.split('\0').find_map(of_rank);
             let program = std::fs::read_link(format!("/proc/{parent}/exe")).unwrap_or_default();
             if let Some(rank) = rank.and_then(|rank| rank.parse::<u32>().ok())
                 && program.file_name().is_some_and(|name| name == "crumb-mpi")

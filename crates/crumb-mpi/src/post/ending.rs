@@ -1,0 +1,186 @@
+//! How a rank leaves: with all others when all was done or one has an error of its own; or by force when one is lost.
+//!
+//! ```text
+//! leave     last parts to rank 0, its code to all, MPI's end
+//! end_all   rank 0 (or rank 1, without it) tells all, waits for their good-byes, MPI_Abort
+//! ```
+//!
+//! Always holds: once a rank is lost nothing is waited for but the others' cleaning up, and that not for long; whatever
+//! is called here comes to an end.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use fstress::ensemble::{Fate, Lost};
+use mpi::request::StaticScope;
+use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
+use quanta::Instant;
+
+use super::alarm::Alarm;
+use super::{ALARM, BEAT, BYE, Doing, LEAVES, LOOK_EVERY, NAP, ONE, PART, Post, WHOLE, host};
+use crate::courier::{LastWord, Reply, Request};
+
+/// Once a rank is lost, the others may clean up for so long.
+const CLEAN_UP: Duration = Duration::from_secs(30);
+/// MPI_Abort may wait for a host that is cut off.
+const ABORT: Duration = Duration::from_secs(5);
+/// From the last word to the end of MPI.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// Ends this process if it is still there after a while.
+pub fn last_resort(why: &'static str, after: Duration) {
+    // Without a thread for it the end is only less certain.
+    let _ = std::thread::Builder::new().name("last-resort".to_owned()).spawn(move || {
+        std::thread::sleep(after);
+        eprintln!("error: {why} on {}; this process ends without it", host());
+        let me = rustix::process::getpid();
+        let _ = rustix::process::kill_process(me, crate::watch::GIVEN_UP);
+    });
+}
+
+/// After a rank's death, until all others are gone: they miss it after `silence` at the latest.
+pub fn to_notice_and_clean_up(silence: Duration) -> Duration {
+    silence + CLEAN_UP + ABORT * 3
+}
+
+impl Post<'_> {
+    /// Ending MPI waits for all: only once it is known that all come.
+    pub(super) fn leave(&mut self, word: LastWord) -> u8 {
+        self.doing = Doing::Leaving(word.code);
+        let untold = word.untold.unwrap_or_default();
+        if !untold.is_empty() {
+            let end = Alarm::Left(self.lost(self.rank, Fate::Ended(untold.clone())));
+            self.peers().for_each(|peer| self.alarm(peer, &end));
+            self.told.push(untold.clone());
+        }
+        let last = [LEAVES, untold.as_bytes()].concat();
+        let code = match self.bring(last, None) {
+            Reply::Answer(code) => code.first().copied().filter(|&code| code != 0).unwrap_or(word.code),
+            _ => {
+                let code = if word.code == 0 && !self.told.is_empty() { 1 } else { word.code };
+                self.spread(&[code]);
+                code
+            }
+        };
+        // What was sent before the last word has come before it; MPI complains of what is left lying.
+        for tag in [BEAT, ALARM] {
+            while let Some(message) = self.world.any_process().immediate_matched_probe_with_tag(tag) {
+                let _: (Vec<u8>, _) = message.matched_receive_vec();
+            }
+        }
+        self.beats.drain(..).flatten().for_each(std::mem::forget);
+        self.settle();
+        code
+    }
+
+    /// Why a rank has left, unless that was told: mostly all fail alike.
+    pub(super) fn tell_of(&mut self, rank: u32, why: String) {
+        if !why.is_empty() && !self.told.contains(&why) {
+            eprintln!("error: {}", self.lost(rank, Fate::Ended(why.clone())));
+            self.told.push(why);
+        }
+    }
+
+    /// Keeps MPI going until what is on its way has come. MPICH 4.0 over UCX ends its connections one rank after another, and
+    /// a rank that is done with its own does nothing more for the others': over TCP, between four network namespaces, three
+    /// runs of six hung there.
+    fn settle(&self) {
+        let until = self.clock.now() + SETTLE;
+        while self.clock.now() < until {
+            self.world.any_process().immediate_probe_with_tag(BYE);
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// A rank is lost: tells the others and the verb, lets all clean up, and ends this process.
+    pub(super) fn end_all(&mut self, lost: Lost) -> ! {
+        self.stop.store(true, Ordering::Relaxed);
+        if self.rank == 0 {
+            let end = Alarm::End(lost.clone());
+            (1..self.ranks).filter(|&rank| rank != lost.rank).for_each(|rank| self.alarm(rank, &end));
+        }
+        let until = self.clock.now() + CLEAN_UP;
+        // Whatever was asked for: this is the reply, and to all that follows.
+        self.reply(Reply::Lost(lost.clone()));
+        // It lives, tells why, and waits for the last words of all.
+        let first_leaves = lost.rank == 0 && matches!(lost.fate, Fate::Ended(_));
+        // Who ends all: rank 0, or the next one when it is rank 0 that is lost; the others have noticed by themselves.
+        let last = u32::from(lost.rank == 0 && !first_leaves);
+        let mut code = match self.doing {
+            Doing::Leaving(code) => {
+                if self.rank == last {
+                    eprintln!("error: {lost}, after all was done");
+                }
+                Some(code)
+            }
+            _ => None,
+        };
+        while code.is_none() && self.clock.now() < until {
+            match self.requests.recv_timeout(LOOK_EVERY) {
+                Ok(Request::Leave(of_verb)) => code = Some(of_verb.code),
+                Ok(Request::Hush(..)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(_) => self.reply(Reply::Lost(lost.clone())),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.keep_up();
+        }
+        if code.is_none() && self.rank == last {
+            eprintln!("error: {lost}; cleaning up takes too long, and the run ends here");
+        }
+        if first_leaves {
+            code = self.say_the_last_word(until + ABORT).or(code);
+        } else if self.rank == last {
+            let mut here: Vec<bool> = (0..self.ranks).map(|rank| rank == last || rank == lost.rank).collect();
+            while here.contains(&false) && self.clock.now() < until {
+                match self.world.any_process().immediate_matched_probe_with_tag(BYE) {
+                    Some((message, status)) => {
+                        here[status.source_rank() as usize] = true;
+                        let _: (Vec<u8>, _) = (message, status).matched_receive_vec();
+                    }
+                    None => {
+                        self.keep_up();
+                        std::thread::sleep(NAP);
+                    }
+                }
+            }
+        } else {
+            // Leaving before the last one knows that all have cleaned up would end those who have not.
+            let to = self.world.process_at_rank(last as i32);
+            let mut flying = Some(to.immediate_send_with_tag(StaticScope, ONE, BYE));
+            while self.clock.now() < until + ABORT {
+                flying = flying.and_then(|flying| flying.test().err());
+                self.keep_up();
+                std::thread::sleep(LOOK_EVERY);
+            }
+            flying.into_iter().for_each(std::mem::forget);
+        }
+        self.abort(code.filter(|&code| code != 0).unwrap_or(1).into())
+    }
+
+    /// To rank 0, which leaves; with which code, when all others have said theirs as well.
+    fn say_the_last_word(&mut self, until: Instant) -> Option<u8> {
+        let first = self.world.process_at_rank(0);
+        let mut flying = Some(first.immediate_send_with_tag(StaticScope, LEAVES, PART));
+        let mut code = None;
+        while code.is_none() && self.clock.now() < until {
+            flying = flying.and_then(|flying| flying.test().err());
+            self.keep_up();
+            match first.immediate_matched_probe_with_tag(WHOLE) {
+                Some(answer) => {
+                    let (answer, _): (Vec<u8>, _) = answer.matched_receive_vec();
+                    code = answer.first().copied();
+                }
+                None => std::thread::sleep(NAP),
+            }
+        }
+        flying.into_iter().for_each(std::mem::forget);
+        code
+    }
+
+    /// Ends all processes of the run, this one in any case.
+    pub fn abort(&mut self, code: i32) -> ! {
+        last_resort("MPI_Abort does not return", ABORT);
+        self.world.abort(code)
+    }
+}
