@@ -17,12 +17,14 @@
 
 pub mod cache_control;
 pub mod cache_status;
+pub mod completion;
 pub mod conditional;
 pub mod date;
 pub mod facts;
 pub mod forwarding;
 pub mod framing;
 pub mod freshness;
+pub mod icp;
 pub mod invalidation;
 pub mod key;
 pub mod lists;

@@ -8,7 +8,7 @@
 //!
 //! Always holds: a Range that is not well formed is ignored, never an error; at most 32 ranges are looked at, and
 //! overlapping ones are merged, so that a short request cannot ask for a long reply many times over (14.2, 17.15).
-//! Not here: reading the bytes.
+//! Not here: reading the bytes, asking for those that are missing (`completion`).
 
 use http::header::{HeaderMap, IF_RANGE, RANGE};
 
@@ -158,7 +158,7 @@ fn merge(spans: &[Span]) -> Vec<Span> {
 }
 
 /// Whether If-Range, if there is one, names what is stored: else the Range does not count (RFC 9110 section 13.1.5).
-fn holds(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> bool {
+pub(super) fn holds(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> bool {
     let mut lines = headers.get_all(IF_RANGE).iter();
     let Some(line) = lines.next() else { return true };
     if lines.next().is_some() {
@@ -196,19 +196,6 @@ pub fn content_range_value(span: Option<Span>, total: Option<u64>) -> String {
     match span {
         Some(Span { first, last }) => format!("bytes {first}-{last}/{total}"),
         None => format!("bytes */{total}"),
-    }
-}
-
-/// What to ask the origin for, to have the whole of what a stored part begins or ends; only with a strong validator to
-/// hold the pieces together by (RFC 9111 section 3.3). Parts from the middle are not completed.
-pub fn rest_of(meta: &Meta<'_>) -> Option<String> {
-    let extent = meta.facts.extent;
-    strong_validator(meta)?;
-    let total = extent.total?;
-    match (extent.first, extent.end()) {
-        (0, end) if 0 < end && end < total => Some(format!("bytes={end}-")),
-        (first, end) if first > 0 && end == total => Some(format!("bytes=0-{}", first - 1)),
-        _ => None,
     }
 }
 

@@ -2,12 +2,14 @@
 //! a proxy made of nothing but them (`proxy`).
 
 mod cache_control;
+mod completion;
 mod conditional;
 mod dates;
 mod facts;
 mod forwarding;
 mod framing;
 mod freshness;
+mod icp;
 mod invalidation;
 mod keys;
 mod properties;

@@ -117,7 +117,7 @@ proptest! {
             conditional::evaluate(&request_headers, &meta, now),
             update::identify(&[meta], 0, &request_headers, &policy),
             update::head_says(&meta, status, &request_headers),
-            ranges::rest_of(&meta),
+            completion::Completion::of(&request_headers, &meta, now),
         );
         let mut stored = headers.clone();
         forwarding::strip_hop_by_hop(&mut stored);
