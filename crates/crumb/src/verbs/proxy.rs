@@ -303,6 +303,9 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     if let Some(address) = server.admin_address() {
         text.push_str(&format!("listening at {address} (administration)\n"));
     }
+    if let Some(address) = server.icp_address() {
+        text.push_str(&format!("listening at {address} (ICP, UDP: other caches)\n"));
+    }
     text.push_str("ready\n");
     print(&text)
 }

@@ -69,6 +69,15 @@ pub enum Admission {
     Second,
 }
 
+/// From where what a page embeds is fetched ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefetchHosts {
+    /// The page's own host.
+    Own,
+    /// Any that is served.
+    All,
+}
+
 /// How a parent is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -94,6 +103,17 @@ pub struct Upstream {
 pub struct Parent {
     /// Where it listens.
     pub upstream: Upstream,
+    /// Where it answers ICP; 0: nowhere.
+    pub icp_port: u16,
+}
+
+/// A cache beside this one, asked for what it has stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sibling {
+    /// Where it listens.
+    pub upstream: Upstream,
+    /// Where it answers ICP.
+    pub icp_port: u16,
 }
 
 /// A site of the reverse proxy.
@@ -129,6 +149,10 @@ pub struct Config {
     pub parents: Vec<Parent>,
     pub parent_choice: Choice,
     pub direct: bool,
+    pub siblings: Vec<Sibling>,
+    pub icp_listen: Option<SocketAddr>,
+    pub icp_clients: Vec<Network>,
+    pub icp_time: Duration,
     pub directories: Vec<PathBuf>,
     pub size_bytes: u64,
     pub object_mean_bytes: u32,
@@ -143,6 +167,12 @@ pub struct Config {
     pub policy: Policy,
     pub collapse_wait: Duration,
     pub pass: Duration,
+    pub prefetch: bool,
+    pub prefetch_hosts: PrefetchHosts,
+    pub prefetch_page_objects_max: usize,
+    pub prefetch_in_flight_max: usize,
+    pub prefetch_page_max_bytes: u64,
+    pub prefetch_object_max_bytes: u64,
     pub head_max_bytes: usize,
     pub body_max_bytes: Option<u64>,
     pub connections_max: usize,
@@ -223,9 +253,11 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         cache,
         rules,
         collapse,
+        prefetch,
         limits,
         upstream,
         parents,
+        icp,
         access,
         admin,
         log,
@@ -262,13 +294,38 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         wrong.add("site", "is missing: a reverse proxy needs at least one [[site]] with hosts and origins");
     }
     let sites = raw.site.iter().map(|raw| site(raw, &mut wrong)).collect();
-    let parent = |parent: &raw::Parent| address_or_name(&parent.address).map(|upstream| Parent { upstream });
     let mut parent_list = Vec::new();
     for raw in &raw.parent {
-        match parent(raw) {
-            Ok(parent) => parent_list.push(parent),
+        match address_or_name(&raw.address) {
+            Ok(upstream) => parent_list.push(Parent { upstream, icp_port: raw.icp_port }),
             Err(what) => wrong.add("parent.address", what),
         }
+    }
+    let mut siblings = Vec::new();
+    for raw in &raw.sibling {
+        match address_or_name(&raw.address) {
+            Ok(_) if raw.icp_port == 0 => {
+                wrong.add("sibling.icp_port", "is 0, and should be the UDP port that it answers at, as 3130");
+            }
+            Ok(upstream) => siblings.push(Sibling { upstream, icp_port: raw.icp_port }),
+            Err(what) => wrong.add("sibling.address", what),
+        }
+    }
+    let icp_listen = match icp.listen.as_str() {
+        "" => None,
+        text => address(text).map_err(|what| wrong.add("icp.listen", format!("is {what}"))).ok(),
+    };
+    let icp_clients = wrong.each("icp.clients", &icp.clients, str::parse);
+    if icp_listen.is_some_and(|address| !address.ip().to_canonical().is_loopback())
+        && icp.clients.is_empty()
+        && access.clients.is_empty()
+    {
+        let what = format!(
+            "and access.clients are empty while {} can be reached from other machines; list the caches that may ask, \
+             as [\"192.168.0.7\"]",
+            icp.listen
+        );
+        wrong.add("icp.clients", what);
     }
     if cache.directories.is_empty() {
         wrong.add("cache.directories", "is empty; name a directory, as --cache DIR");
@@ -278,11 +335,21 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
     wrong.at_least("cache.fill_window_kib", cache.fill_window_kib, 64);
     wrong.at_least("cache.clerks", cache.clerks as u64, 1);
     wrong.at_least("cache.verify_one_in", cache.verify_one_in.into(), 1);
+    wrong.at_least("prefetch.page_objects_max", prefetch.page_objects_max as u64, 1);
+    wrong.at_least("prefetch.in_flight_max", prefetch.in_flight_max as u64, 1);
+    if prefetch.page_max_kib > PAGE_KIB_MAX {
+        let what = format!(
+            "is {}, and should be at most {PAGE_KIB_MAX}: longer replies are not kept in memory until their end",
+            prefetch.page_max_kib
+        );
+        wrong.add("prefetch.page_max_kib", what);
+    }
     wrong.at_least("limits.head_kib", limits.head_kib as u64, 8);
     for (key, seconds) in [
         ("limits.head_s", limits.head_s),
         ("limits.idle_s", limits.idle_s),
         ("limits.stall_s", limits.stall_s),
+        ("icp.timeout_ms", icp.timeout_ms),
         ("upstream.connect_ms", upstream.connect_ms),
         ("upstream.reply_s", upstream.reply_s),
     ] {
@@ -362,6 +429,10 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
             &[("failover", Choice::Failover), ("hash", Choice::Hash)],
         ),
         direct: parents.direct,
+        siblings,
+        icp_listen,
+        icp_clients,
+        icp_time: Duration::from_millis(icp.timeout_ms),
         directories: cache.directories.iter().map(PathBuf::from).collect(),
         size_bytes: cache.size_mib << 20,
         object_mean_bytes: cache.object_mean_bytes,
@@ -380,6 +451,16 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         policy,
         collapse_wait: Duration::from_millis(collapse.wait_ms),
         pass: Duration::from_secs(collapse.pass_s),
+        prefetch: prefetch.enabled,
+        prefetch_hosts: wrong.word(
+            "prefetch.hosts",
+            &prefetch.hosts,
+            &[("own", PrefetchHosts::Own), ("all", PrefetchHosts::All)],
+        ),
+        prefetch_page_objects_max: prefetch.page_objects_max,
+        prefetch_in_flight_max: prefetch.in_flight_max,
+        prefetch_page_max_bytes: prefetch.page_max_kib << 10,
+        prefetch_object_max_bytes: prefetch.object_max_kib << 10,
         head_max_bytes: limits.head_kib << 10,
         body_max_bytes: (limits.body_mib > 0).then_some(limits.body_mib << 20),
         connections_max: no_limit(limits.connections),
@@ -427,6 +508,17 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
     if wrong.0.is_empty() { Ok(config) } else { Err(ConfigError { problems: wrong.0 }) }
 }
 
+/// What `server::pump` keeps of a reply until its end.
+const PAGE_KIB_MAX: u64 = crate::server::KEPT_BYTES_MAX >> 10;
+
+/// Of an empty list only this machine is part.
+fn lists(networks: &[Network], address: IpAddr) -> bool {
+    match networks {
+        [] => address.to_canonical().is_loopback(),
+        networks => networks.iter().any(|network| network.contains(address)),
+    }
+}
+
 fn no_limit(given: usize) -> usize {
     if given == 0 { usize::MAX } else { given }
 }
@@ -448,6 +540,16 @@ fn host_of(authority: &Authority) -> String {
 }
 
 impl Config {
+    /// Whether an address is one of those whose clients are served.
+    pub fn serves(&self, address: IpAddr) -> bool {
+        lists(&self.clients, address)
+    }
+
+    /// Whether a cache at this address is answered when it asks by ICP.
+    pub fn may_ask_by_icp(&self, address: IpAddr) -> bool {
+        lists(if self.icp_clients.is_empty() { &self.clients } else { &self.icp_clients }, address)
+    }
+
     /// Of `cache.behind_max_kib`: what may wait for the clerks. The rest waits in the store, of which a half is being written
     /// while the other fills.
     pub fn clerks_behind_bytes(&self) -> u64 {

@@ -12,7 +12,10 @@ mod checked;
 mod network;
 mod raw;
 
-pub use checked::{Admission, Choice, Config, ConfigError, LogFormat, Parent, Problem, Site, Upstream};
+pub use checked::{
+    Admission, Choice, Config, ConfigError, LogFormat, Parent, PrefetchHosts, Problem, Sibling, Site,
+    Upstream,
+};
 pub use network::Network;
 
 use toml::{Table, Value};
@@ -52,7 +55,7 @@ fn merge(base: &mut Table, over: Table, place: &str, problems: &mut Vec<Problem>
                     .push(Problem { key: name, what: format!("is of type {is}, and should be {should}") });
             }
             (None, value @ Value::Array(_))
-                if place.is_empty() && ["site", "parent"].contains(&key.as_str()) =>
+                if place.is_empty() && ["site", "parent", "sibling"].contains(&key.as_str()) =>
             {
                 base.insert(key, value);
             }
@@ -79,7 +82,7 @@ pub fn print(config: &Config) -> String {
             _ => text.push_str(&format!("{line}\n")),
         }
     }
-    for list in ["site", "parent"] {
+    for list in ["site", "parent", "sibling"] {
         let Some(Value::Array(tables)) = config.table.get(list) else { continue };
         for table in tables {
             text.push_str(&format!("\n[[{list}]]\n{}", toml::to_string(table).unwrap_or_default()));

@@ -10,9 +10,11 @@ pub(super) struct Raw {
     pub cache: Cache,
     pub rules: Rules,
     pub collapse: Collapse,
+    pub prefetch: Prefetch,
     pub limits: Limits,
     pub upstream: Upstream,
     pub parents: Parents,
+    pub icp: Icp,
     pub access: Access,
     pub admin: Admin,
     pub log: Log,
@@ -20,6 +22,8 @@ pub(super) struct Raw {
     pub site: Vec<Site>,
     #[serde(default)]
     pub parent: Vec<Parent>,
+    #[serde(default)]
+    pub sibling: Vec<Sibling>,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +67,22 @@ pub(super) struct Site {
 #[serde(deny_unknown_fields)]
 pub(super) struct Parent {
     pub address: String,
+    #[serde(default)]
+    pub icp_port: u16,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sibling {
+    pub address: String,
+    pub icp_port: u16,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Icp {
+    pub listen: String,
+    pub clients: Vec<String>,
+    pub timeout_ms: u64,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +125,16 @@ pub(super) struct Rules {
 pub(super) struct Collapse {
     pub wait_ms: u64,
     pub pass_s: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Prefetch {
+    pub enabled: bool,
+    pub hosts: String,
+    pub page_objects_max: usize,
+    pub in_flight_max: usize,
+    pub page_max_kib: u64,
+    pub object_max_kib: u64,
 }
 
 #[derive(Deserialize)]

@@ -27,7 +27,8 @@ fn every_key_of_the_file_is_told_with_a_comment_and_what_is_printed_is_read_agai
             assert!(commented, "{line} stands without a comment above");
         }
     }
-    let site = "[[site]]\nhosts = ['a']\norigins = ['http://b:1']\n[limits]\nidle_s = 7";
+    let site = "[[site]]\nhosts = ['a']\norigins = ['http://b:1']\n[[sibling]]\naddress = 'c:1'\nicp_port = 2\n\
+                [[parent]]\naddress = 'd:1'\n[limits]\nidle_s = 7";
     let config = read(site, flags(ENOUGH)).expect("enough");
     let printed = print(&config);
     assert!(printed.contains("idle_s = 7"), "{printed}");
@@ -53,6 +54,17 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
         ("[[site]]\nhost = 'a'", "missing field `hosts`"),
         ("[admin]\nlisten = '0.0.0.0:1'", "admin.password is empty"),
         ("[limits]\nidle_s = 0", "limits.idle_s is 0"),
+        ("[icp]\nlisten = 'x'", "icp.listen is `x`"),
+        ("[icp]\nlisten = '0.0.0.0:3130'", "icp.clients and access.clients are empty while 0.0.0.0:3130"),
+        ("[icp]\nclients = ['a']", "icp.clients has `a`"),
+        ("[icp]\ntimeout_ms = 0", "icp.timeout_ms is 0"),
+        ("[[sibling]]\naddress = '10.0.0.8'\nicp_port = 3130", "sibling.address is `10.0.0.8`"),
+        ("[[sibling]]\naddress = '10.0.0.8:3128'\nicp_port = 0", "sibling.icp_port is 0"),
+        ("[[sibling]]\naddress = '10.0.0.8:3128'", "missing field `icp_port`"),
+        ("[[parent]]\naddress = 'a:1'\nicp_ports = 1", "unknown field `icp_ports`"),
+        ("[prefetch]\nhosts = 'some'", "prefetch.hosts is `some`"),
+        ("[prefetch]\nin_flight_max = 0", "prefetch.in_flight_max is 0"),
+        ("[prefetch]\npage_max_kib = 257", "prefetch.page_max_kib is 257, and should be at most 256"),
         ("[log]\nfile = '-'\nrotate_mib = 1", "log.rotate_mib is 1, but log.file is standard output"),
     ];
     for (text, told) in rows {
@@ -70,4 +82,17 @@ fn what_may_wait_for_the_disk_is_shared_between_clerks_and_store_and_not_given_t
     let parts = [config.clerks_behind_bytes(), config.store_behind_bytes()];
     assert_eq!(parts.iter().sum::<u64>(), 1001 << 10);
     assert!(parts.iter().all(|part| *part >= 500 << 10), "{parts:?}");
+}
+
+#[test]
+fn caches_that_may_ask_by_icp_are_those_listed_else_those_whose_clients_are_served() {
+    let may = |text: &str, address: &str| {
+        let config = read(text, flags(ENOUGH)).expect("right");
+        config.may_ask_by_icp(address.parse().expect("an address"))
+    };
+    assert!(may("", "127.0.0.1") && may("", "::1") && !may("", "10.0.0.1"));
+    let served = "[access]\nclients = ['10.0.0.0/8']";
+    assert!(may(served, "10.0.0.1") && !may(served, "127.0.0.1"));
+    let listed = "[access]\nclients = ['10.0.0.0/8']\n[icp]\nclients = ['192.168.0.7']";
+    assert!(may(listed, "192.168.0.7") && !may(listed, "10.0.0.1"));
 }

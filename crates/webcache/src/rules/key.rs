@@ -158,9 +158,14 @@ pub fn prefix(text: &str) -> String {
     key
 }
 
-/// The key of a reference found in a reply to `base`, as Location holds them (RFC 3986 section 5.2). Nothing when it
-/// is no reference to an http resource.
+/// The key of a reference found in a reply to `base`, as Location holds them. Nothing when it is no reference to an http
+/// resource.
 pub fn resolve(base: &Uri, reference: &[u8]) -> Option<CacheKey> {
+    CacheKey::of(&absolute(base, reference)?.parse().ok()?).ok()
+}
+
+/// The URI that a reference means in a reply to `base`, without its fragment (RFC 3986 section 5.2).
+pub fn absolute(base: &Uri, reference: &[u8]) -> Option<String> {
     let reference = std::str::from_utf8(reference.trim_ascii()).ok()?;
     let reference = reference.split('#').next().unwrap_or_default();
     let scheme_end = reference.find(':').filter(|colon| {
@@ -168,8 +173,8 @@ pub fn resolve(base: &Uri, reference: &[u8]) -> Option<CacheKey> {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
     });
-    let absolute = match scheme_end {
-        Some(_) => reference.to_owned(),
+    match scheme_end {
+        Some(_) => Some(reference.to_owned()),
         None => {
             let scheme = base.scheme_str()?;
             let authority = base.authority()?;
@@ -178,7 +183,7 @@ pub fn resolve(base: &Uri, reference: &[u8]) -> Option<CacheKey> {
                 None => (reference, None),
             };
             if reference.starts_with("//") {
-                format!("{scheme}:{reference}")
+                Some(format!("{scheme}:{reference}"))
             } else {
                 let own_query = if path.is_empty() { query.or(base.query()) } else { query };
                 let path = match path {
@@ -191,11 +196,10 @@ pub fn resolve(base: &Uri, reference: &[u8]) -> Option<CacheKey> {
                 };
                 let path = without_dots(&path);
                 let query = own_query.map_or_else(String::new, |query| format!("?{query}"));
-                format!("{scheme}://{authority}{path}{query}")
+                Some(format!("{scheme}://{authority}{path}{query}"))
             }
         }
-    };
-    CacheKey::of(&absolute.parse().ok()?).ok()
+    }
 }
 
 /// A path without `.` and `..` segments (RFC 3986 section 5.2.4).

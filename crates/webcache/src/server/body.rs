@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Whole (memory) │ Pieces (store, 256 KiB a read, on a thread of its own) │ Reader (fill) │ Through (origin)
-//! Several: of these, one after the other, with text between (multipart/byteranges)
+//! Several: of these, one after the other, with text between (multipart/byteranges), or what was missing of a stored part
+//! Slice: what is wanted of that
 //! ```
 //!
 //! Always holds: a body that breaks off is an error and never an end; what was promised as its length is its length; an
@@ -46,12 +47,22 @@ enum Source {
     Reader(Reader),
     Through(Through),
     Several(VecDeque<Source>),
+    Slice(Box<Slice>),
+}
+
+/// A part of a body that comes from its beginning.
+struct Slice {
+    source: Source,
+    skip: u64,
+    left: u64,
 }
 
 /// A body that comes for one client alone.
 struct Through {
     incoming: Incoming,
     patience: Duration,
+    /// Bytes still to come, where another part follows or length was told otherwise than by the framing.
+    owed: Option<u64>,
     /// While nothing comes.
     silence: Option<Pin<Box<Sleep>>>,
 }
@@ -107,16 +118,38 @@ impl ReplyBody {
         Self { source: Source::Reader(reader), left: announced, ledger: None }
     }
 
-    /// What comes from the origin for this client alone. `patience`: the longest silence of an origin that lives.
+    /// What comes from the origin. `patience`: the longest silence of an origin that lives.
     pub fn through(incoming: Incoming, patience: Duration) -> Self {
         let left = incoming.size_hint().exact();
-        let through = Through { incoming, patience, silence: None };
+        let through = Through { incoming, patience, owed: None, silence: None };
         Self { source: Source::Through(through), left, ledger: None }
+    }
+
+    /// What is stored with `bytes` from the origin before or behind it.
+    pub fn joined(
+        stored: StoredBody,
+        incoming: Incoming,
+        bytes: u64,
+        behind: bool,
+        patience: Duration,
+    ) -> Self {
+        let left = Some(stored.bytes() + bytes);
+        let whole = stored.bytes();
+        let stored = Source::stored(stored, 0, whole);
+        let through = Source::Through(Through { incoming, patience, owed: Some(bytes), silence: None });
+        let parts = if behind { [stored, through] } else { [through, stored] };
+        Self { source: Source::Several(parts.into()), left, ledger: None }
+    }
+
+    /// So many bytes of it, without so many before.
+    pub fn slice(self, skip: u64, bytes: u64) -> Self {
+        let slice = Slice { source: self.source, skip, left: bytes };
+        Self { source: Source::Slice(Box::new(slice)), left: Some(bytes), ledger: self.ledger }
     }
 
     /// Whether reading it brings something into the store.
     pub fn fills_store(&self) -> bool {
-        matches!(&self.source, Source::Reader(reader) if reader.is_storing())
+        self.source.fills_store()
     }
 
     /// Whose end is written down.
@@ -132,6 +165,14 @@ impl ReplyBody {
 }
 
 impl Source {
+    fn fills_store(&self) -> bool {
+        match self {
+            Self::Reader(reader) => reader.is_storing(),
+            Self::Slice(slice) => slice.source.fills_store(),
+            _ => false,
+        }
+    }
+
     fn stored(body: StoredBody, from: u64, end: u64) -> Self {
         match body {
             StoredBody::Whole(bytes) => Self::Whole(bytes.slice(from as usize..end as usize)),
@@ -162,6 +203,7 @@ impl Source {
                     }
                 },
                 Self::Through(through) => return through.poll_next(cx),
+                Self::Slice(slice) => return slice.poll_next(cx),
                 Self::Several(parts) => {
                     let Some(first) = parts.front_mut() else { return Poll::Ready(None) };
                     match ready!(first.poll_next(cx)) {
@@ -171,6 +213,27 @@ impl Source {
                 }
             }
         }
+    }
+}
+
+impl Slice {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        while self.left > 0 {
+            match ready!(self.source.poll_next(cx)) {
+                Some(Ok(mut bytes)) => {
+                    let skipped = self.skip.min(bytes.len() as u64);
+                    self.skip -= skipped;
+                    let bytes = bytes.split_off(skipped as usize);
+                    let taken = self.left.min(bytes.len() as u64);
+                    if taken > 0 {
+                        self.left -= taken;
+                        return Poll::Ready(Some(Ok(bytes.slice(..taken as usize))));
+                    }
+                }
+                end => return Poll::Ready(end),
+            }
+        }
+        Poll::Ready(None)
     }
 }
 
@@ -185,8 +248,19 @@ impl Through {
             };
             self.silence = None;
             match frame.map(|frame| frame.map(Frame::into_data)) {
+                None if self.owed.is_some_and(|owed| owed > 0) => return Poll::Ready(Some(Err(cut()))),
                 None => return Poll::Ready(None),
-                Some(Ok(Ok(bytes))) => return Poll::Ready(Some(Ok(bytes))),
+                Some(Ok(Ok(bytes))) => {
+                    if let Some(owed) = &mut self.owed {
+                        let Some(less) = owed.checked_sub(bytes.len() as u64) else {
+                            return Poll::Ready(Some(Err(io::Error::other(
+                                "a part is longer than was asked for",
+                            ))));
+                        };
+                        *owed = less;
+                    }
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
                 // Trailers are not passed on (RFC 9110 section 6.5.1).
                 Some(Ok(Err(_))) => {}
                 Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),

@@ -28,11 +28,7 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     let config = worker.config();
     let address = peer.ip();
     let counters = &worker.counters;
-    let allowed = if config.clients.is_empty() {
-        address.to_canonical().is_loopback()
-    } else {
-        config.clients.iter().any(|network| network.contains(address))
-    };
+    let allowed = config.serves(address);
     let Some(admitted) =
         Some(()).filter(|()| allowed).and_then(|()| Admitted::new(&worker.shared, address, &config))
     else {

@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::rules::icp::Answer;
+
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
@@ -170,6 +172,22 @@ pub struct Counters {
     pub unstored_behind: Counter,
     pub collapse_timeouts: Counter,
     pub log_lines_lost: Counter,
+    pub completed_parts: Counter,
+    pub prefetched_objects: Counter,
+    pub prefetched_bytes: Counter,
+    pub prefetch_used: Counter,
+    pub prefetch_failed: Counter,
+    pub prefetch_dropped: Counter,
+    pub icp_queries: Counter,
+    pub icp_found: Counter,
+    pub icp_not_found: Counter,
+    pub icp_unanswered: Counter,
+    pub sibling_hits: Counter,
+    pub sibling_failures: Counter,
+    pub icp_answers: [Counter; Answer::ALL.len()],
+    pub icp_refused: Counter,
+    pub icp_malformed: Counter,
+    pub icp_unexpected: Counter,
 }
 
 impl Counters {

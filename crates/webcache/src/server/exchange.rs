@@ -40,7 +40,7 @@ use crate::log::Entry;
 use crate::rules::cache_status::CacheStatus;
 use crate::rules::forwarding::{self, Forwards, Received};
 use crate::rules::reuse::{self, ForwardReason, Held};
-use crate::rules::{Meta, Reuse, WallSeconds};
+use crate::rules::{Meta, Reuse, WallSeconds, completion};
 use crate::shelf::{Look, StoredReply};
 
 /// A client's connection, as its requests see it.
@@ -66,6 +66,8 @@ pub struct Exchange {
     /// The URI's when the origin was asked.
     pub(super) epoch: Epoch,
     pub(super) ledger: Option<Ledger>,
+    /// Fetched ahead, before anybody asks for it.
+    pub(super) ahead: bool,
 }
 
 /// How often the store is looked at for one request.
@@ -135,6 +137,7 @@ pub async fn answer(
         request_id,
         epoch,
         ledger: Some(ledger),
+        ahead: false,
     };
     Ok(match upgrade {
         Some((protocol, upgraded)) => exchange.upgrade(protocol, upgraded, client).await,
@@ -260,7 +263,22 @@ impl Exchange {
             Look::Reply(reply) => Some(reply),
             _ => None,
         };
+        let too_little = |stored: &StoredReply| {
+            completion::is_too_little(&self.asked.method, &self.asked.headers, &stored.meta(), now())
+        };
         let (why, stored) = match (decision, stored) {
+            (Reuse::Serve { .. } | Reuse::ServeStaleWhileRevalidate { .. }, Some(stored))
+                if !self.asked.facts.directives.only_if_cached && too_little(&stored) =>
+            {
+                match self.complete(*stored).await {
+                    Some(reply) => return Step::Done(Box::new(reply)),
+                    None => (ForwardReason::Partial, None),
+                }
+            }
+            (Reuse::Forward(ForwardReason::Partial), Some(stored)) => match self.complete(*stored).await {
+                Some(reply) => return Step::Done(Box::new(reply)),
+                None => (ForwardReason::Partial, None),
+            },
             (Reuse::Serve { age_s, stale }, Some(stored)) => {
                 let outcome = if stale { Outcome::Stale } else { Outcome::Hit };
                 match self.serve_stored(*stored, age_s, outcome) {
@@ -276,9 +294,7 @@ impl Exchange {
                 }
             }
             (Reuse::GatewayTimeout, _) => {
-                let reply =
-                    self.gateway_timeout("only-if-cached was asked for, and the store does not suffice");
-                return Step::Done(Box::new(reply));
+                return Step::Done(Box::new(self.not_stored()));
             }
             (Reuse::Revalidate(why), stored) => (why, stored),
             // What is stored without a validator may still stand in for an error.
@@ -288,6 +304,10 @@ impl Exchange {
                 (ForwardReason::UriMiss, None)
             }
         };
+        if self.asked.facts.directives.only_if_cached {
+            // What is stored was good enough but for the part that is asked for, or cannot be read.
+            return Step::Done(Box::new(self.not_stored()));
+        }
         let guard = if share && self.may_share(why) {
             match self.worker.shared.flights.board(&self.asked.key) {
                 Flight::Alone => None,
@@ -379,6 +399,10 @@ impl Exchange {
         Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await))
     }
 
+    fn not_stored(&mut self) -> Response<ReplyBody> {
+        self.gateway_timeout("only-if-cached was asked for, and the store does not suffice")
+    }
+
     async fn purge(&mut self) -> Response<ReplyBody> {
         let from = |network: &Network| network.contains(self.client);
         if !self.config.purge.iter().any(from) {
@@ -394,6 +418,10 @@ impl Exchange {
     }
 
     fn revalidate_in_background(&self) {
+        if self.asked.facts.directives.only_if_cached {
+            // The origin, and caches on the way, are not asked on behalf of who does not want that.
+            return;
+        }
         let Flight::Mine(guard) = self.worker.shared.flights.board(&self.asked.key) else { return };
         let mut headers = self.asked.headers.clone();
         for name in [
@@ -422,24 +450,35 @@ impl Exchange {
             request_id: self.worker.request_id(),
             epoch: self.epoch,
             ledger: None,
+            ahead: false,
         };
-        tokio::task::spawn_local(background.refetch(guard));
+        tokio::task::spawn_local(background.refetch(guard, ForwardReason::Stale, u64::MAX));
     }
 
-    /// Fetches for the store alone.
-    async fn refetch(mut self, guard: Guard) {
+    /// Fetches for the store alone, if it is no longer than so many bytes. Gives its length when it came whole and may be
+    /// stored.
+    pub(super) async fn refetch(mut self, guard: Guard, why: ForwardReason, bytes_max: u64) -> Option<u64> {
         let busy = Busy::new(&self.worker);
         let stored = match self.stored() {
             Look::Reply(stored) => Some(stored),
             _ => None,
         };
-        let reply = self.fetch(stored, ForwardReason::Stale, Some(guard), RequestBody::Nothing).await;
+        let reply = self.fetch(stored, why, Some(guard), RequestBody::Nothing).await;
         let mut body = std::pin::pin!(reply.into_body());
         // Read like a client would, so that it is fetched to its end; unless nothing is stored of it, however long it is.
-        while body.fills_store() {
-            let Some(Ok(_)) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { break };
-        }
+        let mut bytes = 0;
+        let whole = loop {
+            if !body.fills_store() || body.size_hint().lower().saturating_add(bytes) > bytes_max {
+                break false;
+            }
+            match std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |chunk| chunk.len() as u64),
+                Some(Err(_)) => break false,
+                None => break true,
+            }
+        };
         drop(busy);
+        whole.then_some(bytes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What goes to the origin, and what becomes of its reply: stored, merged with what is stored, or passed on.
 //!
 //! ```text
-//! request ─ strip, Via, conditions ─> parents, or the origins of the site, one after the other
+//! request ─ strip, Via, conditions ─> a sibling that has it ─> parents, or the origins of the site, one after the other
 //! no reply ─> what is stored stands in, 504, 502
 //! 304 to our question ─> merge, write, serve as stored      of another tag ─> asked again without
 //! may be stored ─> Fill, pump                               may not ─> passed on as it comes
@@ -21,12 +21,14 @@ use hyper::body::Incoming;
 
 use super::asked::{Route, Side};
 use super::body::ReplyBody;
+use super::completing::Joined;
 use super::counters::Outcome;
 use super::exchange::{At, Exchange, received};
 use super::fill::{FilledHead, Heading};
 use super::flights::Guard;
 use super::hit::Served;
-use super::pump::{self, Plan, expires_s};
+use super::neighbours::Found;
+use super::pump::{self, Filling, Plan, expires_s};
 use super::reply::{X_REQUEST_ID, hexadecimal, plain};
 use super::upstream::{RequestBody, UpstreamError};
 use super::worker::now;
@@ -47,8 +49,12 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// A reply's head with the times around it.
 pub(super) struct Answer {
     pub(super) reply: Response<Incoming>,
-    requested_at: At,
-    answered_at: At,
+    pub(super) requested_at: At,
+    pub(super) answered_at: At,
+    /// Out of a sibling's store.
+    pub(super) of_sibling: bool,
+    /// Its body is what was missing of a stored part; status and fields are those of both together.
+    pub(super) joined: Option<Joined>,
 }
 
 impl Exchange {
@@ -70,7 +76,8 @@ impl Exchange {
         if let Some(stored) = asks_about {
             conditional::set_conditions(&mut headers, &stored.meta());
         }
-        let mut answer = self.ask(headers.clone(), body).await;
+        let found = self.neighbours(why).await;
+        let mut answer = self.ask(headers.clone(), body, &found).await;
         let failure = match &answer {
             Err(_) => Some(Failure::NoReply),
             Ok(answer) if reuse::is_error_status(answer.reply.status()) => Some(Failure::ErrorStatus),
@@ -104,7 +111,7 @@ impl Exchange {
             }
             stored = Some(held);
             conditional::clear_conditions(&mut headers);
-            answer = self.ask(headers, RequestBody::Nothing).await;
+            answer = self.ask(headers, RequestBody::Nothing, &Found::default()).await;
         }
         match answer {
             Ok(answer) => self.pass_on(answer, stored, why, guard).await,
@@ -156,7 +163,7 @@ impl Exchange {
     }
 
     /// Who may be asked, in order; and whether as a proxy.
-    fn candidates(&self) -> Vec<(Upstream, bool)> {
+    fn candidates(&self, neighbours: &Found) -> Vec<(Upstream, bool)> {
         let pool = &self.worker.pool;
         let mut found: Vec<(Upstream, bool)> = match &self.asked.route {
             Route::Site(site) => {
@@ -173,7 +180,15 @@ impl Exchange {
                 }
                 let direct = self.config.direct || parents.is_empty();
                 let parents = parents.into_iter().map(|parent| (parent, true));
-                parents.chain(direct.then(|| (origin.clone(), false))).collect()
+                let mut all: Vec<_> = parents.chain(direct.then(|| (origin.clone(), false))).collect();
+                if let Some((parent, false)) = &neighbours.hit {
+                    all.sort_by_key(|(upstream, _)| upstream != parent);
+                }
+                // Those that do not want to be asked are not, as long as anybody else can be.
+                if all.iter().any(|(upstream, _)| !neighbours.refusing.contains(upstream)) {
+                    all.retain(|(upstream, as_proxy)| !as_proxy || !neighbours.refusing.contains(upstream));
+                }
+                all
             }
         };
         // Those that were down of late come last, but they come.
@@ -188,10 +203,16 @@ impl Exchange {
         &mut self,
         headers: HeaderMap,
         body: RequestBody,
+        neighbours: &Found,
     ) -> Result<Answer, UpstreamError> {
+        if let Some((sibling, true)) = &neighbours.hit
+            && let Some(answer) = self.ask_sibling(sibling, &headers).await
+        {
+            return Ok(answer);
+        }
         let repeatable = body.may_be_repeated(&self.asked.method);
         let tries = if repeatable { self.config.retries as usize + 1 } else { 1 };
-        let candidates = self.candidates();
+        let candidates = self.candidates(neighbours);
         let mut body = Some(body);
         let mut last = None;
         for (upstream, as_proxy) in
@@ -211,7 +232,15 @@ impl Exchange {
             }
             let requested_at = now();
             match self.worker.pool.send(upstream, request, &self.config).await {
-                Ok(reply) => return Ok(Answer { reply, requested_at, answered_at: now() }),
+                Ok(reply) => {
+                    return Ok(Answer {
+                        reply,
+                        requested_at,
+                        answered_at: now(),
+                        of_sibling: false,
+                        joined: None,
+                    });
+                }
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => {
                     tracing::debug!(%error, "asked in vain");
@@ -368,8 +397,10 @@ impl Exchange {
             self.after_head(&answer).await;
         }
         let name = self.config.name.clone();
-        let mut told =
-            CacheStatus { forward_status: Some(status.as_u16()), ..CacheStatus::forwarded(&name, why) };
+        let mut told = CacheStatus {
+            forward_status: Some(answer.status().as_u16()),
+            ..CacheStatus::forwarded(&name, why)
+        };
         let judged = judge(&self.judged(&answer, status, answer.reply.headers()), &self.config.policy);
         let judged = judged.ok().filter(|_| self.asked.method != Method::HEAD && self.admitted());
         let outcome = match (&stored, self.asked.facts.method.may_be_served()) {
@@ -377,7 +408,10 @@ impl Exchange {
             (Some(_), true) => Outcome::Refreshed,
             (None, true) => Outcome::Miss,
         };
-        let Answer { reply, requested_at, answered_at } = answer;
+        if answer.of_sibling {
+            told.detail = Some("sibling");
+        }
+        let Answer { reply, requested_at, answered_at, joined, .. } = answer;
         let (parts, body) = reply.into_parts();
         // A part must not take the place of the whole that is there.
         let has_whole = stored.as_ref().is_some_and(|stored| !stored.meta().facts.is_part());
@@ -386,6 +420,18 @@ impl Exchange {
         let mut headers = parts.headers;
         forwarding::strip_hop_by_hop(&mut headers);
         forwarding::add_date(&mut headers, answered_at);
+        let page = self.page(status, &headers);
+        // What of the body the client wanted, when that is not all.
+        let slice = joined.as_ref().and_then(|joined| joined.wanted(&mut headers));
+        let told_status = if slice.is_some() { StatusCode::PARTIAL_CONTENT } else { status };
+        let (body, fetched) = match joined {
+            Some(joined) => joined.body(body, &self.config),
+            None => (ReplyBody::through(body, self.config.reply_time), 0..u64::MAX),
+        };
+        let sliced = |body: ReplyBody| match slice {
+            Some((skip, bytes)) => body.slice(skip, bytes),
+            None => body,
+        };
         let Some((plan, fields)) = plan else {
             if let Some(guard) = guard {
                 guard.not_shared(self.config.pass);
@@ -396,8 +442,7 @@ impl Exchange {
                 let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
             }
             told.append_to(&mut headers);
-            let body = ReplyBody::through(body, self.config.reply_time);
-            return self.reply(Served { status, headers, body }, outcome);
+            return self.reply(Served { status: told_status, headers, body: sliced(body) }, outcome);
         };
         told.stored = true;
         told.append_to(&mut headers);
@@ -417,15 +462,15 @@ impl Exchange {
         fill.tell(Heading::Shared(Arc::new(head)));
         let reader = (!unchanged).then(|| fill.read_own());
         let announced = plan.announced;
-        pump::start(&self.worker, &self.config, fill, guard, body, plan);
+        pump::start(&self.worker, &self.config, Filling { fill, guard, plan, page, fetched }, body);
         let Some(reader) = reader else {
             // The client's own conditions, which the origin did not see, hold for the new reply.
             conditional::leave_for_304(&mut headers);
             let served = Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() };
             return self.reply(served, outcome);
         };
-        let body = ReplyBody::filled(reader, announced);
-        self.reply(Served { status, headers, body }, outcome)
+        let body = sliced(ReplyBody::filled(reader, announced));
+        self.reply(Served { status: told_status, headers, body }, outcome)
     }
 
     /// What is to be stored of a reply, and its fields as stored.
@@ -455,6 +500,8 @@ impl Exchange {
 
     fn admitted(&self) -> bool {
         match self.config.admission {
+            // Its page was asked for a second time.
+            Admission::Second if self.ahead => true,
             Admission::All => true,
             Admission::Second => self.worker.shared.seen.note(&self.asked.key),
         }

@@ -149,9 +149,10 @@ impl Fill {
         self.change(|state| state.storing = false);
     }
 
-    /// Whether it goes to the store still.
+    /// Whether it goes to the store still, or has come whole: then the store has been given it.
     pub fn is_storing(&self) -> bool {
-        self.lock().storing
+        let state = self.lock();
+        state.storing || state.ended == Some(Ending::Whole)
     }
 
     /// Whether a reader will need what the store has. Nobody falls behind after the end.

@@ -3,6 +3,7 @@
 //! ```text
 //! listener ─> connection (sentry ─ hyper) ─> exchange ─┬─> hit      from the store
 //!                                                      ├─> fetch    from the origin: fill ─ pump ─> readers, clerks
+//!                                                      │     └─ neighbours: who else has it (ICP)    icp: answers them
 //!                                                      └─> tunnel   CONNECT
 //! ```
 //!
@@ -14,6 +15,7 @@ mod asked;
 mod bans;
 mod body;
 mod chunks;
+mod completing;
 mod connection;
 mod counters;
 mod exchange;
@@ -23,12 +25,17 @@ mod flights;
 mod hashing;
 mod health;
 mod hit;
+mod icp;
 mod ledger;
 mod listener;
+mod neighbours;
+mod page;
+mod prefetch;
 mod pump;
 mod reply;
 mod seen;
 mod sentry;
+mod siblings;
 mod tls;
 mod tunnel;
 mod upstream;
@@ -49,6 +56,7 @@ pub use asked::Side;
 pub use bans::Banned;
 pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, latency_bound};
 pub(crate) use exchange::purge;
+pub(crate) use pump::KEPT_BYTES_MAX;
 pub use worker::{InForce, Shared};
 pub(crate) use worker::{Stage, now};
 
@@ -102,6 +110,7 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     addresses: Vec<(SocketAddr, Side)>,
     admin: Option<SocketAddr>,
+    icp: Option<SocketAddr>,
     /// Logs of before a reload that a loop may hold still. They end here, as no loop shall wait for what they have yet to
     /// write.
     old_logs: Mutex<Vec<Arc<LogWriter>>>,
@@ -141,6 +150,12 @@ impl Server {
                 Some(door.map_err(|source| ServerError::Listen { address, source })?)
             }
         };
+        let icp = match config.icp_listen {
+            None => None,
+            Some(address) => {
+                Some(icp::open(address).map_err(|source| ServerError::Listen { address, source })?)
+            }
+        };
         let log = start_log(&config)?;
         let file = config.directories.first().map(|directory| directory.join("bans"));
         let named = file.as_ref().map_or_else(String::new, |file| file.display().to_string());
@@ -178,7 +193,16 @@ impl Server {
                 Some(address)
             }
         };
-        Ok(Self { shared, threads, addresses, admin, old_logs: Mutex::default() })
+        let icp = match icp {
+            None => None,
+            Some((socket, address)) => {
+                let (shared, counters) = (Arc::clone(&shared), Arc::clone(&shared.counters[loops + 1]));
+                let answer = move || icp::answer(shared, counters, socket);
+                threads.push(event_loop("icp".to_owned(), answer)?);
+                Some(address)
+            }
+        };
+        Ok(Self { shared, threads, addresses, admin, icp, old_logs: Mutex::default() })
     }
 
     /// Where it listens.
@@ -189,6 +213,11 @@ impl Server {
     /// Where its administration listens.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// Where it answers other caches, by UDP.
+    pub fn icp_address(&self) -> Option<SocketAddr> {
+        self.icp
     }
 
     /// Figures and bans.
@@ -222,6 +251,8 @@ impl Server {
         same("cache.verify_one_in", old.verify_one_in == config.verify_one_in);
         same("cache.size_mib", old.size_bytes == config.size_bytes);
         same("cache.object_mean_bytes", old.object_mean_bytes == config.object_mean_bytes);
+        same("prefetch.in_flight_max", old.prefetch_in_flight_max == config.prefetch_in_flight_max);
+        same("icp.listen", old.icp_listen == config.icp_listen);
         same("admin.listen", old.admin_listen == config.admin_listen);
         let log = match (log, old.log_file == config.log_file) {
             (Some(log), true) => {

@@ -8,16 +8,18 @@
 //! Always holds: what did not come whole is stored only as the part it is, and only with a strong validator; what was
 //! purged while it came is not found afterwards.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
 
+use super::body::ReplyBody;
 use super::fill::{Ending, Fill};
 use super::flights::{Epoch, Guard};
+use super::prefetch::Page;
 use super::worker::{Busy, Worker};
 use crate::config::Config;
 use crate::rules::storing::{self, BodyEnd};
@@ -25,7 +27,7 @@ use crate::rules::{StoredFacts, WallSeconds};
 use crate::shelf::{If, NewHead, Still, Writing};
 
 /// Bodies up to this are put in one piece (the store's own measure).
-const KEPT_BYTES_MAX: u64 = 256 << 10;
+pub const KEPT_BYTES_MAX: u64 = 256 << 10;
 
 /// What is to be stored, and how.
 pub struct Plan {
@@ -43,6 +45,20 @@ pub struct Plan {
     pub announced: Option<u64>,
 }
 
+/// What is to be filled, and for whom.
+pub struct Filling {
+    /// For readers.
+    pub fill: Arc<Fill>,
+    /// For those who wait, if others may; held until the store has it.
+    pub guard: Option<Guard>,
+    /// For the store.
+    pub plan: Plan,
+    /// A page, of which what it embeds is fetched once it is stored.
+    pub page: Option<Page>,
+    /// Which bytes of the body come from the origin: all, or what was missing of a stored part.
+    pub fetched: Range<u64>,
+}
+
 struct Pump {
     worker: Rc<Worker>,
     config: Arc<Config>,
@@ -52,17 +68,13 @@ struct Pump {
     writing: Option<Writing>,
     storing: bool,
     received: u64,
+    page: Option<Page>,
+    fetched: Range<u64>,
 }
 
-/// Begins. The guard, if there is one, is held until the store has it.
-pub fn start(
-    worker: &Rc<Worker>,
-    config: &Arc<Config>,
-    fill: Arc<Fill>,
-    guard: Option<Guard>,
-    body: Incoming,
-    plan: Plan,
-) {
+/// Begins.
+pub fn start(worker: &Rc<Worker>, config: &Arc<Config>, filling: Filling, body: ReplyBody) {
+    let Filling { fill, guard, plan, page, fetched } = filling;
     let busy = Busy::new(worker);
     let pump = Pump {
         worker: Rc::clone(worker),
@@ -73,6 +85,8 @@ pub fn start(
         writing: None,
         storing: true,
         received: 0,
+        page,
+        fetched,
     };
     tokio::task::spawn_local(async move {
         pump.run(body).await;
@@ -82,27 +96,29 @@ pub fn start(
 }
 
 impl Pump {
-    async fn run(mut self, mut body: Incoming) {
+    async fn run(mut self, mut body: ReplyBody) {
         let cleanly = loop {
             let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-            match tokio::time::timeout(self.config.reply_time, frame).await {
-                Ok(None) => break true,
-                Ok(Some(Ok(frame))) => {
+            // The body itself keeps the time.
+            match frame.await {
+                None => break true,
+                Some(Ok(frame)) => {
                     let Ok(chunk) = Frame::into_data(frame) else { continue };
                     self.take(chunk).await;
                     if !self.fill.wanted(self.config.fill_window_bytes).await && !self.worth_finishing() {
                         break false;
                     }
                 }
-                Ok(Some(Err(_))) | Err(_) => break false,
+                Some(Err(_)) => break false,
             }
         };
         self.end(cleanly).await;
     }
 
     async fn take(&mut self, chunk: Bytes) {
+        let before = self.fetched_of(self.received);
         self.received += chunk.len() as u64;
-        self.worker.counters.origin_bytes.add(chunk.len() as u64);
+        self.worker.counters.origin_bytes.add(self.fetched_of(self.received) - before);
         if self.storing {
             if self.received > self.config.object_max_bytes {
                 self.store_no_more();
@@ -147,10 +163,15 @@ impl Pump {
         self.fill.store_no_more();
     }
 
+    /// Of the first so many bytes, those from the origin.
+    fn fetched_of(&self, bytes: u64) -> u64 {
+        bytes.clamp(self.fetched.start, self.fetched.end) - self.fetched.start
+    }
+
     /// With nobody left who wants it.
     fn worth_finishing(&self) -> bool {
         let missing = match self.plan.announced {
-            Some(announced) => announced.saturating_sub(self.received),
+            Some(announced) => self.fetched_of(announced).saturating_sub(self.fetched_of(self.received)),
             // Of unknown length: as much again as has come is a guess.
             None => self.received,
         };
@@ -174,13 +195,18 @@ impl Pump {
             cleanly,
         );
         let whole = matches!(ended, BodyEnd::Whole(_));
+        // What should have come before a stored part and did not is no reason to lose that.
+        let loses = !whole && self.fetched.start == 0 && self.fetched.end < u64::MAX;
         self.fill.end(if whole { Ending::Whole } else { Ending::Cut });
         // Readers who began with what is void now may end with it; those who begin now do not find it.
         let (void, hand) = (self.is_void(), whole && self.fill.has_readers_behind());
-        if !self.storing || ended == BodyEnd::Discard || void && !hand {
+        if !self.storing || loses || ended == BodyEnd::Discard || void && !hand {
             self.fill.set_stored(None);
             return;
         }
+        let (page, received) = (self.page.take(), self.received);
+        let page = page.filter(|page| whole && self.writing.is_none() && received <= page.bytes_max());
+        let page = page.map(|page| (page, self.kept.clone()));
         let clerks = self.worker.shared.shelf.clerks();
         let (flights, epoch) = (Arc::clone(&self.worker.shared.flights), self.plan.epoch);
         let still: Still = Box::new(move || !void && flights.is_current(epoch));
@@ -198,6 +224,9 @@ impl Pump {
         if counts.as_ref().is_some_and(|counts| counts.stays) {
             self.worker.counters.stored_objects.add(1);
             self.worker.counters.stored_bytes.add(self.received);
+            if let Some((page, body)) = page {
+                page.fetch_embedded(body);
+            }
         }
         self.fill.set_stored(counts.and_then(|counts| counts.body));
     }

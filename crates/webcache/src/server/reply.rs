@@ -82,6 +82,12 @@ impl Exchange {
             headers.insert(X_CACHE, value);
         }
         headers.insert(X_REQUEST_ID, hexadecimal(self.request_id));
+        if outcome.is_hit()
+            && self.ledger.is_some()
+            && self.worker.shared.prefetches.is_first_use(&self.asked.key)
+        {
+            self.worker.counters.prefetch_used.add(1);
+        }
         let mut ledger = self.ledger.take();
         if let Some(ledger) = &mut ledger {
             ledger.answered(outcome, status.as_u16(), headers.get(CONTENT_TYPE));

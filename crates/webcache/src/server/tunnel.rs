@@ -26,6 +26,7 @@ use super::body::ReplyBody;
 use super::counters::Outcome;
 use super::exchange::{Client, Exchange};
 use super::ledger::Ledger;
+use super::neighbours::Found;
 use super::reply::plain;
 use super::upstream::{RequestBody, UpstreamError};
 use super::worker::{Busy, Stage, Worker};
@@ -118,7 +119,7 @@ impl Exchange {
         let mut headers = self.onward();
         switching(&mut headers, protocol.clone());
         let why = ForwardReason::Method;
-        let mut answer = match self.ask(headers, RequestBody::Nothing).await {
+        let mut answer = match self.ask(headers, RequestBody::Nothing, &Found::default()).await {
             Ok(answer) if answer.reply.status() == StatusCode::SWITCHING_PROTOCOLS => answer.reply,
             Ok(answer) => return self.pass_on(answer, None, why, None).await,
             Err(error) => return self.no_reply(&error, why),

@@ -434,7 +434,11 @@ impl Pool {
         })
     }
 
-    async fn addresses(
+    /// Addresses of a name, remembered for `upstream.dns_s`.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub async fn addresses(
         &self,
         host: &str,
         port: u16,

@@ -14,6 +14,8 @@ use tokio_rustls::TlsAcceptor;
 use super::bans::Bans;
 use super::counters::Counters;
 use super::flights::Flights;
+use super::neighbours::{Asker, Neighbours};
+use super::prefetch::Prefetches;
 use super::seen::Seen;
 use super::upstream::Pool;
 use crate::config::Config;
@@ -42,7 +44,7 @@ pub struct Shared {
     pub bans: Bans,
     /// What was asked for, for admission.
     pub seen: Seen,
-    /// Of each loop, and of the administration.
+    /// Of each loop, then of the administration and of ICP.
     pub counters: Vec<Arc<Counters>>,
     /// Where the proxy is.
     pub stage: watch::Sender<Stage>,
@@ -50,9 +52,16 @@ pub struct Shared {
     pub began: Instant,
     /// Clients' connections.
     pub clients: Clients,
+    /// Caches that are asked by ICP.
+    pub neighbours: Arc<Neighbours>,
+    /// What is fetched ahead.
+    pub prefetches: Prefetches,
     in_force: RwLock<InForce>,
     generation: AtomicU64,
 }
+
+/// Threads beside the loops that count.
+const BESIDE_LOOPS: usize = 2;
 
 /// What a reload replaces, all at once.
 #[derive(Clone)]
@@ -67,15 +76,18 @@ pub struct InForce {
 
 impl Shared {
     pub(super) fn new(shelf: Arc<Shelf>, bans: Bans, loops: usize, in_force: InForce) -> Self {
+        let prefetches = Prefetches::new(in_force.config.prefetch_in_flight_max);
         Self {
             shelf,
             flights: Flights::new(),
             bans,
             seen: Seen::default(),
-            counters: (0..=loops).map(|_| Arc::default()).collect(),
+            counters: (0..loops + BESIDE_LOOPS).map(|_| Arc::default()).collect(),
             stage: watch::Sender::new(Stage::Serving),
             began: Instant::now(),
             clients: Clients::default(),
+            neighbours: Arc::default(),
+            prefetches,
             in_force: RwLock::new(in_force),
             generation: AtomicU64::new(0),
         }
@@ -163,6 +175,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Its own.
     pub pool: Rc<Pool>,
+    /// Its own, to ask other caches.
+    pub asker: Rc<Asker>,
     /// Connections, fetches and checks that must end before the loop does.
     pub busy: Cell<usize>,
     known: RefCell<(u64, InForce)>,
@@ -177,10 +191,12 @@ impl Worker {
         // Ids of two loops and two starts differ in their high bits.
         let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let first = xxhash_rust::xxh3::xxh3_64(&[seed.to_le_bytes(), (number as u64).to_le_bytes()].concat());
+        let asker = Asker::new(Arc::clone(&shared.neighbours), Arc::clone(&counters));
         Rc::new(Self {
             shared,
             counters,
             pool,
+            asker,
             busy: Cell::new(0),
             known,
             next_id: Cell::new(first),

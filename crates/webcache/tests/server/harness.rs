@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -285,6 +286,26 @@ impl Connection {
     }
 }
 
+/// Where a program is, or a line that says what is skipped without it.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin")]).map(|path| path.join(name));
+    let found = found.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+/// A directory of a real server, which serves as another user when it was started as root.
+pub fn open_directory(prefix: &str) -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+    let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent).unwrap();
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    directory
+}
+
 /// A proxy in front of an origin, forward and reverse.
 pub struct Proxy {
     server: Option<Server>,
@@ -349,6 +370,11 @@ impl Proxy {
         self.ask("GET", path, "")
     }
 
+    /// A GET of the forward side.
+    pub fn get_url(&self, url: &str, fields: &str) -> Got {
+        get_url(self.forward, url, fields)
+    }
+
     /// A counter, all loops together.
     pub fn count(&self, of: impl Fn(&Counters) -> u64) -> u64 {
         self.server().shared().counters.iter().map(|counters| of(counters)).sum()
@@ -367,6 +393,14 @@ impl Proxy {
     pub fn settled(&self) {
         self.until("all fills have ended", |proxy| proxy.server().shared().flights.is_empty());
     }
+}
+
+/// A GET of a whole URL, as of a proxy, on a connection of its own.
+pub fn get_url(proxy: SocketAddr, url: &str, fields: &str) -> Got {
+    let mut connection = Connection::new(proxy);
+    let host = url.split('/').nth(2).unwrap();
+    connection.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n"));
+    connection.receive(false).unwrap_or_else(|| panic!("no reply to GET {url}"))
 }
 
 impl Drop for Proxy {

@@ -1,10 +1,9 @@
 //! A real origin and a real client: nginx and curl.
 
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::harness::{PATIENCE, Proxy};
+use crate::harness::{PATIENCE, Proxy, open_directory, program};
 
 /// An nginx on a free port, stopped by its own process when dropped.
 struct Nginx {
@@ -13,25 +12,10 @@ struct Nginx {
     address: std::net::SocketAddr,
 }
 
-fn program(name: &str) -> Option<PathBuf> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin")]).map(|path| path.join(name));
-    let found = found.into_iter().find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
-    }
-    found
-}
-
 impl Nginx {
     fn start() -> Option<Self> {
         let nginx = program("nginx")?;
-        let shm = Path::new("/dev/shm");
-        let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-        let directory = tempfile::Builder::new().prefix("crumb-nginx").tempdir_in(parent).unwrap();
-        // As root, nginx serves as another user.
-        std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .unwrap();
+        let directory = open_directory("crumb-nginx");
         let root = directory.path().display().to_string();
         std::fs::create_dir(directory.path().join("html")).unwrap();
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -14,7 +14,7 @@ use testkit::SimulatedDisk;
 use webcache::config;
 use webcache::server::{Server, Side};
 
-use crate::harness::{Origin, PATIENCE, reply};
+use crate::harness::{Origin, PATIENCE, program, reply};
 
 /// A certificate of localhost and its key.
 struct Files {
@@ -217,5 +217,24 @@ fn browsers_by_tls_are_served_by_http_2_and_http_1_from_one_store() {
     assert_eq!(seen, ["2 200 300000", "1.1 200 300000", "2 200 300000"]);
     assert_eq!(origin.seen().len(), 1);
     assert_eq!(origin.seen()[0].field("x-forwarded-proto"), Some("https"));
+    drop(server.stop());
+}
+
+#[test]
+fn thousands_of_streams_of_h2load_are_served_from_the_store() {
+    let (Some(h2load), Some(files)) = (program("h2load"), Files::make()) else { return };
+    let origin = Origin::new(|seen, _| reply("Cache-Control: max-age=60\r\n", seen.target.repeat(1000)));
+    let server = files.server(&origin, "");
+    let url = format!("https://localhost:{}", server.addresses()[0].0.port());
+    let done = Command::new(h2load)
+        .args(["-n", "4000", "-c", "4", "-m", "32", "--connect-to"])
+        .arg(server.addresses()[0].0.to_string())
+        .args([format!("{url}/a"), format!("{url}/bc"), format!("{url}/def")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(said.contains("4000 succeeded, 0 failed, 0 errored, 0 timeout"), "{said}");
+    assert!(said.contains("status codes: 4000 2xx"), "{said}");
+    assert_eq!(origin.seen().len(), 3, "each is fetched once, however many ask at a time");
     drop(server.stop());
 }

@@ -1,0 +1,124 @@
+//! Answers to other caches that ask by ICP what is stored here (RFC 2186, RFC 2187 section 5.2): one socket, a thread of its
+//! own.
+//!
+//! ```text
+//! not from icp.clients ─> nothing     malformed ─> nothing     no URL ─> ERR     not served ─> DENIED
+//! stored, not banned, fresh for a while ─> HIT
+//! else: the store knows what it holds ─> MISS     it is still looked through ─> NOFETCH     the proxy drains ─> nothing
+//! ```
+//!
+//! Always holds: whatever comes is counted; one datagram causes one answer at most, which is shorter, to where it came from,
+//! if that may ask; no event loop waits for a look-up here, and what was found is in memory when the request for it comes.
+//! Not here: what the messages say (`rules::icp`), asking others (`neighbours`).
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Uri};
+
+use super::asked::{allowed_host, allowed_method};
+use super::counters::Counters;
+use super::worker::{Shared, Stage, now};
+use crate::config::{Config, Upstream};
+use crate::rules::icp::{self, Answer, Message};
+use crate::rules::key::CacheKey;
+use crate::shelf::Look;
+
+/// Listens, and can be closed.
+///
+/// # Errors
+/// When the address is taken.
+pub fn open(address: SocketAddr) -> std::io::Result<(UdpSocket, SocketAddr)> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
+}
+
+/// Answers until the proxy drains; by then a sibling that hears nothing goes elsewhere.
+pub async fn answer(shared: Arc<Shared>, counters: Arc<Counters>, socket: UdpSocket) {
+    let socket = match tokio::net::UdpSocket::from_std(socket) {
+        Ok(socket) => socket,
+        Err(error) => return tracing::error!(%error, "the socket for ICP cannot be used"),
+    };
+    let mut stage = shared.stage.subscribe();
+    let mut answerer = Answerer { shared, counters, ready: false };
+    let mut datagram = vec![0; icp::MESSAGE_BYTES_MAX + 1];
+    loop {
+        let received = tokio::select! {
+            received = socket.recv_from(&mut datagram) => received,
+            _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
+        };
+        let Ok((bytes, from)) = received else {
+            // An earlier answer found nobody; or memory is short.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            continue;
+        };
+        if let Some(answer) = answerer.answer(&datagram[..bytes], from) {
+            // One that cannot be sent is lost, as any may be.
+            let _ = socket.send_to(&answer, from).await;
+        }
+    }
+}
+
+struct Answerer {
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    /// The store knows all that it holds, as it does from some moment on.
+    ready: bool,
+}
+
+impl Answerer {
+    fn answer(&mut self, datagram: &[u8], from: SocketAddr) -> Option<Vec<u8>> {
+        let config = self.shared.config();
+        if !config.may_ask_by_icp(from.ip()) {
+            self.counters.icp_refused.add(1);
+            return None;
+        }
+        let (number, url) = match icp::read(datagram) {
+            Ok(Message::Query { number, url }) => (number, url),
+            Ok(Message::Reply { .. }) => {
+                self.counters.icp_unexpected.add(1);
+                return None;
+            }
+            Err(error) => {
+                tracing::debug!(%error, %from, "a datagram was dropped");
+                self.counters.icp_malformed.add(1);
+                return None;
+            }
+        };
+        let answer = self.judge(url, &config);
+        let place = Answer::ALL.iter().position(|known| *known == answer)?;
+        self.counters.icp_answers[place].add(1);
+        icp::reply(answer, number, url)
+    }
+
+    fn judge(&mut self, url: &[u8], config: &Config) -> Answer {
+        let Ok(target) = Uri::try_from(url) else { return Answer::Err };
+        let (Ok(key), Some(upstream)) = (CacheKey::of(&target), Upstream::of(&target)) else {
+            return Answer::Err;
+        };
+        let port_served = config.forward_ports.is_empty() || config.forward_ports.contains(&upstream.port);
+        if !port_served
+            || allowed_host(&upstream.host, config).is_err()
+            || allowed_method(&Method::GET, config).is_err()
+        {
+            return Answer::Denied;
+        }
+        // Which variant a client will want is not said: only what answers a request without fields counts.
+        let stored = match self.shared.shelf.look(&key, &HeaderMap::new()) {
+            Look::Reply(reply) => {
+                let facts = reply.meta().facts;
+                let banned = self.shared.bans.covers(key.as_str(), facts.stored_at, || reply.fields().ok());
+                (!banned).then_some(facts)
+            }
+            Look::Nothing | Look::OtherVariants => None,
+        };
+        if icp::offers(stored.as_ref(), &config.policy, now()) {
+            return Answer::Hit;
+        }
+        self.ready = self.ready || self.shared.shelf.store().usage().ready;
+        if self.ready { Answer::Miss } else { Answer::MissNoFetch }
+    }
+}

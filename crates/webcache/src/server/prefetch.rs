@@ -1,0 +1,215 @@
+//! Fetching ahead what a page embeds, as soon as the page is stored.
+//!
+//! ```text
+//! page stored ─ page::embedded, on a thread of its own ─> queue, bounded ─> slots, bounded ─ not stored? ─> fetch ─> store
+//! hit of what came so, for the first time ─> counted as used
+//! ```
+//!
+//! Always holds: off unless told; asked for as the page's client could ask, by the same rules of access, but without his
+//! cookies, name and password; what is fetched so is not looked through in turn; nobody waits for it but who asks for the
+//! same object; at most `prefetch.in_flight_max` at a time, and a few times as many that wait.
+//! Locks: `Prefetches::unused`, a leaf.
+//! Compare: Wcol, by Chinen and Yamaguchi, "An interactive prefetching proxy server for improvement of WWW latency", INET 1997.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    USER_AGENT,
+};
+use http::{Method, Request, StatusCode, Uri};
+use tokio::sync::Semaphore;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::asked::{Asked, Side};
+use super::exchange::Exchange;
+use super::flights::Flight;
+use super::page;
+use super::worker::{Stage, Worker};
+use crate::config::Config;
+use crate::rules::key::CacheKey;
+use crate::rules::reuse::ForwardReason;
+use crate::shelf::Look;
+
+/// Says to origins what it is for (the Fetch standard).
+const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
+/// URIs that wait for one slot at most.
+const WAITING_PER_SLOT: usize = 16;
+/// Objects remembered as not used yet. Beyond it all are forgotten, so that fewer are counted as used.
+const UNUSED_MAX: usize = 1 << 16;
+
+/// What is fetched ahead, for all loops.
+pub struct Prefetches {
+    slots: Semaphore,
+    waiting: AtomicUsize,
+    waiting_max: usize,
+    /// Hashes of keys.
+    unused: Mutex<HashSet<u64>>,
+    unused_count: AtomicUsize,
+}
+
+impl Prefetches {
+    /// With so many at a time.
+    pub fn new(in_flight_max: usize) -> Self {
+        Self {
+            slots: Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)),
+            waiting: AtomicUsize::new(0),
+            waiting_max: in_flight_max.saturating_mul(WAITING_PER_SLOT),
+            unused: Mutex::default(),
+            unused_count: AtomicUsize::new(0),
+        }
+    }
+
+    fn change<T>(&self, key: &CacheKey, change: impl FnOnce(&mut HashSet<u64>, u64) -> T) -> T {
+        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut unused, xxh3_64(key.as_str().as_bytes()));
+        self.unused_count.store(unused.len(), Ordering::Relaxed);
+        changed
+    }
+
+    fn note(&self, key: &CacheKey) {
+        self.change(key, |unused, hash| {
+            if unused.len() >= UNUSED_MAX {
+                unused.clear();
+            }
+            unused.insert(hash);
+        });
+    }
+
+    /// Whether an object that is asked for was fetched ahead, and is used for the first time.
+    pub fn is_first_use(&self, key: &CacheKey) -> bool {
+        self.unused_count.load(Ordering::Relaxed) > 0 && self.change(key, |unused, hash| unused.remove(&hash))
+    }
+}
+
+/// A page on its way to the store, of which more may be fetched.
+pub struct Page {
+    worker: Rc<Worker>,
+    config: Arc<Config>,
+    target: Uri,
+    side: Side,
+    client: IpAddr,
+    fields: HeaderMap,
+}
+
+impl Exchange {
+    /// The page that a reply to this request is, if what it embeds is to be fetched.
+    pub(super) fn page(&self, status: StatusCode, reply: &HeaderMap) -> Option<Page> {
+        let is_html = || {
+            let kind = reply.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+            let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+            kind.eq_ignore_ascii_case(b"text/html")
+        };
+        let wanted = self.config.prefetch
+            && !self.ahead
+            && self.asked.method == Method::GET
+            && status == StatusCode::OK
+            && is_html()
+            && !reply.contains_key(CONTENT_ENCODING);
+        wanted.then(|| {
+            // As the client's own requests will look, so that they find the same variant.
+            let mut fields = HeaderMap::new();
+            for name in [ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT] {
+                for value in self.asked.headers.get_all(&name) {
+                    fields.append(name.clone(), value.clone());
+                }
+            }
+            fields.insert(SEC_PURPOSE, HeaderValue::from_static("prefetch"));
+            Page {
+                worker: Rc::clone(&self.worker),
+                config: Arc::clone(&self.config),
+                target: self.asked.target.clone(),
+                side: self.side,
+                client: self.client,
+                fields,
+            }
+        })
+    }
+
+    /// Fetches it for the store, if it is neither there nor on its way.
+    async fn fetch_ahead(self) {
+        let worker = Rc::clone(&self.worker);
+        if matches!(self.stored(), Look::Reply(_)) {
+            return;
+        }
+        let Flight::Mine(guard) = worker.shared.flights.board(&self.asked.key) else { return };
+        if matches!(self.stored(), Look::Reply(_)) {
+            return guard.in_store();
+        }
+        let key = self.asked.key.clone();
+        let prefetches = &worker.shared.prefetches;
+        // Before it comes: whoever joins it on its way uses it.
+        prefetches.note(&key);
+        let most = self.config.prefetch_object_max_bytes;
+        match self.refetch(guard, ForwardReason::UriMiss, most).await {
+            Some(bytes) => {
+                worker.counters.prefetched_objects.add(1);
+                worker.counters.prefetched_bytes.add(bytes);
+            }
+            None => {
+                worker.counters.prefetch_failed.add(1);
+                prefetches.change(&key, |unused, hash| unused.remove(&hash));
+            }
+        }
+    }
+}
+
+impl Page {
+    /// The longest page that is looked through.
+    pub fn bytes_max(&self) -> u64 {
+        self.config.prefetch_page_max_bytes
+    }
+
+    /// Fetches what it embeds, in the background.
+    pub fn fetch_embedded(self, body: Vec<Bytes>) {
+        tokio::task::spawn_local(async move {
+            let (target, hosts, most) =
+                (self.target.clone(), self.config.prefetch_hosts, self.config.prefetch_page_objects_max);
+            let look = move || page::embedded(&body.concat(), &target, hosts, most);
+            // Some milliseconds of work, which would hold up all others in the loop.
+            let Ok(found) = tokio::task::spawn_blocking(look).await else { return };
+            let page = Rc::new(self);
+            for uri in found {
+                let prefetches = &page.worker.shared.prefetches;
+                if prefetches.waiting.fetch_add(1, Ordering::Relaxed) >= prefetches.waiting_max {
+                    prefetches.waiting.fetch_sub(1, Ordering::Relaxed);
+                    page.worker.counters.prefetch_dropped.add(1);
+                    continue;
+                }
+                tokio::task::spawn_local(Rc::clone(&page).fetch(uri));
+            }
+        });
+    }
+
+    async fn fetch(self: Rc<Self>, uri: Uri) {
+        let shared = &self.worker.shared;
+        let slot = shared.prefetches.slots.acquire().await;
+        shared.prefetches.waiting.fetch_sub(1, Ordering::Relaxed);
+        let mut request = Request::new(());
+        *request.uri_mut() = uri;
+        *request.headers_mut() = self.fields.clone();
+        if *shared.stage.borrow() >= Stage::Draining {
+            return;
+        }
+        // Hosts and ports that are not served are not served this way either.
+        let Ok(asked) = Asked::read(request.into_parts().0, self.side, &self.config) else { return };
+        let exchange = Exchange {
+            worker: Rc::clone(&self.worker),
+            config: Arc::clone(&self.config),
+            client: self.client,
+            side: self.side,
+            request_id: self.worker.request_id(),
+            epoch: shared.flights.epoch(&asked.key),
+            asked,
+            ledger: None,
+            ahead: true,
+        };
+        exchange.fetch_ahead().await;
+        drop(slot);
+    }
+}

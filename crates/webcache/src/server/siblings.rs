@@ -1,0 +1,62 @@
+//! A request for which nothing is stored here, taken to a cache beside this one that has it.
+//!
+//! ```text
+//! miss, forward, plain GET ─ neighbours ─> a sibling has it ─ ask_sibling: only-if-cached ─> 2xx, 3xx, 404, 410: the reply
+//!                                                                                       └─> else as without siblings
+//! ```
+//!
+//! Always holds: a sibling is asked for what it has and never to ask others, so that no two ask each other in a circle; what
+//! it says about itself is told to no client.
+//! Not here: finding out who has it (`neighbours`), parents (`fetch`).
+
+use http::Request;
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
+
+use super::asked::Route;
+use super::exchange::Exchange;
+use super::fetch::Answer;
+use super::neighbours::Found;
+use super::upstream::RequestBody;
+use super::worker::now;
+use crate::config::Upstream;
+use crate::rules::icp;
+use crate::rules::reuse::ForwardReason;
+
+impl Exchange {
+    /// Who else has it, where other caches are asked at all: of a request that a store may answer, when there is nothing here.
+    pub(super) async fn neighbours(&self, why: ForwardReason) -> Found {
+        let config = &self.config;
+        let some = !config.siblings.is_empty() || config.parents.iter().any(|parent| parent.icp_port != 0);
+        let nothing_here = matches!(why, ForwardReason::UriMiss | ForwardReason::VaryMiss);
+        let forward = matches!(self.asked.route, Route::Direct(_));
+        if !(some && nothing_here && forward && icp::is_asked_about(&self.asked.facts)) {
+            return Found::default();
+        }
+        let url = self.asked.target.to_string();
+        self.worker.asker.ask(&url, config, &self.worker.pool).await
+    }
+
+    /// Asks a sibling that said it has it, for what it has and no more. Nothing when that is of no use after all.
+    pub(super) async fn ask_sibling(&mut self, sibling: &Upstream, headers: &HeaderMap) -> Option<Answer> {
+        let mut request = Request::new(RequestBody::Nothing);
+        *request.uri_mut() = self.asked.target.clone();
+        *request.headers_mut() = headers.clone();
+        // It is not for its own clients, nor is it to ask anybody: so two siblings never ask each other in a circle.
+        request.headers_mut().remove(PROXY_AUTHORIZATION);
+        request.headers_mut().append(CACHE_CONTROL, HeaderValue::from_static("only-if-cached"));
+        if let Some(ledger) = &mut self.ledger {
+            ledger.asked(&sibling.host);
+        }
+        let requested_at = now();
+        let sent = self.worker.pool.send(sibling, request, &self.config);
+        // What is stored comes at once; who does not even begin with it is not worth more than a connection's time.
+        let reply = tokio::time::timeout(self.config.connect_time, sent).await;
+        let reply = reply.ok().and_then(Result::ok).filter(|reply| icp::is_taken(reply.status()));
+        let counters = &self.worker.counters;
+        match reply {
+            Some(_) => counters.sibling_hits.add(1),
+            None => counters.sibling_failures.add(1),
+        }
+        reply.map(|reply| Answer { reply, requested_at, answered_at: now(), of_sibling: true, joined: None })
+    }
+}
