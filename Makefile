@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help build mpi demo test test-mpi check lint fmt bench bench-smoke soak-stackfs fuzz packages
+.PHONY: help build mpi demo test test-mpi check lint fmt bench bench-smoke soak-stackfs soak-proxy fuzz packages
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench-smoke: ## the benchmarks with tiny inputs, so that they cannot rot
 soak-stackfs: ## the stackable file system for longer (root): a million operations, 300,000 articles
 	CRUMB_FSX_OPERATIONS=1000000 CRUMB_DIFFERENTIAL_OPERATIONS=1000000 $(CARGO) test --no-fail-fast -p stackfs --test posix --test differential
 	scripts/soak-netnews-mount.sh
+
+soak-proxy: ## everything at once at the proxy for two minutes, and nothing left behind
+	scripts/soak-proxy.sh
 
 fuzz: ## a minute of each fuzz target: what comes by wire, what is read from packed files (needs cargo-fuzz)
 	cd crates/nfs && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60

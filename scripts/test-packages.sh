@@ -82,6 +82,8 @@ need npm npm
 need nginx nginx-light
 need curl curl
 need squid squid
+need wrk wrk
+need h2load nghttp2-client
 
 install_missing() {
     echo "installing ${missing[*]}"
