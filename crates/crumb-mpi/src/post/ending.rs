@@ -155,6 +155,8 @@ impl Post<'_> {
             }
             flying.into_iter().for_each(std::mem::forget);
         }
+        // A launcher that is told to end all may not read any more what was said to the last.
+        std::thread::sleep(SETTLE);
         self.abort(code.filter(|&code| code != 0).unwrap_or(1).into())
     }
 
