@@ -107,19 +107,9 @@ fn of_foyer(dir: &Path, load: &Load, order: &[usize], runtime: &Runtime) -> Rate
         let entry = runtime.block_on(cache.get(&key(at))).expect("readable");
         entry.is_some_and(|entry| entry.value() == load.body(at))
     };
-    let all_found = || order.iter().filter(|&&at| found(at)).count();
-    // Once before, so that all is in the page cache where it goes through that.
-    all_found();
-    let begun = Instant::now();
-    let hits = all_found();
-    let get = rate(load, begun);
-    let begun = Instant::now();
-    (0..load.count()).for_each(|at| {
-        assert!(runtime.block_on(cache.get(&key(at + 10 * load.count()))).expect("asked").is_none());
-    });
-    let miss = rate(load, begun);
+    let (get, miss, found_percent) = asked(load, order, found);
     runtime.block_on(cache.close()).expect("closed");
-    Rates { put, written, get, miss, found_percent: 100.0 * hits as f64 / load.count() as f64 }
+    Rates { put, written, get, miss, found_percent }
 }
 
 fn of_store(dir: &Path, load: &Load, order: &[usize]) -> Rates {
@@ -142,6 +132,12 @@ fn of_store(dir: &Path, load: &Load, order: &[usize]) -> Rates {
             None => object.read_all().expect("readable") == load.body(at),
         })
     };
+    let (get, miss, found_percent) = asked(load, order, found);
+    Rates { put, written, get, miss, found_percent }
+}
+
+/// Gets and misses a second, and how much of what was put is there. `found`: whether an object is, and is right.
+fn asked(load: &Load, order: &[usize], found: impl Fn(usize) -> bool) -> (f64, f64, f64) {
     let all_found = || order.iter().filter(|&&at| found(at)).count();
     // Once before, so that all is in the page cache where it goes through that.
     all_found();
@@ -149,11 +145,8 @@ fn of_store(dir: &Path, load: &Load, order: &[usize]) -> Rates {
     let hits = all_found();
     let get = rate(load, begun);
     let begun = Instant::now();
-    (0..load.count()).for_each(|at| {
-        assert!(store.get(key(at + 10 * load.count()).as_bytes()).expect("asked").is_none());
-    });
-    let miss = rate(load, begun);
-    Rates { put, written, get, miss, found_percent: 100.0 * hits as f64 / load.count() as f64 }
+    (0..load.count()).for_each(|at| assert!(!found(at + 10 * load.count())));
+    (get, rate(load, begun), 100.0 * hits as f64 / load.count() as f64)
 }
 
 fn empty(dir: &Path) -> PathBuf {
