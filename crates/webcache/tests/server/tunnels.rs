@@ -5,6 +5,14 @@ use std::net::TcpListener;
 
 use crate::harness::{Connection, Origin, Proxy, Step, reply};
 
+/// By CONNECT, to a port of this machine.
+fn tunnel(proxy: &Proxy, port: u16) -> Connection {
+    let mut tunnel = Connection::new(proxy.forward);
+    tunnel.send(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(tunnel.receive_head().unwrap().0, 200);
+    tunnel
+}
+
 #[test]
 fn connect_reaches_allowed_ports_and_carries_bytes_both_ways() {
     let echo = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -112,9 +120,7 @@ fn a_tunnel_counts_as_its_client_s_connection() {
     let port = echo.address.port();
     let more = format!("[forward]\nconnect_ports = [{port}]\n[limits]\nconnections_per_client = 1\n");
     let proxy = Proxy::with(echo.address, &more);
-    let mut tunnel = Connection::new(proxy.forward);
-    tunnel.send(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    assert_eq!(tunnel.receive_head().unwrap().0, 200);
+    let mut tunnel = tunnel(&proxy, port);
     // Its connection is a tunnel by now, and no HTTP connection any more.
     tunnel.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nhello");
     assert_eq!(tunnel.receive_bytes(5), b"hello");
@@ -141,9 +147,7 @@ fn a_client_that_pauses_is_cut_off_in_a_reply_and_not_in_a_tunnel() {
     let port = origin.address.port();
     let more = format!("[forward]\nconnect_ports = [{port}]\n[limits]\nstall_s = 1\n");
     let proxy = Proxy::with(origin.address, &more);
-    let mut tunnel = Connection::new(proxy.forward);
-    tunnel.send(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    assert_eq!(tunnel.receive_head().unwrap().0, 200);
+    let mut tunnel = tunnel(&proxy, port);
     tunnel.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(tunnel.receive_head().unwrap().0, 200);
     let mut plain = Connection::new(proxy.reverse);
@@ -162,9 +166,7 @@ fn a_tunnel_through_which_nothing_comes_ends() {
     let more = format!("[forward]\nconnect_ports = [{port}]\n[limits]\ntunnel_idle_s = 1\n");
     let origin = Origin::new(|_, _| reply("", "x"));
     let proxy = Proxy::with(origin.address, &more);
-    let mut tunnel = Connection::new(proxy.forward);
-    tunnel.send(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    assert_eq!(tunnel.receive_head().unwrap().0, 200);
+    let mut tunnel = tunnel(&proxy, port);
     let (mut held, _) = silent.accept().unwrap();
     assert!(tunnel.has_ended(), "after a second");
     assert_eq!(held.read(&mut [0]).unwrap_or(0), 0, "at the other end too");
