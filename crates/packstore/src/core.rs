@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::error::StoreError;
 use crate::format::{Manifest, Victim, body_salt};
@@ -176,6 +176,14 @@ impl Core {
             }
             ready = self.ready.1.wait(ready).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// As [`Core::wait_ready`], but no longer than this; whether it is.
+    pub(crate) fn wait_ready_for(&self, longest: Duration) -> bool {
+        let ready = locked(&self.ready.0);
+        let waited = self.ready.1.wait_timeout_while(ready, longest, |ready| ready.is_none());
+        drop(waited);
+        self.is_ready()
     }
 
     pub(crate) fn next_sequence(&self) -> u64 {

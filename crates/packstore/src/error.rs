@@ -104,6 +104,9 @@ pub enum StoreError {
         /// What does not fit.
         why: &'static str,
     },
+    /// It would have to wait ([`Store::try_put`](crate::Store::try_put)).
+    #[error("the store is busy: this would have to wait")]
+    Busy,
     /// The store is closed.
     #[error("the store is closed")]
     Closed,

@@ -1,6 +1,7 @@
 //! Reads of a store: from the memory tier, else from where the table says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
@@ -91,6 +92,12 @@ impl Store {
             self.core.wait_ready()?;
         }
         Ok(true)
+    }
+
+    /// Waits until the store knows all that it holds, but no longer than this; whether it does. Only after a kill there is
+    /// something to wait for: until then a cache misses.
+    pub fn wait_until_ready(&self, longest: Duration) -> bool {
+        self.core.wait_ready_for(longest)
     }
 
     /// Whether an object has the key, as memory alone tells: a miss is certain, a hit almost.

@@ -69,6 +69,16 @@ impl BusyKeys {
         shard.busy.insert(hash, self.clock.load(Ordering::SeqCst));
     }
 
+    /// False when it is somebody's.
+    fn try_take(&self, hash: u64) -> bool {
+        let mut shard = locked(&self.shard(hash).0);
+        if shard.busy.contains_key(&hash) {
+            return false;
+        }
+        shard.busy.insert(hash, self.clock.load(Ordering::SeqCst));
+        true
+    }
+
     pub(crate) fn give_back(&self, hash: u64) {
         let (shard, freed) = self.shard(hash);
         let mut shard = locked(shard);
@@ -106,6 +116,11 @@ impl<'a> Taken<'a> {
     pub(crate) fn one(busy: &'a BusyKeys, hash: u64) -> Self {
         busy.take(hash);
         Self { busy, hashes: vec![hash] }
+    }
+
+    /// Nothing when somebody has it.
+    pub(crate) fn one_at_once(busy: &'a BusyKeys, hash: u64) -> Option<Self> {
+        busy.try_take(hash).then(|| Self { busy, hashes: vec![hash] })
     }
 
     /// In one order whoever asks, so that two never wait for each other.

@@ -109,6 +109,11 @@ impl Lanes {
         self.seen.as_ref().is_none_or(|seen| locked(seen.shard(hash)).admits(hash))
     }
 
+    /// Whether that is so for all.
+    pub(crate) fn admit_all(&self) -> bool {
+        self.seen.is_none()
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
         [&self.gone, &self.seen].into_iter().flatten().map(Known::memory_bytes).sum()
     }

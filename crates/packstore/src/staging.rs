@@ -47,6 +47,14 @@ pub(crate) struct NewRecord<'a> {
     pub lane: Lane,
 }
 
+/// Whether who stages may be made to wait for the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Some,
+    /// [`StoreError::Busy`] instead.
+    None,
+}
+
 /// Blocks of a file being filled, and how a place tells them.
 type Taken = (Arc<Session>, u32, Place);
 
@@ -94,9 +102,10 @@ impl Core {
         voids: &[(u64, Held)],
         more: Vec<Change>,
         keys: Vec<u64>,
+        patience: Patience,
     ) -> Result<Arc<Gate>, StoreError> {
         let give_back = |keys: &[u64]| keys.iter().for_each(|&hash| self.keys.give_back(hash));
-        let result = self.stage_on_some(records, voids, more, &keys);
+        let result = self.stage_on_some(records, voids, more, &keys, patience);
         if result.is_err() || self.mode == Mode::Cache {
             give_back(&keys);
         }
@@ -109,6 +118,7 @@ impl Core {
         voids: &[(u64, Held)],
         more: Vec<Change>,
         keys: &[u64],
+        patience: Patience,
     ) -> Result<Arc<Gate>, StoreError> {
         let mut tries = 0;
         loop {
@@ -116,7 +126,7 @@ impl Core {
                 return Err(StoreError::Closed);
             }
             let volume = self.choose()?;
-            match self.stage_on(&volume, records, voids, &more, keys) {
+            match self.stage_on(&volume, records, voids, &more, keys, patience) {
                 Err(StoreError::Full | StoreError::VolumeFailed { .. })
                     if tries < self.all_volumes().len() * 2 =>
                 {
@@ -134,6 +144,7 @@ impl Core {
         voids: &[(u64, Held)],
         more: &[Change],
         keys: &[u64],
+        patience: Patience,
     ) -> Result<Arc<Gate>, StoreError> {
         let bytes_max = match self.mode {
             Mode::Store => GROUP_BYTES_MAX,
@@ -141,6 +152,9 @@ impl Core {
         };
         let mut staging = locked(&volume.staging);
         while staging.group.bytes.len() > bytes_max && staging.writing && volume.failed.get().is_none() {
+            if patience == Patience::None {
+                return Err(StoreError::Busy);
+            }
             staging = volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner);
         }
         // All places first: a group is staged whole or not at all.
@@ -149,15 +163,20 @@ impl Core {
         for record in records {
             let blocks = self.shape.blocks(record.head.record_bytes());
             let spot;
-            (staging, spot) =
-                self.take(volume, staging, blocks, if two { record.lane } else { Lane::Newcomers })?;
+            (staging, spot) = self.take(
+                volume,
+                staging,
+                blocks,
+                if two { record.lane } else { Lane::Newcomers },
+                patience,
+            )?;
             taken.push(spot);
         }
         // A void needs an index to be told in.
         let mut void_session = None;
         if !voids.is_empty() {
             let session;
-            (staging, session) = self.session(volume, staging)?;
+            (staging, session) = self.session(volume, staging, patience)?;
             void_session = Some(session);
         }
         let group = staging.group_to_add_to()?;
@@ -208,7 +227,7 @@ impl Core {
     /// Tells that objects are void, which they are already. The caller flushes.
     pub(crate) fn stage_voids(&self, voids: &[(u64, u64, Victim)]) -> Result<(), StoreError> {
         let volume = self.choose()?;
-        let (mut staging, session) = self.session(&volume, locked(&volume.staging))?;
+        let (mut staging, session) = self.session(&volume, locked(&volume.staging), Patience::Some)?;
         let group = staging.group_to_add_to()?;
         for &(sequence, hash, victim) in voids {
             group.tell_void(&session, &Control::Tombstone { sequence, hash, victim });
@@ -225,6 +244,7 @@ impl Core {
         mut staging: MutexGuard<'a, Staging>,
         blocks: u32,
         lane: Lane,
+        patience: Patience,
     ) -> Result<(MutexGuard<'a, Staging>, Taken), StoreError> {
         let mut tries = 0;
         loop {
@@ -254,7 +274,7 @@ impl Core {
             if tries > LONG_TRIES_MAX && blocks as usize * self.shape.block_bytes as usize > SHORT_BYTES {
                 return Err(StoreError::Full);
             }
-            staging = self.more_room(volume, staging, blocks, lane)?;
+            staging = self.more_room(volume, staging, blocks, lane, patience)?;
         }
     }
 
@@ -263,6 +283,7 @@ impl Core {
         &self,
         volume: &'a Volume,
         mut staging: MutexGuard<'a, Staging>,
+        patience: Patience,
     ) -> Result<(MutexGuard<'a, Staging>, Arc<Session>), StoreError> {
         loop {
             if let Some(failure) = volume.failure() {
@@ -272,7 +293,7 @@ impl Core {
                 let session = filling.session.clone();
                 return Ok((staging, session));
             }
-            staging = self.more_room(volume, staging, 0, Lane::Newcomers)?;
+            staging = self.more_room(volume, staging, 0, Lane::Newcomers, patience)?;
         }
     }
 
@@ -283,6 +304,7 @@ impl Core {
         mut staging: MutexGuard<'a, Staging>,
         blocks: u32,
         lane: Lane,
+        patience: Patience,
     ) -> Result<MutexGuard<'a, Staging>, StoreError> {
         if staging.stop {
             return Err(StoreError::Closed);
@@ -316,6 +338,9 @@ impl Core {
         }
         fillings.want_blocks = Some(blocks);
         volume.work.notify_one();
+        if patience == Patience::None {
+            return Err(StoreError::Busy);
+        }
         Ok(volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner))
     }
 

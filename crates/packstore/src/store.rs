@@ -11,9 +11,10 @@ use crate::format::{
 };
 use crate::group::{Change, Gate, Held};
 use crate::keys::Taken;
+use crate::lanes::Lane;
 use crate::options::{Mode, PutOptions};
 use crate::read::{Depth, Record};
-use crate::staging::NewRecord;
+use crate::staging::{NewRecord, Patience};
 use crate::stream::ObjectWriter;
 
 /// A packed object store. Shared between threads; reads wait for no writes.
@@ -103,6 +104,57 @@ impl Store {
         match self.staged(&[record], &[], more, taken) {
             Err(StoreError::Full) => self.put_cut(key, body, options),
             staged => staged,
+        }
+    }
+
+    /// As [`Store::put_deferred`] of a cache, by who must not wait for a disk that writes: an event loop. What the key has now
+    /// may have to be read.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when it would have to wait, and for what is not simple: a body of several pieces, another change
+    /// of the key under way, a large, linked or damaged object in its place, a store or a cache that admits not all. Then
+    /// nothing has changed. Else as [`Store::put`].
+    pub fn try_put(&self, key: &[u8], body: &[u8], options: PutOptions<'_>) -> Result<(), StoreError> {
+        Self::checked(key, options.meta)?;
+        let core = &self.core;
+        let simple = body.len() <= core.shape.piece_bytes() && core.lanes.admit_all();
+        if core.mode != Mode::Cache || !core.is_ready() || !simple {
+            return Err(StoreError::Busy);
+        }
+        let hash = self.name_hash(key);
+        let taken = Taken::one_at_once(&core.keys, hash).ok_or(StoreError::Busy)?;
+        let old = match core.find(Name::of(key), hash, Depth::Head) {
+            // Its place is learnt from the index then.
+            Err(StoreError::Damaged { .. }) => return Err(StoreError::Busy),
+            old => old?,
+        };
+        if old.as_ref().is_some_and(|old| old.head.kind != Kind::Whole) {
+            return Err(StoreError::Busy);
+        }
+        let head = self.head(Kind::Whole, false, key, body, crc(body), options);
+        let old = old.map(|old| old.held);
+        let lane = core.lane_for(hash, old.as_ref());
+        let record = NewRecord {
+            head,
+            key,
+            meta: options.meta,
+            body,
+            hash,
+            id: 0,
+            length: 0,
+            old,
+            moved: false,
+            lane,
+        };
+        match core.stage(&[record], &[], Vec::new(), taken.hand_over(), Patience::None) {
+            Err(StoreError::Full | StoreError::Busy) => {
+                if lane == Lane::Proven {
+                    // It is proven still when it is put again; shorter stretches may do then.
+                    core.lanes.note_gone(hash);
+                }
+                Err(StoreError::Busy)
+            }
+            staged => staged.map(drop),
         }
     }
 
@@ -207,7 +259,7 @@ impl Store {
         more: Vec<Change>,
         taken: Taken<'_>,
     ) -> Result<Pending, StoreError> {
-        let gate = self.core.stage(records, voids, more, taken.hand_over())?;
+        let gate = self.core.stage(records, voids, more, taken.hand_over(), Patience::Some)?;
         Ok(Pending { gate: (self.core.mode == Mode::Store).then_some(gate) })
     }
 

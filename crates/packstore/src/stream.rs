@@ -11,7 +11,7 @@ use crate::keys::Taken;
 use crate::lanes::Lane;
 use crate::options::PutOptions;
 use crate::read::Depth;
-use crate::staging::NewRecord;
+use crate::staging::{NewRecord, Patience};
 use crate::store::{Pending, Store};
 
 /// Objects are not cut into shorter pieces when space is in splinters.
@@ -123,7 +123,7 @@ impl<'a> ObjectWriter<'a> {
             moved: false,
             lane: self.lane,
         };
-        let gate = match core.stage(&[record], &[], Vec::new(), Vec::new()) {
+        let gate = match core.stage(&[record], &[], Vec::new(), Vec::new(), Patience::Some) {
             // No stretch is long enough, but shorter ones may be.
             Err(StoreError::Full) if piece.len() >= CUT_BYTES_MIN * 2 => {
                 let (first, second) = piece.split_at(piece.len() / 2);

@@ -138,3 +138,39 @@ fn a_cache_that_admits_at_the_second_request_stores_nothing_that_is_put_once() {
     }
     assert_eq!(store.usage().refused, 2);
 }
+
+#[test]
+fn who_must_not_wait_puts_small_objects_at_once_and_is_told_when_that_cannot_be() {
+    let dir = directory();
+    let cache = store(&dir, 64 << 20, StoreOptions { mode: Mode::Cache, ..StoreOptions::default() });
+    // The first packed file is made by the writer.
+    cache.put(b"first", b"", PutOptions::default()).expect("put");
+    let put = |key: &[u8], body: &[u8]| {
+        let begun = std::time::Instant::now();
+        while let Err(error) = cache.try_put(key, body, PutOptions::default()) {
+            assert!(matches!(error, packstore::StoreError::Busy), "{error}");
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20), "always busy");
+            std::thread::yield_now();
+        }
+    };
+    for round in 0..2 {
+        for number in 0..4_000_u32 {
+            put(&number.to_le_bytes(), &body(number + round, 3_000));
+        }
+    }
+    for number in 0..4_000_u32 {
+        let object = cache.get(&number.to_le_bytes()).expect("whole").expect("there");
+        assert!(object.read_all().expect("read") == body(number + 1, 3_000), "{number}");
+    }
+    let busy = |store: &Store, key: &[u8], len: usize| {
+        matches!(store.try_put(key, &body(1, len), PutOptions::default()), Err(packstore::StoreError::Busy))
+    };
+    assert!(busy(&cache, b"long", 8 << 20), "of several pieces");
+    assert!(cache.get(b"long").expect("no error").is_none());
+    cache.put(b"long", &body(2, 8 << 20), PutOptions::default()).expect("put");
+    assert!(busy(&cache, b"long", 10), "what it replaces has pieces");
+    assert_eq!(cache.stat(b"long").expect("read").expect("there").length, 8 << 20);
+    let durable = directory();
+    let durable = store(&durable, 64 << 20, StoreOptions { mode: Mode::Store, ..StoreOptions::default() });
+    assert!(busy(&durable, b"key", 10), "nothing counts there before it is synced");
+}
