@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use files::{Disk, LocalDisk};
-use packstore::{Mode, OpenOptions, PutOptions, Store, StoreOptions, VolumeSpec};
+use packstore::{Mode, OpenOptions, Pending, PutOptions, Store, StoreOptions, VolumeSpec};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::load::{Load, key};
@@ -15,6 +15,8 @@ use crate::load::{Load, key};
 pub trait Peer: Sync {
     /// Puts one. A durable peer returns when it survives loss of power.
     fn put(&self, at: usize, body: &[u8]);
+    /// Puts several, which all survive loss of power when it returns, in the way that this peer has for it.
+    fn put_durably(&self, from: usize, bodies: &[&[u8]]);
     /// All that was put is written, or at least handed to the kernel.
     fn flush(&self);
     /// The whole body; false when there is none.
@@ -78,6 +80,11 @@ impl Peer for Files {
         }
     }
 
+    /// A file is synced by itself.
+    fn put_durably(&self, from: usize, bodies: &[&[u8]]) {
+        bodies.iter().enumerate().for_each(|(at, body)| self.put(from + at, body));
+    }
+
     fn flush(&self) {}
 
     fn get(&self, at: usize, body: &mut Vec<u8>) -> bool {
@@ -132,6 +139,18 @@ impl Peer for Rows {
             connection.execute_batch("COMMIT").expect("committed");
             *open = 0;
         }
+    }
+
+    /// One transaction.
+    fn put_durably(&self, from: usize, bodies: &[&[u8]]) {
+        let mut turn = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let transaction = turn.0.transaction().expect("begun");
+        for (at, body) in bodies.iter().enumerate() {
+            let mut insert =
+                transaction.prepare_cached("INSERT INTO objects VALUES (?1, ?2)").expect("right");
+            insert.execute((key(from + at), body)).expect("put");
+        }
+        transaction.commit().expect("committed");
     }
 
     fn flush(&self) {
@@ -189,6 +208,15 @@ impl Packed {
 impl Peer for Packed {
     fn put(&self, at: usize, body: &[u8]) {
         self.store.put(key(at).as_bytes(), body, PutOptions::default()).expect("put");
+    }
+
+    /// All on their way at once.
+    fn put_durably(&self, from: usize, bodies: &[&[u8]]) {
+        let put = |(at, body): (usize, &&[u8])| {
+            self.store.put_deferred(key(from + at).as_bytes(), body, PutOptions::default()).expect("put")
+        };
+        let pending: Vec<Pending> = bodies.iter().enumerate().map(put).collect();
+        pending.into_iter().for_each(|put| put.wait().expect("durable"));
     }
 
     fn flush(&self) {

@@ -1,16 +1,17 @@
 //! The table: put, durable put, get and miss of all peers, and what an object of the store costs.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use packstore::{Mode, Pending, PutOptions, Store, StoreOptions, VolumeSpec};
-
-use crate::load::{Load, key};
-use crate::peers::{KINDS, Kind, Packed, Peer, disk};
+use crate::load::Load;
+use crate::peers::{KINDS, Kind, Packed, Peer};
 use crate::{empty, rate};
 
 const DURABLE_THREADS: usize = 64;
+/// Put by one thread until all of them are durable.
+const AT_ONCE: usize = 1024;
+/// What one thread puts durably takes so long, or what it puts at once takes longer.
+const ALONE_FOR: Duration = Duration::from_millis(500);
 /// Bodies that one peer puts durably in a round, one in so many of all, and those who take less time for it more of them.
 const DURABLE_OF: usize = 20;
 
@@ -20,6 +21,8 @@ struct Round {
     put: f64,
     put_us: f64,
     durable: f64,
+    durable_alone: f64,
+    durable_at_once: f64,
     get: f64,
     miss: f64,
 }
@@ -27,10 +30,12 @@ struct Round {
 /// Its name, and where it is in a round.
 type Figure = (&'static str, fn(&Round) -> f64);
 
-const FIGURES: [Figure; 5] = [
+const FIGURES: [Figure; 7] = [
     ("put, 1/s", |round| round.put),
     ("put, us of processor", |round| round.put_us),
     ("durable put, 64 threads", |round| round.durable),
+    ("  one thread, each waited", |round| round.durable_alone),
+    ("  one thread, 1,024 a time", |round| round.durable_at_once),
     ("get, warm", |round| round.get),
     ("miss", |round| round.miss),
 ];
@@ -110,9 +115,24 @@ fn play(dir: &Path, kind: &Kind, load: &Load, order: &[usize]) -> Round {
     } else {
         durable as f64 / took.as_secs_f64()
     };
+    // Numbers that were not put before.
+    let mut next = count;
+    let begun = Instant::now();
+    while begun.elapsed() < ALONE_FOR {
+        peer.put(next, load.body(next));
+        next += 1;
+    }
+    let durable_alone = rate(next - count, begun);
+    let (begun, first) = (Instant::now(), next);
+    while begun.elapsed() < ALONE_FOR && next < first + count / 2 {
+        let bodies: Vec<&[u8]> = (next..next + AT_ONCE.min(count)).map(|at| load.body(at)).collect();
+        peer.put_durably(next, &bodies);
+        next += bodies.len();
+    }
+    let durable_at_once = rate(next - first, begun);
     drop(peer);
     std::fs::remove_dir_all(&root).expect("removed");
-    Round { put, put_us, durable, get, miss }
+    Round { put, put_us, durable, durable_alone, durable_at_once, get, miss }
 }
 
 /// What only the store can tell.
@@ -147,31 +167,6 @@ fn costs(dir: &Path, load: &Load, order: &[usize]) {
         usage.packed_files
     );
     drop(packed);
-
-    // One thread, durable: each waited for, and many on their way.
-    let volumes =
-        vec![VolumeSpec { disk: disk(&empty(dir, "costs")), size_bytes: total_bytes * 3 / 2 + (64 << 20) }];
-    let store = Store::create(volumes, StoreOptions { mode: Mode::Store, ..StoreOptions::default() });
-    let store = Arc::new(store.expect("made"));
-    let alone = (count / 400).max(10);
-    let begun = Instant::now();
-    for at in 0..alone {
-        store.put(key(at).as_bytes(), load.body(at), PutOptions::default()).expect("put");
-    }
-    let alone = rate(alone, begun);
-    let begun = Instant::now();
-    let mut pending: Vec<Pending> = Vec::new();
-    let many = (count / 3).max(10);
-    for at in 0..many {
-        let put = store.put_deferred(key(count + at).as_bytes(), load.body(at), PutOptions::default());
-        pending.push(put.expect("put"));
-        if pending.len() == 1024 {
-            pending.drain(..).for_each(|put| put.wait().expect("durable"));
-        }
-    }
-    pending.drain(..).for_each(|put| put.wait().expect("durable"));
-    println!("  durable puts of one thread {alone:.0}/s, with 1,024 on their way {:.0}/s", rate(many, begun));
-    drop(store);
     std::fs::remove_dir_all(&root).expect("removed");
 }
 
