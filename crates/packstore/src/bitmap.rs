@@ -90,6 +90,19 @@ impl Bitmap {
         Some(found)
     }
 
+    /// The free stretches, each as its first block and how many.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = (u32, u32)> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let first = self.first_free(at);
+            if first == self.blocks {
+                return None;
+            }
+            at = self.taken_within(first, self.blocks - first).unwrap_or(self.blocks);
+            Some((first, at - first))
+        })
+    }
+
     /// The first taken block of a stretch within the file.
     fn taken_within(&self, at: u32, blocks: u32) -> Option<u32> {
         let last = ((at + blocks - 1) / 64) as usize;

@@ -49,6 +49,7 @@ mod spot;
 mod staging;
 mod store;
 mod stream;
+mod stretches;
 mod syncing;
 mod table_file;
 mod usage;

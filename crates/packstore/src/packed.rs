@@ -13,6 +13,7 @@ use files::{Disk, DiskError, DiskFile, DiskOpen};
 use crate::bitmap::Bitmap;
 use crate::direct::Direct;
 use crate::keys::locked;
+use crate::stretches::Stretches;
 
 /// A packed file.
 pub(crate) struct Packed {
@@ -187,6 +188,8 @@ pub(crate) struct Fillings {
 pub(crate) struct Filling {
     pub session: Arc<Session>,
     pub bitmap: Bitmap,
+    /// Of a file that is mostly taken; else places are taken in their order, which keeps writing sequential.
+    pub stretches: Option<Stretches>,
     /// Free when it was opened.
     pub free_first: u32,
     /// The shortest stretch that was looked for in vain.
@@ -196,7 +199,10 @@ pub(crate) struct Filling {
 impl Filling {
     /// Room for so many blocks.
     pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
-        let found = self.bitmap.take(blocks);
+        let found = match &mut self.stretches {
+            None => self.bitmap.take(blocks),
+            Some(stretches) => stretches.take(blocks).filter(|&at| self.bitmap.mark(at, blocks)),
+        };
         if found.is_none() {
             self.vain = self.vain.min(blocks);
         }

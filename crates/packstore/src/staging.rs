@@ -17,6 +17,7 @@ use crate::options::Mode;
 use crate::packed::{Filling, Session};
 use crate::signatures::Place;
 use crate::spot::place;
+use crate::stretches::Stretches;
 use crate::volume::{Staging, Volume};
 
 /// A group is written when it has so many bytes, or when there is nothing to wait for.
@@ -28,7 +29,7 @@ const CACHE_GROUP_BYTES_MAX: u64 = 8 << 20;
 /// Files filled side by side: those before the last take what fits into their gaps.
 const FILLINGS_MAX: usize = 4;
 /// Files looked through for a stretch longer than the other.
-const LONG_TRIES_MAX: usize = 6;
+const LONG_TRIES_MAX: usize = 2;
 const SHORT_BYTES: usize = 1024;
 
 /// A record to be written.
@@ -390,5 +391,6 @@ impl Core {
 /// Where new objects go.
 pub(crate) fn filling(session: Session, bitmap: crate::bitmap::Bitmap) -> Filling {
     let free_first = bitmap.free();
-    Filling { session: Arc::new(session), bitmap, free_first, vain: u32::MAX }
+    let stretches = (free_first < bitmap.taken()).then(|| Stretches::of(&bitmap));
+    Filling { session: Arc::new(session), bitmap, stretches, free_first, vain: u32::MAX }
 }
