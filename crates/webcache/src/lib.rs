@@ -12,6 +12,8 @@
 
 mod admin;
 pub mod config;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod log;
 pub mod rules;
 pub mod server;

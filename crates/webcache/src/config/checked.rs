@@ -1,51 +1,19 @@
 //! The configuration with nothing left to check.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::uri::{Authority, PathAndQuery};
-use http::{HeaderName, Method, Uri};
+use http::{HeaderName, Method};
 
+use super::bounds;
 use super::network::Network;
-use super::raw::{self, Raw};
+use super::problem::{ConfigError, Problems};
+use super::raw::Raw;
+use super::upstream::{Parent, Sibling, Site, neighbours, site};
 use crate::rules::Policy;
 use crate::rules::lists::is_token;
 use crate::rules::policy::{AgeErrors, Foreign304, SetCookie};
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// As it stands in the file, section first; empty for the file itself.
-    pub key: String,
-    /// What is wrong, and what would be right.
-    pub what: String,
-}
-
-/// All that is wrong with a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ConfigError {
-    /// In the order of the file.
-    pub problems: Vec<Problem>,
-}
-
-impl ConfigError {
-    pub(super) fn of(what: String) -> Self {
-        Self { problems: vec![Problem { key: String::new(), what }] }
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, Problem { key, what }) in self.problems.iter().enumerate() {
-            let line_break = if place == 0 { "" } else { "\n" };
-            let space = if key.is_empty() { "" } else { " " };
-            write!(out, "{line_break}{key}{space}{}", what.trim_end())?;
-        }
-        Ok(())
-    }
-}
 
 /// How the access log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,50 +55,6 @@ pub enum Choice {
     Hash,
 }
 
-/// An origin of a site, or what a parent is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Upstream {
-    /// Name or address.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-    /// By TLS.
-    pub tls: bool,
-}
-
-/// A cache above this one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parent {
-    /// Where it listens.
-    pub upstream: Upstream,
-    /// Where it answers ICP; 0: nowhere.
-    pub icp_port: u16,
-}
-
-/// A cache beside this one, asked for what it has stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sibling {
-    /// Where it listens.
-    pub upstream: Upstream,
-    /// Where it answers ICP.
-    pub icp_port: u16,
-}
-
-/// A site of the reverse proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// In small letters; `*` is any.
-    pub hosts: Vec<String>,
-    /// What the path begins with.
-    pub path: String,
-    /// At least one.
-    pub origins: Vec<Upstream>,
-    /// Sent as Host instead of the client's.
-    pub host: Option<Authority>,
-    /// Asked for to see whether an origin lives, and how often.
-    pub health: Option<(PathAndQuery, Duration)>,
-}
-
 /// All that the operator decided. What each means is told in `default.toml`.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "default.toml tells each of them, with unit and default")]
@@ -164,6 +88,7 @@ pub struct Config {
     pub verify_one_in: u32,
     pub admission: Admission,
     pub finish_bytes: u64,
+    pub rebuild_wait: Duration,
     pub policy: Policy,
     pub collapse_wait: Duration,
     pub pass: Duration,
@@ -203,45 +128,6 @@ pub struct Config {
     pub log_keep: u32,
     /// As it was written, for printing.
     pub(super) table: toml::Table,
-}
-
-/// Collects what is wrong, so that all of it is told at once.
-#[derive(Default)]
-struct Problems(Vec<Problem>);
-
-impl Problems {
-    fn add(&mut self, key: &str, what: impl Into<String>) {
-        self.0.push(Problem { key: key.to_owned(), what: what.into() });
-    }
-
-    /// Each of a list read, or told as wrong.
-    fn each<T>(&mut self, key: &str, texts: &[String], read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
-        let mut good = Vec::new();
-        for text in texts {
-            match read(text) {
-                Ok(value) => good.push(value),
-                Err(what) => self.add(key, format!("has {what}")),
-            }
-        }
-        good
-    }
-
-    fn word<T: Copy>(&mut self, key: &str, text: &str, words: &[(&str, T)]) -> T {
-        words.iter().find(|(word, _)| *word == text).map_or_else(
-            || {
-                let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                self.add(key, format!("is `{text}`, and should be one of {}", names.join(", ")));
-                words[0].1
-            },
-            |(_, value)| *value,
-        )
-    }
-
-    fn at_least(&mut self, key: &str, given: u64, least: u64) {
-        if given < least {
-            self.add(key, format!("is {given}, and should be at least {least}"));
-        }
-    }
 }
 
 pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError> {
@@ -294,23 +180,7 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         wrong.add("site", "is missing: a reverse proxy needs at least one [[site]] with hosts and origins");
     }
     let sites = raw.site.iter().map(|raw| site(raw, &mut wrong)).collect();
-    let mut parent_list = Vec::new();
-    for raw in &raw.parent {
-        match address_or_name(&raw.address) {
-            Ok(upstream) => parent_list.push(Parent { upstream, icp_port: raw.icp_port }),
-            Err(what) => wrong.add("parent.address", what),
-        }
-    }
-    let mut siblings = Vec::new();
-    for raw in &raw.sibling {
-        match address_or_name(&raw.address) {
-            Ok(_) if raw.icp_port == 0 => {
-                wrong.add("sibling.icp_port", "is 0, and should be the UDP port that it answers at, as 3130");
-            }
-            Ok(upstream) => siblings.push(Sibling { upstream, icp_port: raw.icp_port }),
-            Err(what) => wrong.add("sibling.address", what),
-        }
-    }
+    let (parent_list, siblings) = neighbours(&raw, &mut wrong);
     let icp_listen = match icp.listen.as_str() {
         "" => None,
         text => address(text).map_err(|what| wrong.add("icp.listen", format!("is {what}"))).ok(),
@@ -330,31 +200,7 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
     if cache.directories.is_empty() {
         wrong.add("cache.directories", "is empty; name a directory, as --cache DIR");
     }
-    wrong.at_least("cache.size_mib", cache.size_mib, 8);
-    wrong.at_least("cache.object_mean_bytes", cache.object_mean_bytes.into(), 64);
-    wrong.at_least("cache.fill_window_kib", cache.fill_window_kib, 64);
-    wrong.at_least("cache.clerks", cache.clerks as u64, 1);
-    wrong.at_least("cache.verify_one_in", cache.verify_one_in.into(), 1);
-    wrong.at_least("prefetch.page_objects_max", prefetch.page_objects_max as u64, 1);
-    wrong.at_least("prefetch.in_flight_max", prefetch.in_flight_max as u64, 1);
-    if prefetch.page_max_kib > PAGE_KIB_MAX {
-        let what = format!(
-            "is {}, and should be at most {PAGE_KIB_MAX}: longer replies are not kept in memory until their end",
-            prefetch.page_max_kib
-        );
-        wrong.add("prefetch.page_max_kib", what);
-    }
-    wrong.at_least("limits.head_kib", limits.head_kib as u64, 8);
-    for (key, seconds) in [
-        ("limits.head_s", limits.head_s),
-        ("limits.idle_s", limits.idle_s),
-        ("limits.stall_s", limits.stall_s),
-        ("icp.timeout_ms", icp.timeout_ms),
-        ("upstream.connect_ms", upstream.connect_ms),
-        ("upstream.reply_s", upstream.reply_s),
-    ] {
-        wrong.at_least(key, seconds, 1);
-    }
+    bounds::check(&raw, &mut wrong);
     let admin_listen = match admin.listen.as_str() {
         "" => None,
         text => address(text).map_err(|what| wrong.add("admin.listen", format!("is {what}"))).ok(),
@@ -369,7 +215,6 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         );
         wrong.add("log.rotate_mib", what);
     }
-    wrong.at_least("limits.tunnel_idle_s", limits.tunnel_idle_s, 1);
     let policy = Policy {
         heuristic_percent: rules.heuristic_percent,
         heuristic_max_s: rules.heuristic_max_s,
@@ -448,6 +293,7 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
             &[("all", Admission::All), ("second", Admission::Second)],
         ),
         finish_bytes: cache.finish_kib << 10,
+        rebuild_wait: Duration::from_millis(cache.rebuild_wait_ms),
         policy,
         collapse_wait: Duration::from_millis(collapse.wait_ms),
         pass: Duration::from_secs(collapse.pass_s),
@@ -508,9 +354,6 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
     if wrong.0.is_empty() { Ok(config) } else { Err(ConfigError { problems: wrong.0 }) }
 }
 
-/// What `server::pump` keeps of a reply until its end.
-const PAGE_KIB_MAX: u64 = crate::server::KEPT_BYTES_MAX >> 10;
-
 /// Of an empty list only this machine is part.
 fn lists(networks: &[Network], address: IpAddr) -> bool {
     match networks {
@@ -525,18 +368,6 @@ fn no_limit(given: usize) -> usize {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}`, which is no ADDRESS:PORT such as 127.0.0.1:3128 or [::1]:0"))
-}
-
-fn address_or_name(text: &str) -> Result<Upstream, String> {
-    let wrong = || format!("is `{text}`, and should be HOST:PORT");
-    let authority: Authority = text.parse().map_err(|_| wrong())?;
-    let port = authority.port_u16().ok_or_else(wrong)?;
-    Ok(Upstream { host: host_of(&authority), port, tls: false })
-}
-
-/// Without the brackets of IPv6, in small letters.
-fn host_of(authority: &Authority) -> String {
-    authority.host().trim_matches(['[', ']']).to_ascii_lowercase()
 }
 
 impl Config {
@@ -560,64 +391,4 @@ impl Config {
     pub fn store_behind_bytes(&self) -> u64 {
         self.behind_max_bytes - self.clerks_behind_bytes()
     }
-}
-
-impl Upstream {
-    /// Of an absolute URI's scheme, host and port.
-    pub fn of(uri: &Uri) -> Option<Self> {
-        let tls = match uri.scheme_str()? {
-            "http" => false,
-            "https" => true,
-            _ => return None,
-        };
-        let authority = uri.authority()?;
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        Some(Self { host: host_of(authority), port, tls })
-    }
-
-    /// `host:port`, with brackets for IPv6.
-    pub fn authority(&self) -> String {
-        match self.host.parse::<IpAddr>() {
-            Ok(IpAddr::V6(_)) => format!("[{}]:{}", self.host, self.port),
-            _ => format!("{}:{}", self.host, self.port),
-        }
-    }
-}
-
-fn site(raw: &raw::Site, wrong: &mut Problems) -> Site {
-    if raw.hosts.is_empty() {
-        wrong.add("site.hosts", "is empty; name the hosts of the site, or \"*\"");
-    }
-    if raw.origins.is_empty() {
-        wrong.add("site.origins", "is empty; name at least one, as http://10.0.0.1:8080");
-    }
-    let path = if raw.path.is_empty() { "/".to_owned() } else { raw.path.clone() };
-    if !path.starts_with('/') {
-        wrong.add("site.path", format!("is `{path}`, and should begin with a slash"));
-    }
-    let origins = wrong.each("site.origins", &raw.origins, |text| {
-        let uri: Option<Uri> = text.parse().ok().filter(|uri: &Uri| ["", "/"].contains(&uri.path()));
-        uri.and_then(|uri| Upstream::of(&uri))
-            .ok_or_else(|| format!("`{text}`, which is no origin such as http://10.0.0.1:8080"))
-    });
-    let host = match raw.host.as_str() {
-        "" => None,
-        text => {
-            text.parse().map_err(|_| wrong.add("site.host", format!("is `{text}`, which is no host"))).ok()
-        }
-    };
-    let health = match raw.health_path.as_str() {
-        "" => None,
-        text => match text.parse::<PathAndQuery>() {
-            Ok(path) if text.starts_with('/') => {
-                Some((path, Duration::from_secs(raw.health_s.unwrap_or(5).max(1))))
-            }
-            _ => {
-                wrong.add("site.health_path", format!("is `{text}`, and should be a path such as /health"));
-                None
-            }
-        },
-    };
-    let hosts = raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    Site { hosts, path, origins, host, health }
 }

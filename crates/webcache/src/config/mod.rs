@@ -8,15 +8,17 @@
 //! an error that names it; all errors are told at once.
 //! Not here: opening the store (`crumb`), sockets.
 
+mod bounds;
 mod checked;
 mod network;
+mod problem;
 mod raw;
+mod upstream;
 
-pub use checked::{
-    Admission, Choice, Config, ConfigError, LogFormat, Parent, PrefetchHosts, Problem, Sibling, Site,
-    Upstream,
-};
+pub use checked::{Admission, Choice, Config, LogFormat, PrefetchHosts};
 pub use network::Network;
+pub use problem::{ConfigError, Problem};
+pub use upstream::{Parent, Sibling, Site, Upstream};
 
 use toml::{Table, Value};
 
@@ -38,7 +40,8 @@ pub fn read(user: &str, flags: Table) -> Result<Config, ConfigError> {
     }
     let raw: raw::Raw = Value::Table(whole.clone())
         .try_into()
-        .map_err(|error: toml::de::Error| ConfigError::of(error.message().to_owned()))?;
+        // Its second line tells the key.
+        .map_err(|error: toml::de::Error| ConfigError::of(error.to_string().trim_end().replace('\n', " ")))?;
     checked::check(raw, whole)
 }
 

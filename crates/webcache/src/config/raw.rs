@@ -104,6 +104,7 @@ pub(super) struct Cache {
     pub verify_one_in: u32,
     pub admission: String,
     pub finish_kib: u64,
+    pub rebuild_wait_ms: u64,
 }
 
 #[derive(Deserialize)]

@@ -65,6 +65,27 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
         ("[prefetch]\nhosts = 'some'", "prefetch.hosts is `some`"),
         ("[prefetch]\nin_flight_max = 0", "prefetch.in_flight_max is 0"),
         ("[prefetch]\npage_max_kib = 257", "prefetch.page_max_kib is 257, and should be at most 256"),
+        (
+            "[cache]\nsize_mib = 8796093022208",
+            "cache.size_mib is 8796093022208, and should be at most 8796093022207",
+        ),
+        ("[cache]\nmemory_mib = 17592186044416", "cache.memory_mib is 17592186044416"),
+        ("[cache]\nbehind_max_kib = 18014398509481984", "cache.behind_max_kib is 18014398509481984"),
+        ("[cache]\nobject_max_kib = 9223372036854775807", "cache.object_max_kib is 9223372036854775807"),
+        ("[limits]\nbody_mib = 9223372036854775807", "limits.body_mib is 9223372036854775807"),
+        ("[limits]\nhead_kib = 9223372036854775807", "limits.head_kib is 9223372036854775807"),
+        ("[limits]\nidle_s = 9223372036854775807", "limits.idle_s is 9223372036854775807"),
+        ("[upstream]\ndns_s = 4294967296", "upstream.dns_s is 4294967296, and should be at most 4294967295"),
+        ("[proxy]\nloops = 1000000", "proxy.loops is 1000000, and should be at most 4096"),
+        ("[log]\nkeep = 4294967295", "log.keep is 4294967295"),
+        (
+            "[[site]]\nhosts=['a']\norigins=['http://b']\nhealth_s = 9223372036854775807",
+            "site.health_s is 9223372036854775807",
+        ),
+        ("[limits]\nidle_s = -1", "limits.idle_s"),
+        ("[log]\nkeep = 4294967296", "log.keep"),
+        ("[rules]\nheuristic_percent = 256", "rules.heuristic_percent"),
+        ("[forward]\nconnect_ports = [65536]", "forward.connect_ports"),
         ("[log]\nfile = '-'\nrotate_mib = 1", "log.rotate_mib is 1, but log.file is standard output"),
     ];
     for (text, told) in rows {

@@ -76,6 +76,9 @@ pub enum Violation {
     /// No Host in HTTP/1.1, or two, or one that is no host.
     #[error("Host is missing, twice there, or no host")]
     Host,
+    /// CONNECT with a body: for one reader what follows is the tunnel's already.
+    #[error("CONNECT has a body")]
+    ConnectBody,
 }
 
 impl Violation {
@@ -94,6 +97,7 @@ impl Violation {
             Violation::TwoLengths => "RFC 9112 section 6.3, item 3",
             Violation::TransferEncoding => "RFC 9112 section 6.1",
             Violation::Host => "RFC 9112 section 3.2",
+            Violation::ConnectBody => "RFC 9110 section 9.3.6",
         }
     }
 }
@@ -109,6 +113,9 @@ pub fn check_request(head: &[u8]) -> Result<Framing, Violation> {
     let body = seen.body(minor_version)?;
     if seen.codings > 0 && body == Some(BodyLength::UntilClose) {
         return Err(Violation::TransferEncoding);
+    }
+    if start.starts_with(b"CONNECT ") && !matches!(body, None | Some(BodyLength::Bytes(0))) {
+        return Err(Violation::ConnectBody);
     }
     // A request without a length has no body (RFC 9112 section 6.3, item 7).
     Ok(Framing { minor_version, body: body.unwrap_or(BodyLength::Nothing) })

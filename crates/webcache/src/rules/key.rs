@@ -9,6 +9,8 @@
 //! the path: an origin that treats `/a/../b` otherwise than `/b` must not have one poison the other.
 //! Not here: the request's fields (`vary`), and the method, which is always GET: HEAD is answered by the same reply.
 
+use std::net::Ipv6Addr;
+
 use http::Uri;
 
 /// Who answers for a URI.
@@ -40,6 +42,12 @@ pub enum KeyError {
     /// A name or password before the host (RFC 9110 section 4.2.4).
     #[error("the target holds a user's name before the host; answer 400")]
     UserInfo,
+    /// What stands for a port is no number of one: nobody could say where it leads, and the origin would be told of it.
+    #[error("the target's port is none; answer 400")]
+    Port,
+    /// It is empty, or what stands in brackets is no address of IPv6.
+    #[error("the target's host is neither a name nor an address; answer 400")]
+    Host,
 }
 
 impl CacheKey {
@@ -49,6 +57,18 @@ impl CacheKey {
         let authority = target.authority().ok_or(KeyError::NotAbsolute)?;
         if authority.as_str().contains('@') {
             return Err(KeyError::UserInfo);
+        }
+        let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+        let digits = port.strip_prefix(':').unwrap_or(port);
+        if !digits.bytes().all(|byte| byte.is_ascii_digit())
+            || (!digits.is_empty() && authority.port_u16().is_none())
+        {
+            return Err(KeyError::Port);
+        }
+        let brackets = authority.host().strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if authority.host().is_empty() || brackets.is_some_and(|address| address.parse::<Ipv6Addr>().is_err())
+        {
+            return Err(KeyError::Host);
         }
         let secure = scheme.eq_ignore_ascii_case("https");
         if !secure && !scheme.eq_ignore_ascii_case("http") {
@@ -140,7 +160,14 @@ pub fn prefix(text: &str) -> String {
     let scheme = scheme.to_ascii_lowercase();
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let default_port = if scheme == "https" { ":443" } else { ":80" };
-    let authority = authority.to_ascii_lowercase();
+    let mut authority = authority.to_ascii_lowercase();
+    if let Some((host, port)) = authority.rsplit_once(':')
+        && !port.is_empty()
+        && port.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        let shortest = port.trim_start_matches('0');
+        authority = format!("{host}:{}", if shortest.is_empty() { "0" } else { shortest });
+    }
     let authority =
         authority.strip_suffix(default_port).or(authority.strip_suffix(':')).unwrap_or(&authority);
     let mut key = format!("{scheme}://{authority}");

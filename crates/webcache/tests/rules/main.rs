@@ -9,6 +9,7 @@ mod facts;
 mod forwarding;
 mod framing;
 mod freshness;
+mod hostile;
 mod icp;
 mod invalidation;
 mod keys;

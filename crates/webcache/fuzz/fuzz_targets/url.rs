@@ -1,0 +1,6 @@
+//! Feeds it whatever libfuzzer thinks of.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    webcache::fuzzing::url(input);
+});

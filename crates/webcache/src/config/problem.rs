@@ -1,0 +1,86 @@
+//! What is wrong with a configuration, collected so that all of it is told at once.
+
+use std::fmt;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// As it stands in the file, section first; empty for the file itself.
+    pub key: String,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+/// All that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    /// In the order of the file.
+    pub problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    pub(super) fn of(what: String) -> Self {
+        Self { problems: vec![Problem { key: String::new(), what }] }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Problem { key, what }) in self.problems.iter().enumerate() {
+            let line_break = if place == 0 { "" } else { "\n" };
+            let space = if key.is_empty() { "" } else { " " };
+            write!(out, "{line_break}{key}{space}{}", what.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Collects what is wrong, so that all of it is told at once.
+#[derive(Default)]
+pub(super) struct Problems(pub(super) Vec<Problem>);
+
+impl Problems {
+    pub(super) fn add(&mut self, key: &str, what: impl Into<String>) {
+        self.0.push(Problem { key: key.to_owned(), what: what.into() });
+    }
+
+    /// Each of a list read, or told as wrong.
+    pub(super) fn each<T>(
+        &mut self,
+        key: &str,
+        texts: &[String],
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<T> {
+        let mut good = Vec::new();
+        for text in texts {
+            match read(text) {
+                Ok(value) => good.push(value),
+                Err(what) => self.add(key, format!("has {what}")),
+            }
+        }
+        good
+    }
+
+    pub(super) fn word<T: Copy>(&mut self, key: &str, text: &str, words: &[(&str, T)]) -> T {
+        words.iter().find(|(word, _)| *word == text).map_or_else(
+            || {
+                let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                self.add(key, format!("is `{text}`, and should be one of {}", names.join(", ")));
+                words[0].1
+            },
+            |(_, value)| *value,
+        )
+    }
+
+    pub(super) fn at_least(&mut self, key: &str, given: u64, least: u64) {
+        if given < least {
+            self.add(key, format!("is {given}, and should be at least {least}"));
+        }
+    }
+
+    pub(super) fn at_most(&mut self, key: &str, given: u64, most: u64) {
+        if given > most {
+            self.add(key, format!("is {given}, and should be at most {most}"));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Whom the proxy asks: origins of sites, parents, siblings.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery};
+
+use super::problem::Problems;
+use super::raw;
+
+/// An origin of a site, or what a parent is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Upstream {
+    /// Name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// By TLS.
+    pub tls: bool,
+}
+
+/// A cache above this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// Where it listens.
+    pub upstream: Upstream,
+    /// Where it answers ICP; 0: nowhere.
+    pub icp_port: u16,
+}
+
+/// A cache beside this one, asked for what it has stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sibling {
+    /// Where it listens.
+    pub upstream: Upstream,
+    /// Where it answers ICP.
+    pub icp_port: u16,
+}
+
+/// A site of the reverse proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// In small letters; `*` is any.
+    pub hosts: Vec<String>,
+    /// What the path begins with.
+    pub path: String,
+    /// At least one.
+    pub origins: Vec<Upstream>,
+    /// Sent as Host instead of the client's.
+    pub host: Option<Authority>,
+    /// Asked for to see whether an origin lives, and how often.
+    pub health: Option<(PathAndQuery, Duration)>,
+}
+
+impl Upstream {
+    /// Of an absolute URI's scheme, host and port.
+    pub fn of(uri: &Uri) -> Option<Self> {
+        let tls = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let authority = uri.authority()?;
+        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        Some(Self { host: host_of(authority), port, tls })
+    }
+
+    /// `host:port`, with brackets for IPv6.
+    pub fn authority(&self) -> String {
+        match self.host.parse::<IpAddr>() {
+            Ok(IpAddr::V6(_)) => format!("[{}]:{}", self.host, self.port),
+            _ => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// The parents of a file, and the siblings.
+pub(super) fn neighbours(raw: &raw::Raw, wrong: &mut Problems) -> (Vec<Parent>, Vec<Sibling>) {
+    let (mut parents, mut siblings) = (Vec::new(), Vec::new());
+    for raw in &raw.parent {
+        match address_or_name(&raw.address) {
+            Ok(upstream) => parents.push(Parent { upstream, icp_port: raw.icp_port }),
+            Err(what) => wrong.add("parent.address", what),
+        }
+    }
+    for raw in &raw.sibling {
+        match address_or_name(&raw.address) {
+            Ok(_) if raw.icp_port == 0 => {
+                wrong.add("sibling.icp_port", "is 0, and should be the UDP port that it answers at, as 3130");
+            }
+            Ok(upstream) => siblings.push(Sibling { upstream, icp_port: raw.icp_port }),
+            Err(what) => wrong.add("sibling.address", what),
+        }
+    }
+    (parents, siblings)
+}
+
+fn address_or_name(text: &str) -> Result<Upstream, String> {
+    let wrong = || format!("is `{text}`, and should be HOST:PORT");
+    let authority: Authority = text.parse().map_err(|_| wrong())?;
+    let port = authority.port_u16().ok_or_else(wrong)?;
+    Ok(Upstream { host: host_of(&authority), port, tls: false })
+}
+
+/// Without the brackets of IPv6, in small letters.
+fn host_of(authority: &Authority) -> String {
+    authority.host().trim_matches(['[', ']']).to_ascii_lowercase()
+}
+
+/// A site of a file.
+pub(super) fn site(raw: &raw::Site, wrong: &mut Problems) -> Site {
+    if raw.hosts.is_empty() {
+        wrong.add("site.hosts", "is empty; name the hosts of the site, or \"*\"");
+    }
+    if raw.origins.is_empty() {
+        wrong.add("site.origins", "is empty; name at least one, as http://10.0.0.1:8080");
+    }
+    let path = if raw.path.is_empty() { "/".to_owned() } else { raw.path.clone() };
+    if !path.starts_with('/') {
+        wrong.add("site.path", format!("is `{path}`, and should begin with a slash"));
+    }
+    let origins = wrong.each("site.origins", &raw.origins, |text| {
+        let uri: Option<Uri> = text.parse().ok().filter(|uri: &Uri| ["", "/"].contains(&uri.path()));
+        uri.and_then(|uri| Upstream::of(&uri))
+            .ok_or_else(|| format!("`{text}`, which is no origin such as http://10.0.0.1:8080"))
+    });
+    let host = match raw.host.as_str() {
+        "" => None,
+        text => {
+            text.parse().map_err(|_| wrong.add("site.host", format!("is `{text}`, which is no host"))).ok()
+        }
+    };
+    let health = match raw.health_path.as_str() {
+        "" => None,
+        text => match text.parse::<PathAndQuery>() {
+            Ok(path) if text.starts_with('/') => {
+                Some((path, Duration::from_secs(raw.health_s.unwrap_or(5).max(1))))
+            }
+            _ => {
+                wrong.add("site.health_path", format!("is `{text}`, and should be a path such as /health"));
+                None
+            }
+        },
+    };
+    let hosts = raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    Site { hosts, path, origins, host, health }
+}
