@@ -215,14 +215,10 @@ fn what_was_stored_is_served_after_a_stop_and_after_a_kill_and_never_a_wrong_byt
     proxy.signal("-KILL");
     proxy.ended();
     let proxy = Running::start(&bench, &[]);
-    // It looks through the store meanwhile, and misses.
-    let began = Instant::now();
-    while check(&proxy, 0..1) == 0 {
-        assert!(began.elapsed() < PATIENCE, "nothing is served from the store after a kill");
-    }
-    let hits = check(&proxy, 0..200);
-    assert!(hits >= 100, "{hits} of 200 after a kill");
-    assert!(asked.load(Ordering::SeqCst) < 400);
+    // It has looked through the store before it serves; what was stored last may not have been written yet.
+    assert_eq!(check(&proxy, 0..100), 100, "after a kill");
+    check(&proxy, 100..200);
+    assert!(asked.load(Ordering::SeqCst) <= 300);
 }
 
 #[test]

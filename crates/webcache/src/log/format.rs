@@ -13,12 +13,12 @@ use crate::rules::date;
 pub(super) fn squid(entry: &Entry) -> String {
     let at = entry.at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (origin, how) = match &entry.origin {
-        Some(origin) => (origin.as_str(), "HIER_DIRECT"),
+        Some((way, origin)) => (origin.as_str(), way.squid()),
         None => ("-", "HIER_NONE"),
     };
     let aborted = if entry.aborted { "_ABORTED" } else { "" };
     format!(
-        "{}.{:03} {:>6} {} {}{aborted}/{:03} {} {} {} - {how}/{origin} {}\n",
+        "{}.{:03} {:>6} {} {}{aborted}/{:03} {} {} {} - {how}/{} {}\n",
         at.as_secs(),
         at.subsec_millis(),
         entry.took.as_millis(),
@@ -28,6 +28,7 @@ pub(super) fn squid(entry: &Entry) -> String {
         entry.sent_bytes,
         bare(&entry.method),
         bare(&entry.url),
+        bare(origin),
         bare(&entry.content_type),
     )
 }
@@ -71,7 +72,8 @@ pub(super) fn json(entry: &Entry) -> String {
         "sent_bytes": entry.sent_bytes,
         "outcome": entry.outcome.name(),
         "aborted": entry.aborted,
-        "origin": entry.origin,
+        "origin": entry.origin.as_ref().map(|(_, origin)| origin),
+        "hierarchy": entry.origin.as_ref().map_or("HIER_NONE", |(way, _)| way.squid()),
         "content_type": entry.content_type,
         "referer": entry.referer,
         "agent": entry.agent,
@@ -115,6 +117,7 @@ mod tests {
 
     use super::*;
     use crate::config::LogFormat;
+    use crate::log::Way;
     use crate::server::Outcome;
 
     fn entry() -> Entry {
@@ -143,6 +146,9 @@ mod tests {
             entry().line(LogFormat::Squid),
             "784111777.123     45 10.0.0.1 TCP_HIT/200 1234 GET http://a/b - HIER_NONE/- text/html;%20charset=utf-8\n"
         );
+        let of_sibling = Entry { origin: Some((Way::SiblingHit, "10.0.0.8".to_owned())), ..entry() };
+        assert!(of_sibling.line(LogFormat::Squid).contains(" - SIBLING_HIT/10.0.0.8 text/html"));
+        assert!(of_sibling.line(LogFormat::Json).contains("\"hierarchy\":\"SIBLING_HIT\""));
         assert_eq!(
             entry().line(LogFormat::Common),
             "10.0.0.1 - - [06/Nov/1994:08:49:37 +0000] \"GET http://a/b HTTP/1.1\" 200 1234\n"

@@ -18,6 +18,34 @@ pub use writer::{LogError, LogWriter};
 use crate::config::LogFormat;
 use crate::server::Outcome;
 
+/// By which way a reply was to be had, as far as one was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the origin.
+    Direct,
+    /// From a cache beside this one that said it has it.
+    SiblingHit,
+    /// From a cache above this one that said it has it.
+    ParentHit,
+    /// From the first of those above that answers.
+    FirstParent,
+    /// From the one above that the URL leads to.
+    HashedParent,
+}
+
+impl Way {
+    /// Squid's hierarchy code.
+    pub fn squid(self) -> &'static str {
+        match self {
+            Self::Direct => "HIER_DIRECT",
+            Self::SiblingHit => "SIBLING_HIT",
+            Self::ParentHit => "PARENT_HIT",
+            Self::FirstParent => "FIRSTUP_PARENT",
+            Self::HashedParent => "CARP",
+        }
+    }
+}
+
 /// A request and how it was answered.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "their names say it")]
@@ -32,7 +60,7 @@ pub struct Entry {
     pub sent_bytes: u64,
     pub outcome: Outcome,
     pub aborted: bool,
-    pub origin: Option<String>,
+    pub origin: Option<(Way, String)>,
     pub content_type: String,
     pub referer: String,
     pub agent: String,

@@ -102,6 +102,8 @@ impl Asked {
                 ));
             }
             Err(KeyError::UserInfo) => return Err(bad("a name before the host is refused")),
+            Err(KeyError::Port) => return Err(bad("the port is no number of one")),
+            Err(KeyError::Host) => return Err(bad("the host is neither a name nor an address")),
             Err(_) => return Err(bad("the target has no host")),
         };
         let facts = RequestFacts::of(&parts.method, &parts.headers);

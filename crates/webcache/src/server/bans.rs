@@ -51,6 +51,14 @@ impl Bans {
             Some(Ok(text)) => text,
             _ => String::new(),
         };
+        Ok(Self { file: file.map(|file| (file, Mutex::new(0))), ..Self::parse(&text)? })
+    }
+
+    /// Those of a list, to be written nowhere.
+    ///
+    /// # Errors
+    /// When it is no list of bans.
+    pub(crate) fn parse(text: &str) -> io::Result<Self> {
         let line = |(number, line): (usize, &str)| {
             let wrong = || {
                 let what = format!("line {} is not: seconds, prefix or tag, text", number + 1);
@@ -66,11 +74,12 @@ impl Bans {
         };
         let bans = text.lines().enumerate().map(line).collect::<io::Result<Vec<_>>>()?;
         let newest = bans.iter().map(|(at, _)| at.0).max().unwrap_or(i64::MIN);
-        Ok(Self {
-            file: file.map(|file| (file, Mutex::new(0))),
-            newest: AtomicI64::new(newest),
-            list: RwLock::new(List { changes: 0, bans }),
-        })
+        Ok(Self { file: None, newest: AtomicI64::new(newest), list: RwLock::new(List { changes: 0, bans }) })
+    }
+
+    /// As they are written.
+    pub(crate) fn text(&self) -> String {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).text()
     }
 
     /// Bans what was stored until now. Prefixes may be spelt as anybody spells URIs.
@@ -87,8 +96,10 @@ impl Bans {
             list.bans.retain(|(_, there)| *there != banned);
             if list.bans.len() >= BANS_MAX {
                 // What it covered must stay covered: the next oldest becomes a ban of everything.
-                list.bans.remove(0);
-                list.bans[0].1 = Banned::Prefix(String::new());
+                let (at, _) = list.bans.remove(0);
+                let next = &mut list.bans[0];
+                // It is not the later one when the clock was set back between them.
+                *next = (at.max(next.0), Banned::Prefix(String::new()));
             }
             list.bans.push((now, banned));
             list.changes += 1;
@@ -189,6 +200,16 @@ mod tests {
         assert_eq!(bans.count(), BANS_MAX);
         assert!(bans.covers("http://0/", WallSeconds(0), || None));
         assert!(!bans.covers("http://0/", WallSeconds(900), || None));
+    }
+
+    #[test]
+    fn a_ban_that_is_forgotten_covers_what_it_covered_though_the_clock_was_set_back() {
+        let bans = Bans::read(None).expect("no file");
+        bans.add(Banned::Prefix("http://a/".to_owned()), WallSeconds(5000)).expect("no file");
+        for number in 0..BANS_MAX as i64 {
+            bans.add(Banned::Prefix(format!("http://{number}/")), WallSeconds(number)).expect("no file");
+        }
+        assert!(bans.covers("http://a/", WallSeconds(4000), || None));
     }
 
     #[test]

@@ -1,14 +1,21 @@
 //! One client's connection, from its first byte to its last.
+//!
+//! Always holds: what a client does not take is held for it for a bounded time: of HTTP/1 by the sentry, of HTTP/2 for the
+//! connection as a whole, and for each stream, so that one that goes on keeps no other; and of a stream of HTTP/2 no more
+//! than a frame is in hyper's hands.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::asked::Side;
+use super::body::ReplyBody;
 use super::counters::Outcome;
 use super::exchange::{self, Client};
 use super::sentry::{Patience, Sentry, Watched};
@@ -40,12 +48,12 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     let busy = Busy::new(worker);
     let watched = Arc::new(Watched::default());
     let client =
-        Rc::new(Client { address, side, watched: Arc::clone(&watched), admitted: Rc::new(admitted) });
+        Client { address, side, watched: Arc::clone(&watched), stream: None, admitted: Rc::new(admitted) };
     let tls = worker.tls().filter(|_| side == Side::Reverse { tls: true });
     let (worker, began) = (Rc::clone(worker), Instant::now());
     tokio::task::spawn_local(async move {
         match tls {
-            None => http1(&worker, &config, stream, client).await,
+            None => http1(&worker, &config, stream, Rc::new(client)).await,
             Some(tls) => {
                 // A client that says nothing has as long as for a head.
                 let accepted = tokio::time::timeout(config.head_time, tls.accept(stream)).await;
@@ -53,7 +61,7 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
                     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                         http2(&worker, &config, stream, client).await;
                     } else {
-                        http1(&worker, &config, stream, client).await;
+                        http1(&worker, &config, stream, Rc::new(client)).await;
                     }
                 }
             }
@@ -109,29 +117,70 @@ where
     to_its_end(worker, connection, std::future::pending(), |connection| connection.graceful_shutdown()).await;
 }
 
-#[derive(Clone)]
-struct LocalExecutor;
+/// When the client's turn began to take what there is of one stream's reply; nothing while it is ours.
+pub type Since = Rc<Cell<Option<Instant>>>;
 
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
+/// Runs what hyper makes of each stream: its reply, until the last byte has been handed over.
+#[derive(Clone)]
+struct Streams {
+    watched: Arc<Watched>,
+    stall: Duration,
+    /// The stream that hyper called the service for, which it gives the future of right after.
+    called: Rc<RefCell<Option<Since>>>,
+}
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Streams {
     fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
+        let Some(since) = self.called.take() else { return drop(tokio::task::spawn_local(future)) };
+        let (watched, stall) = (Arc::clone(&self.watched), self.stall);
+        tokio::task::spawn_local(async move {
+            tokio::select! {
+                biased;
+                () = future => {}
+                // Dropped, so that the client is told of the reply's end (RST_STREAM).
+                () = not_taken(&since, &watched, stall) => {}
+            }
+        });
     }
 }
 
-async fn http2<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Rc<Client>)
+/// Until a client has taken nothing of one stream for `limits.stall_s` times those that are under way on the connection, as
+/// they share it; or up to twice as late. Twice at least: a client that takes nothing of anything is cut off before.
+async fn not_taken(since: &Cell<Option<Instant>>, watched: &Watched, stall: Duration) {
+    loop {
+        let now = Instant::now();
+        let until = match since.get() {
+            None => now + stall,
+            Some(since) => since + stall * watched.busy.load(Ordering::Relaxed).max(2),
+        };
+        if until <= now {
+            return;
+        }
+        tokio::time::sleep_until(until.into()).await;
+    }
+}
+
+async fn http2<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Client)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let watched = Arc::clone(&client.watched);
+    let called = Rc::new(RefCell::new(None));
+    let streams =
+        Streams { watched: Arc::clone(&watched), stall: config.stall_time, called: Rc::clone(&called) };
     let service = {
         let worker = Rc::clone(worker);
         service_fn(move |request| {
             // Counted by the sentry for HTTP/1.
             client.watched.busy.fetch_add(1, Ordering::Relaxed);
-            exchange::answer(Rc::clone(&worker), Rc::clone(&client), request)
+            let since = Since::default();
+            called.replace(Some(Rc::clone(&since)));
+            let client = Rc::new(Client { stream: Some(Rc::clone(&since)), ..client.clone() });
+            let answer = exchange::answer(Rc::clone(&worker), client, request);
+            async move { answer.await.map(|reply| reply.map(|body| Handed { body, rest: Bytes::new(), since })) }
         })
     };
-    let mut builder = http2::Builder::new(LocalExecutor);
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(config.idle_time)
@@ -148,6 +197,50 @@ where
         }
     };
     to_its_end(worker, connection, bored, |connection| connection.graceful_shutdown()).await;
+}
+
+/// What hyper is given of a stream's reply at a time, in bytes: it keeps that until the client takes it. A frame holds no
+/// more, unless a client allows it.
+const HANDED_BYTES: usize = 16 << 10;
+
+/// A reply in small pieces, each handed over when the client has taken those before.
+struct Handed {
+    body: ReplyBody,
+    rest: Bytes,
+    since: Since,
+}
+
+impl Body for Handed {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        if this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => this.rest = bytes,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        this.since.set(Some(Instant::now()));
+        let bytes = this.rest.len().min(HANDED_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(this.rest.split_to(bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.rest.len() as u64;
+        self.body
+            .size_hint()
+            .exact()
+            .map_or_else(SizeHint::default, |bytes| SizeHint::with_exact(bytes + rest))
+    }
 }
 
 /// Writes of more bytes than this bring a client more than a ping.

@@ -25,6 +25,7 @@ use hyper::body::Incoming;
 
 use super::asked::{self, Asked, Side, Unserved};
 use super::body::ReplyBody;
+use super::connection::Since;
 use super::counters::Outcome;
 use super::fill::{Fill, Heading};
 use super::flights::{Epoch, Flight, Guard};
@@ -44,6 +45,7 @@ use crate::rules::{Meta, Reuse, WallSeconds, completion};
 use crate::shelf::{Look, StoredReply};
 
 /// A client's connection, as its requests see it.
+#[derive(Clone)]
 pub struct Client {
     /// Whose.
     pub address: IpAddr,
@@ -51,6 +53,8 @@ pub struct Client {
     pub side: Side,
     /// Shared with its sentry.
     pub watched: Arc<Watched>,
+    /// Of one stream of HTTP/2: since when its client could take more of the reply.
+    pub stream: Option<Since>,
     /// It counts as long as one of its requests goes on, also as a tunnel.
     pub admitted: Rc<Admitted>,
 }
@@ -88,7 +92,7 @@ pub async fn answer(
     let config = worker.config();
     let request_id = worker.request_id();
     let entry = worker.logs().then(|| entry(&request, &client, request_id));
-    let mut ledger = Ledger::new(Rc::clone(&worker), Arc::clone(&client.watched), began, entry);
+    let mut ledger = Ledger::new(Rc::clone(&worker), &client, began, entry);
     let refused = |mut ledger: Ledger, unserved: Unserved| {
         ledger.answered(Outcome::Denied, unserved.status.as_u16(), None);
         let mut reply = plain(unserved.status, unserved.why).map(|body| body.with(ledger));
@@ -200,7 +204,9 @@ impl Exchange {
             let body = if bodiless {
                 RequestBody::Nothing
             } else {
-                RequestBody::client(body, self.config.body_max_bytes)
+                // Of HTTP/1 the sentry keeps time.
+                let stall = (self.asked.version == Version::HTTP_2).then_some(self.config.stall_time);
+                RequestBody::client(body, self.config.body_max_bytes, stall)
             };
             let why = if self.asked.facts.directives.only_if_cached {
                 return self

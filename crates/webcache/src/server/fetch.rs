@@ -125,10 +125,11 @@ impl Exchange {
             UpstreamError::Late { .. } => (StatusCode::GATEWAY_TIMEOUT, Outcome::Failed),
             UpstreamError::Own { .. } => (StatusCode::FORBIDDEN, Outcome::Denied),
             UpstreamError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, Outcome::Denied),
+            UpstreamError::Silent(_) => (StatusCode::REQUEST_TIMEOUT, Outcome::Failed),
             _ => (StatusCode::BAD_GATEWAY, Outcome::Failed),
         };
         let mut reply = plain(status, &told(error));
-        if matches!(error, UpstreamError::TooLong(_)) {
+        if matches!(error, UpstreamError::TooLong(_) | UpstreamError::Silent(_)) {
             // More of it may follow, which nobody will read.
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -228,7 +229,7 @@ impl Exchange {
                 request.headers_mut().remove(PROXY_AUTHORIZATION);
             }
             if let Some(ledger) = &mut self.ledger {
-                ledger.asked(&upstream.host);
+                ledger.asked(&upstream.host, *as_proxy);
             }
             let requested_at = now();
             match self.worker.pool.send(upstream, request, &self.config).await {
@@ -469,6 +470,7 @@ impl Exchange {
             let served = Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() };
             return self.reply(served, outcome);
         };
+        reader.settle().await;
         let body = sliced(ReplyBody::filled(reader, announced));
         self.reply(Served { status: told_status, headers, body }, outcome)
     }

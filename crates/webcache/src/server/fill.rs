@@ -87,6 +87,9 @@ pub struct Fill {
     state: Mutex<State>,
 }
 
+/// Turns of a loop until what was read with a head is in its fill: the pump asks, the connection gives, the pump takes.
+const TURNS_MAX: u32 = 4;
+
 /// What a reader gets.
 #[derive(Debug)]
 pub enum Piece {
@@ -311,6 +314,22 @@ impl Reader {
     /// Whether what it reads goes to the store still.
     pub fn is_storing(&self) -> bool {
         self.fill.is_storing()
+    }
+
+    /// Lets the others of this loop have a few turns, as long as nothing has come: what the origin sent with the head then
+    /// leaves with it, in one write.
+    pub async fn settle(&self) {
+        let mut turns = 0;
+        std::future::poll_fn(|cx| {
+            let state = self.fill.lock();
+            if state.received > 0 || state.ended.is_some() || turns == TURNS_MAX {
+                return Poll::Ready(());
+            }
+            turns += 1;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
     /// The next piece.

@@ -15,6 +15,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{ACCEPT_ENCODING, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 
 use super::asked::{allowed_host, allowed_method};
@@ -62,6 +63,9 @@ pub async fn answer(shared: Arc<Shared>, counters: Arc<Counters>, socket: UdpSoc
     }
 }
 
+/// What browsers accept, to https and to http.
+const ACCEPTED: [&str; 3] = ["gzip, deflate, br, zstd", "gzip, deflate, br", "gzip, deflate"];
+
 struct Answerer {
     shared: Arc<Shared>,
     counters: Arc<Counters>,
@@ -94,6 +98,33 @@ impl Answerer {
         icp::reply(answer, number, url)
     }
 
+    /// Whether it is worth a hit. Which variant a client will want is not said: what answers a request without fields counts,
+    /// or one of a browser that has no preferences but codings.
+    fn has(&self, key: &CacheKey, config: &Config) -> bool {
+        let mut fields = HeaderMap::new();
+        for accepted in std::iter::once(None).chain(ACCEPTED.map(Some)) {
+            if let Some(accepted) = accepted {
+                fields.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+            }
+            match self.shared.shelf.look(key, &fields) {
+                Look::Nothing => return false,
+                Look::OtherVariants => {}
+                Look::Reply(reply) => {
+                    let meta = reply.meta();
+                    let stored_at = meta.facts.stored_at;
+                    let banned = self.shared.bans.covers(key.as_str(), stored_at, || reply.fields().ok());
+                    if !banned && icp::offers(Some(&meta.facts), &config.policy, now()) {
+                        return true;
+                    }
+                    if meta.vary_names.is_empty() {
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+
     fn judge(&mut self, url: &[u8], config: &Config) -> Answer {
         let Ok(target) = Uri::try_from(url) else { return Answer::Err };
         let (Ok(key), Some(upstream)) = (CacheKey::of(&target), Upstream::of(&target)) else {
@@ -106,16 +137,7 @@ impl Answerer {
         {
             return Answer::Denied;
         }
-        // Which variant a client will want is not said: only what answers a request without fields counts.
-        let stored = match self.shared.shelf.look(&key, &HeaderMap::new()) {
-            Look::Reply(reply) => {
-                let facts = reply.meta().facts;
-                let banned = self.shared.bans.covers(key.as_str(), facts.stored_at, || reply.fields().ok());
-                (!banned).then_some(facts)
-            }
-            Look::Nothing | Look::OtherVariants => None,
-        };
-        if icp::offers(stored.as_ref(), &config.policy, now()) {
+        if self.has(&key, config) {
             return Answer::Hit;
         }
         self.ready = self.ready || self.shared.shelf.store().usage().ready;

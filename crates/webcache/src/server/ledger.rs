@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::connection::Since;
 use super::counters::Outcome;
+use super::exchange::Client;
 use super::sentry::Watched;
 use super::worker::Worker;
-use crate::log::Entry;
+use crate::config::Choice;
+use crate::log::{Entry, Way};
 
 /// Written down when it is dropped.
 pub struct Ledger {
     worker: Rc<Worker>,
     watched: Arc<Watched>,
+    stream: Option<Since>,
     began: Instant,
     outcome: Outcome,
     sent_bytes: u64,
@@ -21,15 +25,29 @@ pub struct Ledger {
     /// Whether the client waits for us, and not we for it to take what there is.
     waiting: bool,
     entry: Option<Box<Entry>>,
+    /// The parent that said it has what is asked for.
+    has_it: Option<String>,
 }
 
 impl Ledger {
     /// Of a request whose head came at `began`.
-    pub fn new(worker: Rc<Worker>, watched: Arc<Watched>, began: Instant, entry: Option<Box<Entry>>) -> Self {
+    pub fn new(worker: Rc<Worker>, client: &Client, began: Instant, entry: Option<Box<Entry>>) -> Self {
+        let (watched, stream) = (Arc::clone(&client.watched), client.stream.clone());
         watched.waiting.fetch_add(1, Ordering::Relaxed);
         watched.progress.fetch_add(1, Ordering::Relaxed);
         let (outcome, sent_bytes) = (Outcome::Failed, 0);
-        Self { worker, watched, began, outcome, sent_bytes, ended: false, waiting: true, entry }
+        Self {
+            worker,
+            watched,
+            stream,
+            began,
+            outcome,
+            sent_bytes,
+            ended: false,
+            waiting: true,
+            entry,
+            has_it: None,
+        }
     }
 
     /// Says who waits for whom: the client for us, or we for it.
@@ -43,6 +61,9 @@ impl Ledger {
             self.watched.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         self.waiting = waits;
+        if let Some(since) = &self.stream {
+            since.set((!waits).then(Instant::now));
+        }
     }
 
     /// How it is answered.
@@ -55,11 +76,29 @@ impl Ledger {
         }
     }
 
-    /// Who was asked.
-    pub fn asked(&mut self, origin: &str) {
-        if let Some(entry) = &mut self.entry {
-            entry.origin = Some(origin.to_owned());
+    /// Who was asked: a parent, or the origin itself.
+    pub fn asked(&mut self, host: &str, is_parent: bool) {
+        if self.entry.is_some() {
+            let way = match self.worker.config().parent_choice {
+                _ if !is_parent => Way::Direct,
+                _ if self.has_it.as_deref() == Some(host) => Way::ParentHit,
+                Choice::Failover => Way::FirstParent,
+                Choice::Hash => Way::HashedParent,
+            };
+            self.asked_by(host, way);
         }
+    }
+
+    /// Who was asked, and why just that one.
+    pub fn asked_by(&mut self, host: &str, way: Way) {
+        if let Some(entry) = &mut self.entry {
+            entry.origin = Some((way, host.to_owned()));
+        }
+    }
+
+    /// A parent that said it has what is asked for.
+    pub fn has_it(&mut self, host: &str) {
+        self.has_it = Some(host.to_owned());
     }
 
     /// Body bytes given to the connection.

@@ -11,7 +11,7 @@
 //! which is why there are several loops a processor.
 //! Not here: flags and signals (`crumb`), rules of HTTP (`rules`).
 
-mod asked;
+pub(crate) mod asked;
 mod bans;
 mod body;
 mod chunks;
@@ -29,12 +29,12 @@ mod icp;
 mod ledger;
 mod listener;
 mod neighbours;
-mod page;
+pub(crate) mod page;
 mod prefetch;
 mod pump;
 mod reply;
 mod seen;
-mod sentry;
+pub(crate) mod sentry;
 mod siblings;
 mod tls;
 mod tunnel;
@@ -54,6 +54,8 @@ use tokio_rustls::TlsAcceptor;
 
 pub use asked::Side;
 pub use bans::Banned;
+pub(crate) use bans::Bans;
+pub(crate) use body::ReplyBody;
 pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, latency_bound};
 pub(crate) use exchange::purge;
 pub(crate) use pump::KEPT_BYTES_MAX;
@@ -160,6 +162,10 @@ impl Server {
         let file = config.directories.first().map(|directory| directory.join("bans"));
         let named = file.as_ref().map_or_else(String::new, |file| file.display().to_string());
         let bans = bans::Bans::read(file).map_err(|source| ServerError::Bans { file: named, source })?;
+        // Clients wait in the queues of the sockets meanwhile: origins need not be asked for what is there.
+        if !store.wait_until_ready(config.rebuild_wait) {
+            tracing::info!("what the store holds is not all known yet; until then it is fetched again");
+        }
         let shelf =
             Shelf::new(store, config.clerks, config.clerks_behind_bytes()).map_err(ServerError::Thread)?;
         let own: Arc<[SocketAddr]> = doors.iter().chain(&admin).map(|door| door.address).collect();

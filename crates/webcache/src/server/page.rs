@@ -2,23 +2,39 @@
 //!
 //! ```text
 //! <base href> ─> where relative references count from
-//! <img src> (not loading=lazy), <script src>, <input type=image src>, <video poster>, <body background>,
-//! <link href> with rel = stylesheet (not alternate), icon, preload, modulepreload
+//! <img src, srcset> (not loading=lazy), <script src>, <input type=image src>, <video poster>, <body background>,
+//! <link href, imagesrcset> with rel = stylesheet (not alternate), icon, preload, modulepreload
+//! srcset: the candidate for 1x; of those with a width the narrowest that fills a usual window
 //! ```
 //!
 //! Always holds: each URI once, none more than were asked for, none of another scheme, and of other hosts only where that is
 //! allowed; nothing in a comment or in a script's text counts.
-//! Not here: srcset, of which the proxy cannot know what the browser will choose; frames, which are pages; what style sheets
-//! and scripts ask for.
-//! Source: the HTML standard's tokenizer, by html5gum.
+//! Not here: `<source>` and `sizes`, of which the proxy cannot know what the browser will make; frames, which are pages; what
+//! style sheets and scripts ask for.
+//! Source: the HTML standard, its tokenizer by html5gum, "Parsing a srcset attribute" and "Selecting an image source".
 
 use std::collections::HashSet;
+use std::io::Read as _;
 
+use flate2::read::MultiGzDecoder;
 use html5gum::{DefaultEmitter, HtmlString, StartTag, Token, Tokenizer};
 use http::Uri;
 
 use crate::config::PrefetchHosts;
 use crate::rules::key::{self, CacheKey};
+
+/// Most bytes of a page that came compressed: what comes behind them is not looked through.
+const PLAIN_BYTES_MAX: u64 = 4 << 20;
+/// Pixels across that a picture with widths to choose from is wanted with.
+const WIDTH: f64 = 1280.0;
+
+/// A page that came with `Content-Encoding: gzip`, up to where it can be read.
+pub fn inflated(page: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    // What could be read before an error is as good as a page that broke off.
+    let _ = MultiGzDecoder::new(page).take(PLAIN_BYTES_MAX).read_to_end(&mut plain);
+    plain
+}
 
 /// The URIs that a page embeds, in the order of the page.
 pub fn embedded(html: &[u8], page: &Uri, hosts: PrefetchHosts, most: usize) -> Vec<Uri> {
@@ -63,7 +79,7 @@ fn reference(tag: &StartTag<()>) -> Option<&[u8]> {
     let says =
         |name: &[u8], word: &[u8]| attribute(tag, name).is_some_and(|value| value.eq_ignore_ascii_case(word));
     let name: &[u8] = match tag.name.as_slice() {
-        b"img" if !says(b"loading", b"lazy") => b"src",
+        b"img" if !says(b"loading", b"lazy") => return either(tag, b"srcset", b"src"),
         b"script" => b"src",
         b"input" if says(b"type", b"image") => b"src",
         b"video" => b"poster",
@@ -75,11 +91,105 @@ fn reference(tag: &StartTag<()>) -> Option<&[u8]> {
                 || has(b"icon")
                 || has(b"preload")
                 || has(b"modulepreload");
-            wanted.then_some(b"href".as_slice())?
+            wanted.then_some(())?;
+            return either(tag, b"imagesrcset", b"href");
         }
         _ => return None,
     };
     attribute(tag, name).filter(|reference| !reference.is_empty())
+}
+
+/// One of several candidates, or what stands in when there are none or none is for 1x.
+fn either<'a>(tag: &'a StartTag<()>, several: &[u8], single: &[u8]) -> Option<&'a [u8]> {
+    let single = attribute(tag, single).filter(|reference| !reference.is_empty());
+    match attribute(tag, several).map(candidates) {
+        Some(candidates) if !candidates.is_empty() => chosen(&candidates, single),
+        _ => single,
+    }
+}
+
+/// How large a candidate is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Size {
+    /// Pixels to the point.
+    Density(f64),
+    /// Pixels across.
+    Width(f64),
+}
+
+fn chosen<'a>(candidates: &[(&'a [u8], Size)], single: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    let widths = candidates.iter().filter_map(|(reference, size)| match size {
+        Size::Width(width) => Some((*reference, *width)),
+        Size::Density(_) => None,
+    });
+    let densities = candidates.iter().filter_map(|(reference, size)| match size {
+        Size::Density(density) => Some((*reference, *density)),
+        Size::Width(_) => None,
+    });
+    fn least(one: &(&[u8], f64), other: &(&[u8], f64)) -> std::cmp::Ordering {
+        one.1.total_cmp(&other.1)
+    }
+    let found = match widths.clone().next() {
+        Some(_) => widths.clone().filter(|(_, width)| *width >= WIDTH).min_by(least).or(widths.max_by(least)),
+        // What stands alone is for 1x.
+        None => {
+            densities.clone().find(|(_, density)| *density == 1.0).or(single.map(|single| (single, 1.0))).or(
+                densities
+                    .clone()
+                    .filter(|(_, density)| *density >= 1.0)
+                    .min_by(least)
+                    .or(densities.max_by(least)),
+            )
+        }
+    };
+    found.map(|(reference, _)| reference)
+}
+
+/// The candidates of a srcset; those that say their size in a way that is not known are left out.
+fn candidates(srcset: &[u8]) -> Vec<(&[u8], Size)> {
+    let (mut found, mut rest) = (Vec::new(), srcset);
+    loop {
+        let begin = rest.iter().position(|byte| !byte.is_ascii_whitespace() && *byte != b',');
+        rest = &rest[begin.unwrap_or(rest.len())..];
+        if rest.is_empty() {
+            return found;
+        }
+        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        let (mut reference, behind) = rest.split_at(end);
+        let mut says: &[u8] = b"";
+        rest = behind;
+        if reference.ends_with(b",") {
+            while let Some(shorter) = reference.strip_suffix(b",") {
+                reference = shorter;
+            }
+        } else {
+            let mut depth = 0_usize;
+            let end = behind.iter().position(|byte| {
+                match byte {
+                    b'(' => depth += 1,
+                    b')' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                *byte == b',' && depth == 0
+            });
+            (says, rest) = behind.split_at(end.unwrap_or(behind.len()));
+        }
+        found.extend(size(says.trim_ascii()).map(|size| (reference, size)));
+    }
+}
+
+fn size(says: &[u8]) -> Option<Size> {
+    let (last, number) = match says {
+        [] => return Some(Size::Density(1.0)),
+        // A height beside the width says nothing more.
+        says => says.split(u8::is_ascii_whitespace).find(|word| !word.ends_with(b"h"))?.split_last()?,
+    };
+    let number: f64 = std::str::from_utf8(number).ok()?.parse().ok().filter(|number: &f64| *number > 0.0)?;
+    match last {
+        b'x' => Some(Size::Density(number)),
+        b'w' => Some(Size::Width(number)),
+        _ => None,
+    }
 }
 
 fn absolute(base: &Uri, reference: &[u8]) -> Option<Uri> {
@@ -110,6 +220,18 @@ mod tests {
             ("<link rel=ICON href=/i><link rel=preload href=/p>", "http://a.example/i http://a.example/p"),
             ("<link rel='alternate stylesheet' href=/s><link rel=next href=/n><link href=/l>", ""),
             ("<input src=/no><input type=image src=/yes>", "http://a.example/yes"),
+            ("<img srcset='a.png, b.png 2x' src=/no>", "http://a.example/dir/a.png"),
+            ("<img srcset='/b 2x,/c 3x' src=/yes>", "http://a.example/yes"),
+            ("<img srcset='/c 3x, /b 1.5x,'>", "http://a.example/b"),
+            ("<img srcset=',,/a,b 1x,/c' src=/no>", "http://a.example/a,b"),
+            ("<img sizes=50vw srcset='/s 320w, /m 1280w 720h, /l 2560w' src=/no>", "http://a.example/m"),
+            ("<img srcset='/s 320w,/m 640w,' src=/no>", "http://a.example/m"),
+            ("<img srcset='/s x, /t -1x, /u 1y' src=/yes>", "http://a.example/yes"),
+            ("<img srcset='/s (1x, /t 2x), /u 1x'>", "http://a.example/u"),
+            ("<img srcset='data:image/png;base64,xx 1x' src=/no>", ""),
+            ("<img loading=lazy srcset=/no>", ""),
+            ("<picture><source srcset=/no><img src=/yes></picture>", "http://a.example/yes"),
+            ("<link rel=preload as=image imagesrcset='/e 1x, /no 2x' href=/no>", "http://a.example/e"),
             ("<video poster=/v src=/no><body background=/b>", "http://a.example/v http://a.example/b"),
             ("<a href=/no><iframe src=/no><form action=/no>", ""),
             ("<base href=/other/><base href=/no/><img src=x>", "http://a.example/other/x"),
@@ -121,6 +243,21 @@ mod tests {
         for (html, wanted) in rows {
             assert_eq!(found(html, PrefetchHosts::Own), wanted, "{html}");
         }
+    }
+
+    #[test]
+    fn a_compressed_page_is_read_up_to_where_it_can_be_and_no_further_than_its_bound() {
+        let packed = |text: &[u8]| {
+            let mut gzip = flate2::read::GzEncoder::new(text, flate2::Compression::fast());
+            let mut bytes = Vec::new();
+            gzip.read_to_end(&mut bytes).expect("in memory");
+            bytes
+        };
+        let page = packed(b"<img src=x>");
+        assert_eq!(inflated(&page), b"<img src=x>");
+        assert_eq!(inflated(&page[..page.len() - 8]), b"<img src=x>", "without its checksum");
+        assert_eq!(inflated(b"<img src=x>"), b"");
+        assert_eq!(inflated(&packed(&vec![b' '; 20 << 20])).len() as u64, PLAIN_BYTES_MAX);
     }
 
     #[test]

@@ -33,6 +33,7 @@ use super::page;
 use super::worker::{Stage, Worker};
 use crate::config::Config;
 use crate::rules::key::CacheKey;
+use crate::rules::lists::all_members;
 use crate::rules::reuse::ForwardReason;
 use crate::shelf::Look;
 
@@ -95,6 +96,7 @@ pub struct Page {
     side: Side,
     client: IpAddr,
     fields: HeaderMap,
+    gzip: bool,
 }
 
 impl Exchange {
@@ -109,8 +111,15 @@ impl Exchange {
             && !self.ahead
             && self.asked.method == Method::GET
             && status == StatusCode::OK
-            && is_html()
-            && !reply.contains_key(CONTENT_ENCODING);
+            && is_html();
+        let mut codings = all_members(reply, &CONTENT_ENCODING);
+        let gzip = match (codings.next(), codings.next()) {
+            (None, _) => false,
+            (Some(one), None) if one.eq_ignore_ascii_case(b"gzip") || one.eq_ignore_ascii_case(b"x-gzip") => {
+                true
+            }
+            _ => return None,
+        };
         wanted.then(|| {
             // As the client's own requests will look, so that they find the same variant.
             let mut fields = HeaderMap::new();
@@ -127,6 +136,7 @@ impl Exchange {
                 side: self.side,
                 client: self.client,
                 fields,
+                gzip,
             }
         })
     }
@@ -170,7 +180,12 @@ impl Page {
         tokio::task::spawn_local(async move {
             let (target, hosts, most) =
                 (self.target.clone(), self.config.prefetch_hosts, self.config.prefetch_page_objects_max);
-            let look = move || page::embedded(&body.concat(), &target, hosts, most);
+            let gzip = self.gzip;
+            let look = move || {
+                let body = body.concat();
+                let html = if gzip { page::inflated(&body) } else { body };
+                page::embedded(&html, &target, hosts, most)
+            };
             // Some milliseconds of work, which would hold up all others in the loop.
             let Ok(found) = tokio::task::spawn_blocking(look).await else { return };
             let page = Rc::new(self);

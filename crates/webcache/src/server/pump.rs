@@ -20,6 +20,7 @@ use super::body::ReplyBody;
 use super::fill::{Ending, Fill};
 use super::flights::{Epoch, Guard};
 use super::prefetch::Page;
+use super::upstream::READ_BYTES;
 use super::worker::{Busy, Worker};
 use crate::config::Config;
 use crate::rules::storing::{self, BodyEnd};
@@ -104,7 +105,7 @@ impl Pump {
                 None => break true,
                 Some(Ok(frame)) => {
                     let Ok(chunk) = Frame::into_data(frame) else { continue };
-                    self.take(chunk).await;
+                    self.take(compact(chunk)).await;
                     if !self.fill.wanted(self.config.fill_window_bytes).await && !self.worth_finishing() {
                         break false;
                     }
@@ -230,6 +231,12 @@ impl Pump {
         }
         self.fill.set_stored(counts.and_then(|counts| counts.body));
     }
+}
+
+/// A chunk keeps the buffer alive that it was read into. One that is not half of it is copied, so that what is held is at most
+/// twice what is counted, and the buffer is used again.
+fn compact(chunk: Bytes) -> Bytes {
+    if chunk.len() < READ_BYTES / 2 { Bytes::copy_from_slice(&chunk) } else { chunk }
 }
 
 /// When the store may take a reply for expired: told for listings only, as validation can prolong it.

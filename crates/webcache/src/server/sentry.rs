@@ -110,7 +110,7 @@ impl<T> Sentry<T> {
     }
 
     /// Follows what was received. Gives how many bytes hyper may see; fewer than all when the rest is refused.
-    fn follow(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn follow(&mut self, bytes: &[u8]) -> usize {
         if self.watched.switched.load(Ordering::Relaxed) {
             self.place = Place::Tunnel;
         }
@@ -154,12 +154,17 @@ impl<T> Sentry<T> {
         at
     }
 
+    /// Whether what came last was refused, and nothing is read any more.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.place, Place::Refused)
+    }
+
     fn follow_head(&mut self, rest: &[u8]) -> Result<usize, framing::Violation> {
-        if self.partial.is_empty() {
-            // One empty line before a request is passed over, as hyper does (RFC 9112 section 2.2).
-            if let Some(after) = rest.strip_prefix(b"\r\n") {
-                return Ok(rest.len() - after.len());
-            }
+        // Empty lines before a request are passed over, as hyper does (RFC 9112 section 2.2), also in two pieces.
+        let line_break = &b"\r\n"[self.partial.len().min(2)..];
+        if b"\r\n".starts_with(&self.partial) && !line_break.is_empty() && rest.starts_with(line_break) {
+            self.partial = Vec::new();
+            return Ok(line_break.len());
         }
         let known = self.partial.len();
         // The end may have begun in what came before.
@@ -177,7 +182,10 @@ impl<T> Sentry<T> {
             if self.partial.len() > self.head_max_bytes * 2 {
                 return Err(framing::Violation::Unfinished);
             }
-            if let Place::Idle = self.place {
+            // Half of an empty line is no beginning yet.
+            if let Place::Idle = self.place
+                && self.partial != b"\r"
+            {
                 self.place = Place::Head(Instant::now());
             }
             return Ok(rest.len());

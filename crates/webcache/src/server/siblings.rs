@@ -19,12 +19,13 @@ use super::neighbours::Found;
 use super::upstream::RequestBody;
 use super::worker::now;
 use crate::config::Upstream;
+use crate::log::Way;
 use crate::rules::icp;
 use crate::rules::reuse::ForwardReason;
 
 impl Exchange {
     /// Who else has it, where other caches are asked at all: of a request that a store may answer, when there is nothing here.
-    pub(super) async fn neighbours(&self, why: ForwardReason) -> Found {
+    pub(super) async fn neighbours(&mut self, why: ForwardReason) -> Found {
         let config = &self.config;
         let some = !config.siblings.is_empty() || config.parents.iter().any(|parent| parent.icp_port != 0);
         let nothing_here = matches!(why, ForwardReason::UriMiss | ForwardReason::VaryMiss);
@@ -33,7 +34,11 @@ impl Exchange {
             return Found::default();
         }
         let url = self.asked.target.to_string();
-        self.worker.asker.ask(&url, config, &self.worker.pool).await
+        let found = self.worker.asker.ask(&url, config, &self.worker.pool).await;
+        if let (Some((parent, false)), Some(ledger)) = (&found.hit, &mut self.ledger) {
+            ledger.has_it(&parent.host);
+        }
+        found
     }
 
     /// Asks a sibling that said it has it, for what it has and no more. Nothing when that is of no use after all.
@@ -45,7 +50,7 @@ impl Exchange {
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         request.headers_mut().append(CACHE_CONTROL, HeaderValue::from_static("only-if-cached"));
         if let Some(ledger) = &mut self.ledger {
-            ledger.asked(&sibling.host);
+            ledger.asked_by(&sibling.host, Way::SiblingHit);
         }
         let requested_at = now();
         let sent = self.worker.pool.send(sibling, request, &self.config);

@@ -68,7 +68,7 @@ pub async fn open(
     if let Err(unserved) = asked::allowed_host(&host, &config) {
         return refuse(ledger, Outcome::Denied, unserved.status, unserved.why);
     }
-    ledger.asked(&host);
+    ledger.asked(&host, false);
     let origin = match worker.pool.tcp(&host, port, &config).await {
         Ok(origin) => origin,
         Err(error @ UpstreamError::Own { .. }) => {

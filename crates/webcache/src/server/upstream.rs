@@ -29,6 +29,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
 
 use super::counters::Counters;
@@ -37,6 +38,9 @@ use crate::rules::framing::{self, Violation};
 
 /// Names whose addresses are remembered at most.
 const NAMES_MAX: usize = 4096;
+
+/// Read from an origin at once, in bytes: most replies whole, their head included.
+pub const READ_BYTES: usize = 64 << 10;
 
 /// A connection that was used so lately is open in all likelihood.
 const FRESH: Duration = Duration::from_secs(1);
@@ -98,12 +102,15 @@ pub enum UpstreamError {
     /// The client's body.
     #[error(transparent)]
     TooLong(#[from] TooLong),
+    /// The client sends nothing of its body.
+    #[error(transparent)]
+    Silent(#[from] Silent),
 }
 
 impl UpstreamError {
     /// Whether another try, with whomever, would end so too.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Own { .. } | Self::TooLong(_))
+        matches!(self, Self::Own { .. } | Self::TooLong(_) | Self::Silent(_))
     }
 }
 
@@ -111,6 +118,11 @@ impl UpstreamError {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the body is longer than this proxy takes (limits.body_mib)")]
 pub struct TooLong;
+
+/// A client began with a body and does not go on.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("nothing came of the rest of the body (limits.stall_s)")]
+pub struct Silent;
 
 fn humane(time: Duration) -> String {
     format!("{} ms", time.as_millis())
@@ -131,12 +143,16 @@ pub struct ClientBody {
     left: Option<u64>,
     /// When a byte of it went on last.
     moved: Rc<Cell<Instant>>,
+    /// How long nothing may come while the origin would take it, where nobody else keeps time; and since when nothing does.
+    stall: Option<Duration>,
+    silence: Option<Pin<Box<Sleep>>>,
 }
 
 impl RequestBody {
-    /// The client's, of at most so many bytes.
-    pub fn client(incoming: Incoming, bytes_max: Option<u64>) -> Self {
-        Self::Client(ClientBody { incoming, left: bytes_max, moved: Rc::new(Cell::new(Instant::now())) })
+    /// The client's, of at most so many bytes, with no longer a pause than `stall`.
+    pub fn client(incoming: Incoming, bytes_max: Option<u64>, stall: Option<Duration>) -> Self {
+        let moved = Rc::new(Cell::new(Instant::now()));
+        Self::Client(ClientBody { incoming, left: bytes_max, moved, stall, silence: None })
     }
 
     /// Whether a request of this method with this body may be sent again when no reply came (RFC 9110 section 9.2.2): a
@@ -157,8 +173,14 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
             Self::Nothing => Poll::Ready(None),
-            Self::Client(ClientBody { incoming, left, moved }) => {
-                let frame = std::task::ready!(Pin::new(incoming).poll_frame(cx));
+            Self::Client(ClientBody { incoming, left, moved, stall, silence }) => {
+                let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
+                    let Some(stall) = *stall else { return Poll::Pending };
+                    let silence = silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+                    std::task::ready!(silence.as_mut().poll(cx));
+                    return Poll::Ready(Some(Err(Silent.into())));
+                };
+                *silence = None;
                 moved.set(Instant::now());
                 if let (Some(Ok(frame)), Some(left)) = (&frame, left)
                     && let Some(bytes) = frame.data_ref()
@@ -496,7 +518,7 @@ where
     T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(config.head_max_bytes.max(64 << 10));
+    builder.read_buf_exact_size(Some(config.head_max_bytes.max(READ_BYTES)));
     let (sender, connection) = builder.handshake(io).await.map_err(|source| reply_error(upstream, source))?;
     tokio::task::spawn_local(async move {
         // Errors are told to whoever waits for the reply.
@@ -518,6 +540,9 @@ fn reply_error(upstream: &Upstream, source: hyper::Error) -> UpstreamError {
     while let Some(error) = cause {
         if let Some(too_long) = error.downcast_ref::<TooLong>() {
             return (*too_long).into();
+        }
+        if let Some(silent) = error.downcast_ref::<Silent>() {
+            return (*silent).into();
         }
         cause = error.source();
     }

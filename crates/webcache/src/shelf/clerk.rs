@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! loops ── jobs, by the hash of the URI ──> clerk 0 ── put, put_stream, delete ──> packstore
-//!                                      └──> clerk 1      └─ told by a oneshot when it counts
+//!      │                               └──> clerk 1      └─ told by a oneshot when it counts      ^
+//!      └── what is put at once, where nothing waits at its URI's desk ── try_put ─────────────────┘
 //! ```
 //!
-//! Always holds: jobs of one URI are done by one clerk in the order they were given; bytes that wait are bounded, heads and
-//! keys counted with bodies: above it nothing is taken, and the reply is passed on without being stored; a clerk gives up
-//! on a body that no more comes of when its sender is gone; a new head for what is stored counts only while that lies
-//! there, so that nothing that replaced or removed it meanwhile is undone.
+//! A small reply is put by the loop itself, if that does not have to wait: handing it over costs more than putting it.
+//! Always holds: jobs of one URI are done at one desk in the order they were given, one at a time; bytes that wait are
+//! bounded, heads and keys counted with bodies: above it nothing is taken, and the reply is passed on without being stored;
+//! a clerk gives up on a body that no more comes of when its sender is gone; a new head for what is stored counts only
+//! while that lies there, so that nothing that replaced or removed it meanwhile is undone.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -29,6 +31,8 @@ use crate::rules::key::CacheKey;
 /// Told when a change counts, if it does.
 pub type Stored = oneshot::Receiver<Option<Counts>>;
 type Done = oneshot::Sender<Option<Counts>>;
+/// What a job came to, and who is to be told.
+type Outcome = (Option<Done>, Result<Option<Counts>, StoreError>);
 
 /// A change counts.
 pub struct Counts {
@@ -110,17 +114,49 @@ struct Shared {
     room: Notify,
 }
 
+/// Where the changes of some URIs are made.
+struct Desk {
+    jobs: Sender<Job>,
+    /// Given, and not done yet.
+    waiting: AtomicUsize,
+    /// Held while a change is made.
+    turn: Mutex<()>,
+}
+
+impl Desk {
+    fn give(&self, job: Job) -> bool {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // A clerk that is gone has dropped what would tell of it, and that is told as not stored.
+        self.jobs.send(job).is_ok()
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing while somebody else makes a change here, or waits to.
+    fn turn_at_once(&self) -> Option<MutexGuard<'_, ()>> {
+        let turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        (self.waiting.load(Ordering::SeqCst) == 0).then_some(turn)
+    }
+}
+
 /// The threads.
 pub struct Clerks {
     shared: Arc<Shared>,
-    desks: Vec<Sender<Job>>,
+    store: Arc<Store>,
+    desks: Vec<Arc<Desk>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A body on its way. Dropped before its end nothing of it stays.
 pub struct Writing {
     id: u64,
-    desk: Sender<Job>,
+    desk: Arc<Desk>,
     shared: Arc<Shared>,
     ended: bool,
 }
@@ -136,22 +172,25 @@ impl Clerks {
         });
         let (mut desks, mut threads) = (Vec::new(), Vec::new());
         for number in 0..count.max(1) {
-            let (desk, jobs) = channel();
-            let (store, shared) = (Arc::clone(store), Arc::clone(&shared));
-            let work = move || Clerk { store: &store, shared: &shared, bodies: HashMap::new() }.work(&jobs);
+            let (sender, jobs) = channel();
+            let desk = Arc::new(Desk { jobs: sender, waiting: AtomicUsize::new(0), turn: Mutex::default() });
+            let (store, shared, own) = (Arc::clone(store), Arc::clone(&shared), Arc::clone(&desk));
+            let work = move || {
+                let hand = Hand { store: &store, shared: &shared };
+                Clerk { hand, desk: &own, bodies: HashMap::new() }.work(&jobs);
+            };
             threads.push(std::thread::Builder::new().name(format!("clerk-{number}")).spawn(work)?);
             desks.push(desk);
         }
-        Ok(Self { shared, desks, threads: Mutex::new(threads) })
+        Ok(Self { shared, store: Arc::clone(store), desks, threads: Mutex::new(threads) })
     }
 
-    fn desk(&self, name: &[u8]) -> &Sender<Job> {
-        &self.desks[xxh3_64(name) as usize % self.desks.len()]
+    fn desk(&self, key: &CacheKey) -> &Arc<Desk> {
+        &self.desks[xxh3_64(key.as_str().as_bytes()) as usize % self.desks.len()]
     }
 
     fn give(&self, key: &CacheKey, job: Job) {
-        // A clerk that is gone has dropped what would tell of it, and that is told as not stored.
-        let _ = self.desk(key.as_str().as_bytes()).send(job);
+        self.desk(key).give(job);
     }
 
     /// Bytes that wait to be written.
@@ -166,6 +205,13 @@ impl Clerks {
 
     /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
     pub fn put(&self, head: NewHead, body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
+        if let (If::Still(still), [] | [_], false) = (&condition, &body[..], hand)
+            && let Some(counts) = self.put_at_once(&head, body.first(), still)
+        {
+            let (done, stored) = oneshot::channel();
+            let _ = done.send(counts);
+            return Some(stored);
+        }
         self.shared.take(head.bytes_with(&body)).then(|| {
             let (done, stored) = oneshot::channel();
             let key = head.key.clone();
@@ -174,12 +220,35 @@ impl Clerks {
         })
     }
 
+    /// By the caller, in its desk's turn; nothing when that would have to wait, or lists of variants are to be written.
+    fn put_at_once(&self, head: &NewHead, body: Option<&Bytes>, still: &Still) -> Option<Option<Counts>> {
+        let desk = self.desk(&head.key);
+        let _turn = desk.turn_at_once()?;
+        if !still() {
+            return Some(None);
+        }
+        let hand = Hand { store: &self.store, shared: &self.shared };
+        let put = match hand.place(&head.key, &head.facts) {
+            Ok(Some((place, None))) => {
+                self.store.try_put(&place, body.map_or(b"", |body| body), head.options())
+            }
+            Ok(Some((_, Some(_)))) => return None,
+            Ok(None) => return Some(None),
+            Err(error) => Err(error),
+        };
+        match put {
+            Ok(()) => Some(Some(Counts { body: None, stays: true })),
+            Err(StoreError::Busy) => None,
+            Err(error) => Some(self.shared.refused(&error)),
+        }
+    }
+
     /// Begins a reply whose body comes in parts. Nothing when too much waits already.
     pub fn begin(&self, head: NewHead) -> Option<Writing> {
         self.shared.take(head.bytes()).then(|| {
             let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
-            let desk = self.desk(head.key.as_str().as_bytes()).clone();
-            let _ = desk.send(Job::Begin { id, head });
+            let desk = Arc::clone(self.desk(&head.key));
+            desk.give(Job::Begin { id, head });
             Writing { id, desk, shared: Arc::clone(&self.shared), ended: false }
         })
     }
@@ -208,7 +277,7 @@ impl Clerks {
 
     pub(super) fn stop(&self) {
         for desk in &self.desks {
-            let _ = desk.send(Job::Stop);
+            desk.give(Job::Stop);
         }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -227,6 +296,12 @@ impl Shared {
         fits
     }
 
+    fn refused(&self, error: &StoreError) -> Option<Counts> {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(%error, "a reply could not be stored");
+        None
+    }
+
     fn give_back(&self, bytes: u64) {
         self.behind_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.room.notify_waiters();
@@ -236,8 +311,7 @@ impl Shared {
 impl Writing {
     /// Appends to the body; false when too much waits: then nothing will be stored.
     pub fn write(&self, chunk: Bytes) -> bool {
-        self.shared.take(JOB_BYTES + chunk.len() as u64)
-            && self.desk.send(Job::More { id: self.id, chunk }).is_ok()
+        self.shared.take(JOB_BYTES + chunk.len() as u64) && self.desk.give(Job::More { id: self.id, chunk })
     }
 
     /// As [`Writing::write`], but waits until less waits: for readers who have nothing else to go on from.
@@ -258,7 +332,7 @@ impl Writing {
     pub fn commit(mut self, still: Still, hand: bool) -> Stored {
         self.ended = true;
         let (done, stored) = oneshot::channel();
-        let _ = self.desk.send(Job::End { id: self.id, commit: Some(still), hand, done });
+        self.desk.give(Job::End { id: self.id, commit: Some(still), hand, done });
         stored
     }
 }
@@ -267,7 +341,7 @@ impl Drop for Writing {
     fn drop(&mut self) {
         if !self.ended {
             let (done, _) = oneshot::channel();
-            let _ = self.desk.send(Job::End { id: self.id, commit: None, hand: false, done });
+            self.desk.give(Job::End { id: self.id, commit: None, hand: false, done });
         }
     }
 }
@@ -281,53 +355,102 @@ struct Begun<'a> {
 /// The name of an object, and what list must lie at its URI if another is there.
 type Place = (Vec<u8>, Option<VariantList>);
 
-struct Clerk<'a> {
+/// Makes changes, in a desk's turn.
+#[derive(Clone, Copy)]
+struct Hand<'a> {
     store: &'a Store,
     shared: &'a Shared,
+}
+
+struct Clerk<'a> {
+    hand: Hand<'a>,
+    desk: &'a Desk,
     bodies: HashMap<u64, Begun<'a>>,
 }
 
 impl Clerk<'_> {
     fn work(mut self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
-            let (done, result) = match job {
-                Job::Put { head, body, condition, hand, done } => {
-                    let result = self.put(&head, &body, &condition, hand);
-                    self.shared.give_back(head.bytes_with(&body));
-                    (Some(done), result)
-                }
-                Job::Begin { id, head } => {
-                    let bytes = head.bytes();
-                    let result = self.begin(id, head);
-                    self.shared.give_back(bytes);
-                    (None, result)
-                }
-                Job::More { id, chunk } => {
-                    let result = self.more(id, &chunk);
-                    self.shared.give_back(JOB_BYTES + chunk.len() as u64);
-                    (None, result)
-                }
-                Job::End { id, commit, hand, done } => (Some(done), self.end(id, commit, hand)),
-                Job::Copy { head, over, done } => {
-                    let result = self.copy(&head, &over);
-                    self.shared.give_back(head.bytes());
-                    (Some(done), result)
-                }
-                Job::Remove { key, done } => (Some(done), self.remove(&key)),
-                Job::Forget { name } => (None, self.store.delete_deferred(&name).map(|_| None)),
-                Job::Stop => return,
-            };
-            let stored = result.unwrap_or_else(|error| {
-                self.shared.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%error, "a reply could not be stored");
-                None
-            });
+            let turn = self.desk.turn();
+            let Some((done, result)) = self.carry_out(job) else { return };
+            self.desk.waiting.fetch_sub(1, Ordering::SeqCst);
+            drop(turn);
+            let stored = result.unwrap_or_else(|error| self.hand.shared.refused(&error));
             if let Some(done) = done {
                 let _ = done.send(stored);
             }
         }
     }
 
+    /// Nothing when it is to stop.
+    fn carry_out(&mut self, job: Job) -> Option<Outcome> {
+        let Hand { store, shared } = self.hand;
+        Some(match job {
+            Job::Put { head, body, condition, hand, done } => {
+                let result = self.hand.put(&head, &body, &condition, hand);
+                shared.give_back(head.bytes_with(&body));
+                (Some(done), result)
+            }
+            Job::Begin { id, head } => {
+                let bytes = head.bytes();
+                let result = self.begin(id, head);
+                shared.give_back(bytes);
+                (None, result)
+            }
+            Job::More { id, chunk } => {
+                let result = self.more(id, &chunk);
+                shared.give_back(JOB_BYTES + chunk.len() as u64);
+                (None, result)
+            }
+            Job::End { id, commit, hand, done } => (Some(done), self.end(id, commit, hand)),
+            Job::Copy { head, over, done } => {
+                let result = self.hand.copy(&head, &over);
+                shared.give_back(head.bytes());
+                (Some(done), result)
+            }
+            Job::Remove { key, done } => (Some(done), self.hand.remove(&key)),
+            Job::Forget { name } => (None, store.delete_deferred(&name).map(|_| None)),
+            Job::Stop => return None,
+        })
+    }
+
+    fn begin(&mut self, id: u64, head: NewHead) -> Result<Option<Counts>, StoreError> {
+        let Some((place, _)) = self.hand.place(&head.key, &head.facts)? else { return Ok(None) };
+        let writer = self.hand.store.put_stream(&place, head.options())?;
+        self.bodies.insert(id, Begun { writer: Some(writer), head });
+        Ok(None)
+    }
+
+    fn more(&mut self, id: u64, chunk: &[u8]) -> Result<Option<Counts>, StoreError> {
+        let Some(Begun { writer, .. }) = self.bodies.get_mut(&id) else { return Ok(None) };
+        let Some(open) = writer else { return Ok(None) };
+        let written = open.write(chunk);
+        if written.is_err() {
+            *writer = None;
+        }
+        written.map(|()| None)
+    }
+
+    fn end(&mut self, id: u64, commit: Option<Still>, hand: bool) -> Result<Option<Counts>, StoreError> {
+        let Some(Begun { writer: Some(writer), head }) = self.bodies.remove(&id) else { return Ok(None) };
+        let Some(still) = commit else { return Ok(None) };
+        let counts = still();
+        if !counts && !hand {
+            return Ok(None);
+        }
+        if !counts {
+            let name = self.hand.name_of_none();
+            writer.commit_deferred_at(&name)?;
+            return self.hand.hand_over(&name, &head.meta).map(Some);
+        }
+        let Some((place, list)) = self.hand.place(&head.key, &head.facts)? else { return Ok(None) };
+        writer.commit_deferred_at(&place)?;
+        self.hand.write_list(&head.key, list)?;
+        Ok(Some(self.hand.counts(&place, &head.meta, hand)))
+    }
+}
+
+impl Hand<'_> {
     /// Where a reply with these facts goes, and what list must then lie at its URI.
     fn place(&self, key: &CacheKey, facts: &[u8]) -> Result<Option<Place>, StoreError> {
         let (Some(name), Ok(meta)) = (object_key(key), Meta::from_bytes(facts)) else { return Ok(None) };
@@ -432,41 +555,6 @@ impl Clerk<'_> {
         Ok(Some(self.counts(&place, &head.meta, hand)))
     }
 
-    fn begin(&mut self, id: u64, head: NewHead) -> Result<Option<Counts>, StoreError> {
-        let Some((place, _)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
-        let writer = self.store.put_stream(&place, head.options())?;
-        self.bodies.insert(id, Begun { writer: Some(writer), head });
-        Ok(None)
-    }
-
-    fn more(&mut self, id: u64, chunk: &[u8]) -> Result<Option<Counts>, StoreError> {
-        let Some(Begun { writer, .. }) = self.bodies.get_mut(&id) else { return Ok(None) };
-        let Some(open) = writer else { return Ok(None) };
-        let written = open.write(chunk);
-        if written.is_err() {
-            *writer = None;
-        }
-        written.map(|()| None)
-    }
-
-    fn end(&mut self, id: u64, commit: Option<Still>, hand: bool) -> Result<Option<Counts>, StoreError> {
-        let Some(Begun { writer: Some(writer), head }) = self.bodies.remove(&id) else { return Ok(None) };
-        let Some(still) = commit else { return Ok(None) };
-        let counts = still();
-        if !counts && !hand {
-            return Ok(None);
-        }
-        if !counts {
-            let name = self.name_of_none();
-            writer.commit_deferred_at(&name)?;
-            return self.hand_over(&name, &head.meta).map(Some);
-        }
-        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
-        writer.commit_deferred_at(&place)?;
-        self.write_list(&head.key, list)?;
-        Ok(Some(self.counts(&place, &head.meta, hand)))
-    }
-
     fn copy(&self, head: &NewHead, over: &Version) -> Result<Option<Counts>, StoreError> {
         if !self.is_there(&head.key, over)? {
             return Ok(None);
@@ -526,13 +614,37 @@ mod tests {
     fn heads_and_keys_of_what_waits_are_bounded_too() {
         let (_store, clerks) = clerks(4000);
         let long = || head(vec![0; 5000], Vec::new());
-        assert!(clerks.put(long(), Vec::new(), If::Still(always()), false).is_none(), "no body, but a head");
+        assert!(
+            clerks.put(long(), vec![Bytes::new(); 2], If::Still(always()), false).is_none(),
+            "no body, but a head"
+        );
         assert!(clerks.begin(long()).is_none());
         let writing = clerks.begin(head(vec![0; 100], Vec::new())).expect("that fits");
         assert!(!writing.write(Bytes::from(vec![0; 4000])));
         drop(writing);
         clerks.stop();
         assert_eq!(clerks.behind_bytes(), 0);
+    }
+
+    #[test]
+    fn nothing_is_put_at_once_before_what_waits_at_its_desk() {
+        let (_store, clerks) = clerks(1 << 20);
+        let head = || head(Vec::new(), Vec::new());
+        let at_once = || clerks.put_at_once(&head(), None, &always()).is_some();
+        let desk = Arc::clone(clerks.desk(&head().key));
+        assert!(at_once());
+        let turn = desk.turn();
+        assert!(!at_once(), "a change is being made");
+        let removed = clerks.remove(&head().key);
+        drop(turn);
+        let _ = removed.blocking_recv();
+        let begun = std::time::Instant::now();
+        while !at_once() {
+            assert!(begun.elapsed().as_secs() < 20, "what is done does not wait any more");
+        }
+        desk.waiting.fetch_add(1, Ordering::SeqCst);
+        assert!(!at_once(), "another waits");
+        clerks.stop();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Origins that hang up, lie about lengths, chunk wrongly, say too much or nothing.
 
-use crate::harness::{Connection, Origin, Proxy, Step, reply, send};
+use crate::harness::{Connection, Nobody, Origin, Proxy, Step, reply, send};
 
 #[test]
 fn whatever_an_origin_does_a_client_never_takes_a_broken_reply_for_a_whole_one_and_none_is_stored() {
@@ -101,8 +101,8 @@ fn a_kept_connection_that_the_origin_closed_meanwhile_costs_the_client_nothing()
 #[test]
 fn an_origin_that_is_down_is_left_out_for_another() {
     let origin = Origin::new(|_, _| reply("Cache-Control: no-store\r\n", "from the one that lives"));
-    // A port that nobody listens at any more.
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = Nobody::new();
+    let dead = nobody.address;
     let more =
         format!("[[site]]\nhosts = ['two']\norigins = ['http://{dead}', 'http://{}']\n", origin.address);
     let flags_first = format!("{more}[[site]]\nhosts = ['dead']\norigins = ['http://{dead}']\n");

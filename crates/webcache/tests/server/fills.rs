@@ -84,16 +84,32 @@ fn what_a_client_has_received_whole_its_next_request_finds() {
 
 #[test]
 fn who_reads_nothing_blocks_nobody_and_gets_all_in_the_end() {
-    let whole = body(12 << 20);
-    let sent = whole.clone();
-    let origin = Origin::new(move |_, _| reply("Cache-Control: max-age=60\r\n", &sent));
-    let proxy = Proxy::new(&origin);
-    let mut slow = Connection::new(proxy.reverse);
-    slow.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-    assert_eq!(slow.receive_head().unwrap().0, 200);
-    let mut fast = Connection::new(proxy.reverse);
-    fast.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-    assert!(fast.receive(false).unwrap().body == whole, "beside one who reads nothing");
+    let (whole, gate) = (body(12 << 20), Arc::new(Gate::default()));
+    let (sent, held) = (whole.clone(), Arc::clone(&gate));
+    let origin = Origin::new(move |_, _| {
+        let head =
+            format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n", 12 << 20);
+        let (first, rest) = sent.split_at(1000);
+        let first = [head.as_bytes(), first].concat();
+        vec![Step::Send(first), Step::Wait(Arc::clone(&held)), Step::Send(rest.to_vec())]
+    });
+    // Nobody is helped on by the end of a slow client.
+    let proxy = Proxy::with(origin.address, "[cache]\nfill_window_kib = 64\n[limits]\nstall_s = 3600\n");
+    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+        assert_eq!(client.receive_head().unwrap().0, 200);
+    }
+    gate.open();
+    let [mut slow, mut fast] = clients;
+    assert!(fast.receive_bytes(whole.len()) == whole, "beside one who reads nothing");
+    proxy.settled();
+    assert_eq!(origin.seen().len(), 1, "both read one fill");
+    let taken = slow.left_the_proxy_at_most();
+    assert!(
+        taken + (64 << 10) < whole.len() as u64,
+        "it is behind the window: {taken} bytes are taken at most"
+    );
     assert!(slow.receive_bytes(whole.len()) == whole, "from the store, where it had fallen behind");
 }
 
@@ -249,7 +265,9 @@ fn a_reader_behind_is_cut_off_when_the_reply_turns_out_too_long_to_store_and_nob
     let origin = Origin::new(move |_, _| {
         vec![Step::Send(first.clone()), Step::Wait(Arc::clone(&held)), Step::Send(rest.clone())]
     });
-    let proxy = Proxy::with(origin.address, "[cache]\nfill_window_kib = 64\nobject_max_kib = 20480\n");
+    // Nobody is helped on by the end of a slow client.
+    let more = "[cache]\nfill_window_kib = 64\nobject_max_kib = 20480\n[limits]\nstall_s = 3600\n";
+    let proxy = Proxy::with(origin.address, more);
     let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
@@ -258,8 +276,12 @@ fn a_reader_behind_is_cut_off_when_the_reply_turns_out_too_long_to_store_and_nob
     assert_eq!(origin.seen().len(), 1, "both read the same fill");
     gate.open();
     let [mut slow, mut fast] = clients;
+    let reading = std::thread::spawn(move || fast.receive_chunked());
+    proxy.settled();
+    let taken = slow.left_the_proxy_at_most();
+    assert!(taken < 20 << 20, "it was behind when the store gave up: {taken} bytes are taken at most");
     // The pump waited for nobody, so that the fast one may have fallen behind too.
-    assert!(fast.receive_chunked().is_none_or(|got| got == whole));
+    assert!(reading.join().unwrap().is_none_or(|got| got == whole));
     assert!(slow.receive_chunked().is_none(), "it cannot go on from anywhere");
     proxy.settled();
     assert!(proxy.get("/").body == whole, "alone");

@@ -276,6 +276,15 @@ impl Connection {
         read_chunked(&mut self.reader)
     }
 
+    /// The most of what was sent that can have left the proxy: what lies here unread, and what its socket may hold.
+    pub fn left_the_proxy_at_most(&self) -> u64 {
+        let here = rustix::io::ioctl_fionread(&self.stream).unwrap() + self.reader.buffer().len() as u64;
+        let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
+        let there: u64 = limits.split_whitespace().next_back().unwrap().parse().unwrap();
+        // And what hyper has taken of the body to write next.
+        here + there + (1 << 20)
+    }
+
     /// Whether the other side has ended it.
     pub fn has_ended(&mut self) -> bool {
         let mut rest = Vec::new();
@@ -283,6 +292,22 @@ impl Connection {
             Ok(_) => true,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         }
+    }
+}
+
+/// An address at which nobody listens, and nobody else can as long as this is held.
+pub struct Nobody {
+    pub address: SocketAddr,
+    _socket: std::os::fd::OwnedFd,
+}
+
+impl Nobody {
+    pub fn new() -> Self {
+        use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = getsockname(&socket).unwrap().try_into().unwrap();
+        Self { address, _socket: socket }
     }
 }
 

@@ -7,7 +7,11 @@ use std::time::{Duration, Instant};
 
 use webcache::rules::icp::{self, Answer, Message};
 
-use crate::harness::{Connection, Origin, PATIENCE, Proxy, reply};
+use packstore::{Mode, OpenOptions, Store, StoreOptions, VolumeSpec};
+use testkit::SimulatedDisk;
+
+use crate::harness::{Connection, Gate, Nobody, Origin, PATIENCE, Proxy, reply};
+use crate::held_disk::HeldDisk;
 
 /// A neighbour that answers queries as it is told, with its own socket, for as long as the test's process lives.
 fn neighbour(answer: impl Fn(&UdpSocket, SocketAddr, u32, &[u8]) + Send + 'static) -> u16 {
@@ -123,8 +127,8 @@ fn a_sibling_that_has_it_no_more_says_504_which_no_client_sees_and_asks_nobody_i
     one.reload(&with_name("one", &table("sibling", twin.forward, liar)));
     assert_eq!(one.get_url(&format!("http://{}/b", origin.address), "").status, 200);
     // Or one where nobody listens.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    one.reload(&with_name("one", &table("sibling", nobody, liar)));
+    let nobody = Nobody::new();
+    one.reload(&with_name("one", &table("sibling", nobody.address, liar)));
     assert_eq!(one.get_url(&format!("http://{}/c", origin.address), "").status, 200);
 }
 
@@ -212,6 +216,126 @@ fn the_parent_that_has_it_is_asked_before_others_and_one_that_does_not_want_to_b
     assert_eq!(child.get_url(&url("/c"), "").status, 200);
     assert_eq!((origin_asked(&first), origin_asked(&second)), (1, 2), "the first denies it");
     assert_eq!(answers(&first)[4], 1);
+}
+
+/// A client of ICP.
+fn asker(proxy: &Proxy) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.connect(proxy.server().icp_address().unwrap()).unwrap();
+    socket
+}
+
+fn ask(socket: &UdpSocket, url: &str) -> Answer {
+    socket.send(&icp::query(7, url).unwrap()).unwrap();
+    let mut said = vec![0; 20_000];
+    let bytes = socket.recv(&mut said).unwrap();
+    match icp::read(&said[..bytes]) {
+        Ok(Message::Reply { answer, .. }) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_cache_that_does_not_know_yet_what_it_holds_is_not_to_be_fetched_through() {
+    let origin = fresh_origin();
+    let disk = SimulatedDisk::new("cache");
+    let volume = VolumeSpec { disk: Arc::new(disk.beside("cache")), size_bytes: 64 << 20 };
+    let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
+    let store = Arc::new(Store::create(vec![volume], options).unwrap());
+    let url = format!("http://{}/a", origin.address);
+    let before = Proxy::on(Arc::clone(&store), origin.address, "");
+    before.get_url(&url, "");
+    before.settled();
+    store.flush().unwrap();
+    let gate = Arc::new(Gate::default());
+    let held = HeldDisk { disk: disk.process_end(), gate: Arc::clone(&gate) };
+    let store = Arc::new(Store::open(vec![Arc::new(held)], OpenOptions::default()).unwrap());
+    let after = Proxy::on(store, origin.address, &with_name("one", "cache.rebuild_wait_ms = 0"));
+    let socket = asker(&after);
+    assert_eq!(ask(&socket, "http://127.0.0.1:1/none"), Answer::MissNoFetch);
+    gate.open();
+    after.until("it knows what it holds", |after| after.server().shared().shelf.store().usage().ready);
+    assert_eq!(ask(&socket, "http://127.0.0.1:1/none"), Answer::Miss);
+    assert_eq!(ask(&socket, &url), Answer::Hit, "what it held before");
+    assert_eq!(answers(&after), [1, 1, 0, 1, 0]);
+}
+
+#[test]
+fn a_parent_that_says_it_is_not_to_be_fetched_through_is_not_asked_while_there_is_another() {
+    let origin = fresh_origin();
+    let (first, second) = (named(&origin, "first", ""), named(&origin, "second", ""));
+    let refuses = neighbour(|socket, from, number, url| say(socket, from, Answer::MissNoFetch, number, url));
+    let misses = neighbour(|socket, from, number, url| say(socket, from, Answer::Miss, number, url));
+    let (one, other) = (table("parent", first.forward, refuses), table("parent", second.forward, misses));
+    let child =
+        named(&origin, "child", &format!("parents.direct = false\nicp.timeout_ms = 10000\n{one}{other}"));
+    let asked = |proxy: &Proxy| proxy.count(|counters| counters.origin_requests.get());
+    assert_eq!(child.get_url(&format!("http://{}/a", origin.address), "").status, 200);
+    assert_eq!((asked(&first), asked(&second)), (0, 1));
+    child.reload(&with_name("child", &format!("parents.direct = false\n{one}")));
+    assert_eq!(child.get_url(&format!("http://{}/b", origin.address), "").status, 200);
+    assert_eq!((asked(&first), asked(&second)), (1, 1), "rather than nobody");
+}
+
+#[test]
+fn what_varies_by_coding_is_offered_when_a_browser_would_hit() {
+    let origin = Origin::new(|seen, _| {
+        let age = if seen.target == "/stale" { 3 } else { 600 };
+        reply(&format!("Vary: Accept-Encoding\r\nCache-Control: max-age={age}\r\n"), &seen.target)
+    });
+    let proxy = named(&origin, "one", "");
+    let url = |path: &str| format!("http://{}{path}", origin.address);
+    let rows = [
+        ("/browser", "Accept-Encoding: gzip, deflate, br\r\n", Answer::Hit),
+        ("/new", "Accept-Encoding: gzip, deflate, br, zstd\r\n", Answer::Hit),
+        ("/plain", "", Answer::Hit),
+        ("/tool", "Accept-Encoding: x-pack\r\n", Answer::Miss),
+        ("/stale", "Accept-Encoding: gzip, deflate\r\n", Answer::Miss),
+    ];
+    let socket = asker(&proxy);
+    for (path, fields, answer) in rows {
+        proxy.get_url(&url(path), fields);
+        proxy.settled();
+        assert_eq!(ask(&socket, &url(path)), answer, "{path}");
+    }
+}
+
+#[test]
+fn the_log_says_who_gave_it() {
+    let origin = fresh_origin();
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let other = named(&origin, "other", "");
+    let misses = neighbour(|socket, from, number, url| say(socket, from, Answer::Miss, number, url));
+    let more = |text: String| {
+        with_name("one", &format!("icp.timeout_ms = 10000\nlog.file = '{}'\n{text}", log.display()))
+    };
+    let one = Proxy::with(origin.address, &more(table_of("sibling", &other)));
+    let (url, host) = (|path: &str| format!("http://{}{path}", origin.address), "127.0.0.1");
+    other.get_url(&url("/a"), "");
+    other.settled();
+    one.get_url(&url("/a"), "");
+    one.get_url(&url("/b"), "");
+    one.settled();
+    one.get_url(&url("/a"), "");
+    let logged = |lines: usize| {
+        one.until("it is written", |_| std::fs::read_to_string(&log).unwrap().lines().count() == lines);
+        let text = std::fs::read_to_string(&log).unwrap();
+        // The last but one: then the type follows.
+        let way = |line: &str| line.split(' ').nth_back(1).unwrap().to_owned();
+        text.lines().map(way).collect::<Vec<_>>()
+    };
+    let expected = [format!("SIBLING_HIT/{host}"), format!("HIER_DIRECT/{host}"), "HIER_NONE/-".to_owned()];
+    assert_eq!(logged(3), expected);
+    // A parent that says it has it, and one that is just the first.
+    other.get_url(&url("/c"), "");
+    other.settled();
+    one.reload(&more(table_of("parent", &other)));
+    one.get_url(&url("/c"), "");
+    one.reload(&more(table("parent", other.forward, misses)));
+    one.get_url(&url("/d"), "");
+    assert_eq!(logged(5)[3..], [format!("PARENT_HIT/{host}"), format!("FIRSTUP_PARENT/{host}")]);
 }
 
 #[test]

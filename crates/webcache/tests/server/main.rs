@@ -8,6 +8,7 @@ mod chaos;
 mod fills;
 mod framing;
 mod harness;
+mod held_disk;
 mod icp;
 mod life;
 mod nginx;

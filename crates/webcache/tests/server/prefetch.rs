@@ -57,12 +57,31 @@ fn what_a_page_embeds_is_there_before_it_is_asked_for() {
 }
 
 #[test]
+fn a_page_that_comes_compressed_is_looked_through_too() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, b"<img src=/a.png srcset='/b.png 1x, /c.png 2x'>").unwrap();
+    let page = gzip.finish().unwrap();
+    let origin = Origin::new(move |seen, _| match seen.target.as_str() {
+        "/page" => {
+            reply("Content-Type: text/html\r\nContent-Encoding: gzip\r\nCache-Control: max-age=60\r\n", &page)
+        }
+        target => reply("Cache-Control: max-age=60\r\n", target),
+    });
+    let proxy = Proxy::with(origin.address, ON);
+    assert_eq!(proxy.ask("GET", "/page", "Accept-Encoding: gzip\r\n").status, 200);
+    proxy.until("it is there", |proxy| ahead(proxy) == 1);
+    assert!(proxy.ask("GET", "/b.png", "Accept-Encoding: gzip\r\n").is_hit());
+    assert_eq!(origin.seen().len(), 2);
+}
+
+#[test]
 fn nothing_is_fetched_unless_told_nor_for_pages_that_are_not_stored_or_cannot_be_read() {
     let html = "<img src=/a.png>";
     let rows = [
         ("", "Content-Type: text/html\r\nCache-Control: max-age=60\r\n"),
         (ON, "Content-Type: text/html\r\nCache-Control: no-store\r\n"),
         (ON, "Content-Type: text/html\r\nCache-Control: max-age=60\r\nContent-Encoding: gzip\r\n"),
+        (ON, "Content-Type: text/html\r\nCache-Control: max-age=60\r\nContent-Encoding: br\r\n"),
         (ON, "Content-Type: text/plain\r\nCache-Control: max-age=60\r\n"),
         (
             "prefetch.enabled = true\nprefetch.page_max_kib = 0\n",

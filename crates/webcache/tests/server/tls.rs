@@ -84,6 +84,116 @@ impl Files {
     }
 }
 
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const END_STREAM: u8 = 1;
+
+/// A client of HTTP/2 that says what no library would say.
+struct Frames(StreamOwned<ClientConnection, TcpStream>);
+
+impl Frames {
+    /// With settings of its own.
+    fn new(files: &Files, server: &Server, settings: &[u8]) -> Self {
+        let tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let session = ClientConnection::new(files.client(), "localhost".try_into().unwrap()).unwrap();
+        let mut frames = Self(StreamOwned::new(session, tcp));
+        frames.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        frames.send(4, 0, 0, settings);
+        frames
+    }
+
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = (payload.len() as u32).to_be_bytes();
+        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        self.0.write_all(&[&head, payload].concat()).unwrap();
+    }
+
+    /// POST (0x83) or GET (0x82) https://localhost/.
+    fn ask(&mut self, stream: u32, method: u8, ends: bool) {
+        let block = [&[method, 0x87, 0x84, 0x41, 9][..], b"localhost"].concat();
+        self.send(HEADERS, 4 | u8::from(ends), stream, &block);
+    }
+
+    /// Kind, flags, stream and payload of the next frame.
+    fn next(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head)?;
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        self.0.read_exact(&mut payload)?;
+        Ok((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
+    }
+}
+
+/// Symptom: one stream whose client takes nothing was kept for as long as another one went on. Cause: time was kept for the
+/// connection alone. Fix: and for each stream.
+#[test]
+fn a_stream_that_its_client_takes_nothing_of_ends_though_another_goes_on() {
+    let Some(files) = Files::make() else { return };
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", vec![b'x'; 1 << 20]));
+    let server = files.server(&origin, "[limits]\nidle_s = 60\nstall_s = 1\n");
+    // No byte of a body may be sent on any stream, and what is needed on the connection.
+    let mut client = Frames::new(&files, &server, b"\0\x04\0\0\0\0");
+    client.send(8, 0, 0, &(1_u32 << 24).to_be_bytes());
+    client.ask(1, 0x82, true);
+    client.ask(3, 0x82, true);
+    client.send(8, 0, 3, &4000_u32.to_be_bytes());
+    let mut came = 0;
+    let reset = loop {
+        match client.next().expect("the connection goes on") {
+            (RST_STREAM, _, stream, _) => break stream,
+            (DATA, flags, 3, bytes) => {
+                came += bytes.len();
+                assert!(flags & END_STREAM == 0, "all of the other came, and the one is still kept");
+                // A client that is slow: there is nothing else to wait for.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                client.send(8, 0, 3, &4000_u32.to_be_bytes());
+            }
+            (DATA, _, 1, bytes) => panic!("{} bytes that were not allowed", bytes.len()),
+            _ => {}
+        }
+    };
+    assert_eq!(reset, 1);
+    assert!(came > 0, "the other went on");
+    client.send(8, 0, 3, &(1_u32 << 24).to_be_bytes());
+    while came < 1 << 20 {
+        match client.next().expect("the connection goes on") {
+            (DATA, _, 3, bytes) => came += bytes.len(),
+            (RST_STREAM, ..) => panic!("the other was cut off too"),
+            _ => {}
+        }
+    }
+    drop(client);
+    drop(server.stop());
+}
+
+#[test]
+fn a_body_by_http_2_that_does_not_go_on_is_not_waited_for_longer_than_one_by_http_1() {
+    let Some(files) = Files::make() else { return };
+    let origin = Origin::new(|seen, _| reply("", format!("{} bytes", seen.body.len())));
+    let server = files.server(&origin, "[limits]\nidle_s = 60\nstall_s = 1\n[upstream]\nreply_s = 3600\n");
+    let mut client = Frames::new(&files, &server, b"");
+    client.ask(1, 0x83, false);
+    client.send(DATA, 0, 1, b"hello");
+    // A slow one beside it, each of whose pauses is shorter, is taken to its end.
+    client.ask(3, 0x83, false);
+    for sent in 1..=8 {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        client.send(DATA, u8::from(sent == 8), 3, b"x");
+    }
+    let mut statuses = Vec::new();
+    while statuses.len() < 2 {
+        if let (HEADERS, _, stream, block) = client.next().expect("a reply to each") {
+            statuses.push((stream, block[0]));
+        }
+    }
+    // The first of the block is the status, 0x88 is 200.
+    assert!(matches!(statuses[..], [(1, refused), (3, 0x88)] if refused != 0x88), "{statuses:x?}");
+    drop(client);
+    drop(server.stop());
+}
+
 #[test]
 fn a_client_of_http_2_that_asks_for_nothing_is_not_kept_for_answering_pings() {
     let Some(files) = Files::make() else { return };

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use crate::harness::{Connection, Origin, Proxy, Step, reply};
+use crate::harness::{Connection, Nobody, Origin, Proxy, Step, reply};
 
 /// By CONNECT, to a port of this machine.
 fn tunnel(proxy: &Proxy, port: u16) -> Connection {
@@ -74,6 +74,7 @@ fn hosts_ports_and_methods_that_are_not_served_get_403_and_405() {
         ("POST http://127.0.0.1/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 405),
         ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 501),
         ("GET http://user@a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET http://a:80;/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ];
     for (request, status) in rows {
         let mut connection = Connection::new(proxy.forward);
@@ -239,7 +240,7 @@ fn what_a_site_answers_to_a_made_up_host_is_no_answer_of_that_host() {
 fn a_password_for_a_proxy_goes_to_parents_and_to_no_origin() {
     let origin = Origin::new(|_, _| reply("Cache-Control: no-store\r\n", "x"));
     let parent = Origin::new(|_, _| reply("Cache-Control: no-store\r\n", "x"));
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = Nobody::new();
     let has_it = |seen: &Origin| seen.seen().last().unwrap().field("proxy-authorization").is_some();
     let ask = |address, target: &str| {
         let mut connection = Connection::new(address);
@@ -248,7 +249,7 @@ fn a_password_for_a_proxy_goes_to_parents_and_to_no_origin() {
         assert_eq!(connection.receive(false).unwrap().status, 200);
     };
     let url = format!("http://{}/", origin.address);
-    for (parent, to_parent) in [(parent.address, true), (dead, false)] {
+    for (parent, to_parent) in [(parent.address, true), (dead.address, false)] {
         let more = format!("[parents]\ndirect = true\n[[parent]]\naddress = '{parent}'\n");
         let proxy = Proxy::with(origin.address, &more);
         ask(proxy.forward, &url);
