@@ -10,15 +10,17 @@ help: ## this list
 build: ## the binary, optimised: target/release/crumb
 	$(CARGO) build --release -p crumb
 
-# A workspace of its own, beside the other binaries: it needs an MPI and libclang.
+# A workspace of its own, beside the other binaries: it needs an MPI and libclang, which bindgen loads.
 MPI := --manifest-path crates/crumb-mpi/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)
+LIBCLANG := /usr/lib/llvm*/lib/libclang*.so* /usr/lib/*-linux-gnu/libclang*.so* /usr/lib*/libclang*.so* /usr/local/lib/libclang*.so*
+# What is missing for it; nothing where it can be built. Asked for when it is needed: `packages` may install it.
+mpi_lacks = $(if $(shell command -v $${MPICC:-mpicc} 2>/dev/null),, no MPI (mpicc);)$(if \
+	$(LIBCLANG_PATH)$(shell command -v llvm-config)$(shell ls $(LIBCLANG) 2>/dev/null),, no libclang;)
 
 mpi: ## the generator for many machines, optimised: target/release/crumb-mpi (needs an MPI and libclang)
 	$(CARGO) build --release $(MPI)
 
-test-mpi: ## its tests and lints: ranks on loopback and in network namespaces, killed, stopped, cut off
-	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml -- --check
-	$(CARGO) clippy --all-targets $(MPI) -- -D warnings
+test-mpi: ## its tests: ranks on loopback and in network namespaces, killed, stopped, cut off
 	$(CARGO) test --no-fail-fast $(MPI)
 
 demo: build ## the main job with no server needed: two sweeps on loopback and a report, in under 3 minutes
@@ -29,13 +31,17 @@ packages: ## install what the tests need (Debian, root); otherwise say what is m
 
 # `waking` by itself: whether the processors stay awake for a mount shows only while nobody else keeps them so.
 test: packages bench-smoke ## every test, with real servers where they are installed
-	@echo "skipped: crumb-mpi, a workspace of its own: make test-mpi" >&2
 	$(CARGO) test --workspace --test waking
 	scripts/awake.sh $(CARGO) test --workspace --no-fail-fast
+	@lacks="$(mpi_lacks)"; if [ -z "$$lacks" ]; then $(MAKE) --no-print-directory test-mpi; \
+	else echo "skipped: the tests of crumb-mpi:$${lacks%;}" >&2; fi
 
-lint: ## formatting, and clippy with warnings as errors
+lint: packages ## formatting, and clippy with warnings as errors
 	$(CARGO) fmt --all -- --check
+	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@lacks="$(mpi_lacks)"; if [ -z "$$lacks" ]; then $(CARGO) clippy --all-targets $(MPI) -- -D warnings; \
+	else echo "skipped: clippy for crumb-mpi:$${lacks%;}" >&2; fi
 
 check: lint test ## what CI runs
 
@@ -63,7 +69,10 @@ soak-stackfs: ## the stackable file system for longer (root): a million operatio
 soak-proxy: ## everything at once at the proxy for two minutes, and nothing left behind
 	scripts/soak-proxy.sh
 
-fuzz: ## a minute of each fuzz target: what comes by wire, what is read from packed files (needs cargo-fuzz)
+fuzz: ## a minute of each fuzz target: what comes by wire, what is read from packed files, pages, configurations (needs cargo-fuzz)
 	cd crates/nfs && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run wire -- -max_total_time=60
 	cd crates/packstore && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run index -- -max_total_time=60
 	cd crates/packstore && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run control -- -max_total_time=60
+	cd crates/webcache && for target in connection exchange url datagram stored page config; do \
+		mkdir -p fuzz/corpus/$$target && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target \
+			-- -max_total_time=60 || exit 1; done

@@ -3,18 +3,22 @@
 # second while a set is asked for once, hits a second from a disk, p99 of hits at half of that, stores a second of what is new,
 # bytes written for each body byte, and what is served right after a stop and a kill.
 #   scripts/measure-proxy.sh [--rounds N] [--objects N] [--measure TIME] [--dir DIR] [--core N] [NAME]...
+#   scripts/measure-proxy.sh --polymix RATE,... [--cache-mb N] [--time-scale TIMES] [--dir DIR] [--core N] [NAME]...
 # Defaults: 3 rounds, 150,000 objects of 10.7 KB, 10 s, images in /var/tmp; all that are installed of crumb nginx ats squid.
+# --polymix: PolyMix-3 at these peaks instead, each on a new cache of 256 MB, with phases 240 times shorter than published.
 # Each proxy has core N (0) for itself and a control group of 512 MiB, page cache included; origin and generator share the next
 # core. Its cache is an ext4 image of its own, without the page cache of the file system below (direct I/O), and new each round.
 # Debian: apt-get install nginx-light trafficserver squid jq. CRUMB=PROGRAM takes a program that is built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=3 objects=150000 measure=10s dir=/var/tmp core=0 names=()
+rounds=3 objects=150000 measure=10s dir=/var/tmp core=0 peaks= cache_mb=4096 time_scale=240 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --rounds) rounds=$2 && shift ;; --objects) objects=$2 && shift ;; --measure) measure=$2 && shift ;;
         --dir) dir=$2 && shift ;; --core) core=$2 && shift ;;
-        -*) sed -n '2,10s/^# \?//p' "$0" >&2 && exit 2 ;;
+        --polymix) peaks=${2//,/ } && [ "$cache_mb" != 4096 ] || cache_mb=256; shift ;;
+        --cache-mb) cache_mb=$2 && shift ;; --time-scale) time_scale=$2 && shift ;;
+        -*) sed -n '2,12s/^# \?//p' "$0" >&2 && exit 2 ;;
         *) names+=("$1") ;;
     esac
     shift
@@ -81,7 +85,7 @@ CONFIG proxy.config.http.insert_age_in_response INT 1
 CONFIG proxy.config.http.cache.required_headers INT 0
 END
     echo "map http://127.0.0.1:$port/ http://127.0.0.1:$origin/" >"$etc/remap.config"
-    echo "$at/cache 4G" >"$etc/storage.config"
+    echo "$at/cache ${cache_mb}M" >"$etc/storage.config"
 }
 start_ats() { exec env TS_RUNROOT="$work/ats/runroot.yaml" traffic_server; }
 
@@ -92,7 +96,7 @@ listen = ["127.0.0.1:$port"]
 hosts = ["*"]
 origins = ["http://127.0.0.1:$origin"]
 [cache]
-size_mib = 4096
+size_mib = $cache_mb
 END
 cat >"$work/nginx.conf" <<END
 daemon off;
@@ -107,7 +111,7 @@ http {
     sendfile on;
     tcp_nopush on;
     keepalive_requests 100000000;
-    proxy_cache_path $at/cache levels=2:2 keys_zone=z:64m max_size=4g inactive=1d use_temp_path=off;
+    proxy_cache_path $at/cache levels=2:2 keys_zone=z:64m max_size=${cache_mb}m inactive=1d use_temp_path=off;
     upstream origin { server 127.0.0.1:$origin; keepalive 64; keepalive_requests 100000000; }
     server {
         listen 127.0.0.1:$port backlog=4096;
@@ -124,7 +128,7 @@ END
 cat >"$work/squid.conf" <<END
 http_port 127.0.0.1:$port accel defaultsite=127.0.0.1:$origin no-vhost
 cache_peer 127.0.0.1 parent $origin 0 no-query no-digest originserver
-cache_dir rock $at/cache 4096
+cache_dir rock $at/cache $cache_mb
 cache_mem 64 MB
 maximum_object_size 4 MB
 access_log none
@@ -195,6 +199,20 @@ turn() { # name, round
     stop TERM
     umount "$at"
 }
+polymix() { # name, peak
+    local to=$work/$1.$2.polymix
+    fresh_image
+    "prepare_$1"
+    start "$1"
+    taskset -c "$((core + 1))" "$crumb" --quiet run webload --target "http://127.0.0.1:$port" --workload polymix-3 \
+        --origin-listen "127.0.0.1:$origin" --peak "$2" --cache-size "${cache_mb}MB" --time-scale "$time_scale" \
+        --watch "$proxy" --no-store --json "$to" >"$work/said" 2>&1 || [ $? = 3 ] || { cat "$work/said" >&2; return 1; }
+    stop TERM
+    umount "$at"
+    jq -r --arg name "$1" --arg peak "$2" '[.metrics | .requests_per_sec, .document_hit_percent, .document_hit_offered_percent, .byte_hit_percent,
+        .response_mean_us / 1e3, .errors_percent, .false_replies, .proxy_cpu_a_request_us, .proxy_resident_bytes / 1e6]
+        | map(. * 100 | round / 100 | tostring) | [$name, $peak] + . | join("\t")' "$to"
+}
 mkdir -p "$group"
 echo $((512 << 20)) >"$group/$limit"
 wanted=("${names[@]}")
@@ -204,6 +222,14 @@ for name in "${wanted[@]}"; do
     case $name in crumb) program=$crumb ;; ats) program=traffic_server ;; *) program=$name ;; esac
     if command -v "$program" >/dev/null; then names+=("$name"); else echo "$name: left out, as it is not installed" >&2; fi
 done
+if [ -n "$peaks" ]; then
+    printf 'PolyMix-3, a cache of %s MB, phases 1/%s as long\n' "$cache_mb" "$time_scale"
+    printf 'proxy\tpeak\treq/s\thit%%\toffered\tbyte%%\tms\terror%%\tfalse\tus each\tMB\n'
+    for peak in $peaks; do
+        for name in "${names[@]}"; do polymix "$name" "$peak"; done
+    done
+    exit 0
+fi
 for ((round = 0; round < rounds; round++)); do
     for ((step = 0; step < ${#names[@]}; step++)); do turn "${names[(round + step) % ${#names[@]}]}" "$round"; done
 done

@@ -83,6 +83,7 @@ figure() { curl -s "127.0.0.1:$1/status.json" | jq ".$2"; }
 # The administration's own connection is no client's.
 sockets() { find "/proc/$1/fd" -lname 'socket:*' | wc -l; }
 threads() { find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l; }
+thread_names() { cat "/proc/$1"/task/*/comm | sort; }
 memory_kib() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
 
 # One origin for both, so that each can have what the other wants.
@@ -97,6 +98,7 @@ start two
 two=$process
 proxy=127.0.0.1:$base admin=$((base + 2)) icp=$((base + 1)) admin_two=$((base + 12))
 sockets_before=$(sockets "$one") threads_before=$(threads "$one")
+thread_names "$one" >"$work/threads"
 
 half() { # number, seconds
     local loads=() load name seed=$1
@@ -156,7 +158,7 @@ sockets_now=$(sockets "$one") threads_now=$(threads "$one")
 say "sockets before, now" "$sockets_before, $sockets_now"
 [ "$sockets_now" -le $((sockets_before + 4)) ] || wrong "sockets are left open"
 say "threads before, now" "$threads_before, $threads_now"
-[ "$threads_now" -le "$threads_before" ] || wrong "threads are left"
+[ "$threads_now" -le "$threads_before" ] || wrong "threads are left: $(thread_names "$one" | comm -13 "$work/threads" - | paste -sd ' ')"
 say "memory after one half, after both, in KiB" "$memory_half, $memory_end"
 [ "$memory_end" -le $((memory_half + memory_half / 4 + 16384)) ] || wrong "memory grows"
 for name in store_evicted_total icp_found_total sibling_hits_total icp_malformed_total malformed_requests_total; do

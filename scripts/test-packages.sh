@@ -84,6 +84,10 @@ need curl curl
 need squid squid
 need wrk wrk
 need h2load nghttp2-client
+need mpicc mpich libmpich-dev
+# Bindings to MPI are made by libclang, which is no program.
+compgen -G '/usr/lib/llvm*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*-linux-gnu/libclang*.so*' >/dev/null ||
+    missing+=(libclang-dev)
 
 install_missing() {
     echo "installing ${missing[*]}"

@@ -15,12 +15,10 @@
 #![allow(clippy::print_stderr)]
 
 mod courier;
-mod own;
 mod post;
 mod watch;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -83,11 +81,6 @@ struct FstressTogether {
     /// How the load is divided: even, or cores: by the processors that each rank may use
     #[arg(long, default_value = "even", value_name = "even|cores", help_heading = "Many machines")]
     share: Share,
-
-    /// Write what each of several ranks measured by itself into this directory, as rank-N.csv: load point, highest
-    /// latency of a bucket in nanoseconds, samples in it
-    #[arg(long, value_name = "DIRECTORY", help_heading = "Many machines")]
-    histograms_to: Option<PathBuf>,
 
     #[command(flatten)]
     ranks: RanksArgs,
@@ -268,12 +261,7 @@ fn run(
     let ensemble = joined.insert(ensemble);
     ensemble.same_terms(vec![("benchmark".to_owned(), benchmark.name().to_owned())])?;
     match benchmark {
-        Benchmark::Fstress(together) => {
-            if let Some(folder) = &together.histograms_to {
-                ensemble.hear_own(own::written_to(folder, ensemble.rank())?);
-            }
-            together.fstress.run_in(ensemble, stop, context)
-        }
+        Benchmark::Fstress(together) => together.fstress.run_in(ensemble, stop, context),
         Benchmark::Postmark(copies) => copies.one.run_in(ensemble, stop, context),
         Benchmark::Netnews(copies) => copies.one.run_in(ensemble, stop, context),
     }

@@ -2,11 +2,12 @@
 
 mod job;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use files::DirectoryOptions;
-use measure::RunRecord;
+use measure::{Phase, RunRecord};
 use nfs::server::{Server, ServerOptions, serve_dir};
 use rustix::process::{Signal, kill_process};
 
@@ -139,8 +140,7 @@ fn ranks_of_the_news_spool_store_feeds_of_their_own_and_count_while_all_work() {
     // A figure that one process has is not missing where there are several.
     let missing: Vec<&String> =
         alone.metrics.keys().filter(|name| !whole.metrics.contains_key(*name)).collect();
-    let interval = ["ageing_per_pass_high_percent", "ageing_per_pass_low_percent"];
-    assert_eq!(missing, interval, "an interval of the trend is not made of several ranks");
+    assert!(missing.is_empty(), "{missing:?}");
     server.stop();
 }
 
@@ -204,6 +204,103 @@ fn a_spool_in_the_way_of_one_rank_ends_all_and_names_it() {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     assert_eq!(blamed(&ended.said, &format!("rank 1 on {host}")), 1, "{}", ended.said);
     assert!(kept(dir.path()).is_empty(), "no phase was one of the whole: {}", ended.said);
+}
+
+/// Every file below `place`, with its bytes.
+fn contents(place: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![place.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                let name = entry.path().strip_prefix(place).unwrap().to_owned();
+                found.insert(name, std::fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn spools_that_were_stopped_in_the_midst_are_gone_on_with_by_all_ranks() {
+    if no_mpirun("resumed spools") {
+        return;
+    }
+    let spools = place();
+    let target = spools.path().display().to_string();
+    let news = ["netnews", &target, "--articles", "8000", "--passes", "4"];
+    let news = [&news[..], &["--retention", "1", "--batch-every", "2"]].concat();
+    let run = |words: &[&str]| {
+        let dir = place();
+        let ended = Job::start(2, dir.path(), &[&news[..], words].concat()).end(LIMIT);
+        (ended, kept(dir.path()))
+    };
+    let (ended, runs) = run(&["--keep", "whole"]);
+    assert!(matches!(ended.code, 0 | 3) && runs[0].complete, "{}", ended.said);
+
+    // As a user stops it: in pass 2, which both ranks have begun.
+    let dir = place();
+    let mut job = Job::start(2, dir.path(), &[&news[..], &["--keep", "mine"]].concat());
+    let begun = "what follows unbatch of pass 1";
+    job.until(begun, |said| said.lines().filter(|line| line.contains(begun)).count() == 2);
+    kill_process(job.ranks()[1], Signal::INT).unwrap();
+    let stopped = job.end(SOON);
+    let was_complete = kept(dir.path()).first().is_some_and(|run| run.complete);
+    assert!(!was_complete, "it was to be stopped before its end: {}", stopped.said);
+
+    let (ended, runs) = run(&["--resume", "mine"]);
+    assert!(matches!(ended.code, 0 | 3), "{}", ended.said);
+    assert_eq!(times(&ended.said, "error: "), 0, "{}", ended.said);
+    let run_resumed = &runs[0];
+    assert!(run_resumed.complete, "{}", ended.said);
+    for pass in 1..=4 {
+        let unbatch = |phase: &&Phase| phase.name == "unbatch" && phase.pass == pass;
+        assert_eq!(run_resumed.phases.iter().filter(unbatch).count(), 1, "pass {pass}: {}", ended.said);
+    }
+    assert!(
+        run_resumed.phases.iter().any(|phase| phase.counters.contains_key("ranks_cut_short")),
+        "what was gone on with is known as such: {:?}",
+        run_resumed.phases
+    );
+    for rank in 0..2 {
+        let of = |name: &str| contents(&spools.path().join(format!("crumb-netnews-{name}-r{rank}/articles")));
+        let (resumed, whole) = (of("mine"), of("whole"));
+        assert!(resumed.len() > 100, "{} files", resumed.len());
+        assert!(resumed == whole, "rank {rank}: {} files and {}", resumed.len(), whole.len());
+    }
+}
+
+#[test]
+fn spools_that_are_not_of_one_run_or_of_more_ranks_are_refused_with_one_message() {
+    if no_mpirun("spools that differ") {
+        return;
+    }
+    let spools = place();
+    let target = spools.path().display().to_string();
+    let run = |ranks, words: &[&str]| {
+        let dir = place();
+        let news = ["netnews", &target, "--articles", "2000", "--batches-per-pass", "2", "--seed", "3"];
+        let ended = Job::start(ranks, dir.path(), &[&news[..], words].concat()).end(LIMIT);
+        (ended.code, ended.said)
+    };
+    let begun = run(3, &["--passes", "1", "--keep", "mine"]);
+    assert!(matches!(begun.0, 0 | 3), "{}", begun.1);
+    // Rank 0's seed is that of one process.
+    let alone = run(1, &["--passes", "4", "--resume", "mine-r0"]);
+    assert!(matches!(alone.0, 0 | 3), "{}", alone.1);
+    let before: Vec<_> =
+        (0..3).map(|rank| contents(&spools.path().join(format!("crumb-netnews-mine-r{rank}")))).collect();
+    for (ranks, told) in
+        [(3, "that of rank 1 on"), (2, "spool mine is of more than 2 ranks"), (4, "no spool named mine-r3")]
+    {
+        let (code, said) = run(ranks, &["--passes", "4", "--resume", "mine"]);
+        assert_eq!(code, 1, "{said}");
+        assert_eq!((times(&said, told), times(&said, "error: ")), (1, 1), "{ranks} ranks: {said}");
+    }
+    let after: Vec<_> =
+        (0..3).map(|rank| contents(&spools.path().join(format!("crumb-netnews-mine-r{rank}")))).collect();
+    assert!(before == after, "nothing was done to any");
 }
 
 #[test]

@@ -84,11 +84,15 @@ impl Network {
         opened.join().unwrap()
     }
 
-    /// A rank in each namespace, with a host name of its own; MPI over the veths and not through memory.
+    /// A rank in each namespace, with a host name of its own; MPI over the veths and not through memory. The launcher is where
+    /// the server is: OpenMPI's ranks come to it over the network.
     fn start(&self, dir: &Path, args: &[String]) -> Job {
-        let mut command = job::mpirun();
+        let mut command = job::mpirun_within(&["ip", "netns", "exec", &self.of("s")]);
         command.env("MPIR_CVAR_NOLOCAL", "1").env("UCX_TLS", "tcp,self").env("UCX_NET_DEVICES", "veth0");
         command.env("FI_PROVIDER", "tcp").env("FI_TCP_IFACE", "veth0");
+        command.env("OMPI_MCA_pml", "ob1").env("OMPI_MCA_btl", "tcp,self");
+        command.env("OMPI_MCA_btl_tcp_if_include", "veth0").env("OMPI_MCA_oob_tcp_if_include", "br0");
+        command.env("PMIX_MCA_ptl_base_if_include", "br0").env("PMIX_MCA_ptl_base_remote_connections", "1");
         let store = dir.join("runs.db").display().to_string();
         for rank in 0..RANKS {
             if rank > 0 {

@@ -5,9 +5,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use assert_cmd::cargo::CommandCargoExt as _;
-use measure::RunRecord;
+use measure::{LatencyHistogram, RunRecord};
 use testkit::Ganesha;
 
 /// A place for file sets where deleting is cheap.
@@ -228,6 +229,36 @@ fn url(server: &nfs::server::Server) -> String {
 }
 
 #[test]
+fn the_raw_samples_of_each_run_make_the_histograms_of_its_record() {
+    let scratch = scratch();
+    let (target, raw) = (scratch.path().join("target"), scratch.path().join("new/raw"));
+    fs::create_dir(&target).expect("a folder");
+    let [target, to] = [&target, &raw].map(|path| path.to_str().expect("a plain path").to_owned());
+    let flags =
+        ["-w", "web-server", "--rate", "300,600", "--measure", "500ms", "--files", "150", "--raw", &to];
+    for runs in 1..=2 {
+        let record = fstress(&target, &flags);
+        assert_eq!(entries(&raw).len(), runs, "each has a file of its own");
+        let file = raw.join(format!("{}-rank-0.csv", record.id));
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("point,operation,due_ns,latency_ns,outcome"));
+        let lines: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+        for (point, number) in record.points.iter().zip(["1", "2"]) {
+            for (name, stats) in &point.ops {
+                let mut rebuilt = LatencyHistogram::new();
+                let of_kind = lines.iter().filter(|line| line[0] == number && line[1] == name);
+                for line in of_kind.filter(|line| line[4] == "ok") {
+                    rebuilt.record(Duration::from_nanos(line[3].parse().expect("nanoseconds")));
+                }
+                assert_eq!(rebuilt, stats.histogram, "{name} of load point {number}");
+            }
+            assert!(point.histogram.count() > 50, "{}", point.histogram.count());
+        }
+    }
+}
+
+#[test]
 fn a_read_only_export_and_a_wrong_one_are_told_apart() {
     let scratch = scratch();
     let server = serve(scratch.path(), true);
@@ -282,6 +313,12 @@ fn what_cannot_work_is_told_with_what_to_do() {
         (&[&target, "-w", "web-servr"], 2, "did you mean `web-server`"),
         (&[&target, "--find-max", "20ms"], 2, "p99<20ms"),
         (&[&target, "--files", "900000000", "--rate", "100"], 1, "no room for the file set"),
+        (
+            &["null:", "-w", "null", "--rate", "500,1000000", "--measure", "1m", "--raw", &target],
+            1,
+            "60000000 requests",
+        ),
+        (&["null:", "-w", "null", "--rate", "500", "--raw", "/dev/null/x"], 1, "/dev/null/x"),
         (&[], 2, "<TARGET>"),
     ];
     for (args, code, says) in cases {

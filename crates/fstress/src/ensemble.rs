@@ -23,7 +23,7 @@ mod shares;
 
 use std::time::Duration;
 
-use measure::{LatencyHistogram, RankPart};
+use measure::RankPart;
 use quanta::{Clock, Instant};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -67,11 +67,7 @@ struct Joined {
     lost: Option<Lost>,
     /// All ranks had the same bad news at a meeting.
     all_know: bool,
-    own: Option<HearsOwn>,
 }
-
-/// Whoever wants to know what a rank measured by itself.
-type HearsOwn = Box<dyn FnMut(&LatencyHistogram) -> std::io::Result<()> + Send>;
 
 /// How a step went on one rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -126,7 +122,6 @@ impl Ensemble {
             skew_ns: 0,
             lost: None,
             all_know: false,
-            own: None,
         };
         // The version before all else, in a form that every version will read.
         let cpus: Vec<String> = hello.cpus.iter().map(ToString::to_string).collect();
@@ -332,13 +327,6 @@ impl Ensemble {
         Ok(begin)
     }
 
-    /// Has `hear` told the latencies of this rank alone after each load point, before they are added up.
-    pub fn hear_own(&mut self, hear: impl FnMut(&LatencyHistogram) -> std::io::Result<()> + Send + 'static) {
-        if let Some(joined) = &mut self.0 {
-            joined.own = Some(Box::new(hear));
-        }
-    }
-
     /// Adds up what all ranks measured; each gets the same. A rank has `patience` to come.
     pub(crate) fn merge(
         &mut self,
@@ -350,9 +338,6 @@ impl Ensemble {
         let my_rate = rate.map(|rate| self.rate_of(rate));
         let Some(joined) = &mut self.0 else { return Ok((measured, file_set, vec![])) };
         let rank = joined.exchange.rank();
-        if let Some(Err(error)) = joined.own.as_mut().map(|hear| hear(&measured.tallies.histogram())) {
-            tracing::warn!(rank, %error, "what this rank measured by itself cannot be written");
-        }
         let row = RankPart {
             rank,
             host: joined.host(rank),

@@ -149,6 +149,24 @@ pub enum FstressError {
         /// The label wanted.
         is: String,
     },
+    /// The file of raw samples cannot be written.
+    #[error("cannot write the raw samples to {}; give --raw a directory with room for some 35 bytes a request, or leave it out", path.display())]
+    Raw {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// More raw samples than are kept in memory.
+    #[error(
+        "--raw: {samples} requests in one load point of one rank are more than the {samples_max} kept; measure for a shorter time, with more ranks, or leave --raw out"
+    )]
+    TooManySamples {
+        /// So many, or more.
+        samples: u64,
+        /// So many can be kept.
+        samples_max: u64,
+    },
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

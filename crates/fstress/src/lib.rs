@@ -23,6 +23,7 @@ mod objects;
 mod payload;
 mod planner;
 mod progress;
+mod raw;
 mod run;
 mod tally;
 mod weights;

@@ -24,6 +24,7 @@ use crate::arrivals::Schedule;
 use crate::error::FstressError;
 use crate::planner::{NameBuffers, Planned, Planner};
 use crate::progress::{Live, Stage};
+use crate::raw::Samples;
 use crate::tally::Tallies;
 
 /// What sets the pace of a load point.
@@ -135,6 +136,8 @@ pub(crate) struct Metronome<'a> {
     pub tell: &'a mut dyn FnMut(Live),
     /// Number of the load point, from 1.
     pub point: u32,
+    /// Where each counted request is kept by itself, when it is to be.
+    pub samples: Option<&'a mut Samples>,
 }
 
 /// At most so many requests between two looks at the replies: 16 a write is what TCP needs to be fast, and
@@ -152,7 +155,7 @@ impl Metronome<'_> {
     pub fn run(&mut self, begin: Instant, mut pace: Pace, spans: Spans) -> Measured {
         let counted_from = begin + spans.warm;
         let end = counted_from + spans.measure;
-        let mut count = Count::new(self.planner, self.point, counted_from, end);
+        let mut count = Count::new(self.planner, self.point, self.samples.take(), counted_from, end);
         self.planner.begin_point(begin, matches!(pace, Pace::Closed(_)));
 
         let mut cut_short = None;
@@ -291,7 +294,7 @@ impl Metronome<'_> {
         }
     }
 
-    fn poll(&mut self, until: Option<Instant>, count: &mut Count) -> Result<(), TransportError> {
+    fn poll(&mut self, until: Option<Instant>, count: &mut Count<'_>) -> Result<(), TransportError> {
         let waits_from = self.clock.now();
         let mut first_done = None;
         let (planner, flights) = (&mut *self.planner, &mut *self.flights);
@@ -311,7 +314,7 @@ impl Metronome<'_> {
     }
 
     /// Takes replies until all counted requests are answered or the time is over.
-    fn drain(&mut self, until: Instant, count: &mut Count) -> Result<(), TransportError> {
+    fn drain(&mut self, until: Instant, count: &mut Count<'_>) -> Result<(), TransportError> {
         while count.in_flight > 0 && self.transport.in_flight() > 0 && self.clock.now() < until {
             self.poll(Some(until), count)?;
         }
@@ -327,8 +330,9 @@ fn room_for_batch(outstanding: usize, in_flight: usize) -> usize {
 }
 
 /// The counting of one load point.
-struct Count {
+struct Count<'a> {
     point: u32,
+    samples: Option<&'a mut Samples>,
     counted_from: Instant,
     end: Instant,
     tallies: Tallies,
@@ -349,10 +353,17 @@ struct Count {
     in_flight_by_kind: [u64; files::OpKind::COUNT],
 }
 
-impl Count {
-    fn new(planner: &Planner, point: u32, counted_from: Instant, end: Instant) -> Self {
+impl<'a> Count<'a> {
+    fn new(
+        planner: &Planner,
+        point: u32,
+        samples: Option<&'a mut Samples>,
+        counted_from: Instant,
+        end: Instant,
+    ) -> Self {
         Self {
             point,
+            samples,
             counted_from,
             end,
             tallies: Tallies::new(planner.mix()),
@@ -415,6 +426,10 @@ impl Count {
             self.in_flight -= 1;
             self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
             self.tallies.of(flight.planned.kind).settle(&completion.outcome, completion.retransmits, latency);
+            if let Some(samples) = &mut self.samples {
+                let due = flight.due.saturating_duration_since(self.counted_from);
+                samples.push(flight.planned.kind, due, latency, &completion.outcome);
+            }
         }
     }
 

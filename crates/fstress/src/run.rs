@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
 use crate::objects::ObjectSets;
 use crate::planner::Planner;
 use crate::progress::Event;
+use crate::raw::RawFile;
 use crate::workload::Workload;
 
 /// What to run.
@@ -51,6 +53,8 @@ pub struct FstressConfig {
     /// Requests in flight while building. Default 64 over TCP and locally; 8 over UDP, where some servers lose
     /// what does not fit their receive buffer.
     pub build_in_flight: usize,
+    /// Where every measured request is written to by itself: this path, and behind it `-rank-N.csv`, 0 for a generator alone.
+    pub raw: Option<PathBuf>,
 }
 
 /// How many files a set has.
@@ -153,6 +157,7 @@ pub fn run_together(
         phases: Vec::new(),
         late: Vec::new(),
         next_ticket: FIRST_TICKET,
+        raw: None,
     };
     let (set, result) = session.all_points();
     let removed = match set {
@@ -192,10 +197,14 @@ struct Session<'a> {
     phases: Vec<Phase>,
     late: Vec<Ticket>,
     next_ticket: u32,
+    raw: Option<RawFile>,
 }
 
 impl Session<'_> {
     fn all_points(&mut self) -> (Option<ObjectSets>, Result<(), FstressError>) {
+        if let Err(error) = self.begin_raw() {
+            return (None, Err(error));
+        }
         let needs_files = self.config.workload.needs_files();
         let (set, begun) = if needs_files {
             match self.with_site(|builder, site| builder.begin(site)) {
@@ -221,6 +230,21 @@ impl Session<'_> {
         let result = self.points_of(&mut planner, needs_files);
         planner.settle_all();
         (needs_files.then_some(planner.set), result)
+    }
+
+    fn begin_raw(&mut self) -> Result<(), FstressError> {
+        let Some(prefix) = &self.config.raw else { return Ok(()) };
+        let rates: Vec<f64> = match &self.config.load {
+            Load::Sweep(rates) => rates.iter().map(|rate| self.ensemble.rate_of(*rate)).collect(),
+            // How far a search goes shows when it is there.
+            Load::Auto { .. } | Load::FindMax { .. } | Load::Max { .. } => vec![],
+        };
+        let (raw, made) = match RawFile::create(prefix, self.ensemble.rank(), &rates, self.config.measure) {
+            Ok(raw) => (Some(raw), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        self.raw = raw;
+        self.together("the file of raw samples", made, None).1
     }
 
     fn points_of(&mut self, planner: &mut Planner, needs_files: bool) -> Result<(), FstressError> {
@@ -312,6 +336,10 @@ impl Session<'_> {
             }
             None => Pace::Closed(self.ensemble.part_of(outstanding.unwrap_or(1).into()) as u32),
         };
+        if let Some(raw) = &mut self.raw {
+            let ready = raw.begin(rate.map(|rate| self.ensemble.rate_of(rate)), config.measure);
+            self.together("room for raw samples", ready, None).1?;
+        }
         let begin = self.ensemble.begin(self.clock, config.warm, config.measure)?;
         let tell = &mut self.tell;
         let measured = Metronome {
@@ -322,6 +350,7 @@ impl Session<'_> {
             stop: self.stop,
             tell: &mut |live| tell(Event::Live(live)),
             point: number,
+            samples: self.raw.as_mut().map(|raw| &mut raw.samples),
         }
         .run(begin, pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
 
@@ -344,15 +373,20 @@ impl Session<'_> {
         let asked = Asked { rate, outstanding, mix: &config.workload.mix, file_set };
         let point = judge::load_point(&measured, &asked, parts);
         let Measured { cut_short, measured, .. } = measured;
+        let mut kept = Ok(());
         // Cut short in its warm-up it has nothing to say.
         if !measured.is_zero() {
             (self.tell)(Event::PointDone(Box::new(point.clone())));
             self.points.push(point);
+            if let Some(raw) = &mut self.raw {
+                let written = raw.write(number);
+                kept = self.together("writing raw samples", written, None).1;
+            }
         }
         match cut_short {
             Some(CutShort::Gone(error)) => Err(error),
             Some(CutShort::Stopped) => Err(FstressError::Interrupted),
-            None => Ok(()),
+            None => kept,
         }
     }
 

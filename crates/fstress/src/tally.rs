@@ -35,11 +35,8 @@ impl Tally {
                 self.bytes += file_bytes(reply);
                 self.histogram.record(latency);
             }
-            Outcome::Failed(status) => self.error(status.name()),
             Outcome::Cancelled => self.cancelled += 1,
-            Outcome::Lost => self.error(Cow::Borrowed("CONNECTION_LOST")),
-            Outcome::Rejected(why) => self.error(Cow::Borrowed(why)),
-            Outcome::BadReply => self.error(Cow::Borrowed("BAD_REPLY")),
+            failed => problem_name(failed).into_iter().for_each(|name| self.error(name)),
         }
     }
 
@@ -50,6 +47,18 @@ impl Tally {
 
     pub fn error(&mut self, name: Cow<'static, str>) {
         *self.errors.entry(name).or_insert(0) += 1;
+    }
+}
+
+/// What the end of an operation is called that did not succeed.
+pub(crate) fn problem_name(outcome: &Outcome<'_>) -> Option<Cow<'static, str>> {
+    match outcome {
+        Outcome::Ok(_) => None,
+        Outcome::Failed(status) => Some(status.name()),
+        Outcome::Cancelled => Some(Cow::Borrowed("CANCELLED")),
+        Outcome::Lost => Some(Cow::Borrowed("CONNECTION_LOST")),
+        Outcome::Rejected(why) => Some(Cow::Borrowed(why)),
+        Outcome::BadReply => Some(Cow::Borrowed("BAD_REPLY")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Several ranks as threads, joined by channels: the same run on all, whatever becomes of one.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +14,7 @@ use fstress::ensemble::{
 use fstress::{
     Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload, run_together,
 };
-use measure::LoadPoint;
+use measure::{LatencyHistogram, LoadPoint};
 use quanta::{Clock, Instant};
 
 /// Parts of all ranks, and where their answers go.
@@ -130,6 +131,7 @@ fn config(load: Load) -> FstressConfig {
         keep: Keep::Remove,
         set_name: "crumb-fstress-test".to_owned(),
         build_in_flight: 16,
+        raw: None,
     }
 }
 
@@ -222,6 +224,66 @@ fn unequal_shares_make_one_load_point_that_all_ranks_have_alike() {
         assert_eq!((part.rank, &part.host), (rank, &format!("host{rank}")));
         assert!(part.start_skew_us >= 0.0 && part.start_skew_us < 1e6, "{}", part.start_skew_us);
     }
+}
+
+/// Histograms by operation of each load point, from the files of raw samples.
+fn rebuilt(prefix: &Path, ranks: u32) -> Vec<BTreeMap<String, LatencyHistogram>> {
+    let mut points: Vec<BTreeMap<String, LatencyHistogram>> = Vec::new();
+    for rank in 0..ranks {
+        let text = std::fs::read_to_string(format!("{}-rank-{rank}.csv", prefix.display())).unwrap();
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [point, kind, due_ns, ns, "ok"] = fields[..] else { panic!("{line}") };
+            let point: usize = point.parse().unwrap();
+            points.resize_with(points.len().max(point), BTreeMap::new);
+            assert!(due_ns.parse::<u64>().unwrap() < 150_000_000, "within the interval: {line}");
+            let latency = Duration::from_nanos(ns.parse().unwrap());
+            points[point - 1].entry(kind.to_owned()).or_default().record(latency);
+        }
+    }
+    points
+}
+
+#[test]
+fn raw_samples_of_all_ranks_or_of_one_generator_make_the_histograms_of_its_record() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    for ranks in [1, 3] {
+        let prefix = folder.path().join(ranks.to_string());
+        let mut asked = config(Load::Sweep(vec![900.0, 1800.0]));
+        asked.raw = Some(prefix.clone());
+        asked.workload = Workload::builtin("web-server").unwrap();
+        let target = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        asked.files = FileCount::Fixed(30.try_into().unwrap());
+        let outcomes = run_on(ranks, Share::Even, &asked, on_directory(target.path()), |_, _, _| {});
+        assert!(outcomes[0].error.is_none(), "{:?}", outcomes[0].error);
+        let points = rebuilt(&prefix, ranks);
+        assert_eq!(points.len(), 2);
+        for (rebuilt, point) in points.iter().zip(&outcomes[0].points) {
+            assert!(point.histogram.count() > 20, "{}", point.histogram.count());
+            for (name, stats) in &point.ops {
+                let none = LatencyHistogram::new();
+                assert_eq!(rebuilt.get(name).unwrap_or(&none), &stats.histogram, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn raw_samples_that_one_rank_cannot_write_end_the_run_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("run");
+    std::fs::write(folder.path().join("run-rank-1.csv"), "another run's").unwrap();
+    let mut asked = config(Load::Sweep(vec![900.0]));
+    asked.raw = Some(prefix);
+    let outcomes = run_on(3, Share::Even, &asked, null, |_, _, _| {});
+    for outcome in &outcomes {
+        let told = outcome.error.as_ref().unwrap().to_string();
+        assert!(told.contains("cannot write the raw samples to") && outcome.points.is_empty(), "{told}");
+    }
+    let told = outcomes[0].error.as_ref().unwrap().to_string();
+    assert!(told.starts_with("rank 1 on host1: "), "{told}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["run-rank-1.csv"]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn config(workload: &str, rates: &[f64], files: u64) -> FstressConfig {
         keep: Keep::Remove,
         set_name: "crumb-fstress-test".to_owned(),
         build_in_flight: 64,
+        raw: None,
     }
 }
 

@@ -20,6 +20,7 @@ fn config(workload: &str, load: Load) -> FstressConfig {
         keep: Keep::Remove,
         set_name: "crumb-fstress-test".to_owned(),
         build_in_flight: 64,
+        raw: None,
     }
 }
 

@@ -8,6 +8,7 @@
 //! Always holds: once a rank is lost nothing is waited for but the others' cleaning up, and that not for long; whatever
 //! is called here comes to an end.
 
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use fstress::ensemble::{Fate, Lost};
 use mpi::request::StaticScope;
 use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
 use quanta::Instant;
+use rustix::fs::{FileType, fstat};
+use rustix::io::ioctl_fionread;
 
 use super::alarm::Alarm;
 use super::{ALARM, BEAT, BYE, Doing, LEAVES, LOOK_EVERY, NAP, ONE, PART, Post, WHOLE, host};
@@ -27,6 +30,8 @@ const CLEAN_UP: Duration = Duration::from_secs(30);
 const ABORT: Duration = Duration::from_secs(5);
 /// From the last word to the end of MPI.
 const SETTLE: Duration = Duration::from_millis(300);
+/// A launcher may be busy with other ranks' words, or starved; one that is dead reads no more.
+const HEARD_OUT: Duration = Duration::from_secs(5);
 
 /// Ends this process if it is still there after a while.
 pub fn last_resort(why: &'static str, after: Duration) {
@@ -42,6 +47,20 @@ pub fn last_resort(why: &'static str, after: Duration) {
 /// After a rank's death, until all others are gone: they miss it after `silence` at the latest.
 pub fn to_notice_and_clean_up(silence: Duration) -> Duration {
     silence + CLEAN_UP + ABORT * 3
+}
+
+/// Waits until the launcher has read what was said here. Once told to end all, it may not do so any more: of six runs on a
+/// busy machine two lost the message that named the rank. What it has read, it passes on before it hears of anything else.
+fn heard_out() {
+    let until = Instant::now() + HEARD_OUT;
+    let unread = |fd: BorrowedFd<'_>| {
+        let is_pipe = fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        is_pipe && ioctl_fionread(fd).is_ok_and(|bytes| bytes > 0)
+    };
+    let (out, err) = (std::io::stdout(), std::io::stderr());
+    while Instant::now() < until && (unread(out.as_fd()) || unread(err.as_fd())) {
+        std::thread::sleep(NAP);
+    }
 }
 
 impl Post<'_> {
@@ -155,8 +174,7 @@ impl Post<'_> {
             }
             flying.into_iter().for_each(std::mem::forget);
         }
-        // A launcher that is told to end all may not read any more what was said to the last.
-        std::thread::sleep(SETTLE);
+        heard_out();
         self.abort(code.filter(|&code| code != 0).unwrap_or(1).into())
     }
 

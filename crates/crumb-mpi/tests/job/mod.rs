@@ -18,7 +18,20 @@ pub const CRUMB_MPI: &str = env!("CARGO_BIN_EXE_crumb-mpi");
 
 /// What starts ranks: `CRUMB_MPIRUN`, where the one of the MPI that this was built with has another name.
 pub fn mpirun() -> Command {
-    Command::new(std::env::var_os("CRUMB_MPIRUN").unwrap_or_else(|| "mpirun".into()))
+    mpirun_within(&[])
+}
+
+/// The same, started by another program. OpenMPI is told, by what MPICH does not know, that root may start ranks, and more of
+/// them than there are processors.
+pub fn mpirun_within(starter: &[&str]) -> Command {
+    let mpirun = std::env::var_os("CRUMB_MPIRUN").unwrap_or_else(|| "mpirun".into());
+    let mut words = starter.iter().map(Into::into).chain([mpirun]);
+    let mut command = Command::new(words.next().expect("there is mpirun"));
+    command.args(words);
+    command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command
 }
 
 /// Whether there is an `mpirun`; otherwise a line says what is skipped.
@@ -30,6 +43,9 @@ pub fn no_mpirun(what: &str) -> bool {
     }
     !there
 }
+
+/// What a busy machine needs for making the largest file set here, several times over.
+const COMES_WITHIN: Duration = Duration::from_secs(120);
 
 /// How MPICH and OpenMPI tell a process its rank.
 const RANK_IS: [&str; 2] = ["PMI_RANK=", "OMPI_COMM_WORLD_RANK="];
@@ -109,7 +125,7 @@ impl Job {
 
     /// Waits until its words are as wanted.
     pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) {
-        let limit = Instant::now() + Duration::from_secs(60);
+        let limit = Instant::now() + COMES_WITHIN;
         let mut said = self.said.0.lock().unwrap();
         while !wanted(&said.text) {
             let left = limit.saturating_duration_since(Instant::now());

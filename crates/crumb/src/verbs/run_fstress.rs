@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -121,6 +122,11 @@ pub struct FstressArgs {
     #[arg(long)]
     spin: bool,
 
+    /// Write every measured request by itself into this directory, as RUN-rank-N.csv: load point, operation, nanoseconds from
+    /// the begin of the interval until it was due and from then to its end, and how it ended
+    #[arg(long, value_name = "DIRECTORY")]
+    raw: Option<PathBuf>,
+
     #[command(flatten)]
     series: SeriesArgs,
 
@@ -138,6 +144,8 @@ Examples:
     crumb run fstress nfs://filer/vol --workload mail --find-max 'p99<20ms'
   A quick look at a local disk:
     crumb run fstress /mnt/disk --rate 200..2000/200 --warm 5s --measure 10s
+  Each request by itself, for figures of your own:
+    crumb run fstress nfs://filer/vol --rate 1000 --measure 1m --raw samples
   What can the server do at most (closed loop)?
     crumb run fstress nfs://filer/vol --workload sfs97 --rate max --outstanding 64
 
@@ -342,6 +350,7 @@ impl FstressArgs {
             keep,
             set_name: format!("crumb-fstress-{set}"),
             build_in_flight: if proto == Some(NfsProto::Udp) { BUILD_IN_FLIGHT_UDP } else { BUILD_IN_FLIGHT },
+            raw: self.raw.as_ref().map(|folder| folder.join(&id.0)),
         })
     }
 }
@@ -376,6 +385,7 @@ fn terms(target: &Target, config: &FstressConfig, args: &FstressArgs) -> Vec<(St
         ("seed", seed.to_string()),
         ("file set", format!("{keep:?} {set_name}")),
         ("way to the storage", format!("{:?} {} {threads:?}", args.proto, args.connections)),
+        ("raw samples", args.raw.as_ref().map_or("none", |_| "written").to_owned()),
         ("repeats", format!("{:?}", args.series)),
     ];
     terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect()
@@ -389,6 +399,9 @@ fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
     };
     eprintln!("{} on {target}, {}; seed {}", config.workload.name, load_text(&config.load), config.seed);
     ranks::announce(ensemble);
+    if let Some(raw) = &config.raw {
+        eprintln!("every measured request goes to {}-rank-{}.csv", raw.display(), ensemble.rank());
+    }
     eprintln!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has");
 }
 
@@ -413,6 +426,7 @@ fn config_json(
         "udp_retransmits_max": options.udp_retransmits,
         "pinned_to_cpus": args.pin.as_ref().map(ToString::to_string),
         "spin": args.spin,
+        "raw_samples": args.raw.is_some(),
         "file_set": config.set_name,
     });
     ranks::with_hosts(json, hosts)

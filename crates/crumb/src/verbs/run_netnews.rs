@@ -2,6 +2,7 @@
 
 mod course;
 mod figures;
+mod resumed;
 mod sides;
 mod whole;
 
@@ -33,6 +34,7 @@ use crate::progress::Progress;
 use crate::series::{SeriesArgs, Turn, try_mounts};
 use crate::signals;
 use course::Course;
+use resumed::Resumed;
 
 /// Store a news feed as numbered files, feed it on and expire it, pass after pass.
 ///
@@ -170,12 +172,6 @@ impl NetnewsArgs {
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let args = self;
-        if ensemble.is_joined() && args.resume.is_some() {
-            let wrong = anyhow::anyhow!(
-                "--resume: not with several ranks, whose spools may have come to different places"
-            );
-            return Err(wrong.context(BadUsage));
-        }
         let several = !args.series.vs.is_empty()
             || args.series.until_ci.is_some()
             || args.series.repeat.is_some_and(|rounds| rounds.get() > 1);
@@ -263,7 +259,7 @@ impl NetnewsArgs {
         begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
         let mut config = self.config(&begun.id);
         let common_name = std::mem::take(&mut config.name);
-        config.name = ranks::own_name(ensemble, common_name);
+        config.name = ranks::own_name(ensemble, common_name.clone());
         if let (BatchSink::Folder(folder), true) = (&mut config.batches_to, ensemble.is_joined()) {
             folder.push(format!("rank-{}", ensemble.rank()));
         }
@@ -272,17 +268,26 @@ impl NetnewsArgs {
             announce(turn.target, &config, feed);
             ranks::announce(ensemble);
         }
+        let resumed = if config.keep == Keep::Resume && ensemble.is_joined() {
+            Resumed::agree(ensemble, &common_name, &config, &storage)?
+        } else {
+            Resumed::default()
+        };
         let hosts = ensemble.hosts().to_vec();
         let mut copies = Copies::new(ensemble, stop);
         let mut progress = Progress::new(context.quiet);
+        let what_follows = |phase: &str, pass: u32| format!("what follows {phase} of pass {pass}");
         copies.begin("the first pass", Goes::On);
-        let mut course = copies.is_joined().then(|| Course::new(&config, stop));
+        for (phase, pass) in resumed.done_before {
+            copies.begin(&what_follows(&phase, pass), Goes::On);
+        }
+        let mut course = copies.is_joined().then(|| Course::new(&config, stop, resumed.not_whole));
         let mut tell = |event: Event| {
             show(&mut progress, &event);
             let goes = course.as_mut().and_then(|course| course.hear(&event));
             // All begin the next phase together.
             if let (Event::PhaseDone(phase), Some(goes)) = (&event, goes) {
-                copies.begin(&format!("what follows {} of pass {}", phase.name, phase.pass), goes);
+                copies.begin(&what_follows(&phase.name, phase.pass), goes);
             }
         };
         let mut outcome = spool::run(&config, &storage, feed, stop, &mut tell);
@@ -317,7 +322,7 @@ impl NetnewsArgs {
             eprintln!(
                 "left as {}; --resume {} goes on with it",
                 spool::directory_of(&config.name).display(),
-                config.name
+                common_name
             );
         }
         let any_measured = !record.phases.is_empty();

@@ -49,7 +49,8 @@ impl ClockOffset {
 const LEAD: Duration = Duration::from_millis(200);
 /// Between ranks that come to a step at about the same time.
 pub(super) const TOGETHER: Duration = Duration::from_secs(20);
-/// Sleeping may end this late; from here on the clock is watched.
+/// Sleeping may end this late; from here on the clock is watched. Watching for longer, or yielding meanwhile, makes it worse
+/// where others compute: who has just slept is woken before them.
 const WATCH: Duration = Duration::from_micros(300);
 
 impl Joined {

@@ -13,11 +13,38 @@ use super::readers::Readings;
 use super::storing::StoreCounts;
 use super::unbatch::UnbatchCounts;
 
-/// Fills in metrics and curves from the phases.
+/// Fills in metrics and curves from the phases and counts.
 pub(super) fn draw(outcome: &mut Outcome, config: &NetnewsConfig) {
-    let of = |name: &str| -> Vec<Phase> {
-        outcome.phases.iter().filter(|phase| phase.name == name).cloned().collect()
-    };
+    let (mut metrics, curves) = figures(&outcome.phases, outcome.readings.as_ref(), config);
+    let counts = outcome.counts;
+    let counts = [
+        ("articles_stored", counts.unbatch.stored),
+        ("duplicates_refused", counts.unbatch.duplicates),
+        ("articles_broken", counts.unbatch.broken),
+        ("articles_cancelled", counts.unbatch.cancelled),
+        ("articles_superseded", counts.unbatch.superseded),
+        ("hard_links", counts.store.hard_links),
+        ("symlinks", counts.store.symlinks),
+        ("links_refused", counts.store.links_refused),
+        ("articles_expired", counts.expire.articles),
+        ("history_lookups", counts.lookups),
+        ("history_text_reads", counts.lookup_text_reads),
+        ("history_tag_misses", counts.lookup_tag_misses),
+        ("history_index_reads", counts.index_reads),
+        ("history_index_writes", counts.index_writes),
+    ];
+    metrics.extend(counts.map(|(name, count)| (name.to_owned(), count as f64)));
+    (outcome.metrics, outcome.curves) = (metrics, curves);
+}
+
+/// What phases and readers come to: metrics by name, and the curves. A phase counts by its rate and its time.
+pub fn figures(
+    phases: &[Phase],
+    readings: Option<&Readings>,
+    config: &NetnewsConfig,
+) -> (BTreeMap<String, f64>, Vec<Curve>) {
+    let of =
+        |name: &str| -> Vec<Phase> { phases.iter().filter(|phase| phase.name == name).cloned().collect() };
     let (unbatch, batch, expire) = (of("unbatch"), of("batch"), of("expire"));
     let mut metrics = BTreeMap::new();
     let mut put = |name: &str, value: Option<f64>| {
@@ -56,7 +83,7 @@ pub(super) fn draw(outcome: &mut Outcome, config: &NetnewsConfig) {
     put("batch_minutes", mean(&batch, |phase| phase.wall_s / 60.0));
     put("expire_files_per_sec", rate(&expire));
     put("expire_minutes", mean(&expire, |phase| phase.wall_s / 60.0));
-    if let Some(readings) = &outcome.readings {
+    if let Some(readings) = readings {
         let latency = readings.latency.summary();
         put("read_articles_per_sec", Some(readings.latency.count() as f64 / wall_s(&unbatch)));
         put("read_latency_p50_us", Some(latency.p50));
@@ -66,34 +93,12 @@ pub(super) fn draw(outcome: &mut Outcome, config: &NetnewsConfig) {
         put("read_latency_us_max", Some(latency.max));
         put("read_errors", Some(readings.errors as f64));
     }
-    let counts = outcome.counts;
-    for (name, count) in [
-        ("articles_stored", counts.unbatch.stored),
-        ("duplicates_refused", counts.unbatch.duplicates),
-        ("articles_broken", counts.unbatch.broken),
-        ("articles_cancelled", counts.unbatch.cancelled),
-        ("articles_superseded", counts.unbatch.superseded),
-        ("hard_links", counts.store.hard_links),
-        ("symlinks", counts.store.symlinks),
-        ("links_refused", counts.store.links_refused),
-        ("articles_expired", counts.expire.articles),
-        ("history_lookups", counts.lookups),
-        ("history_text_reads", counts.lookup_text_reads),
-        ("history_tag_misses", counts.lookup_tag_misses),
-        ("history_index_reads", counts.index_reads),
-        ("history_index_writes", counts.index_writes),
-    ] {
-        put(name, Some(count as f64));
-    }
-    outcome.metrics = metrics;
-    outcome.curves = [
+    let curves = [
         curve("unbatch_per_sec", "unbatch", &unbatch, |phase| phase.items_per_sec),
         curve("batch_minutes", "batch", &batch, |phase| phase.wall_s / 60.0),
         curve("expire_minutes", config.removal.name(), &expire, |phase| phase.wall_s / 60.0),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    ];
+    (metrics, curves.into_iter().flatten().collect())
 }
 
 fn wall_s(phases: &[Phase]) -> f64 {
@@ -106,7 +111,7 @@ fn ratio(phases: &[Phase], above: fn(&Phase) -> f64, below: fn(&Phase) -> f64) -
 }
 
 fn rate(phases: &[Phase]) -> Option<f64> {
-    ratio(phases, |phase| phase.items as f64, |phase| phase.wall_s)
+    ratio(phases, |phase| phase.items_per_sec * phase.wall_s, |phase| phase.wall_s)
 }
 
 fn mean(phases: &[Phase], of: fn(&Phase) -> f64) -> Option<f64> {

@@ -73,7 +73,10 @@ impl Storage {
     }
 
     /// Whether a spool of this name is there.
-    pub(crate) fn has(&self, name: &str) -> Result<bool, FsError> {
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub fn has(&self, name: &str) -> Result<bool, FsError> {
         match self.spool.stat(&directory_of(name)) {
             Ok(_) => Ok(true),
             Err(error) if error.status() == Some(Status::NOENT) => Ok(false),
@@ -107,6 +110,16 @@ impl Storage {
         }
         let lib = self.history.as_ref().unwrap_or(&self.spool).below(&base.join(LIB))?;
         Ok(Homes { places: Places::new(articles(&self.spool)?, others), lib })
+    }
+
+    /// The directory of history, active and state; none where a kill came before it.
+    pub(crate) fn lib(&self, name: &str) -> Result<Option<Arc<dyn FileSystem>>, FsError> {
+        let (fs, path) = (self.history.as_ref().unwrap_or(&self.spool), directory_of(name).join(LIB));
+        match fs.stat(&path) {
+            Ok(_) => fs.below(&path).map(Some),
+            Err(error) if error.status() == Some(Status::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn whereabouts(&self) -> Whereabouts {

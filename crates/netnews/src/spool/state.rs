@@ -135,16 +135,14 @@ impl State {
 
     /// None when there is none, or no whole record in it: nothing had been done then.
     pub(crate) fn open(lib: &dyn FileSystem) -> Result<Option<Self>, FsError> {
-        let mut bytes = Vec::new();
-        match read_whole(lib, Path::new(FILE), &mut bytes, 2 * RECORD_BYTES) {
-            Err(error) if error.status() == Some(Status::NOENT) => return Ok(None),
-            other => other?,
-        };
-        let newest =
-            bytes.chunks(RECORD_BYTES).filter_map(Standing::decode).max_by_key(|(sequence, _)| *sequence);
-        let Some((sequence, standing)) = newest else { return Ok(None) };
+        let Some((sequence, standing)) = newest(lib)? else { return Ok(None) };
         let file = lib.open(Path::new(FILE), Access::ReadWrite)?;
         Ok(Some(Self { file, sequence, standing }))
+    }
+
+    /// The same, only to look at.
+    pub(crate) fn standing_in(lib: &dyn FileSystem) -> Result<Option<Standing>, FsError> {
+        Ok(newest(lib)?.map(|(_, standing)| standing))
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -158,6 +156,15 @@ impl State {
         self.file.seek(self.sequence % 2 * RECORD_BYTES as u64)?;
         write_all(&mut *self.file, &record)
     }
+}
+
+fn newest(lib: &dyn FileSystem) -> Result<Option<(u64, Standing)>, FsError> {
+    let mut bytes = Vec::new();
+    match read_whole(lib, Path::new(FILE), &mut bytes, 2 * RECORD_BYTES) {
+        Err(error) if error.status() == Some(Status::NOENT) => return Ok(None),
+        other => other?,
+    };
+    Ok(bytes.chunks(RECORD_BYTES).filter_map(Standing::decode).max_by_key(|(sequence, _)| *sequence))
 }
 
 #[cfg(test)]

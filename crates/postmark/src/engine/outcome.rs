@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use measure::{CpuTimes, LatencyHistogram};
+use serde::{Deserialize, Serialize};
 
 use super::Phase;
 use super::worker::Worker;
 
 /// What was done.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Files made before the transactions.
     pub created_alone: u64,
@@ -53,7 +54,8 @@ impl Counts {
         self.bytes_written_single += bytes as f32;
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds what another one did.
+    pub fn add(&mut self, other: &Self) {
         self.created_alone += other.created_alone;
         self.created_mixed += other.created_mixed;
         self.read += other.read;

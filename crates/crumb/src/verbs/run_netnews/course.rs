@@ -12,6 +12,8 @@ use fstress::ensemble::{Goes, Steps};
 use measure::Phase;
 use netnews::spool::{Event, NetnewsConfig, Work};
 
+use super::resumed::PhaseOfPass;
+
 /// What has been heard of a run so far.
 pub(super) struct Course<'a> {
     stop: &'a AtomicBool,
@@ -24,23 +26,17 @@ pub(super) struct Course<'a> {
     /// Batches of the feed stored in the pass, and how many it has; none before the first.
     batches: Option<(u64, u64)>,
     of_phases: Vec<(String, u32, Steps)>,
-    cut_short: Option<(String, u32)>,
+    /// Cut short in this run, or begun in the one before.
+    not_whole: Vec<PhaseOfPass>,
     /// All passes were done.
     through: bool,
 }
 
 impl<'a> Course<'a> {
-    /// Of a run that begins now.
-    pub(super) fn new(config: &NetnewsConfig, stop: &'a AtomicBool) -> Self {
+    /// Of a run that begins now, in which these phases are no whole ones.
+    pub(super) fn new(config: &NetnewsConfig, stop: &'a AtomicBool, not_whole: Vec<PhaseOfPass>) -> Self {
         let passes = config.passes.get();
-        let batches = config.batch_every.is_some_and(|every| passes.is_multiple_of(every.get()));
-        let last = if passes > config.retention.get() {
-            "expire"
-        } else if batches && passes > 1 {
-            "batch"
-        } else {
-            "unbatch"
-        };
+        let last = config.phases_of(passes).pop().unwrap_or("unbatch");
         Self {
             stop,
             deadline: config.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
@@ -48,7 +44,7 @@ impl<'a> Course<'a> {
             heard: Vec::new(),
             batches: None,
             of_phases: Vec::new(),
-            cut_short: None,
+            not_whole,
             through: false,
         }
     }
@@ -90,13 +86,17 @@ impl<'a> Course<'a> {
         self.keep_steps(phase);
         let ends_early = self.ends_early();
         let cut_short = match phase.name.as_str() {
-            "unbatch" => self.batches.take().is_none_or(|(done, of)| done < of),
+            // One that was begun before may have had no batch left.
+            "unbatch" => match self.batches.take() {
+                Some((done, of)) => done < of,
+                None => !self.was_cut_short(phase),
+            },
             "expire-scan" => false,
             // How much there was to do is not told. One that was whole at the very moment is taken for cut short too.
             _ => ends_early,
         };
         if cut_short {
-            self.cut_short = Some((phase.name.clone(), phase.pass));
+            self.not_whole.push((phase.name.clone(), phase.pass));
         }
         self.through = !cut_short && (phase.name.as_str(), phase.pass) == self.last;
         match (self.stop.load(Ordering::Relaxed), ends_early, cut_short) {
@@ -136,9 +136,9 @@ impl<'a> Course<'a> {
         found.map_or_else(Steps::default, |(_, _, steps)| steps.clone())
     }
 
-    /// Whether a phase ended before its work was done.
+    /// Whether a phase ended before its work was done, or began when some of it had been.
     pub(super) fn was_cut_short(&self, phase: &Phase) -> bool {
-        self.cut_short.as_ref().is_some_and(|(name, pass)| *name == phase.name && *pass == phase.pass)
+        self.not_whole.iter().any(|(name, pass)| *name == phase.name && *pass == phase.pass)
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_pass_that_fails_stops_all_at_once_and_is_no_whole_phase() {
         let stop = AtomicBool::new(false);
-        let mut course = Course::new(&config(None), &stop);
+        let mut course = Course::new(&config(None), &stop, vec![]);
         assert_eq!(course.hear(&step(Work::Unbatch, 10)), None);
         assert_eq!(course.hear(&done("unbatch", 1)), Some(Goes::On));
         course.hear(&step(Work::Unbatch, 4));
@@ -182,10 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn a_pass_that_is_gone_on_with_and_has_no_batch_left_has_not_failed() {
+        let stop = AtomicBool::new(false);
+        let mut course = Course::new(&config(None), &stop, vec![("unbatch".to_owned(), 1)]);
+        assert_eq!(course.hear(&done("unbatch", 1)), Some(Goes::On));
+        assert!(!stop.load(Ordering::Relaxed));
+        assert!(course.was_cut_short(&Phase { name: "unbatch".to_owned(), pass: 1, ..Phase::default() }));
+    }
+
+    #[test]
     fn a_spool_that_is_removed_before_its_time_has_failed() {
         for (through, passes_done) in [(false, 1), (true, 2)] {
             let stop = AtomicBool::new(false);
-            let mut course = Course::new(&config(None), &stop);
+            let mut course = Course::new(&config(None), &stop, vec![]);
             for pass in 1..=passes_done {
                 course.hear(&step(Work::Unbatch, 10));
                 course.hear(&done("unbatch", pass));
@@ -198,7 +207,7 @@ mod tests {
     #[test]
     fn time_that_is_up_cuts_a_phase_short_and_stops_nobody() {
         let stop = AtomicBool::new(false);
-        let mut course = Course::new(&config(Some(Duration::ZERO)), &stop);
+        let mut course = Course::new(&config(Some(Duration::ZERO)), &stop, vec![]);
         course.hear(&step(Work::Unbatch, 4));
         assert_eq!(course.hear(&done("unbatch", 1)), Some(Goes::Out));
         course.hear(&step(Work::Remove, 1));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use fstress::ensemble::Copies;
 use measure::{Curve, CurveLine, CurvePoint, LatencyHistogram, Phase, RankPart, Verdict};
-use netnews::spool::{NetnewsConfig, Outcome};
+use netnews::spool::{NetnewsConfig, Outcome, Readings, figures};
 
 use super::course::Course;
 
@@ -53,7 +53,7 @@ pub(super) fn sum(
     course: &Course<'_>,
     config: &NetnewsConfig,
 ) -> anyhow::Result<()> {
-    let own = std::mem::take(&mut outcome.phases);
+    let own = once_each(std::mem::take(&mut outcome.phases));
     let mine = own.iter().map(|phase| {
         let cut_short = course.was_cut_short(phase).then(|| (CUT_SHORT.to_owned(), 1.0));
         let mut added = added(phase);
@@ -81,32 +81,29 @@ pub(super) fn sum(
     let rates: Vec<(u32, f64)> = rates.map(|phase| (phase.pass, phase.items_per_sec)).collect();
     let rates: Vec<Vec<(u32, f64)>> = copies.ensemble().add_up("rates of ranks", rates, |all| all)?;
 
-    outcome.metrics = metrics(&whole, rows.len(), config);
+    let mut latency = LatencyHistogram::new();
+    latency.add_buckets(&reads);
+    let readings = (!reads.is_empty()).then(|| Readings { latency, ..Readings::default() });
+    (outcome.metrics, outcome.curves) = figures_of_ranks(&whole, readings.as_ref(), rows.len(), config);
     outcome.metrics.extend(counts);
-    if !reads.is_empty() {
-        let mut latency = LatencyHistogram::new();
-        latency.add_buckets(&reads);
-        let us = latency.summary();
-        let unbatch_s: f64 =
-            phases.iter().filter(|phase| phase.name == "unbatch").map(|phase| phase.wall_s).sum();
-        let figures = [
-            ("read_articles_per_sec", latency.count() as f64 / unbatch_s.max(1e-9)),
-            ("read_latency_p50_us", us.p50),
-            ("read_latency_p90_us", us.p90),
-            ("read_latency_p99_us", us.p99),
-            ("read_latency_p999_us", us.p999),
-            ("read_latency_us_max", us.max),
-        ];
-        outcome.metrics.extend(figures.map(|(name, value)| (name.to_owned(), value)));
-    }
+    outcome.curves.extend(by_rank(&rates, &rows));
     outcome.verdict = Verdict::valid();
     for (code, text, fatal) in reasons {
         if fatal { outcome.verdict.invalidate(&code, text) } else { outcome.verdict.remark(&code, text) }
     }
-    outcome.curves = curves(&whole, &rates, &rows, config);
     outcome.complete = complete;
     outcome.phases = phases;
     Ok(())
+}
+
+/// Each phase as it was done last: one that a run was killed in, and that is gone on with, may have been begun before.
+fn once_each(phases: Vec<Phase>) -> Vec<Phase> {
+    let mut last: Vec<Phase> = Vec::with_capacity(phases.len());
+    for phase in phases {
+        last.retain(|before| (&before.name, before.pass) != (&phase.name, phase.pass));
+        last.push(phase);
+    }
+    last
 }
 
 /// The phases that were done to their ends on all ranks; all of them, where none was.
@@ -147,104 +144,83 @@ fn sum_of_parts(parts: Vec<Part>, rows: &[RankPart]) -> Part {
     (counts.into_iter().collect(), latency.buckets(), reasons, all_complete)
 }
 
-fn named<'a>(phases: &'a [Phase], name: &str) -> Vec<&'a Phase> {
-    phases.iter().filter(|phase| phase.name == name).collect()
-}
-
 fn counter(phase: &Phase, name: &str) -> f64 {
     phase.counters.get(name).copied().unwrap_or(0.0)
 }
 
-fn metrics(phases: &[Phase], ranks: usize, config: &NetnewsConfig) -> BTreeMap<String, f64> {
-    let (unbatch, batch, expire) =
-        (named(phases, "unbatch"), named(phases, "batch"), named(phases, "expire"));
-    let mut metrics = BTreeMap::new();
-    let mut put = |name: &str, value: Option<f64>| {
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            metrics.insert(name.to_owned(), value);
-        }
-    };
-    type Of<'a> = &'a dyn Fn(&Phase) -> f64;
-    let total = |phases: &[&Phase], of: Of<'_>| -> f64 { phases.iter().map(|phase| of(phase)).sum() };
-    let ratio = |phases: &[&Phase], above: Of<'_>, below: Of<'_>| {
-        let below = total(phases, below);
-        (below > 0.0).then(|| total(phases, above) / below)
-    };
-    let items = |phase: &Phase| phase.items as f64;
-    let wall_s = |phase: &Phase| phase.wall_s;
-    for (phases, rate, to_last, tail) in [
-        (&unbatch, "unbatch_articles_per_sec", "unbatch_articles_to_last_per_sec", "unbatch_tail_s"),
-        (&batch, "batch_articles_per_sec", "batch_articles_to_last_per_sec", "batch_tail_s"),
-        (&expire, "expire_files_per_sec", "expire_files_to_last_per_sec", "expire_tail_s"),
-    ] {
-        put(
-            rate,
-            ratio(phases, &|phase| counter(phase, "all_worked_items"), &|phase| {
-                counter(phase, "all_worked_s")
-            }),
-        );
-        put(to_last, ratio(phases, &items, &wall_s));
-        put(tail, (!phases.is_empty()).then(|| total(phases, &|phase| counter(phase, "tail_s"))));
-    }
-    let rate = |phase: &&Phase| counter(phase, "all_worked_items_per_sec");
-    let (first, last) = (unbatch.first().map(rate), unbatch.last().map(rate));
-    put("unbatch_first_pass_per_sec", first);
-    put("unbatch_last_pass_per_sec", last);
-    if let (Some(first), Some(last), 2..) = (first, last, unbatch.len()) {
-        put("ageing_percent", Some(100.0 * last / first));
-        put("ageing_per_pass_percent", slope(&unbatch).map(|slope| 100.0 * slope / first));
-    }
-    if config.readers == 0 {
-        let of_ranks = |seconds: Of<'_>| ratio(&unbatch, seconds, &wall_s).map(|s| 100.0 * s / ranks as f64);
-        put("unbatch_user_percent", of_ranks(&|phase| phase.user_s));
-        put("unbatch_sys_percent", of_ranks(&|phase| phase.sys_s));
-    }
-    put("unbatch_user_us_per_article", ratio(&unbatch, &|phase| 1e6 * phase.user_s, &items));
-    put("unbatch_sys_us_per_article", ratio(&unbatch, &|phase| 1e6 * phase.sys_s, &items));
-    put("unbatch_bytes_per_sec", ratio(&unbatch, &|phase| phase.bytes as f64, &wall_s));
-    put("batch_minutes", ratio(&batch, &|phase| phase.wall_s / 60.0, &|_| 1.0));
-    put("expire_minutes", ratio(&expire, &|phase| phase.wall_s / 60.0, &|_| 1.0));
-    metrics
-}
+/// Phase, its rate while all worked, the same until the last ended, and what came after the first.
+const RATES: [(&str, &str, &str, &str); 3] = [
+    ("unbatch", "unbatch_articles_per_sec", "unbatch_articles_to_last_per_sec", "unbatch_tail_s"),
+    ("batch", "batch_articles_per_sec", "batch_articles_to_last_per_sec", "batch_tail_s"),
+    ("expire", "expire_files_per_sec", "expire_files_to_last_per_sec", "expire_tail_s"),
+];
+/// Beside those three what else counts while all worked.
+const WHILE_ALL_WORKED: [&str; 6] = [
+    "unbatch_first_pass_per_sec",
+    "unbatch_last_pass_per_sec",
+    "ageing_percent",
+    "ageing_per_pass_percent",
+    "ageing_per_pass_low_percent",
+    "ageing_per_pass_high_percent",
+];
+/// Shares of the time of one process.
+const OF_EACH_RANK: [&str; 2] = ["unbatch_user_percent", "unbatch_sys_percent"];
 
-/// Articles a second and pass by which the rate changes, by least squares.
-fn slope(unbatch: &[&Phase]) -> Option<f64> {
-    let count = unbatch.len() as f64;
-    let points =
-        || unbatch.iter().map(|phase| (f64::from(phase.pass), counter(phase, "all_worked_items_per_sec")));
-    let (mean_x, mean_y) =
-        points().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
-    let along: f64 = points().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    (along > 0.0).then(|| points().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>() / along)
-}
-
-fn curves(
+/// The figures that one process would have of these phases, once while all worked and once until the last ended.
+fn figures_of_ranks(
     phases: &[Phase],
-    rates: &[Vec<(u32, f64)>],
-    rows: &[RankPart],
+    readings: Option<&Readings>,
+    ranks: usize,
     config: &NetnewsConfig,
-) -> Vec<Curve> {
-    let point = |pass: u32, y: f64| CurvePoint { x: f64::from(pass), y, ..CurvePoint::default() };
-    let curve =
-        |name: &str, lines: Vec<CurveLine>| Curve { name: name.to_owned(), over: "pass".to_owned(), lines };
-    let of_whole = |name: &str, label: &str, phase: &str, y: &dyn Fn(&Phase) -> f64| {
-        let points = named(phases, phase).iter().map(|phase| point(phase.pass, y(phase))).collect();
-        curve(name, vec![CurveLine { label: label.to_owned(), points }])
-    };
-    let minutes = |phase: &Phase| phase.wall_s / 60.0;
-    let by_rank = rates.iter().zip(rows).map(|(rates, row)| CurveLine {
-        label: format!("rank {} on {}", row.rank, row.host),
-        points: rates.iter().map(|(pass, rate)| point(*pass, *rate)).collect(),
-    });
-    let curves = [
-        of_whole("unbatch_per_sec", "unbatch", "unbatch", &|phase| {
-            counter(phase, "all_worked_items_per_sec")
-        }),
-        of_whole("batch_minutes", "batch", "batch", &minutes),
-        of_whole("expire_minutes", config.removal.name(), "expire", &minutes),
-        curve("unbatch_by_rank_per_sec", by_rank.collect()),
-    ];
-    curves.into_iter().filter(|curve| curve.lines.iter().any(|line| !line.points.is_empty())).collect()
+) -> (BTreeMap<String, f64>, Vec<Curve>) {
+    let worked: Vec<Phase> = phases
+        .iter()
+        .map(|phase| Phase {
+            wall_s: counter(phase, "all_worked_s"),
+            items_per_sec: counter(phase, "all_worked_items_per_sec"),
+            ..phase.clone()
+        })
+        .collect();
+    let (while_all, curves_while_all) = figures(&worked, None, config);
+    let (mut metrics, mut curves) = figures(phases, readings, config);
+    for (phase, rate, to_last, tail) in RATES {
+        let of_phase = || phases.iter().filter(|one| one.name == phase);
+        if let (Some(rate_to_last), Some(rate_while_all)) = (metrics.get(rate), while_all.get(rate)) {
+            let tail_s = of_phase().map(|phase| counter(phase, "tail_s")).sum();
+            metrics.insert(to_last.to_owned(), *rate_to_last);
+            metrics.insert(rate.to_owned(), *rate_while_all);
+            metrics.insert(tail.to_owned(), tail_s);
+        }
+    }
+    for name in WHILE_ALL_WORKED {
+        metrics.remove(name);
+        metrics.extend(while_all.get_key_value(name).map(|(name, value)| (name.clone(), *value)));
+    }
+    for name in OF_EACH_RANK {
+        metrics.entry(name.to_owned()).and_modify(|percent| *percent /= ranks as f64);
+    }
+    for curve in &mut curves {
+        let while_all = curves_while_all.iter().find(|other| other.name == curve.name);
+        if let (true, Some(while_all)) = (curve.name == "unbatch_per_sec", while_all) {
+            curve.clone_from(while_all);
+        }
+    }
+    (metrics, curves)
+}
+
+/// What each rank did by itself.
+fn by_rank(rates: &[Vec<(u32, f64)>], rows: &[RankPart]) -> Option<Curve> {
+    let point = |&(pass, y): &(u32, f64)| CurvePoint { x: f64::from(pass), y, ..CurvePoint::default() };
+    let lines: Vec<CurveLine> = rates
+        .iter()
+        .zip(rows)
+        .map(|(rates, row)| CurveLine {
+            label: format!("rank {} on {}", row.rank, row.host),
+            points: rates.iter().map(point).collect(),
+        })
+        .collect();
+    let any = lines.iter().any(|line| !line.points.is_empty());
+    any.then(|| Curve { name: "unbatch_by_rank_per_sec".to_owned(), over: "pass".to_owned(), lines })
 }
 
 #[cfg(test)]
@@ -252,7 +228,7 @@ mod tests {
     use super::*;
 
     fn phase(name: &str, pass: u32, per_sec: f64, cut_short: f64) -> Phase {
-        let counters = [("all_worked_s", 2.0), ("all_worked_items", 2.0 * per_sec), (CUT_SHORT, cut_short)];
+        let counters = [("all_worked_s", 2.0), ("all_worked_items_per_sec", per_sec), (CUT_SHORT, cut_short)];
         let counters = counters.into_iter().filter(|(_, count)| *count > 0.0);
         Phase {
             name: name.to_owned(),
@@ -269,10 +245,27 @@ mod tests {
     #[test]
     fn a_phase_cut_short_on_any_rank_counts_in_no_rate_unless_there_is_nothing_else() {
         let config = NetnewsConfig::paper("x");
-        let rate = |phases: &[Phase]| metrics(&whole_ones(phases), 2, &config)["unbatch_articles_per_sec"];
+        let metrics = |phases: &[Phase]| figures_of_ranks(&whole_ones(phases), None, 2, &config).0;
+        let rate = |phases: &[Phase]| metrics(phases)["unbatch_articles_per_sec"];
         let (first, second, cut) =
             (phase("unbatch", 1, 100.0, 0.0), phase("unbatch", 2, 80.0, 0.0), phase("unbatch", 3, 5.0, 1.0));
         assert_eq!(rate(&[first.clone(), second.clone(), cut.clone()]), 90.0);
         assert_eq!(rate(&[cut]), 5.0);
+        // 100, then 80 a second: a fifth less. Half of a rank's time each is a quarter of that of both.
+        let user = |phase: Phase| Phase { user_s: 2.0, items_per_sec: 10.0, ..phase };
+        let both = metrics(&[user(first), user(second)]);
+        let figures = ["ageing_percent", "unbatch_user_percent", "unbatch_articles_to_last_per_sec"];
+        assert_eq!(figures.map(|name| both[name]), [80.0, 25.0, 10.0]);
+    }
+
+    #[test]
+    fn of_a_phase_that_was_begun_before_a_kill_only_the_last_counts() {
+        let phases = ["unbatch", "expire-scan", "expire-scan", "expire"].map(|name| phase(name, 3, 1.0, 0.0));
+        let mut phases: Vec<Phase> = phases.into();
+        phases[2].items = 7;
+        let once: Vec<(String, u64)> =
+            once_each(phases).into_iter().map(|phase| (phase.name, phase.items)).collect();
+        assert_eq!(once.len(), 3);
+        assert_eq!(once[1], ("expire-scan".to_owned(), 7));
     }
 }

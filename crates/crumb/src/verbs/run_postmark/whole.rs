@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use fstress::ensemble::{Copies, Steps};
 use measure::{CpuTimes, LatencyHistogram, Phase, RankPart, Usage, Verdict};
 use postmark::engine::{self, Counts, Ending, Latencies, Outcome, PhaseTimes};
+use serde::{Deserialize, Serialize};
 
 use super::Figures;
 use super::figures::{load_point, metrics, verdict};
@@ -23,26 +24,23 @@ const RATES: [(&str, &str, &str, &str); 3] = [
 /// From this share of a phase on its tail is worth a word.
 const TAIL_SHARE: f64 = 0.1;
 
-/// What the ranks give each other: counts in the order of [`each`], transactions, how they ended; buckets of latencies; phases by their place in
-/// the run with wall, user and system seconds; threads, bytes.
-type Part = ([u64; 8], u64, u8, [Vec<(u64, u64)>; 4], Vec<(u8, f64, f64, f64)>, u64, u64);
+/// What the ranks give each other.
+#[derive(Default, Serialize, Deserialize)]
+struct Part {
+    counts: Counts,
+    transactions_done: u64,
+    /// By its place in [`ENDINGS`].
+    ending: usize,
+    /// Of creating, reading, appending, deleting.
+    buckets: [Vec<(u64, u64)>; 4],
+    /// By place in the run, with wall, user and system seconds.
+    times: Vec<(usize, f64, f64, f64)>,
+    threads: usize,
+    bytes_asked: u64,
+}
 
 /// The worst stands for all.
 const ENDINGS: [Ending; 3] = [Ending::Complete, Ending::OutOfFiles, Ending::Interrupted];
-
-/// The counts that ranks give each other; the rest of them follows from these.
-fn each(counts: &mut Counts) -> [&mut u64; 8] {
-    [
-        &mut counts.created_alone,
-        &mut counts.created_mixed,
-        &mut counts.read,
-        &mut counts.appended,
-        &mut counts.deleted_alone,
-        &mut counts.deleted_mixed,
-        &mut counts.bytes_read,
-        &mut counts.bytes_written,
-    ]
-}
 
 /// Adds up what all ranks have; each gets the same.
 ///
@@ -68,12 +66,12 @@ pub(super) fn figures(
     }
     let rows = copies.rows(row(mine, usage, &own_phases, &sums))?;
     let part: Part = copies.ensemble().add_up("counts and latencies", part(mine, usage), sum_of_parts)?;
-    let (_, _, _, _, _, threads, bytes_asked) = part;
+    let (threads, bytes_asked) = (part.threads, part.bytes_asked);
     let outcome = outcome_of(part);
     let usage = Usage {
         wall: outcome.phases.iter().map(PhaseTimes::wall).sum(),
         cpu: cpu_of(&outcome),
-        threads: threads as usize,
+        threads,
         bytes_asked,
         disk: usage.disk.clone().filter(|_| one_host),
         remote: usage.remote,
@@ -95,7 +93,7 @@ pub(super) fn figures(
         verdict.reasons.retain(|reason| reason.code != bound);
     }
     remark_tails(&mut verdict, &sums, &rows);
-    let mut point = load_point(&outcome, NonZeroUsize::new(threads as usize).unwrap_or(NonZeroUsize::MIN));
+    let mut point = load_point(&outcome, NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN));
     point.parts = rows;
     Ok(Figures { points: vec![point], phases: sums, metrics, verdict, complete: outcome.complete() })
 }
@@ -128,68 +126,68 @@ fn row(mine: &Outcome, usage: &Usage, own: &[Phase], sums: &[Phase]) -> RankPart
 }
 
 fn part(mine: &Outcome, usage: &Usage) -> Part {
-    let counts = each(&mut mine.counts.clone()).map(|count| *count);
     let latencies = mine.latencies.as_deref().cloned().unwrap_or_default();
     let buckets = [latencies.create, latencies.read, latencies.append, latencies.delete];
-    let ending = ENDINGS.iter().position(|ending| *ending == mine.ending).unwrap_or_default() as u8;
-    let place = |phase| engine::Phase::ALL.iter().position(|known| *known == phase).unwrap_or_default() as u8;
+    let place = |phase| engine::Phase::ALL.iter().position(|known| *known == phase).unwrap_or_default();
     let times = mine.phases.iter().map(|times| {
         let (wall, cpu) = (times.wall().as_secs_f64(), times.cpu);
         (place(times.phase), wall, cpu.user.as_secs_f64(), cpu.sys.as_secs_f64())
     });
-    let buckets = buckets.map(|of_kind| of_kind.buckets());
-    let (threads, bytes) = (usage.threads as u64, usage.bytes_asked);
-    (counts, mine.transactions_done, ending, buckets, times.collect(), threads, bytes)
+    Part {
+        counts: mine.counts,
+        transactions_done: mine.transactions_done,
+        ending: ENDINGS.iter().position(|ending| *ending == mine.ending).unwrap_or_default(),
+        buckets: buckets.map(|of_kind| of_kind.buckets()),
+        times: times.collect(),
+        threads: usage.threads,
+        bytes_asked: usage.bytes_asked,
+    }
 }
 
 fn sum_of_parts(parts: Vec<Part>) -> Part {
     let mut histograms: [LatencyHistogram; 4] = Default::default();
-    let mut sum: Part = Default::default();
-    for (counts, transactions, ending, buckets, times, threads, bytes) in parts {
-        sum.0.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-        sum.1 += transactions;
-        sum.2 = sum.2.max(ending);
-        histograms.iter_mut().zip(&buckets).for_each(|(all, more)| all.add_buckets(more));
-        for (phase, wall_s, user_s, sys_s) in times {
-            match sum.4.iter_mut().find(|known| known.0 == phase) {
+    let mut sum = Part::default();
+    for part in parts {
+        sum.counts.add(&part.counts);
+        sum.transactions_done += part.transactions_done;
+        sum.ending = sum.ending.max(part.ending);
+        histograms.iter_mut().zip(&part.buckets).for_each(|(all, more)| all.add_buckets(more));
+        for (phase, wall_s, user_s, sys_s) in part.times {
+            match sum.times.iter_mut().find(|known| known.0 == phase) {
                 Some(known) => *known = (phase, known.1.max(wall_s), known.2 + user_s, known.3 + sys_s),
-                None => sum.4.push((phase, wall_s, user_s, sys_s)),
+                None => sum.times.push((phase, wall_s, user_s, sys_s)),
             }
         }
-        sum.5 += threads;
-        sum.6 += bytes;
+        sum.threads += part.threads;
+        sum.bytes_asked += part.bytes_asked;
     }
-    sum.3 = histograms.map(|of_kind| of_kind.buckets());
+    sum.buckets = histograms.map(|of_kind| of_kind.buckets());
     sum
 }
 
 /// As if one process had done it all, each phase as long as on the slowest rank.
-fn outcome_of((sums, transactions_done, ending, buckets, times, ..): Part) -> Outcome {
-    let mut counts = Counts::default();
-    each(&mut counts).into_iter().zip(sums).for_each(|(count, sum)| *count = sum);
-    counts.bytes_read_single = counts.bytes_read as f32;
-    counts.bytes_written_single = counts.bytes_written as f32;
-    let [create, read, append, delete] = buckets.map(|of_kind| {
+fn outcome_of(part: Part) -> Outcome {
+    let [create, read, append, delete] = part.buckets.map(|of_kind| {
         let mut histogram = LatencyHistogram::new();
         histogram.add_buckets(&of_kind);
         histogram
     });
     let started = Instant::now();
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    let phases = times.into_iter().filter_map(|(phase, wall_s, user_s, sys_s)| {
+    let phases = part.times.into_iter().filter_map(|(phase, wall_s, user_s, sys_s)| {
         Some(PhaseTimes {
-            phase: *engine::Phase::ALL.get(phase as usize)?,
+            phase: *engine::Phase::ALL.get(phase)?,
             started,
             ended: started + seconds(wall_s),
             cpu: CpuTimes { user: seconds(user_s), sys: seconds(sys_s) },
         })
     });
     Outcome {
-        counts,
-        transactions_done,
+        counts: part.counts,
+        transactions_done: part.transactions_done,
         phases: phases.collect(),
         latencies: Some(Box::new(Latencies { create, read, append, delete })),
-        ending: ENDINGS.get(ending as usize).copied().unwrap_or(Ending::Interrupted),
+        ending: ENDINGS.get(part.ending).copied().unwrap_or(Ending::Interrupted),
     }
 }
 

@@ -1,0 +1,153 @@
+//! Going on with the spools of several ranks, each from where it stands.
+//!
+//! ```text
+//! rank 0   . waits . |  batch of pass 6 --      stopped when it had stored all of pass 6
+//! rank 1   unbatch --|  batch of pass 6 --      stopped in the midst of it
+//! ```
+//!
+//! Ranks stopped at one moment stand at the same phase or at two that follow each other: whoever has done the first waits
+//! until the others have. A phase that not all did together from its begin counts in no rate.
+//!
+//! Always holds: spools that stand further apart are refused by all ranks, before anything is done to any.
+//! Not here: opening a spool (`netnews`), the meetings at which ranks wait (`fstress::ensemble`).
+
+use anyhow::bail;
+use fstress::ensemble::Ensemble;
+use netnews::spool::{NetnewsConfig, Resumption, Storage, directory_of};
+
+use super::super::ranks::on_all;
+
+/// A phase of a pass.
+pub(super) type PhaseOfPass = (String, u32);
+
+/// How a rank goes on among the others.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Resumed {
+    /// What it has done and others have not: it is to be at the ends of these.
+    pub done_before: Vec<PhaseOfPass>,
+    /// What not all do together from its begin.
+    pub not_whole: Vec<PhaseOfPass>,
+}
+
+/// Pass, place among its phases, whether part of that may have been done.
+type Standing = (u32, u32, bool);
+
+impl Resumed {
+    /// Where the spools of all ranks stand, which are parts of the spool `name`.
+    ///
+    /// # Errors
+    /// When a rank has none or is lost, when there are spools of more ranks, or when they are too far apart.
+    pub fn agree(
+        ensemble: &mut Ensemble,
+        name: &str,
+        config: &NetnewsConfig,
+        storage: &Storage,
+    ) -> anyhow::Result<Self> {
+        let mine = on_all(ensemble, "its spool", standing(ensemble.ranks(), name, config, storage))?;
+        let all: Vec<Standing> = ensemble.add_up("where the spools stand", mine, |all| all)?;
+        let resumed = Self::of(&all, ensemble.rank() as usize, ensemble.hosts(), config);
+        let resumed = resumed.map_err(|error| error.context(format!("cannot go on with spool {name}")));
+        on_all(ensemble, "where the spools stand", resumed)
+    }
+
+    fn of(all: &[Standing], rank: usize, hosts: &[String], config: &NetnewsConfig) -> anyhow::Result<Self> {
+        let place = |rank: usize| (all[rank].0, all[rank].1);
+        let ranks = 0..all.len();
+        let first = ranks.clone().min_by_key(|&rank| place(rank)).unwrap_or(rank);
+        let last = ranks.max_by_key(|&rank| place(rank)).unwrap_or(rank);
+        let mut apart = between(place(first), place(last), config);
+        let stages_apart = apart.iter().filter(|(phase, _)| *phase != "expire").count();
+        if stages_apart > 1 {
+            let stands = |rank: usize| {
+                let phase = config.phases_of(all[rank].0)[all[rank].1 as usize];
+                format!("that of rank {rank} on {} goes on with {phase} of pass {}", hosts[rank], all[rank].0)
+            };
+            bail!(
+                "{}, {}: they were not stopped in the same run; bring each to the same pass by itself (crumb run netnews \
+                 --resume, --passes), or begin anew",
+                stands(first),
+                stands(last)
+            );
+        }
+        let done_before = between(place(first), place(rank), config);
+        if all.iter().any(|one| one.2 && (one.0, one.1) == place(last)) {
+            let (pass, at) = place(last);
+            let phases = config.phases_of(pass).split_off(at as usize);
+            // Deleting is begun again with its scan.
+            let begun = if phases[0] == "expire-scan" { 2 } else { 1 };
+            apart.extend(phases.into_iter().take(begun).map(|phase| (phase.to_owned(), pass)));
+        }
+        Ok(Self { done_before, not_whole: apart })
+    }
+}
+
+fn standing(ranks: u32, name: &str, config: &NetnewsConfig, storage: &Storage) -> anyhow::Result<Standing> {
+    let of_further_rank = format!("{name}-r{ranks}");
+    if storage.has(&of_further_rank)? {
+        let directory = directory_of(&of_further_rank);
+        bail!("spool {name} is of more than {ranks} ranks ({} is there); start as many", directory.display());
+    }
+    let Resumption { pass, phase, begun } = Resumption::of(config, storage)?;
+    let at = config.phases_of(pass).iter().position(|known| *known == phase).unwrap_or_default();
+    Ok((pass, at as u32, begun))
+}
+
+/// The phases from the one place on to before the other.
+fn between(from: (u32, u32), to: (u32, u32), config: &NetnewsConfig) -> Vec<PhaseOfPass> {
+    // A spool may be of many passes; nobody needs to know how far too far is.
+    let passes = from.0..=to.0.min(from.0.saturating_add(2));
+    let all = passes.flat_map(|pass| {
+        config.phases_of(pass).into_iter().zip(0..).map(move |(phase, at)| ((pass, at), phase))
+    });
+    let within = all.filter(|(place, _)| *place >= from && *place < to);
+    within.map(|((pass, _), phase)| (phase.to_owned(), pass)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resumed(all: &[Standing], rank: usize) -> anyhow::Result<Resumed> {
+        let hosts: Vec<String> = (0..all.len()).map(|rank| format!("host{rank}")).collect();
+        // Batches in passes 3, 6, 9 and expiries from pass 7 on.
+        Resumed::of(all, rank, &hosts, &NetnewsConfig::paper("x"))
+    }
+
+    fn phases(phases: &[(&str, u32)]) -> Vec<PhaseOfPass> {
+        phases.iter().map(|(phase, pass)| ((*phase).to_owned(), *pass)).collect()
+    }
+
+    #[test]
+    fn ranks_at_the_same_phase_wait_for_nobody_and_what_was_begun_is_no_whole_phase() {
+        let midst = resumed(&[(3, 0, true), (3, 0, true)], 0).unwrap();
+        assert_eq!(midst, Resumed { done_before: vec![], not_whole: phases(&[("unbatch", 3)]) });
+        let fresh = resumed(&[(4, 0, false), (4, 0, false)], 1).unwrap();
+        assert_eq!(fresh, Resumed::default());
+        let deleting = resumed(&[(7, 1, true), (7, 1, true)], 1).unwrap();
+        assert_eq!(deleting.not_whole, phases(&[("expire-scan", 7), ("expire", 7)]));
+    }
+
+    #[test]
+    fn a_rank_that_is_ahead_is_there_when_the_others_end_what_it_has_done() {
+        let all = [(8, 0, false), (7, 1, true), (7, 1, true)];
+        let expiry = phases(&[("expire-scan", 7), ("expire", 7)]);
+        let ahead = resumed(&all, 0).unwrap();
+        assert_eq!((&ahead.done_before, &ahead.not_whole), (&expiry, &expiry));
+        let behind = resumed(&all, 2).unwrap();
+        assert_eq!((behind.done_before, behind.not_whole), (vec![], expiry));
+        let batch = resumed(&[(6, 0, true), (6, 1, false)], 1).unwrap();
+        assert_eq!(batch.done_before, phases(&[("unbatch", 6)]));
+    }
+
+    #[test]
+    fn spools_further_apart_than_a_stop_leaves_them_are_refused_with_who_stands_where() {
+        for (all, told) in [
+            ([(3, 0, true), (5, 0, false)], "rank 0 on host0 goes on with unbatch of pass 3, that of rank 1"),
+            ([(9, 2, true), (9, 0, true)], "rank 1 on host1 goes on with unbatch of pass 9, that of rank 0"),
+            ([(2, 0, true), (4_000_000_000, 0, true)], "unbatch of pass 4000000000"),
+        ] {
+            let refused = resumed(&all, 0).unwrap_err().to_string();
+            assert!(refused.contains(told), "{refused}");
+        }
+    }
+}

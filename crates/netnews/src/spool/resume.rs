@@ -1,0 +1,94 @@
+//! Where a kept spool goes on, told before anything is done to it: for those who must know it of several spools at once.
+//!
+//! Always holds: nothing is written; a run with `Keep::Resume` begins with the phase told here.
+//! Not here: making a spool whole (see `recovery`), the passes (see `passes`).
+
+use super::config::NetnewsConfig;
+use super::layout::{Storage, Whereabouts};
+use super::state::{Stage, State};
+use crate::NetnewsError;
+
+/// What a resumed run does first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumption {
+    /// The pass, from 1; one more than there are when all is done.
+    pub pass: u32,
+    /// `unbatch`, or the first phase of what comes after it.
+    pub phase: &'static str,
+    /// Part of it may have been done.
+    pub begun: bool,
+}
+
+impl NetnewsConfig {
+    /// The phases of a pass, in their order.
+    pub fn phases_of(&self, pass: u32) -> Vec<&'static str> {
+        let batches = pass > 1 && self.batch_every.is_some_and(|every| pass.is_multiple_of(every.get()));
+        let expires = pass > self.retention.get();
+        let phases = [("unbatch", true), ("batch", batches), ("expire-scan", expires), ("expire", expires)];
+        phases.into_iter().filter_map(|(phase, due)| due.then_some(phase)).collect()
+    }
+}
+
+impl Resumption {
+    /// Reads how far the spool of this run has come.
+    ///
+    /// # Errors
+    /// When there is no such spool, or the storage fails.
+    pub fn of(config: &NetnewsConfig, storage: &Storage) -> Result<Self, NetnewsError> {
+        Whereabouts::read(&*storage.spool, &config.name)?;
+        let from = |pass| Self { pass, phase: "unbatch", begun: false };
+        let state = storage.lib(&config.name)?.map(|lib| State::standing_in(&*lib)).transpose()?.flatten();
+        // Killed while it was made.
+        let Some(standing) = state else { return Ok(from(1)) };
+        let pass = standing.pass;
+        let phases = config.phases_of(pass);
+        // Batches that were not all written are written anew.
+        let (next, begun): (&[&str], bool) = match standing.stage {
+            Stage::Unbatch => (&["unbatch"], true),
+            Stage::Batch => (&["batch", "expire-scan"], false),
+            Stage::Expire => (&["expire-scan"], true),
+            Stage::Done => (&[], false),
+        };
+        let next = phases.into_iter().find(|phase| next.contains(phase));
+        Ok(next.map_or(from(pass + 1), |phase| Self { pass, phase, begun }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use files::{FileSystem, LocalFs};
+
+    use super::super::state::Standing;
+    use super::*;
+
+    #[test]
+    fn a_spool_goes_on_with_what_its_state_names_or_with_the_next_thing_that_is_due() {
+        let folder = tempfile::tempdir().unwrap();
+        let fs: Arc<dyn FileSystem> = Arc::new(LocalFs::open(folder.path()).unwrap());
+        let storage = Storage::of(fs);
+        // Batches in passes 3, 6, 9 and expiries from pass 7 on.
+        let config = NetnewsConfig::paper("x");
+        assert!(matches!(Resumption::of(&config, &storage), Err(NetnewsError::NoSpool { .. })));
+        let homes = storage.make("x").unwrap();
+        let told = || {
+            let Resumption { pass, phase, begun } = Resumption::of(&config, &storage).unwrap();
+            (pass, phase, begun)
+        };
+        assert_eq!(told(), (1, "unbatch", false));
+        let mut state = State::create(&*homes.lib, Standing::begin(6)).unwrap();
+        let mut at = |pass, stage| {
+            state.write(Standing { pass, stage, ..Standing::begin(6) }).unwrap();
+            told()
+        };
+        assert_eq!(at(2, Stage::Unbatch), (2, "unbatch", true));
+        assert_eq!(at(2, Stage::Batch), (3, "unbatch", false));
+        assert_eq!(at(3, Stage::Batch), (3, "batch", false));
+        assert_eq!(at(3, Stage::Expire), (4, "unbatch", false));
+        assert_eq!(at(7, Stage::Batch), (7, "expire-scan", false));
+        assert_eq!(at(9, Stage::Expire), (9, "expire-scan", true));
+        assert_eq!(at(9, Stage::Done), (10, "unbatch", false));
+        assert_eq!(config.phases_of(9), ["unbatch", "batch", "expire-scan", "expire"]);
+    }
+}
