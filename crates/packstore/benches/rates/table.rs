@@ -110,13 +110,14 @@ fn play(dir: &Path, kind: &Kind, load: &Load, order: &[usize]) -> Round {
     // As many as take about as long for each.
     let took = put_durably(0, durable);
     let more = (durable as f64 * (0.5 / took.as_secs_f64().max(0.001)).min(8.0)) as usize;
+    let put_before = durable + more;
     let durable = if more > durable {
         more as f64 / put_durably(durable, more).as_secs_f64()
     } else {
         durable as f64 / took.as_secs_f64()
     };
     // Numbers that were not put before.
-    let mut next = count;
+    let mut next = count.max(put_before);
     let begun = Instant::now();
     while begun.elapsed() < ALONE_FOR {
         peer.put(next, load.body(next));
