@@ -175,8 +175,9 @@ fn table(comparison: &Comparison, side: usize) -> String {
 
 fn row(figure: &Figure, side: usize, title_width: usize) -> Vec<String> {
     let of = &figure.against[side - 1];
-    let value =
-        |at: usize| figure.sides[at].median.map_or_else(dash, |median| figure_text(&figure.name, median));
+    let value = |at: usize| {
+        figure.sides[at].median.map_or_else(dash, |median| brief(&figure_text(&figure.name, median)))
+    };
     vec![
         shortened(&figure.title, title_width),
         value(0),
@@ -187,6 +188,14 @@ fn row(figure: &Figure, side: usize, title_width: usize) -> Vec<String> {
             .map_or_else(dash, |(low, high)| format!("{}..{}", ratio_text(low), ratio_text(high))),
         figure.word(of).to_owned(),
     ]
+}
+
+/// What a value is of needs no room in each line: "53.5 µs an article" is "53.5 µs each".
+fn brief(value: &str) -> String {
+    match value.find(" an ").or_else(|| value.find(" a ")) {
+        Some(at) => format!("{} each", &value[..at]),
+        None => value.to_owned(),
+    }
 }
 
 fn legend(comparison: &Comparison) -> String {
@@ -210,6 +219,14 @@ fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_says_in_short_that_it_is_of_each() {
+        assert_eq!(
+            ["53.5 µs an article", "1.2 kB a file", "9 ms", "-"].map(brief),
+            ["53.5 µs each", "1.2 kB each", "9 ms", "-"]
+        );
+    }
 
     #[test]
     fn a_limit_is_a_percentage_with_or_without_its_sign() {

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use webcache::rules::icp::{self, Answer, Message};
 
 use packstore::{Mode, OpenOptions, Store, StoreOptions, VolumeSpec};
-use testkit::SimulatedDisk;
+use testkit::{HeldDisk, SimulatedDisk};
 
 use crate::harness::{Connection, Gate, Nobody, Origin, PATIENCE, Proxy, reply};
-use crate::held_disk::HeldDisk;
 
 /// A neighbour that answers queries as it is told, with its own socket, for as long as the test's process lives.
 fn neighbour(answer: impl Fn(&UdpSocket, SocketAddr, u32, &[u8]) + Send + 'static) -> u16 {
@@ -249,7 +248,10 @@ fn a_cache_that_does_not_know_yet_what_it_holds_is_not_to_be_fetched_through() {
     before.settled();
     store.flush().unwrap();
     let gate = Arc::new(Gate::default());
-    let held = HeldDisk { disk: disk.process_end(), gate: Arc::clone(&gate) };
+    let held = {
+        let gate = Arc::clone(&gate);
+        HeldDisk::new(disk.process_end(), move || gate.wait())
+    };
     let store = Arc::new(Store::open(vec![Arc::new(held)], OpenOptions::default()).unwrap());
     let after = Proxy::on(store, origin.address, &with_name("one", "cache.rebuild_wait_ms = 0"));
     let socket = asker(&after);

@@ -8,7 +8,6 @@ mod chaos;
 mod fills;
 mod framing;
 mod harness;
-mod held_disk;
 mod icp;
 mod life;
 mod nginx;

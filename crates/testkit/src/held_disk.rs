@@ -1,27 +1,34 @@
-//! A disk on which a store that was killed learns only at a gate what it holds.
+//! A disk on which a store that was killed learns what it holds only when it is let.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::SimulatedDisk;
 use files::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
-use testkit::SimulatedDisk;
 
-use crate::harness::Gate;
+type Hold = Arc<dyn Fn() + Send + Sync>;
 
-/// Reads of the threads that learn it wait; they are the only ones without a name.
+/// Threads without a name call `hold` before each read: in a store those that learn what is there.
 pub struct HeldDisk {
-    pub disk: SimulatedDisk,
-    pub gate: Arc<Gate>,
+    disk: SimulatedDisk,
+    hold: Hold,
 }
 
 struct HeldFile {
     file: Arc<dyn DiskFile>,
-    gate: Arc<Gate>,
+    hold: Hold,
+}
+
+impl HeldDisk {
+    /// `hold` returns when the read may go on.
+    pub fn new(disk: SimulatedDisk, hold: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { disk, hold: Arc::new(hold) }
+    }
 }
 
 impl Disk for HeldDisk {
     fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError> {
-        Ok(Arc::new(HeldFile { file: self.disk.open(name, how)?, gate: Arc::clone(&self.gate) }))
+        Ok(Arc::new(HeldFile { file: self.disk.open(name, how)?, hold: Arc::clone(&self.hold) }))
     }
 
     fn names(&self) -> Result<Vec<String>, DiskError> {
@@ -56,7 +63,7 @@ impl Disk for HeldDisk {
 impl DiskFile for HeldFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         if std::thread::current().name().is_none() {
-            self.gate.wait();
+            (self.hold)();
         }
         self.file.read_at(bytes, offset)
     }
