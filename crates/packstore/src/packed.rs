@@ -201,7 +201,10 @@ impl Filling {
     pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
         let found = match &mut self.stretches {
             None => self.bitmap.take(blocks),
-            Some(stretches) => stretches.take(blocks).filter(|&at| self.bitmap.mark(at, blocks)),
+            Some(stretches) => stretches.take(blocks).inspect(|&at| {
+                let fresh = self.bitmap.mark(at, blocks);
+                assert!(fresh, "a free stretch was free");
+            }),
         };
         if found.is_none() {
             self.vain = self.vain.min(blocks);
