@@ -294,8 +294,31 @@ fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Re
             syncing.both(&session.body, &session.index).map_err(|error| volume.fail(&error))?;
             Counters::add(&counters.syncs, 2);
             session.durable_end.store(session.index_end.load(Ordering::Relaxed), Ordering::Relaxed);
+            if let Err(error) = mark(&session, counters) {
+                // What was synced stays so.
+                volume.fail(&error);
+            }
         }
     }
+    Ok(())
+}
+
+/// Says at an index's end that all of it is durable, as soon as it is: after a kill bodies are read and compared of what came
+/// later only, and what is damaged by then is told from what was never whole. Where no room was taken, or power is lost
+/// first, the next group says it.
+fn mark(session: &Session, counters: &Counters) -> Result<(), DiskError> {
+    let durable_end = session.durable_end.load(Ordering::Relaxed);
+    let mut bytes = Vec::new();
+    Control::Mark { durable_end }.encode(session.index_salt, &mut bytes);
+    let end = durable_end + bytes.len() as u64;
+    if end > session.reserved_end.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    session.index.write_at(&bytes, durable_end)?;
+    Counters::add(&counters.index_bytes, bytes.len() as u64);
+    session.index_end.store(end, Ordering::Relaxed);
+    session.marked_end.store(durable_end, Ordering::Relaxed);
+    session.packed.index_bytes.store(end, Ordering::Relaxed);
     Ok(())
 }
 

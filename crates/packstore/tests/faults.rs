@@ -135,6 +135,30 @@ fn a_flipped_bit_in_a_body_is_an_error_that_is_counted_and_can_be_replaced() {
 }
 
 #[test]
+fn what_was_durable_before_a_kill_and_is_damaged_since_is_an_error_and_brings_nothing_older_back() {
+    for mode in [Mode::Store, Mode::Cache] {
+        let dir = directory();
+        let store = create(&[&dir], mode);
+        for version in [9, 10] {
+            store.put(b"key", &body(version), PutOptions::default()).expect("put");
+            store.flush().expect("flushed");
+        }
+        drop(store);
+        let path = dir.path().join("00000000.body");
+        let mut bytes = fs::read(&path).expect("read");
+        let wanted = body(10);
+        let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("it is there");
+        bytes[at + 50] ^= 4;
+        fs::write(&path, &bytes).expect("flipped");
+        let store = open(&[&dir]).expect("opened");
+        assert!(store.wait_until_ready(std::time::Duration::from_secs(60)));
+        let error = store.get(b"key").map(|found| found.map(|object| object.length())).expect_err("damaged");
+        assert!(error.to_string().contains("its body fails its checksum"), "{mode:?}: {error}");
+        assert_eq!(store.usage().torn_puts, 0, "{mode:?}");
+    }
+}
+
+#[test]
 fn cut_swapped_and_foreign_files_cost_their_objects_and_nothing_else() {
     let (one, other) = (directory(), directory());
     let store = create(&[&one], Mode::Store);
