@@ -152,10 +152,17 @@ impl Core {
             Mode::Cache => (self.cache.behind_bytes_max / 2).min(CACHE_GROUP_BYTES_MAX) as usize,
         };
         let mut staging = locked(&volume.staging);
-        while staging.group.bytes.len() > bytes_max && staging.writing && volume.failed.get().is_none() {
+        // The writer may be looking for room, or have no processor: memory is bounded all the same. What only tells that
+        // something is void takes none, and the writer itself may be who says so.
+        while !records.is_empty()
+            && staging.group.bytes.len() > bytes_max
+            && volume.failed.get().is_none()
+            && !self.closing.load(Ordering::Relaxed)
+        {
             if patience == Patience::None {
                 return Err(StoreError::Busy);
             }
+            volume.work.notify_one();
             staging = volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner);
         }
         // All places first: a group is staged whole or not at all.

@@ -109,6 +109,8 @@ fn write_staged(core: &Core, volume: &Arc<Volume>, sync: bool) {
         *volume.inflight.write().unwrap_or_else(PoisonError::into_inner) = Some(group.clone());
     }
     drop(staging);
+    // Others may stage while this is written.
+    volume.room.notify_all();
     let after = carry_out(core, volume, group, &mut turn);
     drop(turn);
     after.iter().for_each(|after| core.do_after(after));

@@ -3,12 +3,15 @@
 use std::io::{Read as _, Seek as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use files::LocalDisk;
 use packstore::{
-    Admission, CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreOptions, Verify, VolumeSpec,
+    Admission, CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, Verify,
+    VolumeSpec,
 };
+use testkit::{Held, HeldDisk, SimulatedDisk};
 
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
@@ -173,4 +176,50 @@ fn who_must_not_wait_puts_small_objects_at_once_and_is_told_when_that_cannot_be(
     let durable = directory();
     let durable = store(&durable, 64 << 20, StoreOptions { mode: Mode::Store, ..StoreOptions::default() });
     assert!(busy(&durable, b"key", 10), "nothing counts there before it is synced");
+}
+
+#[test]
+fn what_waits_to_be_written_is_bounded_while_the_writer_is_held_up() {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let (tell_held, held) = mpsc::channel();
+    let (let_go, may_go) = mpsc::channel();
+    let may_go = Mutex::new(Some(may_go));
+    let disk = HeldDisk::new(SimulatedDisk::new("cache"), move |what| {
+        if what == Held::Open("00000001.body")
+            && let Some(may_go) = may_go.lock().expect("no panic").take()
+        {
+            tell_held.send(()).expect("the test goes on");
+            may_go.recv_timeout(PATIENCE).expect("it is let go");
+        }
+    });
+    let cache = CacheOptions { behind_bytes_max: 2 << 20, ..CacheOptions::default() };
+    // 64 MB: the next one is looked for when a quarter is left.
+    let packed_blocks = Some(1 << 20);
+    let options = StoreOptions { mode: Mode::Cache, cache, packed_blocks, ..StoreOptions::default() };
+    let volume = VolumeSpec { disk: Arc::new(disk), size_bytes: 256 << 20 };
+    let store = Store::create(vec![volume], options).expect("created");
+    let mut number = 0_u32;
+    let mut put = || {
+        number += 1;
+        store.try_put(&number.to_le_bytes(), &body(number, 10_000), PutOptions::default())
+    };
+    // Fills the first file until the writer looks for the next one, with a part of the first left.
+    let (begun, mut accepted) = (Instant::now(), 0);
+    while held.try_recv().is_err() {
+        assert!(begun.elapsed() < PATIENCE, "no second file");
+        match put() {
+            Ok(_) => accepted += 1,
+            Err(StoreError::Busy) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let mut staged_bytes = 0;
+    while put().is_ok() {
+        accepted += 1;
+        staged_bytes += 10_000;
+        assert!(staged_bytes < 2 << 20, "more is held than may be");
+    }
+    let_go.send(()).expect("it is held");
+    store.flush().expect("flushed");
+    assert_eq!(store.usage().objects, accepted);
 }

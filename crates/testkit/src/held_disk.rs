@@ -1,4 +1,4 @@
-//! A disk on which a store that was killed learns what it holds only when it is let.
+//! A disk on which a store comes further only when it is let: learning what it holds, opening a file.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -6,9 +6,18 @@ use std::sync::Arc;
 use crate::SimulatedDisk;
 use files::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
 
-type Hold = Arc<dyn Fn() + Send + Sync>;
+type Hold = Arc<dyn Fn(Held<'_>) + Send + Sync>;
 
-/// Threads without a name call `hold` before each read: in a store those that learn what is there.
+/// What is about to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held<'a> {
+    /// A file of this name is opened.
+    Open(&'a str),
+    /// A thread without a name reads: in a store those that learn what is there after a kill.
+    Learn,
+}
+
+/// A [`SimulatedDisk`] that may be made to wait.
 pub struct HeldDisk {
     disk: SimulatedDisk,
     hold: Hold,
@@ -20,14 +29,15 @@ struct HeldFile {
 }
 
 impl HeldDisk {
-    /// `hold` returns when the read may go on.
-    pub fn new(disk: SimulatedDisk, hold: impl Fn() + Send + Sync + 'static) -> Self {
+    /// `hold` returns when that may go on.
+    pub fn new(disk: SimulatedDisk, hold: impl Fn(Held<'_>) + Send + Sync + 'static) -> Self {
         Self { disk, hold: Arc::new(hold) }
     }
 }
 
 impl Disk for HeldDisk {
     fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError> {
+        (self.hold)(Held::Open(name));
         Ok(Arc::new(HeldFile { file: self.disk.open(name, how)?, hold: Arc::clone(&self.hold) }))
     }
 
@@ -63,7 +73,7 @@ impl Disk for HeldDisk {
 impl DiskFile for HeldFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         if std::thread::current().name().is_none() {
-            (self.hold)();
+            (self.hold)(Held::Learn);
         }
         self.file.read_at(bytes, offset)
     }

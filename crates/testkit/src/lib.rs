@@ -6,7 +6,7 @@
 //! Ganesha         a real nfs-ganesha with its own ports and folders, stopped by its own process id
 //! Inn             a real innd on a port of its own, and the tools of the same package, unpacked and not installed
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
-//! HeldDisk        on which what a store holds is learnt only when it is let
+//! HeldDisk        on which a store comes further only when it is let
 //! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where it is told
 //! ```
 //!
@@ -21,7 +21,7 @@ mod loop_image;
 mod simulated_disk;
 
 pub use ganesha::Ganesha;
-pub use held_disk::HeldDisk;
+pub use held_disk::{Held, HeldDisk};
 pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
 pub use law::{Fault, Law, LawTransport};
 pub use loop_image::LoopImage;

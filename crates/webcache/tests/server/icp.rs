@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use webcache::rules::icp::{self, Answer, Message};
 
 use packstore::{Mode, OpenOptions, Store, StoreOptions, VolumeSpec};
-use testkit::{HeldDisk, SimulatedDisk};
+use testkit::{Held, HeldDisk, SimulatedDisk};
 
 use crate::harness::{Connection, Gate, Nobody, Origin, PATIENCE, Proxy, reply};
 
@@ -250,7 +250,12 @@ fn a_cache_that_does_not_know_yet_what_it_holds_is_not_to_be_fetched_through() {
     let gate = Arc::new(Gate::default());
     let held = {
         let gate = Arc::clone(&gate);
-        HeldDisk::new(disk.process_end(), move || gate.wait())
+        let wait = move |held: Held<'_>| {
+            if held == Held::Learn {
+                gate.wait();
+            }
+        };
+        HeldDisk::new(disk.process_end(), wait)
     };
     let store = Arc::new(Store::open(vec![Arc::new(held)], OpenOptions::default()).unwrap());
     let after = Proxy::on(store, origin.address, &with_name("one", "cache.rebuild_wait_ms = 0"));
