@@ -497,6 +497,9 @@ impl Exchange {
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
         let (key, expires_s) = (self.asked.key.clone(), expires_s(&facts));
         let head = NewHead { key, meta, facts: facts_bytes, expires_s };
+        // Not as received: each value keeps the buffer of 64 KiB alive that it was read into, for as long as the reply waits
+        // to be stored.
+        let fields = head.fields()?;
         Some((Plan { head, facts, epoch: self.epoch, requested_at, strong, announced }, fields))
     }
 
