@@ -32,24 +32,22 @@ pub(super) fn check(raw: &Raw, wrong: &mut Problems) {
     ] {
         wrong.at_least(key, seconds, 1);
     }
-    for (key, mib) in [
+    let in_mib = [
         ("cache.size_mib", cache.size_mib),
         ("cache.memory_mib", cache.memory_mib),
         ("limits.body_mib", limits.body_mib),
         ("log.rotate_mib", log.rotate_mib),
-    ] {
-        wrong.at_most(key, mib, BYTES_MAX >> 20);
-    }
-    for (key, kib) in [
+    ];
+    each_at_most(wrong, &in_mib, BYTES_MAX >> 20);
+    let in_kib = [
         ("cache.object_max_kib", cache.object_max_kib),
         ("cache.fill_window_kib", cache.fill_window_kib),
         ("cache.behind_max_kib", cache.behind_max_kib),
         ("cache.finish_kib", cache.finish_kib),
         ("prefetch.object_max_kib", prefetch.object_max_kib),
-    ] {
-        wrong.at_most(key, kib, BYTES_MAX >> 10);
-    }
-    for (key, time) in [
+    ];
+    each_at_most(wrong, &in_kib, BYTES_MAX >> 10);
+    let times = [
         ("proxy.drain_s", proxy.drain_s),
         ("cache.rebuild_wait_ms", cache.rebuild_wait_ms),
         ("collapse.wait_ms", collapse.wait_ms),
@@ -64,9 +62,8 @@ pub(super) fn check(raw: &Raw, wrong: &mut Problems) {
         ("upstream.dns_s", upstream.dns_s),
         ("upstream.down_s", upstream.down_s),
         ("icp.timeout_ms", icp.timeout_ms),
-    ] {
-        wrong.at_most(key, time, TIME_MAX);
-    }
+    ];
+    each_at_most(wrong, &times, TIME_MAX);
     for site in &raw.site {
         wrong.at_most("site.health_s", site.health_s.unwrap_or(0), TIME_MAX);
     }
@@ -75,6 +72,12 @@ pub(super) fn check(raw: &Raw, wrong: &mut Problems) {
     wrong.at_most("limits.head_kib", limits.head_kib as u64, HEAD_KIB_MAX);
     wrong.at_most("upstream.retries", upstream.retries.into(), RETRIES_MAX);
     wrong.at_most("log.keep", log.keep.into(), LOGS_MAX);
+}
+
+fn each_at_most(wrong: &mut Problems, given: &[(&str, u64)], most: u64) {
+    for (key, given) in given {
+        wrong.at_most(key, *given, most);
+    }
 }
 
 /// No file has more.

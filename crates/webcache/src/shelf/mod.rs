@@ -13,11 +13,11 @@
 //! that no variant of before it is found again; changes of one URI happen in the order they were asked for.
 //! Not here: whether a reply may be used (`rules`), bans (`admin`).
 
-mod clerk;
+mod clerks;
 mod head;
 mod lookup;
 
-pub use clerk::{Clerks, Counts, If, NewHead, Still, Stored, Writing};
+pub use clerks::{Clerks, Counts, If, NewHead, Still, Stored, Writing};
 pub use head::{HeadError, StoredHead, VariantList, encode_list, encode_reply};
 pub use lookup::{Look, StoredBody, StoredReply, Version};
 

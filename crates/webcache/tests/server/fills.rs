@@ -8,15 +8,36 @@ fn body(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 7 % 251) as u8).collect()
 }
 
+/// The body, which goes no further than each of these bytes before its gate is open.
+fn held_at(gates: &[(usize, &Arc<Gate>)], fields: &str, whole: &[u8]) -> Vec<Step> {
+    let head = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n", whole.len());
+    let (mut part, mut sent, mut steps) = (head.into_bytes(), 0, Vec::new());
+    for (held, gate) in gates {
+        part.extend_from_slice(&whole[sent..*held]);
+        steps.extend([Step::Send(std::mem::take(&mut part)), Step::Wait(Arc::clone(gate))]);
+        sent = *held;
+    }
+    steps.push(Step::Send([&part, &whole[sent..]].concat()));
+    steps
+}
+
 /// Half of the body, then the gate, then the rest.
 fn in_halves(whole: &[u8], fields: &str, gate: &Arc<Gate>) -> Vec<Step> {
-    let (first, second) = whole.split_at(whole.len() / 2);
-    let head = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n", whole.len());
-    vec![
-        Step::Send([head.as_bytes(), first].concat()),
-        Step::Wait(Arc::clone(gate)),
-        Step::Send(second.to_vec()),
-    ]
+    held_at(&[(whole.len() / 2, gate)], fields, whole)
+}
+
+/// One who has asked.
+fn asking(proxy: &Proxy) -> Connection {
+    let mut client = Connection::new(proxy.reverse);
+    client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+    client
+}
+
+/// One who has asked, and to whom the head of the reply has come.
+fn begun(proxy: &Proxy) -> Connection {
+    let mut client = asking(proxy);
+    assert_eq!(client.receive_head().unwrap().0, 200);
+    client
 }
 
 #[test]
@@ -31,10 +52,7 @@ fn many_who_ask_at_once_cost_the_origin_one_request() {
         steps
     });
     let proxy = Proxy::new(&origin);
-    let mut clients: Vec<Connection> = (0..20).map(|_| Connection::new(proxy.reverse)).collect();
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-    }
+    let mut clients: Vec<Connection> = (0..20).map(|_| asking(&proxy)).collect();
     proxy.until("all have come", |proxy| proxy.count(|counters| counters.connections_accepted.get()) == 20);
     gate.open();
     for client in &mut clients {
@@ -51,12 +69,11 @@ fn a_reply_is_read_by_all_while_it_is_still_coming() {
     let sent = whole.clone();
     let origin = Origin::new(move |_, _| in_halves(&sent, "Cache-Control: max-age=60\r\n", &held));
     let proxy = Proxy::new(&origin);
-    let mut clients: Vec<Connection> = (0..3).map(|_| Connection::new(proxy.reverse)).collect();
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-        assert_eq!(client.receive_head().unwrap().0, 200);
+    let mut clients = [(); 3].map(|()| {
+        let mut client = begun(&proxy);
         assert!(client.receive_bytes(50_000) == whole[..50_000], "before the origin sent the rest");
-    }
+        client
+    });
     gate.open();
     for client in &mut clients {
         assert!(client.receive_bytes(50_000) == whole[50_000..]);
@@ -86,22 +103,11 @@ fn what_a_client_has_received_whole_its_next_request_finds() {
 fn who_reads_nothing_blocks_nobody_and_gets_all_in_the_end() {
     let (whole, gate) = (body(12 << 20), Arc::new(Gate::default()));
     let (sent, held) = (whole.clone(), Arc::clone(&gate));
-    let origin = Origin::new(move |_, _| {
-        let head =
-            format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n", 12 << 20);
-        let (first, rest) = sent.split_at(1000);
-        let first = [head.as_bytes(), first].concat();
-        vec![Step::Send(first), Step::Wait(Arc::clone(&held)), Step::Send(rest.to_vec())]
-    });
+    let origin = Origin::new(move |_, _| held_at(&[(1000, &held)], "Cache-Control: max-age=60\r\n", &sent));
     // Nobody is helped on by the end of a slow client.
     let proxy = Proxy::with(origin.address, "[cache]\nfill_window_kib = 64\n[limits]\nstall_s = 3600\n");
-    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-        assert_eq!(client.receive_head().unwrap().0, 200);
-    }
+    let [mut slow, mut fast] = [(); 2].map(|()| begun(&proxy));
     gate.open();
-    let [mut slow, mut fast] = clients;
     assert!(fast.receive_bytes(whole.len()) == whole, "beside one who reads nothing");
     proxy.settled();
     assert_eq!(origin.seen().len(), 1, "both read one fill");
@@ -125,8 +131,7 @@ fn who_waits_too_long_for_another_goes_by_himself() {
         steps
     });
     let proxy = Proxy::with(origin.address, "[collapse]\nwait_ms = 50\n");
-    let mut first = Connection::new(proxy.reverse);
-    first.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
+    let mut first = asking(&proxy);
     proxy.until("the first has reached the origin", |_| origin.seen().len() == 1);
     assert_eq!(proxy.get("/").text(), "1", "while the first still waits");
     gate.open();
@@ -139,10 +144,7 @@ fn what_cannot_be_shared_is_fetched_by_each_at_once() {
     let (held, sent) = (Arc::clone(&gate), body(1000));
     let origin = Origin::new(move |_, _| in_halves(&sent, "Cache-Control: no-store\r\n", &held));
     let proxy = Proxy::new(&origin);
-    let mut clients: Vec<Connection> = (0..4).map(|_| Connection::new(proxy.reverse)).collect();
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-    }
+    let mut clients: Vec<Connection> = (0..4).map(|_| asking(&proxy)).collect();
     proxy.until("all have reached the origin", |_| origin.seen().len() == 4);
     gate.open();
     assert!(clients.iter_mut().all(|client| client.receive(false).unwrap().body == body(1000)));
@@ -156,10 +158,7 @@ fn a_client_that_leaves_lets_a_short_rest_be_finished_and_a_long_one_be_dropped(
         let sent = whole.clone();
         let origin = Origin::new(move |_, _| in_halves(&sent, "Cache-Control: max-age=60\r\n", &held));
         let proxy = Proxy::new(&origin);
-        let mut client = Connection::new(proxy.reverse);
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-        assert_eq!(client.receive_head().unwrap().0, 200);
-        drop(client);
+        drop(begun(&proxy));
         proxy.until("its end was noticed", |proxy| {
             proxy.count(|counters| counters.connections_ended.get()) == 1
         });
@@ -179,25 +178,12 @@ fn a_reader_behind_gets_the_version_that_it_began_with_whatever_replaced_it_in_t
     let (gate, versions) = (Arc::new(Gate::default()), [old.clone(), new.clone()]);
     let held = Arc::clone(&gate);
     let origin = Origin::new(move |_, number| match number {
-        0 => {
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n",
-                12 << 20
-            );
-            let (first, rest) = versions[0].split_at(1000);
-            let first = [head.as_bytes(), first].concat();
-            vec![Step::Send(first), Step::Wait(Arc::clone(&held)), Step::Send(rest.to_vec())]
-        }
+        0 => held_at(&[(1000, &held)], "Cache-Control: max-age=60\r\n", &versions[0]),
         _ => reply("Cache-Control: max-age=60\r\n", &versions[1]),
     });
     let proxy = Proxy::new(&origin);
-    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-        assert_eq!(client.receive_head().unwrap().0, 200);
-    }
+    let [mut slow, mut fast] = [(); 2].map(|()| begun(&proxy));
     gate.open();
-    let [mut slow, mut fast] = clients;
     assert!(fast.receive_bytes(old.len()) == old, "beside one who reads nothing");
     assert_eq!(origin.seen().len(), 1, "both read one fill");
     proxy.settled();
@@ -213,28 +199,14 @@ fn who_began_before_a_purge_gets_all_and_who_begins_after_it_gets_nothing_of_tha
     let (sent, held) = (whole.clone(), gates.clone());
     let origin = Origin::new(move |_, number| match number {
         0 => {
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n",
-                sent.len()
-            );
-            vec![
-                Step::Send([head.as_bytes(), &sent[..1000]].concat()),
-                Step::Wait(Arc::clone(&held[0])),
-                Step::Send(sent[1000..sent.len() - 1000].to_vec()),
-                Step::Wait(Arc::clone(&held[1])),
-                Step::Send(sent[sent.len() - 1000..].to_vec()),
-            ]
+            let gates = [(1000, &held[0]), (sent.len() - 1000, &held[1])];
+            held_at(&gates, "Cache-Control: max-age=60\r\n", &sent)
         }
         _ => reply("Cache-Control: max-age=60\r\n", "new"),
     });
     let proxy = Proxy::new(&origin);
-    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-        assert_eq!(client.receive_head().unwrap().0, 200);
-    }
+    let [mut slow, mut fast] = [(); 2].map(|()| begun(&proxy));
     gates[0].open();
-    let [mut slow, mut fast] = clients;
     let bytes = whole.len();
     let reading = std::thread::spawn(move || fast.receive_bytes(bytes));
     proxy.until("the slow one is behind", |proxy| {
@@ -268,14 +240,9 @@ fn a_reader_behind_is_cut_off_when_the_reply_turns_out_too_long_to_store_and_nob
     // Nobody is helped on by the end of a slow client.
     let more = "[cache]\nfill_window_kib = 64\nobject_max_kib = 20480\n[limits]\nstall_s = 3600\n";
     let proxy = Proxy::with(origin.address, more);
-    let mut clients = [Connection::new(proxy.reverse), Connection::new(proxy.reverse)];
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-        assert_eq!(client.receive_head().unwrap().0, 200);
-    }
+    let [mut slow, mut fast] = [(); 2].map(|()| begun(&proxy));
     assert_eq!(origin.seen().len(), 1, "both read the same fill");
     gate.open();
-    let [mut slow, mut fast] = clients;
     let reading = std::thread::spawn(move || fast.receive_chunked());
     proxy.settled();
     let taken = slow.left_the_proxy_at_most();
@@ -302,10 +269,7 @@ fn all_who_waited_are_served_what_is_stale_when_the_origin_fails() {
     let proxy = Proxy::new(&origin);
     assert_eq!(proxy.get("/").text(), "stored");
     proxy.settled();
-    let mut clients: Vec<Connection> = (0..8).map(|_| Connection::new(proxy.reverse)).collect();
-    for client in &mut clients {
-        client.send("GET / HTTP/1.1\r\nHost: site\r\n\r\n");
-    }
+    let mut clients: Vec<Connection> = (0..8).map(|_| asking(&proxy)).collect();
     proxy.until("all have come and one asks", |proxy| {
         origin.seen().len() == 2 && proxy.count(|counters| counters.connections_accepted.get()) == 9
     });

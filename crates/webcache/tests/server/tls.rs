@@ -87,7 +87,17 @@ impl Files {
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+
+/// The two ends of a session that has not begun yet.
+fn connected(client: Arc<ClientConfig>, server: &Server) -> (ClientConnection, TcpStream) {
+    let tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    (ClientConnection::new(client, "localhost".try_into().unwrap()).unwrap(), tcp)
+}
 
 /// A client of HTTP/2 that says what no library would say.
 struct Frames(StreamOwned<ClientConnection, TcpStream>);
@@ -95,9 +105,7 @@ struct Frames(StreamOwned<ClientConnection, TcpStream>);
 impl Frames {
     /// With settings of its own.
     fn new(files: &Files, server: &Server, settings: &[u8]) -> Self {
-        let tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
-        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-        let session = ClientConnection::new(files.client(), "localhost".try_into().unwrap()).unwrap();
+        let (session, tcp) = connected(files.client(), server);
         let mut frames = Self(StreamOwned::new(session, tcp));
         frames.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
         frames.send(4, 0, 0, settings);
@@ -118,11 +126,21 @@ impl Frames {
 
     /// Kind, flags, stream and payload of the next frame.
     fn next(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
+        let head = self.head()?;
+        let payload = self.payload(&head)?;
+        Ok((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
+    }
+
+    fn head(&mut self) -> std::io::Result<[u8; 9]> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head)?;
+        Ok(head)
+    }
+
+    fn payload(&mut self, head: &[u8; 9]) -> std::io::Result<Vec<u8>> {
         let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
         self.0.read_exact(&mut payload)?;
-        Ok((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
+        Ok(payload)
     }
 }
 
@@ -199,34 +217,21 @@ fn a_client_of_http_2_that_asks_for_nothing_is_not_kept_for_answering_pings() {
     let Some(files) = Files::make() else { return };
     let origin = Origin::new(|_, _| reply("", "x"));
     let server = files.server(&origin, "[limits]\nidle_s = 1\nstall_s = 60\n");
-    let tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
-    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-    let session = ClientConnection::new(files.client(), "localhost".try_into().unwrap()).unwrap();
-    let mut stream = StreamOwned::new(session, tcp);
-    // The preface and no settings of its own.
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
-    const PING: u8 = 6;
-    const GOAWAY: u8 = 7;
+    let mut client = Frames::new(&files, &server, b"");
     let mut pings = 0;
-    loop {
-        let mut head = [0; 9];
-        if stream.read_exact(&mut head).is_err() {
-            break;
-        }
-        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
-        stream.read_exact(&mut payload).unwrap();
+    while let Ok(head) = client.head() {
+        let payload = client.payload(&head).expect("a whole frame");
         match head[3] {
             GOAWAY => break,
             PING if head[4] == 0 => {
                 pings += 1;
                 assert!(pings < 8, "it is kept");
-                let answer = [&[0, 0, 8, PING, 1, 0, 0, 0, 0], &payload[..]].concat();
-                stream.write_all(&answer).unwrap();
+                client.send(PING, ACK, 0, &payload);
             }
             _ => {}
         }
     }
-    drop(stream);
+    drop(client);
     drop(server.stop());
 }
 
@@ -235,25 +240,15 @@ fn a_client_of_http_2_that_takes_nothing_of_its_reply_is_cut_off() {
     let Some(files) = Files::make() else { return };
     let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", "hello"));
     let server = files.server(&origin, "[limits]\nidle_s = 60\nstall_s = 1\n");
-    let tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
-    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-    let session = ClientConnection::new(files.client(), "localhost".try_into().unwrap()).unwrap();
-    let mut stream = StreamOwned::new(session, tcp);
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-    // Settings: no byte of a body may be sent. Then GET https://localhost/.
-    stream.write_all(b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0").unwrap();
-    stream.write_all(b"\0\0\x0e\x01\x05\0\0\0\x01\x82\x87\x84\x41\x09localhost").unwrap();
+    // No byte of a body may be sent.
+    let mut client = Frames::new(&files, &server, b"\0\x04\0\0\0\0");
+    client.ask(1, 0x82, true);
     let mut heads = 0;
     let end = loop {
-        let mut head = [0; 9];
-        if let Err(error) = stream.read_exact(&mut head) {
-            break error;
+        match client.next() {
+            Ok((kind, ..)) => heads += usize::from(kind == HEADERS),
+            Err(error) => break error,
         }
-        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
-        if let Err(error) = stream.read_exact(&mut payload) {
-            break error;
-        }
-        heads += usize::from(head[3] == 1);
     };
     assert_eq!(heads, 1, "it was answered");
     assert!(!matches!(end.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "it is kept");
@@ -267,9 +262,7 @@ fn a_certificate_that_was_renewed_counts_after_a_reload_and_a_broken_one_does_no
     let origin = Origin::new(|_, _| reply("", "x"));
     let server = files.server(&origin, "");
     let trusts = |client: &Arc<ClientConfig>| {
-        let mut tcp = TcpStream::connect(server.addresses()[0].0).unwrap();
-        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut session = ClientConnection::new(Arc::clone(client), "localhost".try_into().unwrap()).unwrap();
+        let (mut session, mut tcp) = connected(Arc::clone(client), &server);
         session.complete_io(&mut tcp).is_ok()
     };
     assert_eq!((trusts(&old), trusts(&new)), (true, false));

@@ -1,0 +1,89 @@
+//! One clerk: does what is given at its desk, in that order, until it is told to stop.
+//!
+//! Always holds: each job is done in the desk's turn, and told only when that has ended; bodies that are not whole yet are
+//! known to this clerk alone, and go with it.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+
+use packstore::{ObjectWriter, StoreError};
+
+use super::desk::Desk;
+use super::hand::Hand;
+use super::job::{Counts, Done, Job, NewHead, Still};
+
+pub(super) struct Clerk<'a> {
+    hand: &'a Hand,
+    desk: &'a Desk,
+    bodies: HashMap<u64, Begun<'a>>,
+}
+
+/// A body that is being written. Where it goes is told at its end, as the list of variants may be another by then.
+struct Begun<'a> {
+    writer: Option<ObjectWriter<'a>>,
+    head: NewHead,
+}
+
+/// What a job came to, and who is to be told.
+type Outcome = (Option<Done>, Result<Option<Counts>, StoreError>);
+
+impl<'a> Clerk<'a> {
+    pub(super) fn new(hand: &'a Hand, desk: &'a Desk) -> Self {
+        Self { hand, desk, bodies: HashMap::new() }
+    }
+
+    pub(super) fn work(mut self, jobs: &Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            let turn = self.desk.turn();
+            let bytes = job.bytes();
+            let Some((done, result)) = self.carry_out(job) else { return };
+            self.desk.backlog.give_back(bytes);
+            self.desk.waiting.fetch_sub(1, Ordering::SeqCst);
+            drop(turn);
+            let stored = result.unwrap_or_else(|error| self.hand.refused(&error));
+            if let Some(done) = done {
+                let _ = done.send(stored);
+            }
+        }
+    }
+
+    /// Nothing when it is to stop.
+    fn carry_out(&mut self, job: Job) -> Option<Outcome> {
+        Some(match job {
+            Job::Put { head, body, condition, hand, done } => {
+                (Some(done), self.hand.put(&head, &body, &condition, hand))
+            }
+            Job::Begin { id, head } => (None, self.begin(id, head)),
+            Job::More { id, chunk } => (None, self.more(id, &chunk)),
+            Job::End { id, commit, hand, done } => (Some(done), self.end(id, commit, hand)),
+            Job::Copy { head, over, done } => (Some(done), self.hand.copy(&head, &over)),
+            Job::Remove { key, done } => (Some(done), self.hand.remove(&key)),
+            Job::Forget { name } => (None, self.hand.forget(&name)),
+            Job::Stop => return None,
+        })
+    }
+
+    fn begin(&mut self, id: u64, head: NewHead) -> Result<Option<Counts>, StoreError> {
+        if let Some(writer) = self.hand.begin(&head)? {
+            self.bodies.insert(id, Begun { writer: Some(writer), head });
+        }
+        Ok(None)
+    }
+
+    fn more(&mut self, id: u64, chunk: &[u8]) -> Result<Option<Counts>, StoreError> {
+        let Some(Begun { writer, .. }) = self.bodies.get_mut(&id) else { return Ok(None) };
+        let Some(open) = writer else { return Ok(None) };
+        let written = open.write(chunk);
+        if written.is_err() {
+            *writer = None;
+        }
+        written.map(|()| None)
+    }
+
+    fn end(&mut self, id: u64, commit: Option<Still>, hand: bool) -> Result<Option<Counts>, StoreError> {
+        let Some(Begun { writer: Some(writer), head }) = self.bodies.remove(&id) else { return Ok(None) };
+        let Some(still) = commit else { return Ok(None) };
+        self.hand.end(writer, &head, &still, hand)
+    }
+}

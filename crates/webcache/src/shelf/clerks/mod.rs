@@ -1,0 +1,246 @@
+//! Threads that change the store, so that no event loop waits for a disk that writes.
+//!
+//! ```text
+//! loops ── jobs, by the hash of the URI ──> desk 0 ──> clerk 0 ── put, put_stream, delete ──> packstore
+//!      │                               └──> desk 1 ──> clerk 1      └─ told by a oneshot      ^
+//!      │                                                              when it counts          │
+//!      └── what is put at once, where nothing waits at its URI's desk ── try_put ─────────────┘
+//! ```
+//!
+//! A small reply is put by the loop itself, if that does not have to wait: handing it over costs more than putting it.
+//! Always holds: jobs of one URI are done at one desk in the order they were given, one at a time; bytes that wait are
+//! bounded, heads and keys counted with bodies: above it nothing is taken, and the reply is passed on without being stored;
+//! a clerk gives up on a body that no more comes of when its sender is gone; a new head for what is stored counts only
+//! while that lies there, so that nothing that replaced or removed it meanwhile is undone.
+
+mod backlog;
+mod clerk;
+mod desk;
+mod hand;
+mod job;
+mod writing;
+
+pub use job::{Counts, If, NewHead, Still, Stored};
+pub use writing::Writing;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use packstore::Store;
+use tokio::sync::oneshot;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Version;
+use crate::rules::key::CacheKey;
+use backlog::Backlog;
+use clerk::Clerk;
+use desk::Desk;
+use hand::Hand;
+use job::Job;
+
+/// The threads.
+pub struct Clerks {
+    hand: Arc<Hand>,
+    backlog: Arc<Backlog>,
+    desks: Vec<Arc<Desk>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Clerks {
+    pub(super) fn start(store: &Arc<Store>, count: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
+        let hand = Arc::new(Hand::new(Arc::clone(store)));
+        let backlog = Arc::new(Backlog::new(behind_bytes_max));
+        let (mut desks, mut threads) = (Vec::new(), Vec::new());
+        for number in 0..count.max(1) {
+            let (desk, jobs) = Desk::new(Arc::clone(&backlog));
+            let desk = Arc::new(desk);
+            let (hand, own) = (Arc::clone(&hand), Arc::clone(&desk));
+            let work = move || Clerk::new(&hand, &own).work(&jobs);
+            threads.push(std::thread::Builder::new().name(format!("clerk-{number}")).spawn(work)?);
+            desks.push(desk);
+        }
+        Ok(Self { hand, backlog, desks, threads: Mutex::new(threads) })
+    }
+
+    /// Bytes that wait to be written.
+    pub fn behind_bytes(&self) -> u64 {
+        self.backlog.bytes()
+    }
+
+    /// Changes that the store refused.
+    pub fn failed(&self) -> u64 {
+        self.hand.failed()
+    }
+
+    /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
+    pub fn put(&self, head: NewHead, body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
+        let (done, stored) = oneshot::channel();
+        if let (If::Still(still), [] | [_], false) = (&condition, &body[..], hand)
+            && let Some(counts) = self.put_at_once(&head, body.first(), still)
+        {
+            let _ = done.send(counts);
+            return Some(stored);
+        }
+        let desk = self.desk(&head.key);
+        desk.give_if_room(Job::Put { head, body, condition, hand, done }).then_some(stored)
+    }
+
+    /// By the caller, in its desk's turn; nothing when that would have to wait, or lists of variants are to be written.
+    fn put_at_once(&self, head: &NewHead, body: Option<&Bytes>, still: &Still) -> Option<Option<Counts>> {
+        let _turn = self.desk(&head.key).turn_at_once()?;
+        let put = self.hand.put_at_once(head, body.map_or(b"", |body| body), still)?;
+        Some(put.unwrap_or_else(|error| self.hand.refused(&error)))
+    }
+
+    /// Begins a reply whose body comes in parts. Nothing when too much waits already.
+    pub fn begin(&self, head: NewHead) -> Option<Writing> {
+        Writing::begin(self.desk(&head.key), head)
+    }
+
+    /// Gives what is stored another head, while it lies there: its body is copied. Nothing when too much waits already.
+    pub fn update(&self, head: NewHead, over: Version) -> Option<Stored> {
+        let (done, stored) = oneshot::channel();
+        self.desk(&head.key).give_if_room(Job::Copy { head, over, done }).then_some(stored)
+    }
+
+    /// Takes out all that is stored for a URI.
+    pub fn remove(&self, key: &CacheKey) -> Stored {
+        let (done, removed) = oneshot::channel();
+        self.desk(key).give(Job::Remove { key: key.clone(), done });
+        removed
+    }
+
+    /// Takes out an object of a URI that cannot be read.
+    pub(super) fn forget(&self, key: &CacheKey, name: &[u8]) {
+        self.desk(key).give(Job::Forget { name: name.to_vec() });
+    }
+
+    pub(super) fn stop(&self) {
+        for desk in &self.desks {
+            desk.give(Job::Stop);
+        }
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    fn desk(&self, key: &CacheKey) -> &Arc<Desk> {
+        &self.desks[xxh3_64(key.as_str().as_bytes()) as usize % self.desks.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use http::HeaderMap;
+    use packstore::{Mode, StoreOptions, VolumeSpec};
+    use testkit::SimulatedDisk;
+
+    use super::*;
+    use crate::shelf::{encode_reply, object_key};
+
+    fn clerks(behind_bytes_max: u64) -> (Arc<Store>, Clerks) {
+        let disk = Arc::new(SimulatedDisk::new("cache"));
+        let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
+        let store = Store::create(vec![VolumeSpec { disk, size_bytes: 8 << 20 }], options).expect("a store");
+        let store = Arc::new(store);
+        let clerks = Clerks::start(&store, 1, behind_bytes_max).expect("a thread");
+        (store, clerks)
+    }
+
+    fn head(meta: Vec<u8>, facts: Vec<u8>) -> NewHead {
+        let key = CacheKey::of(&"http://a/".parse().expect("a URI")).expect("a key");
+        NewHead { key, meta, facts, expires_s: 0 }
+    }
+
+    fn always() -> Still {
+        Box::new(|| true)
+    }
+
+    #[test]
+    fn heads_and_keys_of_what_waits_are_bounded_too() {
+        let (_store, clerks) = clerks(4000);
+        let long = || head(vec![0; 5000], Vec::new());
+        assert!(
+            clerks.put(long(), vec![Bytes::new(); 2], If::Still(always()), false).is_none(),
+            "no body, but a head"
+        );
+        assert!(clerks.begin(long()).is_none());
+        let writing = clerks.begin(head(vec![0; 100], Vec::new())).expect("that fits");
+        assert!(!writing.write(Bytes::from(vec![0; 4000])));
+        drop(writing);
+        clerks.stop();
+        assert_eq!(clerks.behind_bytes(), 0);
+    }
+
+    #[test]
+    fn nothing_is_put_at_once_before_what_waits_at_its_desk() {
+        let (_store, clerks) = clerks(1 << 20);
+        let head = || head(Vec::new(), Vec::new());
+        let at_once = || clerks.put_at_once(&head(), None, &always()).is_some();
+        let desk = Arc::clone(clerks.desk(&head().key));
+        assert!(at_once());
+        let turn = desk.turn();
+        assert!(!at_once(), "a change is being made");
+        let removed = clerks.remove(&head().key);
+        drop(turn);
+        let _ = removed.blocking_recv();
+        let begun = std::time::Instant::now();
+        while !at_once() {
+            assert!(begun.elapsed().as_secs() < 20, "what is done does not wait any more");
+        }
+        desk.waiting.fetch_add(1, Ordering::SeqCst);
+        assert!(!at_once(), "another waits");
+        clerks.stop();
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_when_its_turn_comes_does_not_count() {
+        use crate::rules::facts::{Extent, StoredFacts};
+        use crate::rules::{Exchange, Policy, RequestFacts, WallSeconds, judge};
+        let (store, clerks) = clerks(1 << 20);
+        let mut fields = HeaderMap::new();
+        fields.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("max-age=60"));
+        let judged = judge(
+            &Exchange {
+                target: &"http://a/".parse().expect("a URI"),
+                request: &RequestFacts::of(&http::Method::GET, &HeaderMap::new()),
+                request_headers: &HeaderMap::new(),
+                requested_at: WallSeconds(100),
+                answered_at: WallSeconds(100),
+                status: http::StatusCode::OK,
+                headers: &fields,
+            },
+            &Policy::default(),
+        );
+        let facts = StoredFacts { extent: Extent::whole(5), ..judged.expect("may be stored") };
+        let facts = crate::rules::facts::meta_bytes(facts, &HeaderMap::new(), &HeaderMap::new());
+        let meta = encode_reply(&facts, &HeaderMap::new()).expect("short");
+        let head = || head(meta.clone(), facts.clone());
+        let body = || vec![Bytes::from_static(b"hello")];
+        let name = object_key(&head().key).expect("short");
+        for (wanted, hand) in [(false, false), (false, true), (true, true)] {
+            let still = || -> Still { Box::new(move || wanted) };
+            let told = |counts: Stored| {
+                let counts = counts.blocking_recv().expect("told");
+                counts.map(|counts| (counts.body.expect("handed").bytes(), counts.stays))
+            };
+            let put = clerks.put(head(), body(), If::Still(still()), hand).expect("room");
+            assert_eq!(told(put), hand.then_some((5, wanted)), "{wanted} {hand}");
+            let writing = clerks.begin(head()).expect("room");
+            assert!(writing.write(Bytes::from_static(b"longer")));
+            assert_eq!(told(writing.commit(still(), hand)), hand.then_some((6, wanted)), "{wanted} {hand}");
+            assert_eq!(store.get(&name).expect("readable").is_some(), wanted, "{wanted} {hand}");
+        }
+        // What its readers alone get takes nothing away from those who find the one that is there.
+        let there = store.stat(&name).expect("readable").expect("stored").sequence;
+        let never: Still = Box::new(|| false);
+        let put = clerks.put(head(), body(), If::Still(never), true).expect("room");
+        assert!(!put.blocking_recv().expect("told").expect("handed").stays);
+        assert_eq!(store.stat(&name).expect("readable").map(|stat| stat.sequence), Some(there));
+        clerks.stop();
+    }
+}

@@ -1,0 +1,63 @@
+//! A reply whose body comes in parts, as the one who has them sees it.
+//!
+//! Always holds: its parts are jobs at one desk, each counted among what waits; its end, or its drop, is the last of them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::desk::Desk;
+use super::job::{Job, NewHead, Still, Stored};
+
+/// A body on its way. Dropped before its end nothing of it stays.
+pub struct Writing {
+    id: u64,
+    desk: Arc<Desk>,
+    ended: bool,
+}
+
+impl Writing {
+    pub(super) fn begin(desk: &Arc<Desk>, head: NewHead) -> Option<Self> {
+        let id = desk.next_body();
+        desk.give_if_room(Job::Begin { id, head }).then(|| Self { id, desk: Arc::clone(desk), ended: false })
+    }
+
+    /// Appends to the body; false when too much waits: then nothing will be stored.
+    pub fn write(&self, chunk: Bytes) -> bool {
+        let more = Job::More { id: self.id, chunk };
+        self.desk.backlog.take(&more) && self.desk.give(more)
+    }
+
+    /// As [`Writing::write`], but waits until less waits: for readers who have nothing else to go on from.
+    pub async fn write_when_room(&self, chunk: Bytes) -> bool {
+        let backlog = &self.desk.backlog;
+        if !backlog.can_ever_take(&Job::More { id: self.id, chunk: chunk.clone() }) {
+            return false;
+        }
+        loop {
+            let room = backlog.room.notified();
+            if self.write(chunk.clone()) {
+                return true;
+            }
+            room.await;
+        }
+    }
+
+    /// The body is whole: from now on it is found, if it is wanted still. `hand`: give it back, as its readers need it.
+    pub fn commit(mut self, still: Still, hand: bool) -> Stored {
+        self.ended = true;
+        let (done, stored) = oneshot::channel();
+        self.desk.give(Job::End { id: self.id, commit: Some(still), hand, done });
+        stored
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if !self.ended {
+            let (done, _) = oneshot::channel();
+            self.desk.give(Job::End { id: self.id, commit: None, hand: false, done });
+        }
+    }
+}
