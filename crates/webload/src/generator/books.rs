@@ -1,0 +1,161 @@
+//! The books of one generator: what became of each request, by the phase and by the moment it was due in.
+//!
+//! Always holds: a request counts where it was due; only `ok_within` and `answered` count a reply where it came.
+//! Not here: the counts themselves (see `tally`, `curves`), what they mean (see `judge`).
+
+use std::time::{Duration, Instant};
+
+use super::Counted;
+use crate::client::{Fault, Flight, Reply};
+use crate::curves::Moments;
+use crate::object::mix;
+use crate::plan::Planned;
+use crate::run::Live;
+use crate::tally::{Good, Moment, Source, Tally};
+use crate::watch::Watch;
+
+pub(super) struct Books {
+    begin: Instant,
+    tallies: Vec<Tally>,
+    moments: Moments,
+    /// The proxy's own use, by phase.
+    watch: Option<Watch>,
+    told: Told,
+}
+
+/// What stood in the books when it was last told how it goes.
+struct Told {
+    at: Instant,
+    planned: u64,
+    ok: u64,
+    hits: u64,
+    /// Of the good replies since.
+    latency_sum: Duration,
+}
+
+impl Books {
+    pub fn new(phases: usize, begin: Instant, watch: Option<Watch>) -> Self {
+        Self {
+            begin,
+            tallies: vec![Tally::default(); phases],
+            moments: Moments::default(),
+            watch,
+            told: Told { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
+        }
+    }
+
+    /// The phase that a request counts in which is planned in this one: a phase may have been left while its last
+    /// request was planned.
+    pub fn phase_of(&self, phase: usize) -> usize {
+        phase.min(self.tallies.len() - 1)
+    }
+
+    /// A phase's counts; none when all phases are over.
+    pub fn of(&mut self, phase: usize) -> Option<&mut Tally> {
+        self.tallies.get_mut(phase)
+    }
+
+    fn tally_of(&mut self, flight: &Flight) -> &mut Tally {
+        &mut self.tallies[flight.phase as usize]
+    }
+
+    fn moment(&mut self, at: Instant) -> &mut Moment {
+        self.moments.at(at.saturating_duration_since(self.begin))
+    }
+
+    /// A request is due.
+    pub fn planned(&mut self, phase: usize, due: Instant, planned: &Planned) {
+        let tally = &mut self.tallies[phase];
+        tally.planned += 1;
+        tally.digest = mix(tally.digest ^ planned.object.key() ^ planned.class as u64);
+        self.moment(due).due += 1;
+    }
+
+    /// It goes out, `late` after its moment.
+    pub fn late(&mut self, flight: &Flight, late: Duration) {
+        self.tally_of(flight).lateness.record(late);
+    }
+
+    /// It has gone out for the first time.
+    pub fn sent(&mut self, flight: &Flight) {
+        self.tally_of(flight).sent(&flight.planned);
+    }
+
+    /// It was lost with its connection and goes out once more.
+    pub fn reconnects(&mut self, flight: &Flight) {
+        self.tally_of(flight).reconnects += 1;
+    }
+
+    /// It has a good reply, which came in `phase`.
+    pub fn succeeded(&mut self, flight: &Flight, reply: &Reply, phase: usize, now: Instant) {
+        let made_for_it = reply.origin.filter(|note| note.request == flight.request);
+        let source = match made_for_it {
+            Some(note) if note.validated && !reply.not_modified => Source::Validated,
+            Some(_) => Source::Origin,
+            None => Source::Cache,
+        };
+        let latency = now.saturating_duration_since(flight.due);
+        let think =
+            made_for_it.map_or(Duration::ZERO, |note| Duration::from_micros(u64::from(note.think_us)));
+        let good = Good { source, latency, think, body_bytes: reply.body_bytes };
+        if let Some(tally) = self.of(phase) {
+            tally.ok_within += 1;
+        }
+        self.tally_of(flight).good(&flight.planned, &good);
+        self.moment(flight.due).good(&flight.planned, &good);
+        self.moment(now).answered += 1;
+        self.told.latency_sum += latency;
+    }
+
+    /// It has none.
+    pub fn failed(&mut self, flight: &Flight, fault: Fault) {
+        if fault.is_false_content() {
+            tracing::warn!("{}: {:?}", fault.name(), flight.planned.object);
+        }
+        self.tally_of(flight).fault(&flight.planned, fault);
+        self.moment(flight.due).failed += 1;
+    }
+
+    /// It was still unanswered when all was over.
+    pub fn cancelled(&mut self, flight: &Flight) {
+        self.tally_of(flight).cancelled(&flight.planned);
+        self.moment(flight.due).failed += 1;
+    }
+
+    /// A phase that began then is over; one that is none has no end.
+    pub fn end_phase(&mut self, phase: usize, began: Instant, ended: Instant) {
+        let Some(tally) = self.tallies.get_mut(phase) else { return };
+        tally.begin = Some(began.saturating_duration_since(self.begin));
+        tally.wall = ended.saturating_duration_since(began);
+        tally.proxy = self.watch.as_mut().map(Watch::lap);
+    }
+
+    /// How it goes, of `of` generators alike; `progress` is the phase under way and how far it has come.
+    pub fn live(&mut self, now: Instant, progress: (&'static str, f64), of: u64) -> Live {
+        let sum = |count: &dyn Fn(&Tally) -> u64| self.tallies.iter().map(count).sum::<u64>();
+        let (planned, ok) = (sum(&|tally| tally.planned), sum(&Tally::ok));
+        let (hits, failed) = (sum(&|tally| tally.hits), sum(&Tally::failed));
+        let told = Told { at: now, planned, ok, hits, latency_sum: Duration::ZERO };
+        let before = std::mem::replace(&mut self.told, told);
+        let seconds = now.saturating_duration_since(before.at).as_secs_f64().max(1e-9);
+        let answered = ok - before.ok;
+        Live {
+            phase: progress.0,
+            phase_done: progress.1,
+            elapsed: now.saturating_duration_since(self.begin),
+            offered_per_sec: (planned - before.planned) as f64 / seconds * of as f64,
+            achieved_per_sec: answered as f64 / seconds * of as f64,
+            response_mean: before
+                .latency_sum
+                .checked_div(answered.min(u64::from(u32::MAX)) as u32)
+                .unwrap_or_default(),
+            hit_share: (hits - before.hits) as f64 / answered.max(1) as f64,
+            failed,
+        }
+    }
+
+    /// All of it.
+    pub fn close(self, stopped: bool) -> Counted {
+        Counted { tallies: self.tallies, moments: self.moments, stopped }
+    }
+}
