@@ -22,13 +22,19 @@
 //! Not here: the files of `value:weight` lines as a whole (see `workload`).
 //! Source: Anderson, "Fstress", sections 3.1 and 5 (the twelve parameters; `value:weight` histograms).
 
+mod notation;
+mod quantity;
+mod shape;
+
 use std::fmt;
 use std::path::Path;
 
-use rand::{Rng, RngExt, SeedableRng};
-use rand_distr::StandardNormal;
+use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+pub(crate) use self::notation::meaningful_lines;
+pub(crate) use self::quantity::{parse_number, parse_quantity, quantity_text};
+use self::shape::{Histogram, Shape, ZIPF_U_MIN};
 use crate::error::{FstressError, Place, ValueProblem};
 use crate::weights::WEIGHT_ONE;
 
@@ -57,47 +63,11 @@ impl PartialEq for Distribution {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Shape {
-    Constant(f64),
-    Uniform { low: f64, high: f64 },
-    Zipf { alpha: f64 },
-    LogNormal { median: f64, mean: f64, max: f64 },
-    Pareto { min: f64, alpha: f64, max: f64, mean_asked: Option<f64> },
-    Histogram(Histogram),
-    Mix(Vec<(f64, Shape)>),
-}
-
-/// Values with weights; `share_up_to` is the running sum of the weights over their total.
-#[derive(Clone, Debug, PartialEq)]
-struct Histogram {
-    entries: Vec<(f64, f64)>,
-    share_up_to: Vec<f64>,
-}
-
-// A sample of a popularity whose population is not told: among more than 16 million objects the few most
-// popular ones then weigh the same.
-const ZIPF_U_MIN: f64 = 1.0 / (1 << 24) as f64;
-const ZIPF_ALPHA_MAX: f64 = 3.0;
-const FORMS: &str = "a number, or one of: uniform LOW..HIGH, zipf ALPHA, lognormal median= mean= max=, \
-                     pareto mean= (or min=) alpha= max=, histogram VALUE:WEIGHT ..., mix WEIGHT: ... | WEIGHT: ...";
-const UNITS: [(&str, f64); 9] = [
-    ("TiB", (1u64 << 40) as f64),
-    ("GiB", (1u64 << 30) as f64),
-    ("MiB", (1u64 << 20) as f64),
-    ("KiB", 1024.0),
-    ("TB", 1e12),
-    ("GB", 1e9),
-    ("MB", 1e6),
-    ("KB", 1e3),
-    ("B", 1.0),
-];
-
 impl Distribution {
     /// Reads the one-line form.
     pub fn parse(text: &str, dimension: Dimension) -> Result<Self, ValueProblem> {
         let text = text.trim();
-        let shape = parse_shape(text, dimension)?;
+        let shape = notation::parse(text, dimension)?;
         Ok(Self { text: text.to_owned(), dimension, shape })
     }
 
@@ -137,14 +107,14 @@ impl Distribution {
                 }
                 return Err(at(line, ValueProblem::new(text, "value:weight, as there are more lines")));
             }
-            entries.push(parse_entry(text, dimension).map_err(|problem| at(line, problem))?);
+            entries.push(notation::parse_entry(text, dimension).map_err(|problem| at(line, problem))?);
         }
         let histogram = Histogram::new(entries).map_err(|problem| at(last_line, problem))?;
         Ok(Self::of(Shape::Histogram(histogram), dimension))
     }
 
     fn of(shape: Shape, dimension: Dimension) -> Self {
-        Self { text: render(&shape, dimension), dimension, shape }
+        Self { text: notation::render(&shape, dimension), dimension, shape }
     }
 
     /// What its values are.
@@ -223,348 +193,6 @@ impl Distribution {
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-impl Shape {
-    fn sample(&self, dimension: Dimension, zipf_u_min: f64, rng: &mut impl Rng) -> f64 {
-        match self {
-            Self::Constant(value) => *value,
-            Self::Uniform { low, high } => {
-                let u: f64 = rng.random();
-                // Rounding a continuous draw would give the two ends half their share.
-                if dimension == Dimension::Count {
-                    (low + u * (high - low + 1.0)).floor().min(*high)
-                } else {
-                    low + u * (high - low)
-                }
-            }
-            Self::Zipf { alpha } => {
-                let u: f64 = 1.0 - rng.random::<f64>();
-                u.max(zipf_u_min).powf(-alpha)
-            }
-            Self::LogNormal { median, mean, max } => {
-                let z: f64 = rng.sample(StandardNormal);
-                (median * (log_normal_sigma(*median, *mean) * z).exp()).min(*max)
-            }
-            Self::Pareto { min, alpha, max, .. } => {
-                let u: f64 = rng.random();
-                min / (1.0 - u * (1.0 - (min / max).powf(*alpha))).powf(1.0 / alpha)
-            }
-            Self::Histogram(histogram) => histogram.sample(rng),
-            Self::Mix(parts) => {
-                let mut point = rng.random::<f64>() * parts.iter().map(|(weight, _)| weight).sum::<f64>();
-                for (weight, part) in parts {
-                    if point < *weight {
-                        return part.sample(dimension, zipf_u_min, rng);
-                    }
-                    point -= weight;
-                }
-                // Only when rounding ate the last part's end.
-                parts[parts.len() - 1].1.sample(dimension, zipf_u_min, rng)
-            }
-        }
-    }
-
-    fn mean(&self) -> f64 {
-        match self {
-            Self::Constant(value) => *value,
-            Self::Uniform { low, high } => (low + high) / 2.0,
-            Self::Zipf { alpha } if (alpha - 1.0).abs() < 1e-9 => 1.0 - ZIPF_U_MIN.ln(),
-            Self::Zipf { alpha } => {
-                let tail = ZIPF_U_MIN.powf(1.0 - alpha);
-                (1.0 - tail) / (1.0 - alpha) + tail
-            }
-            Self::LogNormal { median, mean, max } => {
-                let sigma = log_normal_sigma(*median, *mean);
-                let d = (max / median).ln() / sigma;
-                mean * normal_cumulative(d - sigma) + max * (1.0 - normal_cumulative(d))
-            }
-            Self::Pareto { min, alpha, max, .. } => pareto_mean(*min, *alpha, *max),
-            Self::Histogram(histogram) => weighted_mean(histogram.entries.iter().map(|(v, w)| (*w, *v))),
-            Self::Mix(parts) => weighted_mean(parts.iter().map(|(w, part)| (*w, part.mean()))),
-        }
-    }
-
-    fn scaled(&self, factor: f64) -> Self {
-        match self {
-            Self::Constant(value) => Self::Constant(value * factor),
-            Self::Uniform { low, high } => Self::Uniform { low: low * factor, high: high * factor },
-            Self::Zipf { alpha } => Self::Zipf { alpha: *alpha },
-            Self::LogNormal { median, mean, max } => {
-                Self::LogNormal { median: median * factor, mean: mean * factor, max: max * factor }
-            }
-            Self::Pareto { min, alpha, max, mean_asked } => match mean_asked {
-                Some(mean) => pareto_of_mean(mean * factor, *alpha, max * factor),
-                None => {
-                    Self::Pareto { min: min * factor, alpha: *alpha, max: max * factor, mean_asked: None }
-                }
-            },
-            Self::Histogram(histogram) => Self::Histogram(Histogram {
-                entries: histogram.entries.iter().map(|(v, w)| (v * factor, *w)).collect(),
-                share_up_to: histogram.share_up_to.clone(),
-            }),
-            Self::Mix(parts) => Self::Mix(parts.iter().map(|(w, part)| (*w, part.scaled(factor))).collect()),
-        }
-    }
-}
-
-impl Histogram {
-    fn new(entries: Vec<(f64, f64)>) -> Result<Self, ValueProblem> {
-        let total: f64 = entries.iter().map(|(_, weight)| weight).sum();
-        if total.is_nan() || total <= 0.0 {
-            return Err(ValueProblem::new(
-                if entries.is_empty() { "nothing" } else { "only weights of zero" },
-                "at least one value:weight whose weight is above zero",
-            ));
-        }
-        let share_up_to = entries
-            .iter()
-            .scan(0.0, |sum, (_, weight)| {
-                *sum += weight;
-                Some(*sum / total)
-            })
-            .collect();
-        Ok(Self { entries, share_up_to })
-    }
-
-    fn sample(&self, rng: &mut impl Rng) -> f64 {
-        let u: f64 = rng.random();
-        let index = self.share_up_to.partition_point(|share| *share <= u);
-        self.entries[index.min(self.entries.len() - 1)].0
-    }
-}
-
-fn log_normal_sigma(median: f64, mean: f64) -> f64 {
-    (2.0 * (mean / median).ln()).sqrt()
-}
-
-/// Standard normal distribution function, by Simpson's rule: wanted a few times a run, not in a hot loop.
-fn normal_cumulative(x: f64) -> f64 {
-    let x = x.clamp(-8.0, 8.0);
-    let density = |t: f64| (-t * t / 2.0).exp();
-    let steps = 2_000;
-    let width = x / f64::from(steps);
-    let sum: f64 =
-        (1..steps).map(|i| if i % 2 == 1 { 4.0 } else { 2.0 } * density(f64::from(i) * width)).sum();
-    0.5 + (density(0.0) + sum + density(x)) * width / 3.0 / (2.0 * std::f64::consts::PI).sqrt()
-}
-
-fn pareto_mean(min: f64, alpha: f64, max: f64) -> f64 {
-    let cut = 1.0 - (min / max).powf(alpha);
-    if (alpha - 1.0).abs() < 1e-9 {
-        return min * (max / min).ln() / cut;
-    }
-    alpha / (alpha - 1.0) * (min - max * (min / max).powf(alpha)) / cut
-}
-
-/// The bounded Pareto law with this mean; the mean rises with the minimum, so halving intervals finds it.
-fn pareto_of_mean(mean: f64, alpha: f64, max: f64) -> Shape {
-    let (mut low, mut high) = (mean * 1e-9, mean);
-    for _ in 0..200 {
-        let middle = (low + high) / 2.0;
-        if pareto_mean(middle, alpha, max) < mean { low = middle } else { high = middle }
-    }
-    Shape::Pareto { min: (low + high) / 2.0, alpha, max, mean_asked: Some(mean) }
-}
-
-fn weighted_mean(parts: impl Iterator<Item = (f64, f64)>) -> f64 {
-    let (sum, total) =
-        parts.fold((0.0, 0.0), |(sum, total), (weight, value)| (sum + weight * value, total + weight));
-    sum / total
-}
-
-/// Lines with comments and white space taken off, numbered from 1, empty ones left out.
-pub(crate) fn meaningful_lines(source: &str) -> impl Iterator<Item = (usize, &str)> {
-    source
-        .lines()
-        .enumerate()
-        .map(|(index, line)| (index + 1, line.split('#').next().unwrap_or_default().trim()))
-        .filter(|(_, line)| !line.is_empty())
-}
-
-fn parse_shape(text: &str, dimension: Dimension) -> Result<Shape, ValueProblem> {
-    let (form, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let rest = rest.trim();
-    match form {
-        "uniform" => {
-            let expected = "uniform LOW..HIGH with LOW not above HIGH, such as `uniform 20..60`";
-            let (low, high) = rest.split_once("..").ok_or_else(|| ValueProblem::new(text, expected))?;
-            let (low, high) = (parse_quantity(low, dimension)?, parse_quantity(high, dimension)?);
-            if low > high {
-                return Err(ValueProblem::new(text, expected));
-            }
-            Ok(Shape::Uniform { low, high })
-        }
-        "zipf" if dimension != Dimension::Weight => Err(ValueProblem::new(
-            text,
-            format_args!("{}; zipf is for popularities", expected_number(dimension)),
-        )),
-        "zipf" => match parse_number(rest) {
-            Some(alpha) if alpha <= ZIPF_ALPHA_MAX => Ok(Shape::Zipf { alpha }),
-            _ => Err(ValueProblem::new(text, "zipf ALPHA with ALPHA from 0 to 3, such as `zipf 0.75`")),
-        },
-        "lognormal" => parse_log_normal(text, rest, dimension),
-        "pareto" => parse_pareto(text, rest, dimension),
-        "histogram" => {
-            let entries = rest.split_whitespace().map(|entry| parse_entry(entry, dimension));
-            Ok(Shape::Histogram(Histogram::new(entries.collect::<Result<_, _>>()?)?))
-        }
-        "mix" => parse_mix(rest, dimension),
-        _ if text.starts_with(|c: char| c.is_ascii_alphabetic()) || text.is_empty() => {
-            Err(ValueProblem::new(text, FORMS))
-        }
-        _ => Ok(Shape::Constant(parse_quantity(text, dimension)?)),
-    }
-}
-
-fn parse_log_normal(text: &str, rest: &str, dimension: Dimension) -> Result<Shape, ValueProblem> {
-    let expected = "lognormal median=M mean=A max=X with 0 < M < A < X, such as `lognormal median=1.3KB mean=10.5KB max=138MB`";
-    let problem = || ValueProblem::new(text, expected);
-    let [median, mean, max] = named(rest, ["median", "mean", "max"]).ok_or_else(problem)?;
-    let value =
-        |part: Option<&str>| part.ok_or_else(problem).and_then(|part| parse_quantity(part, dimension));
-    let (median, mean, max) = (value(median)?, value(mean)?, value(max)?);
-    if !(0.0 < median && median < mean && mean < max) {
-        return Err(problem());
-    }
-    Ok(Shape::LogNormal { median, mean, max })
-}
-
-fn parse_pareto(text: &str, rest: &str, dimension: Dimension) -> Result<Shape, ValueProblem> {
-    let expected = "pareto mean=A alpha=E max=X, or min=M instead of mean=A, with 0 < M, A < X and 0.1 <= E <= 10, \
-                    such as `pareto mean=4.7KB alpha=1.2 max=1MB`";
-    let problem = || ValueProblem::new(text, expected);
-    let [min, mean, alpha, max] = named(rest, ["min", "mean", "alpha", "max"]).ok_or_else(problem)?;
-    let alpha =
-        alpha.and_then(parse_number).filter(|alpha| (0.1..=10.0).contains(alpha)).ok_or_else(problem)?;
-    let max = parse_quantity(max.ok_or_else(problem)?, dimension)?;
-    let given = |text| parse_quantity(text, dimension);
-    let (value, is_mean) = match (min, mean) {
-        (Some(min), None) => (given(min)?, false),
-        (None, Some(mean)) => (given(mean)?, true),
-        _ => return Err(problem()),
-    };
-    if !(0.0 < value && value < max) {
-        return Err(problem());
-    }
-    Ok(if is_mean {
-        pareto_of_mean(value, alpha, max)
-    } else {
-        Shape::Pareto { min: value, alpha, max, mean_asked: None }
-    })
-}
-
-fn parse_mix(rest: &str, dimension: Dimension) -> Result<Shape, ValueProblem> {
-    let mut parts = Vec::new();
-    for part in rest.split('|').map(str::trim) {
-        let expected = "WEIGHT: DISTRIBUTION, such as `mix 0.6: 5KB | 0.4: uniform 40KB..50KB`";
-        let problem = || ValueProblem::new(part, expected);
-        let (weight, of) = part.split_once(':').ok_or_else(problem)?;
-        let weight = parse_number(weight.trim()).filter(|weight| *weight > 0.0).ok_or_else(problem)?;
-        if of.trim().starts_with("mix") {
-            return Err(ValueProblem::new(part, "a distribution that is no mix itself"));
-        }
-        parts.push((weight, parse_shape(of.trim(), dimension)?));
-    }
-    Ok(Shape::Mix(parts))
-}
-
-/// Splits `a=1 b=2` into the values of `names`; `None` if anything else stands there or one stands twice.
-fn named<'a, const N: usize>(text: &'a str, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
-    let mut values = [None; N];
-    for part in text.split_whitespace() {
-        let (name, value) = part.split_once('=')?;
-        let index = names.iter().position(|known| *known == name)?;
-        if values[index].replace(value).is_some() {
-            return None;
-        }
-    }
-    Some(values)
-}
-
-fn parse_entry(text: &str, dimension: Dimension) -> Result<(f64, f64), ValueProblem> {
-    let problem = || ValueProblem::new(text, "VALUE:WEIGHT with a weight of 0 or more, such as `8KiB:10`");
-    let (value, weight) = text.split_once(':').ok_or_else(problem)?;
-    Ok((parse_quantity(value.trim(), dimension)?, parse_number(weight.trim()).ok_or_else(problem)?))
-}
-
-fn expected_number(dimension: Dimension) -> &'static str {
-    match dimension {
-        Dimension::Count => "a whole number of 0 or more",
-        Dimension::Bytes => {
-            "a number of bytes of 0 or more, with or without B, KB, KiB, MB, MiB, GB, GiB, TB, TiB"
-        }
-        Dimension::Weight => "a number of 0 or more",
-    }
-}
-
-/// A finite number of 0 or more in plain decimal notation.
-pub(crate) fn parse_number(text: &str) -> Option<f64> {
-    // Words that the standard parser takes for numbers (inf, nan) and signs are kept out here.
-    let plain = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-    text.parse::<f64>().ok().filter(|value| plain && value.is_finite() && *value >= 0.0)
-}
-
-/// One value of the given dimension, with its unit.
-pub(crate) fn parse_quantity(text: &str, dimension: Dimension) -> Result<f64, ValueProblem> {
-    let text = text.trim();
-    let problem = || ValueProblem::new(text, expected_number(dimension));
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-    let (number, unit) = (&text[..digits].replace('_', ""), text[digits..].trim());
-    let value = parse_number(number).ok_or_else(problem)?;
-    match dimension {
-        Dimension::Weight if unit.is_empty() => Ok(value),
-        Dimension::Count if unit.is_empty() && value.fract() == 0.0 => Ok(value),
-        Dimension::Bytes if unit.is_empty() => Ok(value),
-        Dimension::Bytes => {
-            let (_, bytes) =
-                UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(problem)?;
-            Ok(value * bytes)
-        }
-        _ => Err(problem()),
-    }
-}
-
-/// The text of a value in the largest unit in which it is short and reads back to the same number.
-pub(crate) fn quantity_text(value: f64, dimension: Dimension) -> String {
-    if dimension == Dimension::Bytes {
-        for (unit, bytes) in UNITS {
-            let count = value / bytes;
-            let text = format!("{count}");
-            if count >= 1.0
-                && text.len() <= 6
-                && text.parse::<f64>().is_ok_and(|count| count * bytes == value)
-            {
-                return format!("{text}{unit}");
-            }
-        }
-    }
-    format!("{value}")
-}
-
-fn render(shape: &Shape, dimension: Dimension) -> String {
-    let quantity = |value: f64| quantity_text(value, dimension);
-    match shape {
-        Shape::Constant(value) => quantity(*value),
-        Shape::Uniform { low, high } => format!("uniform {}..{}", quantity(*low), quantity(*high)),
-        Shape::Zipf { alpha } => format!("zipf {alpha}"),
-        Shape::LogNormal { median, mean, max } => {
-            format!("lognormal median={} mean={} max={}", quantity(*median), quantity(*mean), quantity(*max))
-        }
-        Shape::Pareto { min, alpha, max, mean_asked } => match mean_asked {
-            Some(mean) => format!("pareto mean={} alpha={alpha} max={}", quantity(*mean), quantity(*max)),
-            None => format!("pareto min={} alpha={alpha} max={}", quantity(*min), quantity(*max)),
-        },
-        Shape::Histogram(histogram) => {
-            let entries = histogram.entries.iter().map(|(v, w)| format!(" {}:{w}", quantity(*v)));
-            format!("histogram{}", entries.collect::<String>())
-        }
-        Shape::Mix(parts) => {
-            let parts: Vec<_> =
-                parts.iter().map(|(w, part)| format!("{w}: {}", render(part, dimension))).collect();
-            format!("mix {}", parts.join(" | "))
-        }
     }
 }
 
@@ -698,7 +326,11 @@ mod tests {
         ] {
             let distribution = bytes(text);
             assert_eq!(bytes(&distribution.to_string()), distribution, "{text}");
-            assert_eq!(bytes(&render(&distribution.shape, Dimension::Bytes)), distribution, "{text}");
+            assert_eq!(
+                bytes(&notation::render(&distribution.shape, Dimension::Bytes)),
+                distribution,
+                "{text}"
+            );
             let scaled = distribution.scaled(0.37);
             assert_eq!(bytes(&scaled.to_string()).mean(), scaled.mean(), "{text} scaled: {scaled}");
         }

@@ -9,23 +9,26 @@
 //!
 //! Always holds: each plan asks one operation; a file is not removed while one of its operations is younger than
 //! [`QUIET`], if another can be found.
-//! Not here: what takes several requests (`series`), what waits for a reply (`births`).
+//! Not here: what takes several requests (`series`), what waits for a reply (`births`), what goes out (`request`).
 //! Source: Fstress paper, section 4 (target selection, side effects, sequential series).
 
 mod births;
+mod digest;
+mod request;
 mod series;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use files::{
-    CreateHow, HandleRef, NodeKind, OpKind, Outcome, Reply, Request, SetAttributes, SetTime, Stability,
-};
+use files::{OpKind, Outcome, Reply, Stability};
 use quanta::Instant;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::births::Birth;
+pub(crate) use self::digest::DIGEST_FACTOR;
+use self::digest::Digest;
+pub(crate) use self::request::{DIR_ATTRIBUTES, FILE_ATTRIBUTES, LINK_TARGET, NameBuffers};
 use self::series::Series;
 use crate::arrivals::stream;
 use crate::mix::{Mix, OpDeck};
@@ -56,13 +59,6 @@ enum Target {
 
 const NO_SERIES: u32 = u32::MAX;
 const HELD: u32 = u32::MAX - 1;
-
-/// Room for the names of one request.
-#[derive(Default)]
-pub(crate) struct NameBuffers {
-    first: Option<ObjectName>,
-    second: Option<ObjectName>,
-}
 
 /// The planner of one run.
 pub(crate) struct Planner {
@@ -103,7 +99,7 @@ pub(crate) struct Planner {
     now_planned: Instant,
     names_made: u32,
     overtaken: u64,
-    digest: u64,
+    digest: Digest,
 }
 
 /// How long after its predecessor a dependent request is asked at the earliest, in planned time.
@@ -113,28 +109,6 @@ const QUIET: Duration = Duration::from_secs(1);
 const UNCOMMITTED_MAX: usize = 65_536;
 /// Draws of a file to remove before the last one is taken as it is.
 const REMOVE_DRAWS: u32 = 32;
-/// Bytes of directory asked by one READDIR or READDIRPLUS.
-const LISTING_BYTES: u32 = 8192;
-/// READ, LOOKUP, MODIFY, EXTEND, DELETE, EXECUTE (RFC 1813, section 3.3.4).
-const ALL_RIGHTS: u32 = 0x3f;
-/// Where every symbolic link made points to.
-pub(crate) const LINK_TARGET: &[u8] = b"target-of-a-link-made-by-crumb";
-const DIGEST_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
-/// Odd, and near to 2^64 divided by the golden ratio: spreads what differs over all bits.
-pub(crate) const DIGEST_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Attributes of every file made.
-pub(crate) const FILE_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o644), ..UNSET };
-/// Attributes of every directory made.
-pub(crate) const DIR_ATTRIBUTES: SetAttributes = SetAttributes { mode: Some(0o755), ..UNSET };
-const UNSET: SetAttributes = SetAttributes {
-    mode: None,
-    uid: None,
-    gid: None,
-    size: None,
-    atime: SetTime::Keep,
-    mtime: SetTime::Keep,
-};
 
 impl Planner {
     /// A planner over `set`.
@@ -171,7 +145,7 @@ impl Planner {
             now_planned: now,
             names_made: 0,
             overtaken: 0,
-            digest: DIGEST_BEGIN,
+            digest: Digest::default(),
         }
     }
 
@@ -188,7 +162,7 @@ impl Planner {
         self.point_begin = begin;
         self.now_planned = begin;
         self.overtaken = 0;
-        self.digest = DIGEST_BEGIN;
+        self.digest = Digest::default();
     }
 
     /// Brings to an end what is half done, so that the file set may be changed from outside. Nothing may be in
@@ -221,7 +195,7 @@ impl Planner {
 
     /// Digest of all operations planned since the load point began.
     pub fn digest(&self) -> u64 {
-        self.digest
+        self.digest.value()
     }
 
     /// What to ask at `due`.
@@ -281,100 +255,8 @@ impl Planner {
                 self.set.begin_file_op(file);
             }
         }
-        self.digest_in(&planned);
+        self.digest.add(&planned);
         planned
-    }
-
-    /// The request that `planned` stands for.
-    #[inline]
-    pub fn request<'a>(&'a self, planned: &Planned, names: &'a mut NameBuffers) -> Request<'a> {
-        let set = &self.set;
-        let dir_handle = |dir| HandleRef(set.directory_handle(dir).unwrap_or_default());
-        let object = match planned.target {
-            Target::None => dir_handle(DirectoryId::ROOT),
-            Target::File(file) => HandleRef(set.file_handle(file).unwrap_or_default()),
-            Target::Dir(dir) => dir_handle(dir),
-            Target::Link(link) => HandleRef(set.symlink_handle(link).unwrap_or_default()),
-        };
-        let file = match planned.target {
-            Target::File(file) => Some(file),
-            _ => None,
-        };
-        let parent = || dir_handle(set.file_parent(file.expect("an operation on a file")));
-        let file_name = || set.file_name(file.expect("an operation on a file"));
-        let new_dir = dir_handle(planned.dir);
-        match planned.kind {
-            OpKind::Null => Request::Null,
-            OpKind::Getattr => Request::Getattr { object },
-            OpKind::Setattr => {
-                let size = (self.workload.access.setattr == SetattrUse::Truncate).then_some(0);
-                let new = SetAttributes { size, mtime: SetTime::ServerTime, ..UNSET };
-                Request::Setattr { object, new, guard: None }
-            }
-            OpKind::Lookup => {
-                Request::Lookup { dir: parent(), name: names.first.insert(file_name()).as_bytes() }
-            }
-            OpKind::Access => Request::Access { object, rights: ALL_RIGHTS },
-            OpKind::Readlink => Request::Readlink { link: object },
-            OpKind::Read => Request::Read { file: object, offset: planned.offset, count: planned.count },
-            OpKind::Write => {
-                let bytes = self.payload.at(planned.offset, planned.count);
-                Request::Write { file: object, offset: planned.offset, bytes, stability: self.stability }
-            }
-            OpKind::Create => {
-                let name = names.first.insert(file_name()).as_bytes();
-                Request::Create { dir: parent(), name, how: CreateHow::Unchecked(FILE_ATTRIBUTES) }
-            }
-            OpKind::Remove => {
-                Request::Remove { dir: parent(), name: names.first.insert(file_name()).as_bytes() }
-            }
-            OpKind::Mkdir | OpKind::Rmdir => {
-                let Target::Dir(made) = planned.target else {
-                    unreachable!("MKDIR and RMDIR name a directory")
-                };
-                let name = names.first.insert(set.directory_name(made)).as_bytes();
-                let dir = dir_handle(set.directory_parent(made));
-                if planned.kind == OpKind::Mkdir {
-                    Request::Mkdir { dir, name, new: DIR_ATTRIBUTES }
-                } else {
-                    Request::Rmdir { dir, name }
-                }
-            }
-            OpKind::Symlink => {
-                let Target::Link(made) = planned.target else { unreachable!("SYMLINK names a link") };
-                let name = names.first.insert(set.symlink_name(made)).as_bytes();
-                Request::Symlink { dir: new_dir, name, target: LINK_TARGET, new: UNSET }
-            }
-            OpKind::Mknod => {
-                let name = names.first.insert(ObjectName::extra(planned.extra)).as_bytes();
-                Request::Mknod { dir: new_dir, name, node: NodeKind::Fifo, new: FILE_ATTRIBUTES }
-            }
-            OpKind::Rename => {
-                let file = file.expect("RENAME names a file");
-                let (old_dir, old_name) = self.renaming[&file];
-                let to_name = names.second.insert(set.file_name(file)).as_bytes();
-                let from_name = names.first.insert(old_name).as_bytes();
-                Request::Rename { from_dir: dir_handle(old_dir), from_name, to_dir: parent(), to_name }
-            }
-            OpKind::Link => {
-                let name = names.first.insert(ObjectName::extra(planned.extra)).as_bytes();
-                Request::Link { file: object, dir: new_dir, name }
-            }
-            OpKind::Readdir => {
-                Request::Readdir { dir: object, cookie: 0, verifier: [0; 8], count: LISTING_BYTES }
-            }
-            OpKind::Readdirplus => Request::Readdirplus {
-                dir: object,
-                cookie: 0,
-                verifier: [0; 8],
-                name_bytes: LISTING_BYTES,
-                reply_bytes: LISTING_BYTES * 4,
-            },
-            OpKind::Fsstat => Request::Fsstat { root: object },
-            OpKind::Fsinfo => Request::Fsinfo { root: object },
-            OpKind::Pathconf => Request::Pathconf { object },
-            OpKind::Commit => Request::Commit { file: object, offset: 0, count: 0 },
-        }
     }
 
     /// Takes in how an operation ended.
@@ -604,19 +486,5 @@ impl Planner {
     fn forget_dir(&mut self, dir: DirectoryId) {
         // With something in it, it stays: so it does on the server.
         let _removed = self.set.remove_directory(dir);
-    }
-
-    #[inline]
-    fn digest_in(&mut self, planned: &Planned) {
-        let object = match planned.target {
-            Target::None => 0,
-            Target::File(file) => 1 << 32 | u64::from(file.slot()),
-            Target::Dir(dir) => 2 << 32 | u64::from(dir.slot()),
-            Target::Link(link) => 3 << 32 | u64::from(link.slot()),
-        };
-        let shape = (planned.kind as u64) << 32 | u64::from(planned.count);
-        // One multiplication in the chain, as this runs for each of millions of requests a second.
-        let operation = object ^ shape.rotate_left(17) ^ planned.offset.wrapping_mul(DIGEST_FACTOR);
-        self.digest = (self.digest.rotate_left(5) ^ operation).wrapping_mul(DIGEST_FACTOR);
     }
 }
