@@ -13,7 +13,7 @@ use postmark::engine::{self, Counts, Ending, Latencies, Outcome, PhaseTimes};
 use serde::{Deserialize, Serialize};
 
 use super::Figures;
-use super::figures::{load_point, metrics, verdict};
+use super::figures::{load_point, metrics, per_sec, verdict};
 
 /// Phase of a record, its rate while all worked, until the last ended, and what came after the first.
 const RATES: [(&str, &str, &str, &str); 3] = [
@@ -112,12 +112,12 @@ fn row(mine: &Outcome, usage: &Usage, own: &[Phase], sums: &[Phase]) -> RankPart
     [&latencies.create, &latencies.read, &latencies.append, &latencies.delete]
         .iter()
         .for_each(|of_kind| all.merge(of_kind));
-    let per_sec = super::per_sec(all.count(), mine.wall_of_files());
+    let all_per_sec = per_sec(all.count(), mine.wall_of_files());
     let all_worked_s: f64 = sums.iter().filter_map(|phase| phase.counters.get("all_worked_s")).sum();
     let own_s: f64 = own.iter().map(|phase| phase.wall_s).sum();
     RankPart {
-        sent_per_sec: per_sec,
-        achieved_per_sec: per_sec,
+        sent_per_sec: all_per_sec,
+        achieved_per_sec: all_per_sec,
         held: if own_s > 0.0 { (all_worked_s / own_s).min(1.0) } else { 0.0 },
         latency_us: all.summary(),
         generator_busy: usage.cpu_share(),

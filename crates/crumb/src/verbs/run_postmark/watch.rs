@@ -1,0 +1,247 @@
+//! Hears of a run while it goes on: progress for the user, the device's counters by phase, what was done when.
+//!
+//! Always holds: what the device did while a copy among others waited for them is not counted.
+//! Not here: what the figures say (see `figures`), adding up ranks (see `whole`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use files::FileSystem;
+use fstress::ensemble::Steps;
+use measure::{DiskMeter, DiskUse, Phase};
+use postmark::engine::{self, Event, Outcome};
+
+use super::figures::per_sec;
+use crate::progress::Progress;
+
+/// How much there is to do, of all threads together.
+pub(super) struct Expected {
+    pub files: u64,
+    pub transactions: u64,
+}
+
+impl Expected {
+    fn of(&self, phase: engine::Phase) -> Option<u64> {
+        match phase {
+            engine::Phase::Create | engine::Phase::Delete => Some(self.files),
+            engine::Phase::Transactions => Some(self.transactions),
+            engine::Phase::MakeDirectories | engine::Phase::RemoveDirectories => None,
+        }
+    }
+}
+
+pub(super) struct Watch {
+    progress: Progress,
+    /// Laps at the end of each phase.
+    lap: Option<DiskMeter>,
+    /// Over the run as a whole.
+    whole: Option<DiskMeter>,
+    by_phase: Vec<(engine::Phase, DiskUse)>,
+    /// How much was done at which moments, when others will ask.
+    samples: Option<Vec<(Instant, u64)>>,
+    sample_every: Duration,
+}
+
+/// How often progress is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// What was done until the first rank ended is known to within what is done in this time, at first.
+const SAMPLE_EVERY: Duration = Duration::from_millis(20);
+/// With more samples than this, every other one goes.
+const SAMPLES_MAX: usize = 1 << 16;
+
+impl Watch {
+    pub fn new(storage: &dyn FileSystem, quiet: bool, samples: bool) -> Self {
+        let meter = storage.local_root().and_then(DiskMeter::start);
+        Self {
+            progress: Progress::new(quiet),
+            lap: meter.clone(),
+            whole: meter,
+            by_phase: Vec::new(),
+            samples: samples.then(Vec::new),
+            sample_every: SAMPLE_EVERY,
+        }
+    }
+
+    /// Takes the progress off the screen.
+    pub fn finish(&self) {
+        self.progress.finish();
+    }
+
+    /// What the device did in the run; of a copy among others without the time in which it waited for them.
+    pub fn disk(&self) -> Option<DiskUse> {
+        if self.samples.is_some() {
+            sum_of_uses(self.by_phase.iter().map(|(_, used)| used))
+        } else {
+            self.whole.as_ref().map(DiskMeter::used)
+        }
+    }
+
+    fn sample(&mut self, done: &AtomicU64) {
+        let Some(samples) = &mut self.samples else { return };
+        if samples.len() >= SAMPLES_MAX {
+            let mut keep = false;
+            samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.sample_every *= 2;
+        }
+        samples.push((Instant::now(), done.load(Ordering::Relaxed)));
+    }
+
+    /// Until the run is over.
+    pub fn listen(&mut self, heard: &mpsc::Receiver<Event>, done: &AtomicU64, expected: &Expected) {
+        let (mut phase, mut done_before) = (None, 0);
+        let mut shown = Instant::now();
+        loop {
+            let wait = if self.samples.is_some() { self.sample_every } else { LOOK_EVERY };
+            match heard.recv_timeout(wait) {
+                Ok(Event::Begins(begun)) => {
+                    phase = Some(begun);
+                    done_before = done.load(Ordering::Relaxed);
+                    self.sample(done);
+                    // While it was held up the device did nothing of ours.
+                    self.lap.as_mut().map(DiskMeter::lap);
+                }
+                Ok(Event::Ends { phase, .. }) => {
+                    self.sample(done);
+                    if let Some(meter) = &mut self.lap {
+                        self.by_phase.push((phase, meter.lap()));
+                    }
+                }
+                Ok(Event::Trouble(error)) => self.progress.say(&format!("crumb: {error}")),
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.sample(done);
+                    if shown.elapsed() < LOOK_EVERY {
+                        continue;
+                    }
+                    shown = Instant::now();
+                    let done = done.load(Ordering::Relaxed) - done_before;
+                    if let Some((phase, of)) = phase.and_then(|phase| Some((phase, expected.of(phase)?))) {
+                        let of_text = report::count_text(of);
+                        let text = format!("{phase}: {} of about {of_text}", report::count_text(done));
+                        self.progress.step(done.min(of), of, text);
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    }
+
+    /// The phases of a record, each with how far it had come when.
+    pub fn with_steps(&self, phases: Vec<Phase>, outcome: &Outcome) -> Vec<(Phase, Steps)> {
+        let samples = self.samples.as_deref().unwrap_or_default();
+        let steps = |phase: &Phase| {
+            let Some(times) = outcome.phases.iter().find(|times| name_of(times.phase) == phase.name) else {
+                return Steps::default();
+            };
+            // Counted on from the phases before.
+            let at_begin = samples.iter().take_while(|(at, _)| *at <= times.started).last();
+            let before = at_begin.map_or(0, |(_, done)| *done);
+            let within = samples.iter().filter(|(at, _)| *at > times.started && *at <= times.ended);
+            let step = |&(at, done): &(Instant, u64)| {
+                let since_s = at.saturating_duration_since(times.started).as_secs_f64();
+                (since_s, done.saturating_sub(before) as f64)
+            };
+            let mut done: Vec<(f64, f64)> = within.map(step).collect();
+            done.push((times.wall().as_secs_f64(), phase.items as f64));
+            Steps { done }
+        };
+        phases.into_iter().map(|phase| (phase.clone(), steps(&phase))).collect()
+    }
+
+    /// The phases of a record.
+    pub fn phases(&self, outcome: &Outcome) -> Vec<Phase> {
+        let counts = &outcome.counts;
+        let of = |times: &engine::PhaseTimes| {
+            let items = match times.phase {
+                engine::Phase::Create => counts.created_alone,
+                engine::Phase::Transactions => outcome.transactions_done,
+                engine::Phase::Delete => counts.deleted_alone,
+                engine::Phase::MakeDirectories | engine::Phase::RemoveDirectories => 0,
+            };
+            let used = self.by_phase.iter().find(|(phase, _)| *phase == times.phase);
+            let wall_s = times.wall().as_secs_f64();
+            Phase {
+                name: name_of(times.phase).to_owned(),
+                pass: 1,
+                wall_s,
+                user_s: times.cpu.user.as_secs_f64(),
+                sys_s: times.cpu.sys.as_secs_f64(),
+                items,
+                bytes: 0,
+                items_per_sec: per_sec(items, times.wall()),
+                counters: used.map(|(_, used)| used.counters()).unwrap_or_default(),
+            }
+        };
+        // Directories are few; their phases would only blur the table.
+        outcome.phases.iter().map(of).filter(|phase| phase.items > 0).collect()
+    }
+}
+
+/// What a device did in several stretches of time.
+fn sum_of_uses<'a>(uses: impl Iterator<Item = &'a DiskUse>) -> Option<DiskUse> {
+    uses.cloned().reduce(|sum, more| {
+        let elapsed = sum.elapsed + more.elapsed;
+        let mean = |a: f64, b: f64| {
+            let seconds = elapsed.as_secs_f64().max(1e-9);
+            (a * sum.elapsed.as_secs_f64() + b * more.elapsed.as_secs_f64()) / seconds
+        };
+        DiskUse {
+            elapsed,
+            busy: mean(sum.busy, more.busy),
+            queue_mean: mean(sum.queue_mean, more.queue_mean),
+            reads: sum.reads + more.reads,
+            writes: sum.writes + more.writes,
+            read_bytes: sum.read_bytes + more.read_bytes,
+            written_bytes: sum.written_bytes + more.written_bytes,
+            flushes: sum.flushes + more.flushes,
+            device: sum.device,
+        }
+    })
+}
+
+/// A phase's name in records.
+fn name_of(phase: engine::Phase) -> &'static str {
+    match phase {
+        engine::Phase::MakeDirectories => "make directories",
+        engine::Phase::Create => "create",
+        engine::Phase::Transactions => "transactions",
+        engine::Phase::Delete => "delete",
+        engine::Phase::RemoveDirectories => "remove directories",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: a rank that had waited half of the time for others told that the disk was half as busy. Cause: its meter ran on
+    /// while it was held up. Fix: what the phases used is added up.
+    #[test]
+    fn what_a_device_did_in_phases_adds_up_without_the_time_between_them() {
+        let used = |seconds, busy, writes| DiskUse {
+            elapsed: Duration::from_secs(seconds),
+            busy,
+            writes,
+            written_bytes: 512 * writes,
+            ..DiskUse::default()
+        };
+        let watch = Watch {
+            progress: Progress::new(true),
+            lap: None,
+            whole: None,
+            by_phase: vec![
+                (engine::Phase::Create, used(1, 1.0, 10)),
+                (engine::Phase::Transactions, used(3, 0.2, 30)),
+            ],
+            samples: Some(vec![]),
+            sample_every: SAMPLE_EVERY,
+        };
+        let all = watch.disk().unwrap();
+        assert_eq!((all.elapsed, all.writes, all.written_bytes), (Duration::from_secs(4), 40, 20480));
+        assert!((all.busy - 0.4).abs() < 1e-9, "{all:?}");
+    }
+}
