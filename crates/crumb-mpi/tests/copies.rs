@@ -10,11 +10,19 @@ use files::DirectoryOptions;
 use measure::{Phase, RunRecord};
 use nfs::server::{Server, ServerOptions, serve_dir};
 use rustix::process::{Signal, kill_process};
+use tempfile::TempDir;
 
 use self::job::{Ended, Job, blamed, gone, kept, no_mpirun, place, times};
 
 const LIMIT: Duration = Duration::from_secs(90);
 const SOON: Duration = Duration::from_secs(30);
+
+/// A directory to work on, and how a command line names it.
+fn target_dir() -> (TempDir, String) {
+    let dir = place();
+    let target = dir.path().display().to_string();
+    (dir, target)
+}
 
 fn ran(ranks: u32, args: &[&str]) -> (RunRecord, Ended) {
     let dir = place();
@@ -54,8 +62,7 @@ fn ranks_of_postmark_do_what_as_many_threads_of_one_process_do() {
     if no_mpirun("PostMark on ranks") {
         return;
     }
-    let files = place();
-    let target = files.path().display().to_string();
+    let (files, target) = target_dir();
     let asked = ["--number", "300", "--transactions", "1500", "--subdirectories", "3", "--seed", "7"];
     let (whole, ended) = ran(2, &[&["postmark", &target][..], &asked].concat());
     nothing_left(files.path());
@@ -152,8 +159,7 @@ fn rank_0_alone_decides_how_many_rounds_there_are() {
         return;
     }
     let rounds = |args: &[&str]| {
-        let (dir, files, rival) = (place(), place(), place());
-        let [target, rival] = [&files, &rival].map(|place| place.path().display().to_string());
+        let (dir, (files, target), (_rival, rival)) = (place(), target_dir(), target_dir());
         let args = [&args[..1], &[&target, "--vs", &rival], &args[1..]].concat();
         let ended = Job::start(2, dir.path(), &args).end(LIMIT);
         assert!(matches!(ended.code, 0 | 3), "{}: {}", ended.code, ended.said);
@@ -181,8 +187,7 @@ fn a_side_that_is_to_be_mounted_otherwise_is_refused_with_several_ranks() {
         return;
     }
     for benchmark in ["fstress", "postmark", "netnews"] {
-        let (dir, files) = (place(), place());
-        let target = files.path().display().to_string();
+        let (dir, (_files, target)) = (place(), target_dir());
         let ended = Job::start(2, dir.path(), &[benchmark, &target, "--vs", "mount=noatime"]).end(LIMIT);
         assert_eq!(ended.code, 2, "{}", ended.said);
         assert_eq!(times(&ended.said, "error: "), 1, "{}", ended.said);
@@ -195,8 +200,7 @@ fn a_spool_in_the_way_of_one_rank_ends_all_and_names_it() {
     if no_mpirun("a spool in the way") {
         return;
     }
-    let (dir, spools) = (place(), place());
-    let target = spools.path().display().to_string();
+    let (dir, (spools, target)) = (place(), target_dir());
     std::fs::create_dir(spools.path().join("crumb-netnews-mine-r1")).unwrap();
     let args = ["netnews", &target, "--articles", "200", "--passes", "2", "--keep", "mine"];
     let ended = Job::start(3, dir.path(), &args).end(LIMIT);
@@ -227,8 +231,7 @@ fn spools_that_were_stopped_in_the_midst_are_gone_on_with_by_all_ranks() {
     if no_mpirun("resumed spools") {
         return;
     }
-    let spools = place();
-    let target = spools.path().display().to_string();
+    let (spools, target) = target_dir();
     let news = ["netnews", &target, "--articles", "8000", "--passes", "4"];
     let news = [&news[..], &["--retention", "1", "--batch-every", "2"]].concat();
     let run = |words: &[&str]| {
@@ -276,8 +279,7 @@ fn spools_that_are_not_of_one_run_or_of_more_ranks_are_refused_with_one_message(
     if no_mpirun("spools that differ") {
         return;
     }
-    let spools = place();
-    let target = spools.path().display().to_string();
+    let (spools, target) = target_dir();
     let run = |ranks, words: &[&str]| {
         let dir = place();
         let news = ["netnews", &target, "--articles", "2000", "--batches-per-pass", "2", "--seed", "3"];
@@ -312,8 +314,7 @@ fn ctrl_c_ends_all_copies_early_and_leaves_nothing() {
         ("postmark", vec!["--number", "50", "--transactions", "100000000"], "performing transactions"),
         ("netnews", vec!["--articles", "3000", "--passes", "6"], "what follows unbatch of pass 1"),
     ] {
-        let (dir, files) = (place(), place());
-        let target = files.path().display().to_string();
+        let (dir, (files, target)) = (place(), target_dir());
         let mut job = Job::start(3, dir.path(), &[&[benchmark, &target][..], &args].concat());
         job.until(phase, |said| said.lines().filter(|line| line.contains(phase)).count() == 3);
         let pids = job.ranks();
@@ -333,8 +334,7 @@ fn a_stopped_copy_is_named_and_the_others_remove_their_files() {
     if no_mpirun("a stopped copy") {
         return;
     }
-    let (dir, files) = (place(), place());
-    let target = files.path().display().to_string();
+    let (dir, (files, target)) = (place(), target_dir());
     let args = ["postmark", &target, "--number", "50", "--transactions", "100000000", "--patience", "3s"];
     let mut job = Job::start(3, dir.path(), &args);
     let phase = "performing transactions";

@@ -33,6 +33,8 @@ mod places;
 mod readers;
 mod recovery;
 mod resume;
+#[cfg(test)]
+mod scratch;
 mod state;
 mod storing;
 mod sweep;

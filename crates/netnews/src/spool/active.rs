@@ -171,14 +171,14 @@ pub(crate) fn parse_line(text: &[u8]) -> Option<ActiveLine<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use files::LocalFs;
     use std::sync::Arc;
+
+    use super::super::scratch;
+    use super::*;
 
     #[test]
     fn numbers_change_in_place_and_an_empty_group_has_its_low_above_its_high() {
-        let folder = tempfile::tempdir().unwrap();
-        let lib: Arc<dyn FileSystem> = Arc::new(LocalFs::open(folder.path()).unwrap());
+        let (folder, lib) = scratch::folder();
         let places = Places::new(Arc::clone(&lib), vec![]);
         let mut groups = Groups::default();
         for name in ["rec.sport.hockey", "alt.2600"] {
@@ -203,9 +203,8 @@ mod tests {
 
     #[test]
     fn a_torn_line_is_an_error_that_names_the_byte() {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, lib) = scratch::folder();
         std::fs::write(folder.path().join(FILE), "a 0000000001 0000000001 y\nb 00000").unwrap();
-        let lib: Arc<dyn FileSystem> = Arc::new(LocalFs::open(folder.path()).unwrap());
         let places = Places::new(Arc::clone(&lib), vec![]);
         let error = Active::open(&*lib, &mut Groups::default(), &places).err().unwrap();
         assert!(error.to_string().contains("byte 26"), "{error}");

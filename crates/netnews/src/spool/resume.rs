@@ -56,17 +56,13 @@ impl Resumption {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use files::{FileSystem, LocalFs};
-
+    use super::super::scratch;
     use super::super::state::Standing;
     use super::*;
 
     #[test]
     fn a_spool_goes_on_with_what_its_state_names_or_with_the_next_thing_that_is_due() {
-        let folder = tempfile::tempdir().unwrap();
-        let fs: Arc<dyn FileSystem> = Arc::new(LocalFs::open(folder.path()).unwrap());
+        let (_folder, fs) = scratch::folder();
         let storage = Storage::of(fs);
         // Batches in passes 3, 6, 9 and expiries from pass 7 on.
         let config = NetnewsConfig::paper("x");

@@ -2,20 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::Arc;
 
-use files::LocalFs;
-use tempfile::TempDir;
-
+use super::super::scratch;
 use super::*;
 
 const BOTH: [HistoryIndex; 2] = [HistoryIndex::Memory, HistoryIndex::File];
-
-fn lib() -> (TempDir, Arc<dyn FileSystem>) {
-    let folder = tempfile::tempdir().unwrap();
-    let fs = LocalFs::open(folder.path()).unwrap();
-    (folder, Arc::new(fs))
-}
 
 fn id(number: u64) -> Vec<u8> {
     format!("<{number}@host.example>").into_bytes()
@@ -33,7 +24,7 @@ fn add(history: &mut History, lib: &dyn FileSystem, number: u64) {
 #[test]
 fn a_table_grown_many_times_still_finds_every_id_and_no_other() {
     for how in BOTH {
-        let (_folder, lib) = lib();
+        let (_folder, lib) = scratch::folder();
         let mut history = History::create(&*lib, 0, how).unwrap();
         for number in 0..5000 {
             add(&mut history, &*lib, number);
@@ -56,7 +47,7 @@ fn a_table_grown_many_times_still_finds_every_id_and_no_other() {
 
 #[test]
 fn looked_up_in_its_file_each_id_costs_one_read_and_one_write_and_line_and_slot_are_there_at_once() {
-    let (folder, lib) = lib();
+    let (folder, lib) = scratch::folder();
     let mut history = History::create(&*lib, 10_000, HistoryIndex::File).unwrap();
     let size = || fs::metadata(folder.path().join(TEXT_FILE)).unwrap().len();
     for number in 0..2000 {
@@ -77,7 +68,7 @@ fn looked_up_in_its_file_each_id_costs_one_read_and_one_write_and_line_and_slot_
 #[test]
 fn the_file_is_the_same_whichever_way_it_was_looked_up() {
     let written = BOTH.map(|how| {
-        let (folder, lib) = lib();
+        let (folder, lib) = scratch::folder();
         let mut history = History::create(&*lib, 100, how).unwrap();
         for number in 0..300 {
             history.find(&id(number)).unwrap();
@@ -102,7 +93,7 @@ fn the_file_is_the_same_whichever_way_it_was_looked_up() {
 
 #[test]
 fn a_file_that_is_damaged_under_our_hands_is_an_error_and_no_endless_search() {
-    let (folder, lib) = lib();
+    let (folder, lib) = scratch::folder();
     let mut history = History::create(&*lib, 10, HistoryIndex::File).unwrap();
     add(&mut history, &*lib, 1);
     let path = folder.path().join(INDEX_FILE);
@@ -119,7 +110,7 @@ fn a_file_that_is_damaged_under_our_hands_is_an_error_and_no_endless_search() {
 
 #[test]
 fn an_id_that_is_not_there_hardly_ever_costs_a_read_of_the_text() {
-    let (_folder, lib) = lib();
+    let (_folder, lib) = scratch::folder();
     let mut history = History::create(&*lib, 20_000, HistoryIndex::Memory).unwrap();
     (0..20_000).for_each(|number| add(&mut history, &*lib, number));
     history.flush().unwrap();
@@ -166,7 +157,7 @@ fn the_end_of_the_table_is_followed_by_its_beginning() {
 
 #[test]
 fn a_settled_index_is_read_back_and_one_that_is_not_is_made_anew() {
-    let (folder, lib) = lib();
+    let (folder, lib) = scratch::folder();
     let mut history = History::create(&*lib, 100, HistoryIndex::Memory).unwrap();
     (0..50).for_each(|number| add(&mut history, &*lib, number));
     history.settle().unwrap();
@@ -183,7 +174,7 @@ fn a_settled_index_is_read_back_and_one_that_is_not_is_made_anew() {
 
 #[test]
 fn a_later_line_takes_the_place_of_an_earlier_one_also_when_the_index_is_made_anew() {
-    let (_folder, lib) = lib();
+    let (_folder, lib) = scratch::folder();
     let mut history = History::create(&*lib, 10, HistoryIndex::Memory).unwrap();
     (0..3).for_each(|number| add(&mut history, &*lib, number));
     let old = history.find(&id(1)).unwrap().unwrap();
@@ -199,7 +190,7 @@ fn a_later_line_takes_the_place_of_an_earlier_one_also_when_the_index_is_made_an
 
 #[test]
 fn a_torn_last_line_is_behind_what_the_scan_hands_over() {
-    let (folder, lib) = lib();
+    let (folder, lib) = scratch::folder();
     let whole = "<1@h>\t1~-~1\ta/1\n<2@h>\t2~-~2\ta/2\n";
     for torn in 0..16 {
         let tail = &"<3@h>\t3~-~3\ta/3\n"[..torn];
@@ -215,7 +206,7 @@ fn a_torn_last_line_is_behind_what_the_scan_hands_over() {
 
 #[test]
 fn a_text_that_never_ends_a_line_is_a_torn_tail_and_not_all_read_into_memory() {
-    let (folder, lib) = lib();
+    let (folder, lib) = scratch::folder();
     fs::write(folder.path().join(TEXT_FILE), vec![b'x'; 2 << 20]).unwrap();
     let end = text::scan::<FsError>(&*lib, Path::new(TEXT_FILE), |_, _| panic!("no line"));
     assert_eq!(end.unwrap(), 0);
