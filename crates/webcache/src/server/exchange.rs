@@ -380,17 +380,17 @@ impl Exchange {
             .worker
             .shared
             .bans
-            .covers(self.asked.key.as_str(), head.requested_at, || Some(head.headers.clone()));
-        let (reader, meta) = (fill.read(), Meta::from_bytes(&head.facts));
+            .covers(self.asked.key.as_str(), head.requested_at, || head.stored.fields());
+        let (reader, meta) = (fill.read(), Meta::from_bytes(&head.stored.facts));
         if let (Some(reader), Ok(meta), false) = (reader, meta, banned)
             && meta.answers(&self.asked.headers, &mut Vec::new())
             && matches!(
                 reuse::decide(&self.asked.facts, Held::Reply(&meta.facts), &self.config.policy, now()),
                 Reuse::Serve { .. }
             )
+            && let Some(mut headers) = head.stored.fields()
         {
             let age_s = meta.facts.age_s(now());
-            let mut headers = head.headers.clone();
             headers.insert(http::header::AGE, forwarding::age_value(age_s));
             if let Some(bytes) = head.announced {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));

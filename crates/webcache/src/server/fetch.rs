@@ -328,7 +328,7 @@ impl Exchange {
         if !banned && let Some(meta) = encode_reply(&facts_bytes, fields) {
             let clerks = shared.shelf.clerks();
             let (key, facts, expires_s) = (self.asked.key.clone(), facts_bytes.clone(), expires_s(&facts));
-            let head = NewHead { key, meta, facts, expires_s };
+            let head = Arc::new(NewHead { key, meta, facts, expires_s });
             let over = stored.version().clone();
             match &stored.body {
                 StoredBody::Whole(body) => {
@@ -433,7 +433,7 @@ impl Exchange {
             Some((skip, bytes)) => body.slice(skip, bytes),
             None => body,
         };
-        let Some((plan, fields)) = plan else {
+        let Some(plan) = plan else {
             if let Some(guard) = guard {
                 guard.not_shared(self.config.pass);
             }
@@ -448,16 +448,10 @@ impl Exchange {
         told.stored = true;
         told.append_to(&mut headers);
         let fill = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.fill));
-        let head = FilledHead {
-            status,
-            headers: fields,
-            facts: plan.head.facts.clone(),
-            announced: plan.announced,
-            requested_at,
-        };
-        let meta = Meta::from_bytes(&plan.head.facts).ok();
+        let stored_head = Arc::clone(&plan.head);
+        let head = FilledHead { status, stored: stored_head, announced: plan.announced, requested_at };
         let unchanged = stored.is_some()
-            && meta.is_some_and(|meta| {
+            && Meta::from_bytes(&plan.head.facts).is_ok_and(|meta| {
                 conditional::evaluate(&self.asked.headers, &meta, now()) == Conditions::NotModified
             });
         fill.tell(Heading::Shared(Arc::new(head)));
@@ -475,14 +469,8 @@ impl Exchange {
         self.reply(Served { status: told_status, headers, body }, outcome)
     }
 
-    /// What is to be stored of a reply, and its fields as stored.
-    fn plan(
-        &self,
-        facts: StoredFacts,
-        reply: &HeaderMap,
-        requested_at: At,
-        answered_at: At,
-    ) -> Option<(Plan, HeaderMap)> {
+    /// What is to be stored of a reply.
+    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At, answered_at: At) -> Option<Plan> {
         let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
         if announced.is_some_and(|bytes| bytes > self.config.object_max_bytes) {
             return None;
@@ -496,11 +484,8 @@ impl Exchange {
         let announced =
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
         let (key, expires_s) = (self.asked.key.clone(), expires_s(&facts));
-        let head = NewHead { key, meta, facts: facts_bytes, expires_s };
-        // Not as received: each value keeps the buffer of 64 KiB alive that it was read into, for as long as the reply waits
-        // to be stored.
-        let fields = head.fields()?;
-        Some((Plan { head, facts, epoch: self.epoch, requested_at, strong, announced }, fields))
+        let head = Arc::new(NewHead { key, meta, facts: facts_bytes, expires_s });
+        Some(Plan { head, facts, epoch: self.epoch, requested_at, strong, announced })
     }
 
     fn admitted(&self) -> bool {

@@ -17,21 +17,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 use crate::rules::WallSeconds;
 use crate::rules::reuse::Failure;
-use crate::shelf::StoredBody;
+use crate::shelf::{NewHead, StoredBody};
 
 /// The head of a shared reply.
 #[derive(Debug)]
 pub struct FilledHead {
     /// Status.
     pub status: StatusCode,
-    /// Fields as stored: without those of one hop.
-    pub headers: HeaderMap,
-    /// Facts as `rules::facts::meta_bytes` wrote them.
-    pub facts: Vec<u8>,
+    /// What is stored of it. Not as received: each value would keep the buffer of 64 KiB alive that it was read into, for as
+    /// long as the reply waits to be stored.
+    pub stored: Arc<NewHead>,
     /// Length of the body, when it was announced.
     pub announced: Option<u64>,
     /// When the origin was asked for it: bans of later count.
@@ -383,6 +382,7 @@ impl Drop for Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::key::CacheKey;
 
     fn now<T>(poll: impl FnOnce(&Context<'_>) -> Poll<T>) -> Option<T> {
         match poll(&Context::from_waker(Waker::noop())) {
@@ -400,10 +400,10 @@ mod tests {
 
     fn shared() -> Arc<Fill> {
         let fill = Arc::new(Fill::default());
+        let key = CacheKey::of(&"http://a/".parse().expect("a URI")).expect("a key");
         let head = FilledHead {
             status: StatusCode::OK,
-            headers: HeaderMap::new(),
-            facts: Vec::new(),
+            stored: Arc::new(NewHead { key, meta: Vec::new(), facts: Vec::new(), expires_s: 0 }),
             announced: None,
             requested_at: WallSeconds(0),
         };

@@ -33,7 +33,7 @@ pub const KEPT_BYTES_MAX: u64 = 256 << 10;
 /// What is to be stored, and how.
 pub struct Plan {
     /// Key and stored head.
-    pub head: NewHead,
+    pub head: Arc<NewHead>,
     /// What was judged.
     pub facts: StoredFacts,
     /// The URI's when the origin was asked.
@@ -149,7 +149,7 @@ impl Pump {
     }
 
     fn begin_writing(&mut self) {
-        let writing = self.worker.shared.shelf.clerks().begin(self.plan.head.clone());
+        let writing = self.worker.shared.shelf.clerks().begin(Arc::clone(&self.plan.head));
         self.writing = writing.filter(|writing| self.kept.drain(..).all(|chunk| writing.write(chunk)));
         if self.writing.is_none() {
             self.worker.counters.unstored_behind.add(1);

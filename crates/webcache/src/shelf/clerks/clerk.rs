@@ -1,15 +1,15 @@
 //! One clerk: does what is given at its desk, in that order, until it is told to stop.
 //!
-//! Always holds: each job is done in the desk's turn, and told only when that has ended; bodies that are not whole yet are
+//! Always holds: each job is done in its URI's turn, and told only when that has ended; bodies that are not whole yet are
 //! known to this clerk alone, and go with it.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use packstore::{ObjectWriter, StoreError};
 
-use super::desk::Desk;
+use super::desk::{Desk, TurnNumber};
 use super::hand::Hand;
 use super::job::{Counts, Done, Job, NewHead, Still};
 
@@ -22,7 +22,7 @@ pub(super) struct Clerk<'a> {
 /// A body that is being written. Where it goes is told at its end, as the list of variants may be another by then.
 struct Begun<'a> {
     writer: Option<ObjectWriter<'a>>,
-    head: NewHead,
+    head: Arc<NewHead>,
 }
 
 /// What a job came to, and who is to be told.
@@ -33,14 +33,15 @@ impl<'a> Clerk<'a> {
         Self { hand, desk, bodies: HashMap::new() }
     }
 
-    pub(super) fn work(mut self, jobs: &Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
-            let turn = self.desk.turn();
+    pub(super) fn work(mut self, jobs: &Receiver<(TurnNumber, Job)>) {
+        while let Ok((number, job)) = jobs.recv() {
+            let turn = self.desk.turn(number);
+            let taken = turn.take();
             let bytes = job.bytes();
             let Some((done, result)) = self.carry_out(job) else { return };
             self.desk.backlog.give_back(bytes);
-            self.desk.waiting.fetch_sub(1, Ordering::SeqCst);
-            drop(turn);
+            turn.done();
+            drop(taken);
             let stored = result.unwrap_or_else(|error| self.hand.refused(&error));
             if let Some(done) = done {
                 let _ = done.send(stored);
@@ -64,7 +65,7 @@ impl<'a> Clerk<'a> {
         })
     }
 
-    fn begin(&mut self, id: u64, head: NewHead) -> Result<Option<Counts>, StoreError> {
+    fn begin(&mut self, id: u64, head: Arc<NewHead>) -> Result<Option<Counts>, StoreError> {
         if let Some(writer) = self.hand.begin(&head)? {
             self.bodies.insert(id, Begun { writer: Some(writer), head });
         }

@@ -2,6 +2,8 @@
 //!
 //! Always holds: what a job takes of what may wait depends on the job alone, so that as much is given back as was taken.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use packstore::PutOptions;
@@ -35,7 +37,7 @@ pub enum If {
 }
 
 /// A reply's head on its way to the store.
-#[derive(Clone)]
+#[derive(Debug)]
 pub struct NewHead {
     /// Of the URI.
     pub key: CacheKey,
@@ -69,11 +71,11 @@ impl NewHead {
 
 /// What is given at a desk.
 pub(super) enum Job {
-    Put { head: NewHead, body: Vec<Bytes>, condition: If, hand: bool, done: Done },
-    Begin { id: u64, head: NewHead },
+    Put { head: Arc<NewHead>, body: Vec<Bytes>, condition: If, hand: bool, done: Done },
+    Begin { id: u64, head: Arc<NewHead> },
     More { id: u64, chunk: Bytes },
     End { id: u64, commit: Option<Still>, hand: bool, done: Done },
-    Copy { head: NewHead, over: Version, done: Done },
+    Copy { head: Arc<NewHead>, over: Version, done: Done },
     Remove { key: CacheKey, done: Done },
     Forget { name: Vec<u8> },
     Stop,

@@ -4,7 +4,7 @@
 //! loops ── jobs, by the hash of the URI ──> desk 0 ──> clerk 0 ── put, put_stream, delete ──> packstore
 //!      │                               └──> desk 1 ──> clerk 1      └─ told by a oneshot      ^
 //!      │                                                              when it counts          │
-//!      └── what is put at once, where nothing waits at its URI's desk ── try_put ─────────────┘
+//!      └── what is put at once, while nothing waits for its URI's turn ── try_put ────────────┘
 //! ```
 //!
 //! A small reply is put by the loop itself, if that does not have to wait: handing it over costs more than putting it.
@@ -35,7 +35,7 @@ use super::Version;
 use crate::rules::key::CacheKey;
 use backlog::Backlog;
 use clerk::Clerk;
-use desk::Desk;
+use desk::{Desk, TurnNumber};
 use hand::Hand;
 use job::Job;
 
@@ -74,7 +74,7 @@ impl Clerks {
     }
 
     /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
-    pub fn put(&self, head: NewHead, body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
+    pub fn put(&self, head: Arc<NewHead>, body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
         let (done, stored) = oneshot::channel();
         if let (If::Still(still), [] | [_], false) = (&condition, &body[..], hand)
             && let Some(counts) = self.put_at_once(&head, body.first(), still)
@@ -82,43 +82,48 @@ impl Clerks {
             let _ = done.send(counts);
             return Some(stored);
         }
-        let desk = self.desk(&head.key);
-        desk.give_if_room(Job::Put { head, body, condition, hand, done }).then_some(stored)
+        let (desk, number) = self.desk(&head.key);
+        desk.give_if_room(number, Job::Put { head, body, condition, hand, done }).then_some(stored)
     }
 
-    /// By the caller, in its desk's turn; nothing when that would have to wait, or lists of variants are to be written.
+    /// By the caller, in its URI's turn; nothing when that would have to wait, or lists of variants are to be written.
     fn put_at_once(&self, head: &NewHead, body: Option<&Bytes>, still: &Still) -> Option<Option<Counts>> {
-        let _turn = self.desk(&head.key).turn_at_once()?;
+        let (desk, number) = self.desk(&head.key);
+        let _taken = desk.turn(number).take_at_once()?;
         let put = self.hand.put_at_once(head, body.map_or(b"", |body| body), still)?;
         Some(put.unwrap_or_else(|error| self.hand.refused(&error)))
     }
 
     /// Begins a reply whose body comes in parts. Nothing when too much waits already.
-    pub fn begin(&self, head: NewHead) -> Option<Writing> {
-        Writing::begin(self.desk(&head.key), head)
+    pub fn begin(&self, head: Arc<NewHead>) -> Option<Writing> {
+        let (desk, number) = self.desk(&head.key);
+        Writing::begin(desk, number, head)
     }
 
     /// Gives what is stored another head, while it lies there: its body is copied. Nothing when too much waits already.
-    pub fn update(&self, head: NewHead, over: Version) -> Option<Stored> {
+    pub fn update(&self, head: Arc<NewHead>, over: Version) -> Option<Stored> {
         let (done, stored) = oneshot::channel();
-        self.desk(&head.key).give_if_room(Job::Copy { head, over, done }).then_some(stored)
+        let (desk, number) = self.desk(&head.key);
+        desk.give_if_room(number, Job::Copy { head, over, done }).then_some(stored)
     }
 
     /// Takes out all that is stored for a URI.
     pub fn remove(&self, key: &CacheKey) -> Stored {
         let (done, removed) = oneshot::channel();
-        self.desk(key).give(Job::Remove { key: key.clone(), done });
+        let (desk, number) = self.desk(key);
+        desk.give(number, Job::Remove { key: key.clone(), done });
         removed
     }
 
     /// Takes out an object of a URI that cannot be read.
     pub(super) fn forget(&self, key: &CacheKey, name: &[u8]) {
-        self.desk(key).give(Job::Forget { name: name.to_vec() });
+        let (desk, number) = self.desk(key);
+        desk.give(number, Job::Forget { name: name.to_vec() });
     }
 
     pub(super) fn stop(&self) {
         for desk in &self.desks {
-            desk.give(Job::Stop);
+            desk.give(desk.number(0), Job::Stop);
         }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -126,8 +131,11 @@ impl Clerks {
         }
     }
 
-    fn desk(&self, key: &CacheKey) -> &Arc<Desk> {
-        &self.desks[xxh3_64(key.as_str().as_bytes()) as usize % self.desks.len()]
+    /// Where a URI's changes are made, and whose turn it takes.
+    fn desk(&self, key: &CacheKey) -> (&Arc<Desk>, TurnNumber) {
+        let hash = xxh3_64(key.as_str().as_bytes());
+        let desk = &self.desks[hash as usize % self.desks.len()];
+        (desk, desk.number(hash >> 32))
     }
 }
 
@@ -151,9 +159,9 @@ mod tests {
         (store, clerks)
     }
 
-    fn head(meta: Vec<u8>, facts: Vec<u8>) -> NewHead {
+    fn head(meta: Vec<u8>, facts: Vec<u8>) -> Arc<NewHead> {
         let key = CacheKey::of(&"http://a/".parse().expect("a URI")).expect("a key");
-        NewHead { key, meta, facts, expires_s: 0 }
+        Arc::new(NewHead { key, meta, facts, expires_s: 0 })
     }
 
     fn always() -> Still {
@@ -177,22 +185,27 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_put_at_once_before_what_waits_at_its_desk() {
+    fn nothing_is_put_at_once_before_what_waits_for_its_turn() {
         let (_store, clerks) = clerks(1 << 20);
         let head = || head(Vec::new(), Vec::new());
         let at_once = || clerks.put_at_once(&head(), None, &always()).is_some();
-        let desk = Arc::clone(clerks.desk(&head().key));
+        let (desk, number) = clerks.desk(&head().key);
         assert!(at_once());
-        let turn = desk.turn();
+        let taken = desk.turn(number).take();
         assert!(!at_once(), "a change is being made");
+        let other = (0..).map(|page| CacheKey::of(&format!("http://a/{page}").parse().expect("a URI")));
+        let other = other.map(|key| key.expect("a key")).find(|key| clerks.desk(key).1 != number);
+        let key = other.expect("there are many");
+        let other = NewHead { key, meta: Vec::new(), facts: Vec::new(), expires_s: 0 };
+        assert!(clerks.put_at_once(&other, None, &always()).is_some(), "another's turn");
         let removed = clerks.remove(&head().key);
-        drop(turn);
+        drop(taken);
         let _ = removed.blocking_recv();
         let begun = std::time::Instant::now();
         while !at_once() {
             assert!(begun.elapsed().as_secs() < 20, "what is done does not wait any more");
         }
-        desk.waiting.fetch_add(1, Ordering::SeqCst);
+        desk.turn(number).waiting.fetch_add(1, Ordering::SeqCst);
         assert!(!at_once(), "another waits");
         clerks.stop();
     }

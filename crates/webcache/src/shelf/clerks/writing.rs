@@ -7,26 +7,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::desk::Desk;
+use super::desk::{Desk, TurnNumber};
 use super::job::{Job, NewHead, Still, Stored};
 
 /// A body on its way. Dropped before its end nothing of it stays.
 pub struct Writing {
     id: u64,
     desk: Arc<Desk>,
+    number: TurnNumber,
     ended: bool,
 }
 
 impl Writing {
-    pub(super) fn begin(desk: &Arc<Desk>, head: NewHead) -> Option<Self> {
+    pub(super) fn begin(desk: &Arc<Desk>, number: TurnNumber, head: Arc<NewHead>) -> Option<Self> {
         let id = desk.next_body();
-        desk.give_if_room(Job::Begin { id, head }).then(|| Self { id, desk: Arc::clone(desk), ended: false })
+        let begun = desk.give_if_room(number, Job::Begin { id, head });
+        begun.then(|| Self { id, desk: Arc::clone(desk), number, ended: false })
     }
 
     /// Appends to the body; false when too much waits: then nothing will be stored.
     pub fn write(&self, chunk: Bytes) -> bool {
         let more = Job::More { id: self.id, chunk };
-        self.desk.backlog.take(&more) && self.desk.give(more)
+        self.desk.backlog.take(&more) && self.desk.give(self.number, more)
     }
 
     /// As [`Writing::write`], but waits until less waits: for readers who have nothing else to go on from.
@@ -48,7 +50,8 @@ impl Writing {
     pub fn commit(mut self, still: Still, hand: bool) -> Stored {
         self.ended = true;
         let (done, stored) = oneshot::channel();
-        self.desk.give(Job::End { id: self.id, commit: Some(still), hand, done });
+        let end = Job::End { id: self.id, commit: Some(still), hand, done };
+        self.desk.give(self.number, end);
         stored
     }
 }
@@ -57,7 +60,7 @@ impl Drop for Writing {
     fn drop(&mut self) {
         if !self.ended {
             let (done, _) = oneshot::channel();
-            self.desk.give(Job::End { id: self.id, commit: None, hand: false, done });
+            self.desk.give(self.number, Job::End { id: self.id, commit: None, hand: false, done });
         }
     }
 }
