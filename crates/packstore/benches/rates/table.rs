@@ -12,6 +12,8 @@ const DURABLE_THREADS: usize = 64;
 const AT_ONCE: usize = 1024;
 /// What one thread puts durably takes so long, or what it puts at once takes longer.
 const ALONE_FOR: Duration = Duration::from_millis(500);
+/// Half of the room that a store has beside the load.
+const ALONE_BYTES_MAX: u32 = 32 << 20;
 /// Bodies that one peer puts durably in a round, one in so many of all, and those who take less time for it more of them.
 const DURABLE_OF: usize = 20;
 
@@ -119,11 +121,13 @@ fn play(dir: &Path, kind: &Kind, load: &Load, order: &[usize]) -> Round {
     // Numbers that were not put before.
     let mut next = count.max(put_before);
     let begun = Instant::now();
-    while begun.elapsed() < ALONE_FOR {
+    // Where a sync costs nothing it would be more than the store has room for.
+    let (from, alone_max) = (next, (ALONE_BYTES_MAX / load.mean_bytes().max(1)) as usize);
+    while begun.elapsed() < ALONE_FOR && next < from + alone_max {
         peer.put(next, load.body(next));
         next += 1;
     }
-    let durable_alone = rate(next - count, begun);
+    let durable_alone = rate(next - from, begun);
     let (begun, first) = (Instant::now(), next);
     while begun.elapsed() < ALONE_FOR && next < first + count / 2 {
         let bodies: Vec<&[u8]> = (next..next + AT_ONCE.min(count)).map(|at| load.body(at)).collect();
