@@ -28,8 +28,8 @@ const GROUP_BYTES_MAX: usize = 16 << 20;
 const CACHE_GROUP_BYTES_MAX: u64 = 8 << 20;
 /// Files filled side by side: those before the last take what fits into their gaps.
 const FILLINGS_MAX: usize = 4;
-/// Files looked through for a stretch longer than the other.
-const LONG_TRIES_MAX: usize = 2;
+/// Files more that are looked through for a stretch longer than the other.
+const LONG_FILES_MAX: usize = 1;
 const SHORT_BYTES: usize = 1024;
 
 /// A record to be written.
@@ -254,7 +254,7 @@ impl Core {
         lane: Lane,
         patience: Patience,
     ) -> Result<(MutexGuard<'a, Staging>, Taken), StoreError> {
-        let mut tries = 0;
+        let mut looked_through = 0;
         loop {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
@@ -277,12 +277,14 @@ impl Core {
                     (session, block, place.expect("a store has fewer blocks than a place can say")),
                 ));
             }
-            tries += 1;
             // A long stretch is not looked for in all files: whoever wants it can do with shorter ones.
-            if tries > LONG_TRIES_MAX && blocks as usize * self.shape.block_bytes as usize > SHORT_BYTES {
+            let is_long = blocks as usize * self.shape.block_bytes as usize > SHORT_BYTES;
+            if is_long && looked_through >= LONG_FILES_MAX {
                 return Err(StoreError::Full);
             }
-            staging = self.more_room(volume, staging, blocks, lane, patience)?;
+            let came;
+            (staging, came) = self.more_room(volume, staging, blocks, lane, patience)?;
+            looked_through += usize::from(came);
         }
     }
 
@@ -301,11 +303,11 @@ impl Core {
                 let session = filling.session.clone();
                 return Ok((staging, session));
             }
-            staging = self.more_room(volume, staging, 0, Lane::Newcomers, patience)?;
+            (staging, _) = self.more_room(volume, staging, 0, Lane::Newcomers, patience)?;
         }
     }
 
-    /// One file more to fill.
+    /// One file more to fill, or a wait for it: whether it came. Who waits is woken by other things too.
     fn more_room<'a>(
         &self,
         volume: &'a Volume,
@@ -313,7 +315,7 @@ impl Core {
         blocks: u32,
         lane: Lane,
         patience: Patience,
-    ) -> Result<MutexGuard<'a, Staging>, StoreError> {
+    ) -> Result<(MutexGuard<'a, Staging>, bool), StoreError> {
         if staging.stop {
             return Err(StoreError::Closed);
         }
@@ -334,7 +336,7 @@ impl Core {
                 fillings.now.remove(fullest.expect("there are some")).retire();
             }
             fillings.now.push(next);
-            return Ok(staging);
+            return Ok((staging, true));
         }
         // The next one looks again: readers may have let go of a file meanwhile.
         if volume.full.swap(false, Ordering::SeqCst) {
@@ -349,7 +351,7 @@ impl Core {
         if patience == Patience::None {
             return Err(StoreError::Busy);
         }
-        Ok(volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner))
+        Ok((volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner), false))
     }
 
     fn append(&self, group: &mut Group, record: &NewRecord<'_>, session: &Arc<Session>, block: u32) {
