@@ -109,17 +109,26 @@ fn whatever_bit_flips_in_whatever_file_no_object_is_served_wrong() {
     }
 }
 
+/// Where the first packed file holds a body.
+fn place_of(dir: &tempfile::TempDir, body: &[u8]) -> usize {
+    let bytes = fs::read(dir.path().join("00000000.body")).expect("read");
+    bytes.windows(body.len()).position(|window| window == body).expect("it is there")
+}
+
+fn flip(dir: &tempfile::TempDir, at: usize) {
+    let path = dir.path().join("00000000.body");
+    let mut bytes = fs::read(&path).expect("read");
+    bytes[at] ^= 4;
+    fs::write(&path, &bytes).expect("flipped");
+}
+
 #[test]
 fn a_flipped_bit_in_a_body_is_an_error_that_is_counted_and_can_be_replaced() {
     let dir = directory();
     let store = create(&[&dir], Mode::Store);
     fill(&store);
-    let path = dir.path().join("00000000.body");
-    let mut bytes = fs::read(&path).expect("read");
-    let wanted = body(9);
-    let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("it is there");
-    bytes[at + 50] ^= 4;
-    fs::write(&path, &bytes).expect("flipped");
+    let at = place_of(&dir, &body(9));
+    flip(&dir, at + 50);
     let error = store.get(&9u32.to_le_bytes()).expect_err("damaged");
     assert!(error.to_string().contains("its body fails its checksum"), "{error}");
     assert_eq!(store.usage().damaged_reads, 1);
@@ -127,8 +136,7 @@ fn a_flipped_bit_in_a_body_is_an_error_that_is_counted_and_can_be_replaced() {
     assert_eq!(faults.len(), 1, "{faults:?}");
     assert_eq!(faults[0].key, Some(9u32.to_le_bytes().to_vec()));
     // A head that cannot be read any more: its control block tells what is to be replaced.
-    bytes[at - 40] ^= 1;
-    fs::write(&path, &bytes).expect("flipped");
+    flip(&dir, at - 40);
     store.put(&9u32.to_le_bytes(), b"anew", PutOptions::default()).expect("replaced");
     assert_eq!(store.get(&9u32.to_le_bytes()).expect("whole").expect("there").whole(), Some(&b"anew"[..]));
     assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
@@ -144,12 +152,7 @@ fn what_was_durable_before_a_kill_and_is_damaged_since_is_an_error_and_brings_no
             store.flush().expect("flushed");
         }
         drop(store);
-        let path = dir.path().join("00000000.body");
-        let mut bytes = fs::read(&path).expect("read");
-        let wanted = body(10);
-        let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("it is there");
-        bytes[at + 50] ^= 4;
-        fs::write(&path, &bytes).expect("flipped");
+        flip(&dir, place_of(&dir, &body(10)) + 50);
         let store = open(&[&dir]).expect("opened");
         assert!(store.wait_until_ready(std::time::Duration::from_secs(60)));
         let error = store.get(b"key").map(|found| found.map(|object| object.length())).expect_err("damaged");
