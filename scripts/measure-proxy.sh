@@ -209,9 +209,11 @@ polymix() { # name, peak
         --watch "$proxy" --no-store --json "$to" >"$work/said" 2>&1 || [ $? = 3 ] || { cat "$work/said" >&2; return 1; }
     stop TERM
     umount "$at"
+    [ "$(jq .complete "$to")" = true ] || printf '%s\t%s\tcut short in %s\n' "$1" "$2" "$(jq -r '.phases[-1].name' "$to")"
     jq -r --arg name "$1" --arg peak "$2" '[.metrics | .requests_per_sec, .document_hit_percent, .document_hit_offered_percent, .byte_hit_percent,
         .response_mean_us / 1e3, .errors_percent, .false_replies, .proxy_cpu_a_request_us, .proxy_resident_bytes / 1e6]
-        | map(. * 100 | round / 100 | tostring) | [$name, $peak] + . | join("\t")' "$to"
+        | map((. // 0) * 100 | round / 100 | tostring) | [$name, $peak] + . | join("\t")' "$to"
+    jq -r 'select(.verdict.valid | not) | .verdict.reasons[] | select(.fatal) | "  not valid: " + .text' "$to"
 }
 mkdir -p "$group"
 echo $((512 << 20)) >"$group/$limit"

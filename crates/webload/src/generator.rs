@@ -130,7 +130,7 @@ impl<'a> Generator<'a> {
             }
         }
         self.end_phase(Instant::now());
-        self.give_up();
+        self.give_up(stopped);
         Ok(self.books.close(stopped))
     }
 
@@ -319,11 +319,11 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Counts what is still unanswered.
-    fn give_up(&mut self) {
+    /// Counts what is still unanswered; of a run that was cut short that is nobody's failure.
+    fn give_up(&mut self, cut_short: bool) {
         for token in self.connections.tokens() {
             if let Some(flight) = self.connections.of(token).and_then(|client| client.flight.take()) {
-                self.books.cancelled(&flight);
+                self.books.cancelled(&flight, cut_short);
             }
         }
     }

@@ -156,14 +156,15 @@ fn judge(point: &mut LoadPoint, phase: &Phase, tally: &Tally) {
         open && lateness.mean > LATENESS_US_MIN && lateness.mean > LATENESS_SHARE_MAX * point.latency_us.mean;
     // Think time keeps some requests in the air when a phase ends; they were answered all the same.
     let answered = tally.ok() + tally.faults().values().sum::<u64>();
-    let held = answered as f64 / tally.planned.max(1) as f64;
+    let had_time = tally.planned - tally.cut_off;
+    let held = answered as f64 / had_time.max(1) as f64;
     if open && held < HELD_MIN {
         point.saturated = true;
         let whose = if late { "the generator was late" } else { "the proxy or server did not keep up" };
         let off = 100.0 * (1.0 - held);
         verdict.invalidate(
             "rate-off",
-            format!("{off:.1}% of the {} requests due were not answered: {whose}", tally.planned),
+            format!("{off:.1}% of the {had_time} requests due were not answered: {whose}"),
         );
     }
     if late {
@@ -219,11 +220,11 @@ fn content_and_errors(verdict: &mut Verdict, tally: &Tally) {
     }
     let share = failed as f64 / tally.attempted().max(1) as f64;
     if failed > 0 {
-        let cancelled = tally.sum(|class| class.cancelled);
+        let unanswered = tally.unanswered();
         let mut most = names(faults.iter());
-        if cancelled > 0 {
+        if unanswered > 0 {
             most.push_str(&format!(
-                "{}{cancelled} unanswered at the end",
+                "{}{unanswered} unanswered at the end",
                 if most.is_empty() { "" } else { ", " }
             ));
         }

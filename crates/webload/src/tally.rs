@@ -49,6 +49,8 @@ pub(crate) struct Tally {
     pub could_hit: u64,
     pub could_hit_bytes: u64,
     pub asked_bytes: u64,
+    /// Of the cancelled, those whose run was ended before they had their time: no failure of the proxy's.
+    pub cut_off: u64,
     pub reconnects: u64,
     pub connections: u64,
     pub hit_latency: LatencyHistogram,
@@ -113,8 +115,10 @@ impl Tally {
         *self.class(planned.class).faults.entry(fault).or_insert(0) += 1;
     }
 
-    pub fn cancelled(&mut self, planned: &Planned) {
+    /// Unanswered when all was over; `cut_off`: as the run was ended and not at the end of its patience.
+    pub fn cancelled(&mut self, planned: &Planned, cut_off: bool) {
         self.class(planned.class).cancelled += 1;
+        self.cut_off += u64::from(cut_off);
     }
 
     /// Sum over the classes.
@@ -130,9 +134,14 @@ impl Tally {
         self.sum(|class| class.ok)
     }
 
+    /// Requests that had no reply in their time.
+    pub fn unanswered(&self) -> u64 {
+        self.sum(|class| class.cancelled) - self.cut_off
+    }
+
     /// Requests that ended badly or not at all.
     pub fn failed(&self) -> u64 {
-        self.sum(|class| class.cancelled + class.faults.values().sum::<u64>())
+        self.unanswered() + self.sum(|class| class.faults.values().sum::<u64>())
     }
 
     /// All faults by name.
@@ -173,6 +182,7 @@ impl Tally {
         self.could_hit += other.could_hit;
         self.could_hit_bytes += other.could_hit_bytes;
         self.asked_bytes += other.asked_bytes;
+        self.cut_off += other.cut_off;
         self.reconnects += other.reconnects;
         self.connections += other.connections;
         self.hit_latency.merge(&other.hit_latency);

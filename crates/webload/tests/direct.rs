@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use measure::LoopKind;
@@ -131,6 +131,26 @@ fn polymix_offers_its_rate_and_thinking_is_told_apart_from_waiting() {
     assert_eq!(outcome.metrics["document_hit_percent"], 0.0, "304 of the origin's own is no hit");
     let curve = outcome.curves.iter().find(|curve| curve.name == "requests_per_sec").unwrap();
     assert_eq!((curve.over.as_str(), curve.lines.len()), ("minutes", 2));
+}
+
+#[test]
+fn what_was_under_way_when_a_run_was_cut_short_is_no_failure() {
+    let think = ThinkTime { mean: Duration::from_millis(200), sd: Duration::ZERO };
+    let origin = Origin::start(&OriginOptions { think, ..OriginOptions::default() }).unwrap();
+    let pace = Pace::Open { from_per_sec: 400.0, to_per_sec: 400.0 };
+    let phases = vec![Phase::new("hits", pace, End::Requests(100_000)).measured()];
+    let pool = Pool::Shared { connections: 500 };
+    let stop = AtomicBool::new(false);
+    let outcome = run(&config(origin.address(), set(AGAIN), phases, pool), &stop, &mut |_| {
+        stop.store(true, Ordering::Relaxed);
+    })
+    .unwrap();
+    assert!(!outcome.complete);
+    let plain = &outcome.points[0].ops["plain"];
+    assert!(plain.ok > 0 && plain.cancelled > 0, "{} {}", plain.ok, plain.cancelled);
+    assert_eq!((outcome.metrics["errors_percent"], outcome.phases[0].counters["errors"]), (0.0, 0.0));
+    let codes: Vec<_> = outcome.verdict.reasons.iter().map(|reason| reason.code.as_str()).collect();
+    assert!(!codes.contains(&"errors") && !codes.contains(&"rate-off"), "{codes:?}");
 }
 
 #[test]

@@ -116,10 +116,12 @@ impl Books {
         self.moment(flight.due).failed += 1;
     }
 
-    /// It was still unanswered when all was over.
-    pub fn cancelled(&mut self, flight: &Flight) {
-        self.tally_of(flight).cancelled(&flight.planned);
-        self.moment(flight.due).failed += 1;
+    /// It was still unanswered when all was over, or the run was cut short.
+    pub fn cancelled(&mut self, flight: &Flight, cut_off: bool) {
+        self.tally_of(flight).cancelled(&flight.planned, cut_off);
+        if !cut_off {
+            self.moment(flight.due).failed += 1;
+        }
     }
 
     /// A phase that began then is over; one that is none has no end.
