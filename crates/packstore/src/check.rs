@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED};
 use crate::keys::locked;
-use crate::packed::Packed;
+use crate::packed::{Onward, Packed};
 use crate::read::{Depth, Record};
 use crate::refill::IndexRead;
 use crate::store::Store;
@@ -144,7 +144,9 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
     }
     live.sort_unstable_by_key(|put| put.block);
     let mut end = 0;
+    let mut onward = Onward::of(file);
     for put in live {
+        onward.at(core.shape.offset(put.block));
         report.objects += u64::from(!put.name.internal);
         report.bytes += put.record_bytes() as u64;
         let key = (!put.name.internal).then_some(put.name.key);

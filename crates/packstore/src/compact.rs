@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind};
 use crate::keys::Taken;
 use crate::lanes::Lane;
-use crate::packed::Packed;
+use crate::packed::{Onward, Packed};
 use crate::read::Depth;
 use crate::refill::IndexRead;
 use crate::staging::NewRecord;
@@ -84,6 +84,7 @@ impl Store {
         let core = &self.core;
         let IndexRead { head, bytes, .. } = crate::refill::index_of(core, file)?;
         let mut pending = Vec::new();
+        let mut onward = Onward::of(file);
         for (_, control) in Controls::new(&bytes, head.salt()) {
             let Control::Put(put) = control else { continue };
             let hash = put.name.hash(core.hash_seed);
@@ -91,6 +92,7 @@ impl Store {
                 continue;
             }
             let taken = Taken::one(&core.keys, hash);
+            onward.at(core.shape.offset(put.block));
             let record = match core.find(put.name, hash, Depth::Whole) {
                 Ok(Some(record)) if record.spot.file == file.number => record,
                 // Gone or moved meanwhile.

@@ -147,7 +147,7 @@ impl Store {
         if sought || !counts || core.is_unwritten(record.spot) || body.descriptor().is_none() {
             return None;
         }
-        let start = u64::from(record.spot.block) * u64::from(core.shape.block_bytes);
+        let start = core.shape.offset(record.spot.block);
         let offset = start + record.body_start() as u64;
         Some(Extent { file: body, offset, length: record.head.body_len.into(), _pin: pin })
     }

@@ -10,7 +10,7 @@ use crate::core::{Core, CoreParts};
 use crate::error::StoreError;
 use crate::format::{INDEX_HEAD_BYTES, VolumeHead};
 use crate::options::{Mode, OpenOptions, Shape};
-use crate::packed::Packed;
+use crate::packed::{Access, Packed};
 use crate::signatures::Signatures;
 use crate::store::Store;
 use crate::table_file::{self, TableFile};
@@ -62,7 +62,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
 
     let mut files: Vec<Option<Arc<Packed>>> = Vec::new();
     for (index, (_, disk, _)) in volumes.iter().enumerate() {
-        find_files(disk, index, shape, options.read_only, &mut files)?;
+        find_files(disk, index, shape, Access::of(mode, options.read_only), &mut files)?;
     }
     let size_bytes = volumes.iter().map(|(head, ..)| head.size_bytes).sum::<u64>();
     let objects_expected = size_bytes / u64::from(first.object_bytes_mean.max(1));
@@ -154,7 +154,7 @@ fn find_files(
     disk: &Arc<dyn Disk>,
     index: usize,
     shape: Shape,
-    read_only: bool,
+    access: Access,
     files: &mut Vec<Option<Arc<Packed>>>,
 ) -> Result<(), StoreError> {
     let names = disk.names()?;
@@ -176,7 +176,7 @@ fn find_files(
         let length = disk.open(&Packed::index_name(number), files::DiskOpen::Read)?.length()?;
         // Power was lost while it was made, between the two names: nothing is in it.
         if length <= INDEX_HEAD_BYTES as u64 && !names.contains(&Packed::body_name(number)) {
-            if !read_only {
+            if access.writable {
                 disk.remove(&Packed::index_name(number))?;
             }
             continue;
@@ -191,11 +191,11 @@ fn find_files(
             let why = format!("volume {} has a packed file of this number too", other.volume);
             return Err(StoreError::Foreign { place, why });
         }
-        let packed = Packed::new(number, index, disk.clone(), !read_only, 0);
+        let packed = Packed::new(number, index, disk.clone(), access, 0);
         packed.index_bytes.store(length, Ordering::Relaxed);
         files[at] = Some(Arc::new(packed));
     }
-    if read_only {
+    if !access.writable {
         return Ok(());
     }
     // What a crash left half made.

@@ -223,6 +223,11 @@ impl Shape {
         bytes.div_ceil(self.block_bytes as usize) as u32
     }
 
+    /// Where a block begins in its file.
+    pub(crate) fn offset(self, block: u32) -> u64 {
+        u64::from(block) * u64::from(self.block_bytes)
+    }
+
     pub(crate) fn packed_bytes(self) -> u64 {
         u64::from(self.block_bytes) * u64::from(self.packed_blocks)
     }

@@ -5,14 +5,17 @@
 //! 00000012.index   control blocks, in the order of writing
 //! ```
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use files::{Disk, DiskError, DiskFile, DiskOpen};
+use rustix::fs::{Advice, fadvise};
 
 use crate::bitmap::Bitmap;
 use crate::direct::Direct;
 use crate::keys::locked;
+use crate::options::Mode;
 use crate::stretches::Stretches;
 
 /// A packed file.
@@ -45,7 +48,21 @@ pub(crate) struct Packed {
     disk: Arc<dyn Disk>,
     body: OnceLock<Arc<dyn DiskFile>>,
     opening: Mutex<()>,
-    writable: bool,
+    access: Access,
+}
+
+/// How packed files are used.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    pub writable: bool,
+    /// Objects are read here and there, in no order that they were put in: a cache's.
+    pub scattered: bool,
+}
+
+impl Access {
+    pub(crate) fn of(mode: Mode, read_only: bool) -> Self {
+        Self { writable: !read_only, scattered: mode == Mode::Cache }
+    }
 }
 
 impl Packed {
@@ -53,7 +70,7 @@ impl Packed {
         number: u32,
         volume: usize,
         disk: Arc<dyn Disk>,
-        writable: bool,
+        access: Access,
         generation: u64,
     ) -> Self {
         Self {
@@ -74,7 +91,7 @@ impl Packed {
             disk,
             body: OnceLock::new(),
             opening: Mutex::new(()),
-            writable,
+            access,
         }
     }
 
@@ -93,8 +110,13 @@ impl Packed {
         }
         let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.body.get().is_none() {
-            let how = if self.writable { DiskOpen::Write } else { DiskOpen::Read };
+            let how = if self.access.writable { DiskOpen::Write } else { DiskOpen::Read };
             let body = self.disk.open(&Self::body_name(self.number), how)?;
+            // Else what lies around an object is read with it, and takes the page cache from what is asked for. (Advice: who
+            // does not take it does just that.)
+            if let Some(descriptor) = body.descriptor().filter(|_| self.access.scattered) {
+                let _ = fadvise(descriptor, 0, None, Advice::Random);
+            }
             let _ = self.body.set(body);
         }
         Ok(self.body.get().expect("just set"))
@@ -130,6 +152,33 @@ pub(crate) struct Pin(pub Arc<Packed>);
 impl Drop for Pin {
     fn drop(&mut self) {
         self.0.pins.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Tells the kernel what one who reads a body from its beginning on will read next.
+pub(crate) struct Onward<'a> {
+    packed: &'a Packed,
+    told_end: u64,
+}
+
+/// As much as any kernel reads ahead at once, of its own.
+const AHEAD_STEP_BYTES: u64 = 128 << 10;
+const AHEAD_STEPS: u64 = 4;
+
+impl<'a> Onward<'a> {
+    pub(crate) fn of(packed: &'a Packed) -> Self {
+        Self { packed, told_end: 0 }
+    }
+
+    /// He is there.
+    pub(crate) fn at(&mut self, offset: u64) {
+        let Some(descriptor) = self.packed.body().ok().and_then(|body| body.descriptor()) else { return };
+        self.told_end = self.told_end.max(offset);
+        while self.told_end < offset + AHEAD_STEPS * AHEAD_STEP_BYTES {
+            // Advice: without it all is read the same, later.
+            let _ = fadvise(descriptor, self.told_end, NonZeroU64::new(AHEAD_STEP_BYTES), Advice::WillNeed);
+            self.told_end += AHEAD_STEP_BYTES;
+        }
     }
 }
 

@@ -218,8 +218,7 @@ impl Core {
         }
         self.disk_reads.fetch_add(1, Ordering::Relaxed);
         let mut bytes = vec![0; len];
-        let offset = u64::from(block) * u64::from(self.shape.block_bytes);
-        let read = file.body()?.read_at(&mut bytes, offset)?;
+        let read = file.body()?.read_at(&mut bytes, self.shape.offset(block))?;
         bytes.truncate(read);
         Ok(bytes)
     }

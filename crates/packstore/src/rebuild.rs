@@ -228,7 +228,7 @@ fn seek_untold(
     let mut block = 0;
     while block < core.shape.packed_blocks {
         let mut bytes = vec![0; step_blocks as usize * block_bytes + head_bytes_max];
-        let read = body.read_at(&mut bytes, u64::from(block) * block_bytes as u64)?;
+        let read = body.read_at(&mut bytes, core.shape.offset(block))?;
         bytes.truncate(read);
         for step in 0..step_blocks.min(core.shape.packed_blocks - block) {
             let Some(from) = bytes.get(step as usize * block_bytes..) else { break };
@@ -289,7 +289,7 @@ fn is_whole(core: &Core, found: &Found) -> bool {
     let spot = Spot::of(place, core.shape);
     let Some(file) = core.file(spot.file) else { return false };
     let mut bytes = vec![0; found.blocks as usize * core.shape.block_bytes as usize];
-    let offset = u64::from(spot.block) * u64::from(core.shape.block_bytes);
+    let offset = core.shape.offset(spot.block);
     let Ok(read) = file.body().and_then(|body| body.read_at(&mut bytes, offset)) else { return false };
     let Some(head) = RecordHead::decode(&bytes[..read], core.body_salt(spot.file)) else { return false };
     let start = head.record_bytes() - head.body_len as usize;

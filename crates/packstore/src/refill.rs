@@ -20,7 +20,7 @@ use crate::group::{Change, Held};
 use crate::keys::locked;
 use crate::lanes::{Lane, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
 use crate::options::{Eviction, Mode};
-use crate::packed::{Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
+use crate::packed::{Access, Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
 use crate::staging::filling;
 use crate::volume::{Counters, Volume, replace_file};
 
@@ -168,7 +168,8 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
         IndexHead { store: core.store, file: number, generation, since: generation, lane: lane.code() };
     // Body first, then the index whole: one without the other is known as left over. Both names are durable with this.
     replace_file(&volume.disk, &Packed::index_name(number), &[&head.encode()])?;
-    let packed = Arc::new(Packed::new(number, index, volume.disk.clone(), true, generation));
+    let access = Access::of(core.mode, core.read_only);
+    let packed = Arc::new(Packed::new(number, index, volume.disk.clone(), access, generation));
     packed.filling.store(true, Ordering::SeqCst);
     packed.lane.store(lane.code(), Ordering::Relaxed);
     let mut files = core.files.write().unwrap_or_else(PoisonError::into_inner);

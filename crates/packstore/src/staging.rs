@@ -356,7 +356,7 @@ impl Core {
 
     fn append(&self, group: &mut Group, record: &NewRecord<'_>, session: &Arc<Session>, block: u32) {
         let block_bytes = self.shape.block_bytes as usize;
-        let offset = u64::from(block) * block_bytes as u64;
+        let offset = self.shape.offset(block);
         let len = record.head.record_bytes().next_multiple_of(block_bytes);
         let goes_on = group
             .runs
