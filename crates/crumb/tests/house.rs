@@ -19,7 +19,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("webload", &["measure"]),
     ("stackfs", &["files", "measure"]),
     ("packstore", &["files", "measure"]),
-    ("webcache", &["packstore", "measure"]),
+    ("sys", &[]),
+    ("webcache", &["packstore", "sys", "measure"]),
     ("report", &["measure"]),
     ("testkit", &["files", "measure"]),
 ];

@@ -1,14 +1,21 @@
 //! Reads of a store: from the memory tier, else from where the table says.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use crate::core::Core;
 
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
 use crate::group::{Change, Held};
 use crate::object::{Object, Pieces, Stat};
 use crate::options::Mode;
-use crate::read::{Depth, Record};
+use crate::packed::Packed;
+use crate::read::{Depth, ReadBefore, Record};
+use crate::signatures::Place;
+use crate::spot::Spot;
 use crate::store::Store;
 
 impl Store {
@@ -21,14 +28,65 @@ impl Store {
             return Ok(None);
         }
         let hash = self.name_hash(key);
-        let name = Name::of(key);
-        if let Some(record) = self.core.memory.find(&self.core, name, hash) {
-            self.core.touch(&record.held);
-            return Ok(Some(Object::of(stat_of(&record), record, None)));
+        if let Some(object) = self.in_memory(key, hash) {
+            return Ok(Some(object));
         }
+        self.read_object(key, hash, self.core.memory.forgotten(), None)
+    }
+
+    fn in_memory(&self, key: &[u8], hash: u64) -> Option<Object> {
+        let record = self.core.memory.find(&self.core, Name::of(key), hash)?;
+        self.core.touch(&record.held);
+        Some(Object::of(stat_of(&record), record, None))
+    }
+
+    /// As [`Store::get`], up to where a disk has to be read: that is left to the caller, who need not wait for it.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn begin_get(&self, key: &[u8]) -> Result<Begun, StoreError> {
+        if !self.known()? || key.is_empty() {
+            return Ok(Begun::Done(None));
+        }
+        let hash = self.name_hash(key);
+        if let Some(object) = self.in_memory(key, hash) {
+            return Ok(Begun::Done(Some(object)));
+        }
+        let forgotten = self.core.memory.forgotten();
+        if let Some(reading) = self.core.reading(hash, forgotten) {
+            return Ok(Begun::Read(reading));
+        }
+        self.read_object(key, hash, forgotten, None).map(Begun::Done)
+    }
+
+    /// Goes on with what was begun; `read`: what was read, nothing when it could not be. What is not as it was is looked for
+    /// anew.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn end_get(
+        &self,
+        key: &[u8],
+        reading: Reading,
+        read: Option<Vec<u8>>,
+    ) -> Result<Option<Object>, StoreError> {
+        let Reading { hash, forgotten, bytes, place, generation, .. } = reading;
+        // Cut off at the end of a file, or by a signal: who waits for it can tell.
+        let before = read.filter(|read| read.len() == bytes);
+        let before = before.map(|bytes| ReadBefore { place, generation, bytes });
+        self.read_object(key, hash, forgotten, before)
+    }
+
+    fn read_object(
+        &self,
+        key: &[u8],
+        hash: u64,
+        mut forgotten: u64,
+        mut before: Option<ReadBefore>,
+    ) -> Result<Option<Object>, StoreError> {
+        let name = Name::of(key);
         loop {
-            let forgotten = self.core.memory.forgotten();
-            let Some(record) = self.core.find(name, hash, Depth::Whole)? else {
+            let Some(record) = self.core.find_with(name, hash, Depth::Whole, before.take())? else {
                 return self.core.is_missing(name, hash).map(|()| None);
             };
             let (mut stat, named) = (stat_of(&record), record.held);
@@ -46,6 +104,7 @@ impl Store {
                     if self.is_at(&body.held) {
                         return Err(self.core.damaged(name, body.spot, "the object that it names is gone"));
                     }
+                    forgotten = self.core.memory.forgotten();
                     continue;
                 };
                 body = shared;
@@ -59,6 +118,7 @@ impl Store {
                 pieces =
                     Some(Pieces { core: self.core.clone(), manifest, key: key.to_vec(), spot: body.spot });
                 if !self.is_at(&body.held) {
+                    forgotten = self.core.memory.forgotten();
                     continue;
                 }
                 let pieces = &pieces.as_ref().expect("just made").manifest;
@@ -118,6 +178,67 @@ impl Store {
             Some(_) => Ok(self.get(key)?.map(|object| object.stat)),
             None => self.core.is_missing(Name::of(key), self.name_hash(key)).map(|()| None),
         }
+    }
+}
+
+/// How far a get came without a disk.
+pub enum Begun {
+    /// To its end.
+    Done(Option<Object>),
+    /// This has to be read for it, and given to [`Store::end_get`].
+    Read(Reading),
+}
+
+/// What has to be read for an object.
+pub struct Reading {
+    file: Arc<Packed>,
+    hash: u64,
+    place: Place,
+    /// Of the file's index, before it is read.
+    generation: u64,
+    /// What the memory tier said before it is read.
+    forgotten: u64,
+    offset: u64,
+    bytes: usize,
+}
+
+impl Reading {
+    /// From where on.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl AsFd for Reading {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let body = self.file.body().expect("opened when it was made");
+        body.descriptor().expect("asked for when it was made")
+    }
+}
+
+impl Core {
+    /// What has to be read for an object of this hash, if it is as simple as that.
+    fn reading(&self, hash: u64, forgotten: u64) -> Option<Reading> {
+        let place = self.table.find(hash).next()?;
+        let spot = Spot::of(place, self.shape);
+        let file = self.file(spot.file)?;
+        let generation = file.generation.load(Ordering::SeqCst);
+        // In this order: what lies there now lies there for as long as that is the generation.
+        if !self.table.find(hash).any(|found| found == place) {
+            return None;
+        }
+        if self.volume(file.volume).dirty.load(Ordering::SeqCst) && self.is_unwritten(spot) {
+            return None;
+        }
+        file.body().ok()?.descriptor()?;
+        self.disk_reads.fetch_add(1, Ordering::Relaxed);
+        let (offset, bytes) = (self.shape.offset(spot.block), self.shape.bytes_at_most(spot));
+        Some(Reading { file, hash, place, generation, forgotten, offset, bytes })
     }
 }
 

@@ -62,6 +62,7 @@ pub use error::StoreError;
 pub use extents::{Extent, Extents};
 pub use file_system::{FileMeta, FileType, PackFs};
 pub use format::{FORMAT_VERSION, KEY_BYTES_MAX, META_BYTES_MAX};
+pub use getting::{Begun, Reading};
 pub use iterate::{Entry, Iter, OrderedIter};
 pub use object::{Body, Chunk, Chunks, Object, Stat};
 pub use options::{

@@ -6,6 +6,7 @@ use std::time::Duration;
 use files::Disk;
 
 use crate::error::StoreError;
+use crate::spot::Spot;
 
 /// A directory that takes part in a store (disk splicing).
 #[derive(Clone)]
@@ -226,6 +227,11 @@ impl Shape {
     /// Where a block begins in its file.
     pub(crate) fn offset(self, block: u32) -> u64 {
         u64::from(block) * u64::from(self.block_bytes)
+    }
+
+    /// To be read to have all of what lies there.
+    pub(crate) fn bytes_at_most(self, spot: Spot) -> usize {
+        spot.blocks_max as usize * self.block_bytes as usize
     }
 
     pub(crate) fn packed_bytes(self) -> u64 {

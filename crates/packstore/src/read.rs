@@ -71,6 +71,22 @@ enum Look {
 /// Enough for a head with its key and usual attributes.
 const HEAD_READ_BYTES: usize = 1024;
 
+/// What is looked for, and how well.
+#[derive(Clone, Copy)]
+struct Sought<'a> {
+    name: Name<'a>,
+    hash: u64,
+    depth: Depth,
+}
+
+/// What was read where the table said that the object lies, by somebody who did not wait for it.
+pub(crate) struct ReadBefore {
+    pub place: Place,
+    /// Of its file's index, before it was read.
+    pub generation: u64,
+    pub bytes: Vec<u8>,
+}
+
 impl Core {
     /// The record of this name; `None` when there is none.
     pub(crate) fn find(
@@ -79,10 +95,23 @@ impl Core {
         hash: u64,
         depth: Depth,
     ) -> Result<Option<Box<Record>>, StoreError> {
+        self.find_with(name, hash, depth, None)
+    }
+
+    /// As [`Core::find`]; what was read before is not read again, if it still counts.
+    pub(crate) fn find_with(
+        &self,
+        name: Name<'_>,
+        hash: u64,
+        depth: Depth,
+        mut before: Option<ReadBefore>,
+    ) -> Result<Option<Box<Record>>, StoreError> {
+        let sought = Sought { name, hash, depth };
         loop {
             let (mut moved, mut damaged) = (false, None);
             for place in self.table.find(hash) {
-                match self.look(place, name, hash, depth)? {
+                let before = before.take_if(|before| before.place == place);
+                match self.look(place, sought, before)? {
                     Look::Found(record) => return Ok(Some(record)),
                     Look::Stranger => {}
                     Look::Moved => moved = true,
@@ -107,7 +136,8 @@ impl Core {
         StoreError::Damaged { place, key, file: spot.file, block: spot.block, why }
     }
 
-    fn look(&self, place: Place, name: Name<'_>, hash: u64, depth: Depth) -> Result<Look, StoreError> {
+    fn look(&self, place: Place, sought: Sought<'_>, before: Option<ReadBefore>) -> Result<Look, StoreError> {
+        let Sought { hash, depth, .. } = sought;
         let spot = Spot::of(place, self.shape);
         let in_table = || self.table.find(hash).any(|found| found == place);
         let Some(file) = self.file(spot.file) else {
@@ -125,7 +155,8 @@ impl Core {
         }
         // Its blocks may have been given to another object while they were read. That begins with its leaving the table:
         // so either the checksum was compared, or the table still has it, or it is looked for again.
-        match self.look_at(&file, place, spot, name, hash, depth) {
+        let before = before.filter(|before| before.generation == generation).map(|before| before.bytes);
+        match self.look_at(&file, place, spot, sought, before) {
             Ok(Look::Found(mut record)) if depth == Depth::Head || record.compared => {
                 record.generation = generation;
                 Ok(Look::Found(record))
@@ -144,14 +175,16 @@ impl Core {
         file: &Arc<Packed>,
         place: Place,
         spot: Spot,
-        name: Name<'_>,
-        hash: u64,
-        depth: Depth,
+        Sought { name, hash, depth }: Sought<'_>,
+        before: Option<Vec<u8>>,
     ) -> Result<Look, StoreError> {
-        let all = spot.blocks_max as usize * self.shape.block_bytes as usize;
+        let all = self.shape.bytes_at_most(spot);
         let want = if depth == Depth::Head { all.min(HEAD_READ_BYTES) } else { all };
         let salt = self.body_salt(spot.file);
-        let mut bytes = self.bytes_at(file, spot.block, want)?;
+        let mut bytes = match before {
+            Some(bytes) => bytes,
+            None => self.bytes_at(file, spot.block, want)?,
+        };
         let mut head = RecordHead::decode(&bytes, salt);
         if head.is_none() && want < all && RecordHead::peek(&bytes).is_some() {
             bytes = self.bytes_at(file, spot.block, all)?;

@@ -1,5 +1,6 @@
 //! What is served without reading: from the memory tier, and by the kernel from a body's place on disk; and who is stored at all.
 
+use std::collections::HashMap;
 use std::io::{Read as _, Seek as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -8,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use files::LocalDisk;
 use packstore::{
-    Admission, CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, Verify,
+    Admission, Begun, CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, Verify,
     VolumeSpec,
 };
+use rand::{RngExt as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use testkit::{Held, HeldDisk, SimulatedDisk};
 
 fn directory() -> tempfile::TempDir {
@@ -59,6 +62,84 @@ fn what_is_read_again_comes_from_memory_and_is_never_an_older_version() {
         store.get(&number.to_le_bytes()).expect("whole").expect("there");
     }
     assert!(store.usage().memory_tier_bytes <= 1 << 20, "{:?}", store.usage());
+}
+
+/// Gets begun, read and not ended while others put and delete until every block has had several owners: what comes of them is what
+/// the key holds by then.
+#[test]
+fn a_get_that_is_ended_later_gives_what_is_there_then_and_no_older_version() {
+    // Few and long: each comes again and again to a place where it had lain before.
+    let many_short = (200_u32, 1..12_000_usize, 20_000_u32);
+    let few_long = (8, 60_000..60_001, 8_000);
+    for (mode, (keys, lengths, steps)) in [Mode::Store, Mode::Cache]
+        .into_iter()
+        .flat_map(|mode| [(mode, many_short.clone()), (mode, few_long.clone())])
+    {
+        let dir = directory();
+        let options = StoreOptions {
+            mode,
+            memory_bytes_max: 64 << 10,
+            packed_blocks: Some((512 << 10) / 64),
+            ..StoreOptions::default()
+        };
+        let store = store(&dir, 4 << 20, options);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let (mut now, mut begun) = (HashMap::new(), Vec::new());
+        let (mut read_ahead, mut changed) = (0, 0);
+        for step in 0..steps {
+            let key = random.random_range(0..keys);
+            match random.random_range(0..10) {
+                0..5 => {
+                    let len = random.random_range(lengths.clone());
+                    store.put(&key.to_le_bytes(), &body(step, len), PutOptions::default()).expect("put");
+                    now.insert(key, (step, len));
+                }
+                5 => {
+                    store.delete(&key.to_le_bytes()).expect("deleted");
+                    now.remove(&key);
+                }
+                6 if step % 50 == 0 => {
+                    store.compact(1 << 20).expect("compacted");
+                }
+                _ => match store.begin_get(&key.to_le_bytes()).expect("begun") {
+                    Begun::Done(object) => {
+                        let found = object.map(|object| object.read_all().expect("whole"));
+                        let expected = now.get(&key).map(|&(version, len)| body(version, len));
+                        assert!(
+                            found == expected || mode == Mode::Cache && found.is_none(),
+                            "{key} at {step}"
+                        );
+                    }
+                    Begun::Read(reading) => {
+                        let mut bytes = vec![0; reading.bytes()];
+                        let read = rustix::io::pread(&reading, &mut bytes, reading.offset()).expect("read");
+                        // Now and then less than there is, as a signal would have it.
+                        bytes.truncate(if step % 7 == 0 { read / 2 } else { read });
+                        begun.push((
+                            key,
+                            now.get(&key).copied(),
+                            reading,
+                            Some(bytes).filter(|_| step % 11 > 0),
+                        ));
+                    }
+                },
+            }
+            if begun.len() > 50 {
+                let (key, then, reading, bytes) = begun.swap_remove(random.random_range(0..50));
+                let before = store.usage().disk_reads;
+                let found = store.end_get(&key.to_le_bytes(), reading, bytes).expect("whole");
+                let found = found.map(|object| object.read_all().expect("whole"));
+                let expected = now.get(&key).map(|&(version, len)| body(version, len));
+                assert!(
+                    found == expected || mode == Mode::Cache && found.is_none(),
+                    "{key} at {step}, {mode:?}"
+                );
+                changed += u32::from(then != now.get(&key).copied());
+                read_ahead += u32::from(found.is_some() && store.usage().disk_reads == before);
+            }
+        }
+        assert!(changed > 100 && read_ahead > 50, "{changed} changed, {read_ahead} not read again");
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod law;
 mod loop_image;
 mod simulated_disk;
 
+/// A real disk, for tests of crates that know `files` through another one.
+pub use files::LocalDisk;
 pub use ganesha::Ganesha;
 pub use held_disk::{Held, HeldDisk};
 pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};

@@ -228,8 +228,24 @@ impl Exchange {
 
     /// What is stored and not banned.
     pub(super) fn stored(&self) -> Look {
+        self.unless_banned(self.worker.shared.shelf.look(&self.asked.key, &self.asked.headers))
+    }
+
+    /// The same; others are served while the disk is read, where the kernel can do that.
+    async fn stored_in_time(&self) -> Look {
+        let Some(reads) = &self.worker.reads else { return self.stored() };
+        let shelf = &self.worker.shared.shelf;
+        let Some(looking) = shelf.begin(&self.asked.key) else { return Look::Nothing };
+        let read = match looking.reading() {
+            Some(reading) => reads.read(reading, reading.offset(), reading.bytes()).await.ok(),
+            None => None,
+        };
+        self.unless_banned(shelf.end(looking, read, &self.asked.key, &self.asked.headers))
+    }
+
+    fn unless_banned(&self, look: Look) -> Look {
         let shared = &self.worker.shared;
-        match shared.shelf.look(&self.asked.key, &self.asked.headers) {
+        match look {
             Look::Reply(reply)
                 if shared.bans.covers(self.asked.key.as_str(), reply.meta().facts.stored_at, || {
                     reply.fields().ok()
@@ -243,7 +259,7 @@ impl Exchange {
 
     /// `share`: wait for another's fetch, and let others wait for this one.
     async fn look(&mut self, share: bool) -> Step {
-        let mut look = self.stored();
+        let mut look = self.stored_in_time().await;
         if share
             && matches!(look, Look::Nothing)
             && (self.asked.facts.directives.only_if_cached || !self.may_share(ForwardReason::UriMiss))

@@ -7,8 +7,8 @@
 //!                                                      └─> tunnel   CONNECT
 //! ```
 //!
-//! Always holds: a loop waits for no other loop and for no disk that writes; reading the store is a pread in the loop,
-//! which is why there are several loops a processor.
+//! Always holds: a loop waits for no other loop, for no disk that writes, and, where the kernel has io_uring, for none that is
+//! read for what a URI's name holds.
 //! Not here: flags and signals (`crumb`), rules of HTTP (`rules`).
 
 pub(crate) mod asked;
@@ -118,8 +118,10 @@ pub struct Server {
     old_logs: Mutex<Vec<Arc<LogWriter>>>,
 }
 
-/// Event loops a processor, when none is said: one may wait for a disk while the others go on.
-const LOOPS_PER_CPU: usize = 4;
+/// Event loops a processor, when none is said: one may have to wait while the others go on.
+const LOOPS_PER_CPU: usize = 2;
+/// Where a loop has to wait for each object that is not in the page cache.
+const WAITING_LOOPS_PER_CPU: usize = 4;
 
 impl Server {
     /// Starts on an open store.
@@ -128,7 +130,11 @@ impl Server {
     /// When an address is taken, or a file cannot be used.
     pub fn start(config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let loops = if config.loops == 0 { cpus * LOOPS_PER_CPU } else { config.loops };
+        let loops = match config.loops {
+            0 if sys::Reads::are_possible() => cpus * LOOPS_PER_CPU,
+            0 => cpus * WAITING_LOOPS_PER_CPU,
+            said => said,
+        };
         let tls = start_tls(&config)?;
         let tls_client = tls::client();
         let mut doors = Vec::new();

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use sys::Reads;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
@@ -175,6 +176,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Its own.
     pub pool: Rc<Pool>,
+    /// Its own, where the kernel can read without anybody who waits.
+    pub reads: Option<Rc<Reads>>,
     /// Its own, to ask other caches.
     pub asker: Rc<Asker>,
     /// Connections, fetches and checks that must end before the loop does.
@@ -196,6 +199,7 @@ impl Worker {
             shared,
             counters,
             pool,
+            reads: Reads::start(),
             asker,
             busy: Cell::new(0),
             known,

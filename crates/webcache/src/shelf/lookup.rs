@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use packstore::{Object, StoreError};
+use packstore::{Begun, Object, Reading, StoreError};
 
 use super::{Shelf, StoredHead, head, object_key, variant_key};
 use crate::rules::key::CacheKey;
@@ -108,11 +108,50 @@ impl StoredReply {
     }
 }
 
+/// A look that may have to wait for the disk.
+pub struct Looking {
+    name: Vec<u8>,
+    begun: Result<Begun, StoreError>,
+}
+
+impl Looking {
+    /// What has to be read for it.
+    pub fn reading(&self) -> Option<&Reading> {
+        match &self.begun {
+            Ok(Begun::Read(reading)) => Some(reading),
+            _ => None,
+        }
+    }
+}
+
 impl Shelf {
     /// Finds the reply to use for a request. Reads the disk.
     pub fn look(&self, key: &CacheKey, request: &HeaderMap) -> Look {
         let Some(name) = object_key(key) else { return Look::Nothing };
-        match self.read(key, name, None) {
+        let first = self.read(key, name, None);
+        self.choose(key, request, first)
+    }
+
+    /// As [`Shelf::look`], up to where the disk has to be read for what the URI's name holds.
+    pub fn begin(&self, key: &CacheKey) -> Option<Looking> {
+        let name = object_key(key)?;
+        let begun = self.store.begin_get(&name);
+        Some(Looking { name, begun })
+    }
+
+    /// Goes on with what was begun; `read`: what [`Looking::reading`] asked for, if it could be read.
+    pub fn end(&self, looking: Looking, read: Option<Vec<u8>>, key: &CacheKey, request: &HeaderMap) -> Look {
+        let Looking { name, begun } = looking;
+        let object = begun.and_then(|begun| match begun {
+            Begun::Done(object) => Ok(object),
+            Begun::Read(reading) => self.store.end_get(&name, reading, read),
+        });
+        let first = self.opened(key, name, None, object);
+        self.choose(key, request, first)
+    }
+
+    fn choose(&self, key: &CacheKey, request: &HeaderMap, first: Option<Found>) -> Look {
+        match first {
             None => Look::Nothing,
             Some(Found::Reply(reply)) => match reply.meta().vary_names {
                 b"" => Look::Reply(reply),
@@ -144,7 +183,18 @@ impl Shelf {
     }
 
     fn read(&self, key: &CacheKey, name: Vec<u8>, generation: Option<u64>) -> Option<Found> {
-        let object = match self.store.get(&name) {
+        let object = self.store.get(&name);
+        self.opened(key, name, generation, object)
+    }
+
+    fn opened(
+        &self,
+        key: &CacheKey,
+        name: Vec<u8>,
+        generation: Option<u64>,
+        object: Result<Option<Object>, StoreError>,
+    ) -> Option<Found> {
+        let object = match object {
             Ok(object) => object?,
             Err(error) => {
                 if matches!(error, StoreError::Damaged { .. }) {

@@ -5,6 +5,7 @@
 mod administration;
 mod caching;
 mod chaos;
+mod disk;
 mod fills;
 mod framing;
 mod harness;

@@ -1,0 +1,106 @@
+//! What is served from files of a real file system, which loops read without waiting where the kernel lets them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use packstore::{Mode, Store, StoreOptions, VolumeSpec};
+use testkit::LocalDisk;
+
+use crate::harness::{Connection, Origin, Proxy, reply};
+
+/// Without a memory tier: what is written is read from its file each time.
+fn store_in(directory: &Path) -> Arc<Store> {
+    let disk = Arc::new(LocalDisk::open(directory).unwrap());
+    let options = StoreOptions { mode: Mode::Cache, memory_bytes_max: 0, ..StoreOptions::default() };
+    Arc::new(Store::create(vec![VolumeSpec { disk, size_bytes: 64 << 20 }], options).unwrap())
+}
+
+fn body_of(path: &str) -> Vec<u8> {
+    let number: usize = path.trim_start_matches('/').parse().unwrap();
+    (0..number * number * 7 + 5).map(|at| ((at * (number + 3)) >> 3) as u8).collect()
+}
+
+/// A proxy over real files that hold `/0` to `/99` of up to 70 KB, and nothing in memory.
+fn filled(origin: &Origin, directory: &Path) -> Proxy {
+    let proxy = Proxy::on(store_in(directory), origin.address, "");
+    for number in 0..100 {
+        assert!(!proxy.get(&format!("/{number}")).is_hit());
+    }
+    proxy.settled();
+    let store = proxy.stop();
+    store.flush().unwrap();
+    Proxy::on(store, origin.address, "")
+}
+
+fn origin() -> Origin {
+    Origin::new(|seen, _| {
+        reply("Cache-Control: max-age=600\r\nETag: \"e\"\r\nContent-Type: a/b\r\n", body_of(&seen.target))
+    })
+}
+
+#[test]
+fn what_lies_in_files_is_served_whole_in_part_and_as_conditions_say() {
+    let directory = tempfile::tempdir().unwrap();
+    let origin = origin();
+    let proxy = filled(&origin, directory.path());
+    origin.forget();
+    // Several at once on each loop.
+    std::thread::scope(|scope| {
+        for first in 0..8 {
+            let reverse = proxy.reverse;
+            scope.spawn(move || {
+                let mut connection = Connection::new(reverse);
+                for number in (first..100).step_by(3) {
+                    connection.send(format!("GET /{number} HTTP/1.1\r\nHost: site\r\n\r\n"));
+                    let got = connection.receive(false).unwrap();
+                    assert!(got.is_hit() && got.body == body_of(&format!("/{number}")), "{number}");
+                }
+            });
+        }
+    });
+    let head = proxy.ask("HEAD", "/60", "");
+    assert_eq!((head.is_hit(), head.body.len(), head.field("content-length")), (true, 0, Some("25205")));
+    let part = proxy.ask("GET", "/60", "Range: bytes=25200-\r\n");
+    assert_eq!((part.status, part.body), (206, body_of("/60")[25_200..].to_vec()));
+    assert_eq!(proxy.ask("GET", "/60", "If-None-Match: \"e\"\r\n").status, 304);
+    assert!(origin.seen().is_empty(), "all of it was there");
+    let reads = proxy.stop().usage().disk_reads;
+    assert!(reads >= 264, "{reads} reads");
+}
+
+#[test]
+fn a_reply_damaged_in_its_file_is_fetched_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let origin = origin();
+    let proxy = filled(&origin, directory.path());
+    origin.forget();
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "body") {
+            let length = path.metadata().unwrap().len();
+            std::fs::write(&path, vec![0; length as usize]).unwrap();
+        }
+    }
+    for number in [3, 50, 99] {
+        let got = proxy.get(&format!("/{number}"));
+        assert!(!got.is_hit() && got.body == body_of(&format!("/{number}")), "{number}");
+    }
+    assert_eq!(origin.seen().len(), 3);
+}
+
+#[test]
+fn clients_that_leave_while_the_disk_is_read_leave_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let origin = origin();
+    let proxy = filled(&origin, directory.path());
+    origin.forget();
+    for number in 0..300 {
+        let mut connection = Connection::new(proxy.reverse);
+        connection.send(format!("GET /{} HTTP/1.1\r\nHost: site\r\n\r\n", number % 100));
+    }
+    assert!(proxy.get("/99").body == body_of("/99"));
+    proxy.until("all have left", |proxy| proxy.server().shared().clients.count() == 0);
+    assert!(origin.seen().is_empty());
+    // Whoever still held a part of the store would keep it from being given back.
+    assert!(proxy.stop().check(|_, _| {}).unwrap().faults.is_empty());
+}
