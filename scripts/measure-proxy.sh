@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `crumb proxy` beside nginx, Traffic Server and Squid (rock) as reverse proxies, by the same traffic in turns (root): stores a
-# second while a set is asked for once, hits a second from a disk, p99 of hits at half of that, stores a second of what is new,
+# second while a set is asked for once, hits a second from a disk, p99 of hits at half of that and at 4,000/s, stores of what is new,
 # bytes written for each body byte, and what is served right after a stop and a kill.
 #   scripts/measure-proxy.sh [--rounds N] [--objects N] [--measure TIME] [--dir DIR] [--core N] [NAME]...
 #   scripts/measure-proxy.sh --polymix RATE,... [--cache-mb N] [--time-scale TIMES] [--dir DIR] [--core N] [NAME]...
@@ -11,7 +11,7 @@
 # Debian: apt-get install nginx-light trafficserver squid jq. CRUMB=PROGRAM takes a program that is built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=3 objects=150000 measure=10s dir=/var/tmp core=0 peaks= cache_mb=4096 time_scale=240 names=()
+rounds=3 objects=150000 measure=10s dir=/var/tmp core=0 peaks= cache_mb=4096 time_scale=240 names=() same_rate=4000
 while [ $# -gt 0 ]; do
     case $1 in
         --rounds) rounds=$2 && shift ;; --objects) objects=$2 && shift ;; --measure) measure=$2 && shift ;;
@@ -189,6 +189,7 @@ turn() { # name, round
     rate=$(jq '.phases[-1].items_per_sec' "$to.hits")
     load "$to.half" --workload hits --no-fill --connections 64 --warm 2s --measure "$measure" \
         --rate "$(awk "BEGIN { print int($rate / 2) }")"
+    load "$to.same" --workload hits --no-fill --connections 64 --warm 2s --measure "$measure" --rate "$same_rate"
     load "$to.stores" --workload stores --connections 64 --seed 7 --warm 2s --measure "$measure"
     stop TERM
     start "$1"
@@ -258,6 +259,8 @@ row '  us of processor each' hits '.metrics.proxy_cpu_a_request_us'
 row '  resident, MB' hits '.metrics.proxy_resident_bytes / 1e6'
 row 'at half of that: p50, ms' half '.metrics.response_p50_us / 1e3'
 row '  p99, ms' half '.metrics.response_p99_us / 1e3'
+row "at $same_rate/s: p50, ms" same '.metrics.response_p50_us / 1e3'
+row '  p99, ms' same '.metrics.response_p99_us / 1e3'
 row 'hits right after a stop, %' stopped '.metrics.document_hit_percent'
 row 'hits right after a kill, %' killed '.metrics.document_hit_percent'
 row 'errors and false replies' hits '.metrics.errors_percent + .metrics.false_replies'
