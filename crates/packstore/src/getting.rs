@@ -74,6 +74,7 @@ impl Store {
         // Cut off at the end of a file, or by a signal: who waits for it can tell.
         let before = read.filter(|read| read.len() == bytes);
         let before = before.map(|bytes| ReadBefore { place, generation, bytes });
+        self.core.disk_reads.fetch_add(u64::from(before.is_some()), Ordering::Relaxed);
         self.read_object(key, hash, forgotten, before)
     }
 
@@ -236,7 +237,6 @@ impl Core {
             return None;
         }
         file.body().ok()?.descriptor()?;
-        self.disk_reads.fetch_add(1, Ordering::Relaxed);
         let (offset, bytes) = (self.shape.offset(spot.block), self.shape.bytes_at_most(spot));
         Some(Reading { file, hash, place, generation, forgotten, offset, bytes })
     }

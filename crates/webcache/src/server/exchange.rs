@@ -42,7 +42,7 @@ use crate::rules::cache_status::CacheStatus;
 use crate::rules::forwarding::{self, Forwards, Received};
 use crate::rules::reuse::{self, ForwardReason, Held};
 use crate::rules::{Meta, Reuse, WallSeconds, completion};
-use crate::shelf::{Look, StoredReply};
+use crate::shelf::{Look, Looked, StoredReply};
 
 /// A client's connection, as its requests see it.
 #[derive(Clone)]
@@ -234,13 +234,19 @@ impl Exchange {
     /// The same; others are served while the disk is read, where the kernel can do that.
     async fn stored_in_time(&self) -> Look {
         let Some(reads) = &self.worker.reads else { return self.stored() };
-        let shelf = &self.worker.shared.shelf;
-        let Some(looking) = shelf.begin(&self.asked.key) else { return Look::Nothing };
-        let read = match looking.reading() {
-            Some(reading) => reads.read(reading, reading.offset(), reading.bytes()).await.ok(),
-            None => None,
-        };
-        self.unless_banned(shelf.end(looking, read, &self.asked.key, &self.asked.headers))
+        let (shelf, asked) = (&self.worker.shared.shelf, &self.asked);
+        let mut looked = shelf.begin_look(&asked.key);
+        loop {
+            let looking = match looked {
+                Looked::Done(look) => return self.unless_banned(look),
+                Looked::On(looking) => looking,
+            };
+            let read = match looking.reading() {
+                Some(reading) => reads.read(reading, reading.offset(), reading.bytes()).await.ok(),
+                None => None,
+            };
+            looked = shelf.go_on(looking, read, &asked.key, &asked.headers);
+        }
     }
 
     fn unless_banned(&self, look: Look) -> Look {

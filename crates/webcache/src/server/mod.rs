@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Always holds: a loop waits for no other loop, for no disk that writes, and, where the kernel has io_uring, for none that is
-//! read for what a URI's name holds.
+//! read to find what is asked for.
 //! Not here: flags and signals (`crumb`), rules of HTTP (`rules`).
 
 pub(crate) mod asked;
@@ -130,8 +130,14 @@ impl Server {
     /// When an address is taken, or a file cannot be used.
     pub fn start(config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let reads_in_time = sys::Reads::are_possible();
+        if !reads_in_time {
+            tracing::info!(
+                "no io_uring for this process: while an object is read from a disk, its loop waits"
+            );
+        }
         let loops = match config.loops {
-            0 if sys::Reads::are_possible() => cpus * LOOPS_PER_CPU,
+            0 if reads_in_time => cpus * LOOPS_PER_CPU,
             0 => cpus * WAITING_LOOPS_PER_CPU,
             said => said,
         };

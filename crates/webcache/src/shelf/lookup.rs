@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use packstore::{Begun, Object, Reading, StoreError};
 
-use super::{Shelf, StoredHead, head, object_key, variant_key};
+use super::{Shelf, StoredHead, VariantList, head, object_key, variant_key};
 use crate::rules::key::CacheKey;
 use crate::rules::{Meta, vary};
 
@@ -108,14 +108,24 @@ impl StoredReply {
     }
 }
 
-/// A look that may have to wait for the disk.
+/// How far a look has come.
+#[expect(clippy::large_enum_variant, reason = "of one at a time, never kept")]
+pub enum Looked {
+    /// To its end.
+    Done(Look),
+    /// As far as memory goes, perhaps.
+    On(Looking),
+}
+
+/// A look on its way: at what the URI's name holds, then at the variants that it lists.
 pub struct Looking {
     name: Vec<u8>,
     begun: Result<Begun, StoreError>,
+    among: Option<Among>,
 }
 
 impl Looking {
-    /// What has to be read for it.
+    /// What has to be read before it goes on.
     pub fn reading(&self) -> Option<&Reading> {
         match &self.begun {
             Ok(Begun::Read(reading)) => Some(reading),
@@ -124,67 +134,96 @@ impl Looking {
     }
 }
 
+/// The variants of a URI, looked at one after the other.
+struct Among {
+    list: VariantList,
+    looked_at: usize,
+    /// The request's values of the fields that the one being looked at varies by.
+    variant: Vec<u8>,
+    best: Option<Box<StoredReply>>,
+}
+
+impl Among {
+    /// Takes a reply if it is for this request, and later than what was found before.
+    fn consider(&mut self, reply: Box<StoredReply>) {
+        let order = |reply: &StoredReply| {
+            let facts = reply.meta().facts;
+            (facts.made_at, facts.stored_at)
+        };
+        let names = &self.list.names[self.looked_at - 1];
+        // The hash of a variant is its name: compared, as two could share it.
+        let same = (reply.meta().vary_names, reply.meta().variant) == (names, &self.variant);
+        if same && self.best.as_ref().is_none_or(|best| order(best) < order(&reply)) {
+            self.best = Some(reply);
+        }
+    }
+}
+
 impl Shelf {
     /// Finds the reply to use for a request. Reads the disk.
     pub fn look(&self, key: &CacheKey, request: &HeaderMap) -> Look {
-        let Some(name) = object_key(key) else { return Look::Nothing };
-        let first = self.read(key, name, None);
-        self.choose(key, request, first)
-    }
-
-    /// As [`Shelf::look`], up to where the disk has to be read for what the URI's name holds.
-    pub fn begin(&self, key: &CacheKey) -> Option<Looking> {
-        let name = object_key(key)?;
-        let begun = self.store.begin_get(&name);
-        Some(Looking { name, begun })
-    }
-
-    /// Goes on with what was begun; `read`: what [`Looking::reading`] asked for, if it could be read.
-    pub fn end(&self, looking: Looking, read: Option<Vec<u8>>, key: &CacheKey, request: &HeaderMap) -> Look {
-        let Looking { name, begun } = looking;
-        let object = begun.and_then(|begun| match begun {
-            Begun::Done(object) => Ok(object),
-            Begun::Read(reading) => self.store.end_get(&name, reading, read),
-        });
-        let first = self.opened(key, name, None, object);
-        self.choose(key, request, first)
-    }
-
-    fn choose(&self, key: &CacheKey, request: &HeaderMap, first: Option<Found>) -> Look {
-        match first {
-            None => Look::Nothing,
-            Some(Found::Reply(reply)) => match reply.meta().vary_names {
-                b"" => Look::Reply(reply),
-                // Lists are for what varies; a reply that does cannot lie here.
-                _ => Look::Nothing,
-            },
-            Some(Found::Variants(list)) => {
-                let mut best: Option<Box<StoredReply>> = None;
-                let mut variant = Vec::new();
-                for names in &list.names {
-                    variant.clear();
-                    vary::write_variant(names, request, &mut variant);
-                    let name = variant_key(key, list.generation, names, &variant);
-                    let found = self.read(key, name, Some(list.generation));
-                    let Some(Found::Reply(reply)) = found else { continue };
-                    let order = |reply: &StoredReply| {
-                        let facts = reply.meta().facts;
-                        (facts.made_at, facts.stored_at)
-                    };
-                    // The hash of a variant is its name: compared, as two could share it.
-                    let same = (reply.meta().vary_names, reply.meta().variant) == (names, &variant);
-                    if same && best.as_ref().is_none_or(|best| order(best) < order(&reply)) {
-                        best = Some(reply);
-                    }
-                }
-                best.map_or(Look::OtherVariants, Look::Reply)
+        let mut looked = self.begin_look(key);
+        loop {
+            match looked {
+                Looked::Done(look) => return look,
+                Looked::On(looking) => looked = self.go_on(looking, None, key, request),
             }
         }
     }
 
-    fn read(&self, key: &CacheKey, name: Vec<u8>, generation: Option<u64>) -> Option<Found> {
-        let object = self.store.get(&name);
-        self.opened(key, name, generation, object)
+    /// As [`Shelf::look`], step by step: what has to be read in between is the caller's, who need not wait for it.
+    pub fn begin_look(&self, key: &CacheKey) -> Looked {
+        object_key(key).map_or(Looked::Done(Look::Nothing), |name| self.seek(name, None))
+    }
+
+    /// The next step; `read`: what [`Looking::reading`] asked for. Without it it is read here.
+    pub fn go_on(
+        &self,
+        looking: Looking,
+        read: Option<Vec<u8>>,
+        key: &CacheKey,
+        request: &HeaderMap,
+    ) -> Looked {
+        let Looking { name, begun, among } = looking;
+        let object = begun.and_then(|begun| match begun {
+            Begun::Done(object) => Ok(object),
+            Begun::Read(reading) => self.store.end_get(&name, reading, read),
+        });
+        let generation = among.as_ref().map(|among| among.list.generation);
+        match (self.opened(key, name, generation, object), among) {
+            (found, Some(mut among)) => {
+                if let Some(Found::Reply(reply)) = found {
+                    among.consider(reply);
+                }
+                self.next_variant(among, key, request)
+            }
+            (None, None) => Looked::Done(Look::Nothing),
+            (Some(Found::Reply(reply)), None) => Looked::Done(match reply.meta().vary_names {
+                b"" => Look::Reply(reply),
+                // Lists are for what varies; a reply that does cannot lie here.
+                _ => Look::Nothing,
+            }),
+            (Some(Found::Variants(list)), None) => {
+                let among = Among { list, looked_at: 0, variant: Vec::new(), best: None };
+                self.next_variant(among, key, request)
+            }
+        }
+    }
+
+    fn next_variant(&self, mut among: Among, key: &CacheKey, request: &HeaderMap) -> Looked {
+        let Some(names) = among.list.names.get(among.looked_at) else {
+            return Looked::Done(among.best.map_or(Look::OtherVariants, Look::Reply));
+        };
+        among.variant.clear();
+        vary::write_variant(names, request, &mut among.variant);
+        let name = variant_key(key, among.list.generation, names, &among.variant);
+        among.looked_at += 1;
+        self.seek(name, Some(among))
+    }
+
+    fn seek(&self, name: Vec<u8>, among: Option<Among>) -> Looked {
+        let begun = self.store.begin_get(&name);
+        Looked::On(Looking { name, begun, among })
     }
 
     fn opened(
@@ -216,7 +255,7 @@ impl Shelf {
 
 enum Found {
     Reply(Box<StoredReply>),
-    Variants(super::VariantList),
+    Variants(VariantList),
 }
 
 fn open(object: Object, name: Vec<u8>, generation: Option<u64>) -> Result<Found, (head::HeadError, Vec<u8>)> {

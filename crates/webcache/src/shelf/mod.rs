@@ -19,7 +19,7 @@ mod lookup;
 
 pub use clerks::{Clerks, Counts, If, NewHead, Still, Stored, Writing};
 pub use head::{HeadError, StoredHead, VariantList, encode_list, encode_reply};
-pub use lookup::{Look, StoredBody, StoredReply, Version};
+pub use lookup::{Look, Looked, StoredBody, StoredReply, Version};
 
 use std::sync::Arc;
 
