@@ -208,6 +208,7 @@ polymix() { # name, peak
     taskset -c "$((core + 1))" "$crumb" --quiet run webload --target "http://127.0.0.1:$port" --workload polymix-3 \
         --origin-listen "127.0.0.1:$origin" --peak "$2" --cache-size "${cache_mb}MB" --time-scale "$time_scale" \
         --watch "$proxy" --no-store --json "$to" >"$work/said" 2>&1 || [ $? = 3 ] || { cat "$work/said" >&2; return 1; }
+    kill -0 "$proxy" 2>/dev/null || printf '%s\t%s\tended under the load: killed for more memory than its 512 MiB?\n' "$1" "$2"
     stop TERM
     umount "$at"
     [ "$(jq .complete "$to")" = true ] || printf '%s\t%s\tcut short in %s\n' "$1" "$2" "$(jq -r '.phases[-1].name' "$to")"

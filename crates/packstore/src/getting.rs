@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::core::Core;
-
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
 use crate::group::{Change, Held};

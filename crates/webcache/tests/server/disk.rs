@@ -20,16 +20,18 @@ fn body_of(path: &str) -> Vec<u8> {
     (0..number * number * 7 + 5).map(|at| ((at * (number + 3)) >> 3) as u8).collect()
 }
 
-/// A proxy over real files that hold `/0` to `/99` of up to 70 KB, and nothing in memory.
-fn filled(origin: &Origin, directory: &Path) -> Proxy {
-    let proxy = Proxy::on(store_in(directory), origin.address, "");
+/// A proxy over real files that hold `/0` to `/99` of up to 70 KB, and nothing in memory; the origin has forgotten it.
+fn filled(origin: &Origin) -> (tempfile::TempDir, Proxy) {
+    let directory = tempfile::tempdir().unwrap();
+    let proxy = Proxy::on(store_in(directory.path()), origin.address, "");
     for number in 0..100 {
         assert!(!proxy.get(&format!("/{number}")).is_hit());
     }
     proxy.settled();
     let store = proxy.stop();
     store.flush().unwrap();
-    Proxy::on(store, origin.address, "")
+    origin.forget();
+    (directory, Proxy::on(store, origin.address, ""))
 }
 
 fn origin() -> Origin {
@@ -40,10 +42,8 @@ fn origin() -> Origin {
 
 #[test]
 fn what_lies_in_files_is_served_whole_in_part_and_as_conditions_say() {
-    let directory = tempfile::tempdir().unwrap();
     let origin = origin();
-    let proxy = filled(&origin, directory.path());
-    origin.forget();
+    let (_directory, proxy) = filled(&origin);
     // Several at once on each loop.
     std::thread::scope(|scope| {
         for first in 0..8 {
@@ -104,10 +104,8 @@ fn what_varies_is_found_among_its_variants() {
 
 #[test]
 fn a_reply_damaged_in_its_file_is_fetched_anew() {
-    let directory = tempfile::tempdir().unwrap();
     let origin = origin();
-    let proxy = filled(&origin, directory.path());
-    origin.forget();
+    let (directory, proxy) = filled(&origin);
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "body") {
@@ -124,10 +122,8 @@ fn a_reply_damaged_in_its_file_is_fetched_anew() {
 
 #[test]
 fn clients_that_leave_while_the_disk_is_read_leave_nothing_behind() {
-    let directory = tempfile::tempdir().unwrap();
     let origin = origin();
-    let proxy = filled(&origin, directory.path());
-    origin.forget();
+    let (_directory, proxy) = filled(&origin);
     for number in 0..300 {
         let mut connection = Connection::new(proxy.reverse);
         connection.send(format!("GET /{} HTTP/1.1\r\nHost: site\r\n\r\n", number % 100));
