@@ -39,6 +39,9 @@ use desk::{Desk, TurnNumber};
 use hand::Hand;
 use job::Job;
 
+/// A body that is put at once, in bytes: what copying it takes is little beside waking a clerk.
+const AT_ONCE_BYTES_MAX: usize = 64 << 10;
+
 /// The threads.
 pub struct Clerks {
     hand: Arc<Hand>,
@@ -74,13 +77,20 @@ impl Clerks {
     }
 
     /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
-    pub fn put(&self, head: Arc<NewHead>, body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
+    pub fn put(&self, head: Arc<NewHead>, mut body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
         let (done, stored) = oneshot::channel();
-        if let (If::Still(still), [] | [_], false) = (&condition, &body[..], hand)
-            && let Some(counts) = self.put_at_once(&head, body.first(), still)
+        let bytes: usize = body.iter().map(Bytes::len).sum();
+        if let If::Still(still) = &condition
+            && !hand
+            && bytes <= AT_ONCE_BYTES_MAX
         {
-            let _ = done.send(counts);
-            return Some(stored);
+            if body.len() > 1 {
+                body = vec![body.concat().into()];
+            }
+            if let Some(counts) = self.put_at_once(&head, body.first(), still) {
+                let _ = done.send(counts);
+                return Some(stored);
+            }
         }
         let (desk, number) = self.desk(&head.key);
         desk.give_if_room(number, Job::Put { head, body, condition, hand, done }).then_some(stored)
@@ -164,6 +174,30 @@ mod tests {
         Arc::new(NewHead { key, meta, facts, expires_s: 0 })
     }
 
+    /// Of a reply that may be stored for a minute.
+    fn reply_head(body_bytes: u64) -> Arc<NewHead> {
+        use crate::rules::facts::{Extent, StoredFacts};
+        use crate::rules::{Exchange, Policy, RequestFacts, WallSeconds, judge};
+        let mut fields = HeaderMap::new();
+        fields.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("max-age=60"));
+        let judged = judge(
+            &Exchange {
+                target: &"http://a/".parse().expect("a URI"),
+                request: &RequestFacts::of(&http::Method::GET, &HeaderMap::new()),
+                request_headers: &HeaderMap::new(),
+                requested_at: WallSeconds(100),
+                answered_at: WallSeconds(100),
+                status: http::StatusCode::OK,
+                headers: &fields,
+            },
+            &Policy::default(),
+        );
+        let facts = StoredFacts { extent: Extent::whole(body_bytes), ..judged.expect("may be stored") };
+        let facts = crate::rules::facts::meta_bytes(facts, &HeaderMap::new(), &HeaderMap::new());
+        let meta = encode_reply(&facts, &HeaderMap::new()).expect("short");
+        head(meta, facts)
+    }
+
     fn always() -> Still {
         Box::new(|| true)
     }
@@ -172,16 +206,39 @@ mod tests {
     fn heads_and_keys_of_what_waits_are_bounded_too() {
         let (_store, clerks) = clerks(4000);
         let long = || head(vec![0; 5000], Vec::new());
-        assert!(
-            clerks.put(long(), vec![Bytes::new(); 2], If::Still(always()), false).is_none(),
-            "no body, but a head"
-        );
+        let put = clerks.put(long(), Vec::new(), If::Still(always()), true);
+        assert!(put.is_none(), "no body, but a head");
         assert!(clerks.begin(long()).is_none());
         let writing = clerks.begin(head(vec![0; 100], Vec::new())).expect("that fits");
         assert!(!writing.write(Bytes::from(vec![0; 4000])));
         drop(writing);
         clerks.stop();
         assert_eq!(clerks.behind_bytes(), 0);
+    }
+
+    #[test]
+    fn a_short_body_is_put_at_once_in_however_many_pieces_it_came() {
+        let (store, clerks) = clerks(1 << 20);
+        // Room is found by a clerk first.
+        let first = clerks.put(reply_head(0), Vec::new(), If::Still(always()), true);
+        first.expect("room").blocking_recv().expect("told").expect("counts");
+        for piece_bytes in [10, 1000, AT_ONCE_BYTES_MAX / 4] {
+            let pieces: Vec<Bytes> = (0..4).map(|piece| Bytes::from(vec![piece; piece_bytes])).collect();
+            let whole = pieces.concat();
+            let head = reply_head(whole.len() as u64);
+            let name = object_key(&head.key).expect("short");
+            let put = clerks.put(head, pieces, If::Still(always()), false);
+            assert!(
+                put.expect("room")
+                    .try_recv()
+                    .unwrap_or_else(|_| panic!("{piece_bytes} bytes four times are not put at once"))
+                    .expect("counts")
+                    .stays
+            );
+            let stored = store.get(&name).expect("readable").expect("there");
+            assert_eq!(stored.read_all().expect("readable"), whole);
+        }
+        clerks.stop();
     }
 
     #[test]
@@ -212,27 +269,8 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_any_more_when_its_turn_comes_does_not_count() {
-        use crate::rules::facts::{Extent, StoredFacts};
-        use crate::rules::{Exchange, Policy, RequestFacts, WallSeconds, judge};
         let (store, clerks) = clerks(1 << 20);
-        let mut fields = HeaderMap::new();
-        fields.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("max-age=60"));
-        let judged = judge(
-            &Exchange {
-                target: &"http://a/".parse().expect("a URI"),
-                request: &RequestFacts::of(&http::Method::GET, &HeaderMap::new()),
-                request_headers: &HeaderMap::new(),
-                requested_at: WallSeconds(100),
-                answered_at: WallSeconds(100),
-                status: http::StatusCode::OK,
-                headers: &fields,
-            },
-            &Policy::default(),
-        );
-        let facts = StoredFacts { extent: Extent::whole(5), ..judged.expect("may be stored") };
-        let facts = crate::rules::facts::meta_bytes(facts, &HeaderMap::new(), &HeaderMap::new());
-        let meta = encode_reply(&facts, &HeaderMap::new()).expect("short");
-        let head = || head(meta.clone(), facts.clone());
+        let head = || reply_head(5);
         let body = || vec![Bytes::from_static(b"hello")];
         let name = object_key(&head().key).expect("short");
         for (wanted, hand) in [(false, false), (false, true), (true, true)] {
