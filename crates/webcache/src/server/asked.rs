@@ -9,7 +9,8 @@
 
 use std::net::IpAddr;
 
-use http::header::HOST;
+use bytes::{Bytes, BytesMut};
+use http::header::{HOST, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Uri, Version};
 
@@ -123,6 +124,22 @@ impl Asked {
         }
         let (method, headers, version) = (parts.method, parts.headers, parts.version);
         Ok(Self { method, target, key, headers, version, facts, route })
+    }
+
+    /// Copies what lies in the buffer that the head was read into, which is let go with that: it is many times as large, and
+    /// whoever waits for an origin would hold it for as long.
+    pub fn detach(&mut self) {
+        let mut copies = BytesMut::with_capacity(self.headers.values().map(HeaderValue::len).sum());
+        for value in self.headers.values_mut() {
+            copies.extend_from_slice(value.as_bytes());
+            if let Ok(mut copy) = HeaderValue::from_maybe_shared(copies.split().freeze()) {
+                copy.set_sensitive(value.is_sensitive());
+                *value = copy;
+            }
+        }
+        if let Ok(target) = Uri::from_maybe_shared(Bytes::from(self.target.to_string())) {
+            self.target = target;
+        }
     }
 }
 

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use packstore::Object;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use super::fill::{Piece, Reader};
 use super::ledger::Ledger;
+use super::link::Arriving;
 use crate::shelf::StoredBody;
 
 /// Read from the store at once, in bytes.
@@ -59,7 +59,7 @@ struct Slice {
 
 /// A body that comes for one client alone.
 struct Through {
-    incoming: Incoming,
+    incoming: Arriving,
     patience: Duration,
     /// Bytes still to come, where another part follows or length was told otherwise than by the framing.
     owed: Option<u64>,
@@ -80,23 +80,30 @@ pub struct ReplyBody {
     source: Source,
     left: Option<u64>,
     ledger: Option<Ledger>,
+    /// How it broke off, told at the next turn.
+    broken: Option<io::Error>,
 }
 
 impl ReplyBody {
+    fn of(source: Source, left: Option<u64>) -> Self {
+        Self { source, left, ledger: None, broken: None }
+    }
+
     /// None.
     pub fn nothing() -> Self {
-        Self { source: Source::Nothing, left: Some(0), ledger: None }
+        Self::of(Source::Nothing, Some(0))
     }
 
     /// In memory.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        Self { left: Some(bytes.len() as u64), source: Source::Whole(bytes), ledger: None }
+        let left = Some(bytes.len() as u64);
+        Self::of(Source::Whole(bytes), left)
     }
 
     /// Bytes `from` to before `end` of a stored body.
     pub fn stored(body: StoredBody, from: u64, end: u64) -> Self {
-        Self { source: Source::stored(body, from, end), left: Some(end - from), ledger: None }
+        Self::of(Source::stored(body, from, end), Some(end - from))
     }
 
     /// Parts, one after the other.
@@ -110,25 +117,25 @@ impl ReplyBody {
             Part::Text(text) => Source::Whole(text),
             Part::Stored(body, from, end) => Source::stored(body, from, end),
         };
-        Self { source: Source::Several(parts.into_iter().map(source).collect()), left, ledger: None }
+        Self::of(Source::Several(parts.into_iter().map(source).collect()), left)
     }
 
     /// What is on its way from the origin.
     pub fn filled(reader: Reader, announced: Option<u64>) -> Self {
-        Self { source: Source::Reader(reader), left: announced, ledger: None }
+        Self::of(Source::Reader(reader), announced)
     }
 
     /// What comes from the origin. `patience`: the longest silence of an origin that lives.
-    pub fn through(incoming: Incoming, patience: Duration) -> Self {
+    pub fn through(incoming: Arriving, patience: Duration) -> Self {
         let left = incoming.size_hint().exact();
         let through = Through { incoming, patience, owed: None, silence: None };
-        Self { source: Source::Through(through), left, ledger: None }
+        Self::of(Source::Through(through), left)
     }
 
     /// What is stored with `bytes` from the origin before or behind it.
     pub fn joined(
         stored: StoredBody,
-        incoming: Incoming,
+        incoming: Arriving,
         bytes: u64,
         behind: bool,
         patience: Duration,
@@ -138,13 +145,18 @@ impl ReplyBody {
         let stored = Source::stored(stored, 0, whole);
         let through = Source::Through(Through { incoming, patience, owed: Some(bytes), silence: None });
         let parts = if behind { [stored, through] } else { [through, stored] };
-        Self { source: Source::Several(parts.into()), left, ledger: None }
+        Self::of(Source::Several(parts.into()), left)
     }
 
     /// So many bytes of it, without so many before.
     pub fn slice(self, skip: u64, bytes: u64) -> Self {
         let slice = Slice { source: self.source, skip, left: bytes };
-        Self { source: Source::Slice(Box::new(slice)), left: Some(bytes), ledger: self.ledger }
+        Self {
+            source: Source::Slice(Box::new(slice)),
+            left: Some(bytes),
+            ledger: self.ledger,
+            broken: self.broken,
+        }
     }
 
     /// Whether reading it brings something into the store.
@@ -305,6 +317,9 @@ impl Body for ReplyBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         let piece = this.source.poll_next(cx);
         if let Some(ledger) = &mut this.ledger {
             ledger.client_waits(piece.is_pending());
@@ -332,6 +347,12 @@ impl Body for ReplyBody {
                 Some(Err(_)) => ledger.broke_off(),
                 None => ledger.finished(),
             }
+        }
+        if let Some(Err(error)) = piece {
+            // Told at once, it would keep what came before it from being written.
+            this.broken = Some(error);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }

@@ -12,13 +12,13 @@
 use std::ops::Range;
 
 use http::{HeaderMap, StatusCode};
-use hyper::body::Incoming;
 
 use super::body::ReplyBody;
 use super::exchange::Exchange;
 use super::fetch::Answer;
+use super::link::Arriving;
 use super::neighbours::Found;
-use super::upstream::RequestBody;
+use super::request_body::RequestBody;
 use super::worker::now;
 use crate::config::Config;
 use crate::rules::completion::Completion;
@@ -34,7 +34,7 @@ pub(super) struct Joined {
 
 impl Joined {
     /// Both, in the order of their bytes; and which of these come from the origin.
-    pub(super) fn body(self, incoming: Incoming, config: &Config) -> (ReplyBody, Range<u64>) {
+    pub(super) fn body(self, incoming: Arriving, config: &Config) -> (ReplyBody, Range<u64>) {
         let (missing, extent) = (self.completion.missing, self.completion.extent);
         let from = missing.first - extent.first;
         let (stored, bytes) = (self.stored, missing.bytes());

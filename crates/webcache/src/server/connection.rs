@@ -21,6 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 
 use super::asked::Side;
 use super::body::ReplyBody;
@@ -54,17 +55,7 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     tokio::task::spawn_local(async move {
         match tls {
             None => http1(&worker, &config, stream, Rc::new(client)).await,
-            Some(tls) => {
-                // A client that says nothing has as long as for a head.
-                let accepted = tokio::time::timeout(config.head_time, tls.accept(stream)).await;
-                if let Ok(Ok(stream)) = accepted {
-                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                        http2(&worker, &config, stream, client).await;
-                    } else {
-                        http1(&worker, &config, stream, Rc::new(client)).await;
-                    }
-                }
-            }
+            Some(tls) => Box::pin(encrypted(&worker, &config, stream, tls, client)).await,
         }
         if watched.refused.load(Ordering::Relaxed) > 0 {
             worker.counters.malformed_requests.add(1);
@@ -75,6 +66,22 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
         worker.counters.connections_ended.add(1);
         drop(busy);
     });
+}
+
+async fn encrypted(
+    worker: &Rc<Worker>,
+    config: &Config,
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    client: Client,
+) {
+    // A client that says nothing has as long as for a head.
+    let Ok(Ok(stream)) = tokio::time::timeout(config.head_time, tls.accept(stream)).await else { return };
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        http2(worker, config, stream, client).await;
+    } else {
+        http1(worker, config, stream, Rc::new(client)).await;
+    }
 }
 
 /// Of a request whose head or framing was refused: after it nothing is read, so that there is one at most.

@@ -32,9 +32,9 @@ use super::flights::{Epoch, Flight, Guard};
 use super::hit::Served;
 use super::ledger::Ledger;
 use super::reply::plain;
+use super::request_body::RequestBody;
 use super::sentry::Watched;
 use super::tunnel;
-use super::upstream::RequestBody;
 use super::worker::{Admitted, Busy, Worker, now};
 use crate::config::{Config, Network};
 use crate::log::Entry;
@@ -144,7 +144,7 @@ pub async fn answer(
         ahead: false,
     };
     Ok(match upgrade {
-        Some((protocol, upgraded)) => exchange.upgrade(protocol, upgraded, client).await,
+        Some((protocol, upgraded)) => Box::pin(exchange.upgrade(protocol, upgraded, client)).await,
         None => exchange.run(body).await,
     })
 }
@@ -214,7 +214,7 @@ impl Exchange {
             } else {
                 ForwardReason::Method
             };
-            return self.fetch(None, why, None, body).await;
+            return Box::pin(self.fetch(None, why, None, body)).await;
         }
         for look in 0..LOOKS_MAX {
             match self.look(look < SHARED_LOOKS).await {
@@ -223,7 +223,7 @@ impl Exchange {
             }
         }
         // Others' fetches were given up again and again: this one is our own.
-        self.fetch(None, ForwardReason::UriMiss, None, RequestBody::Nothing).await
+        Box::pin(self.fetch(None, ForwardReason::UriMiss, None, RequestBody::Nothing)).await
     }
 
     /// What is stored and not banned.
@@ -298,15 +298,17 @@ impl Exchange {
             (Reuse::Serve { .. } | Reuse::ServeStaleWhileRevalidate { .. }, Some(stored))
                 if !self.asked.facts.directives.only_if_cached && too_little(&stored) =>
             {
-                match self.complete(*stored).await {
+                match Box::pin(self.complete(*stored)).await {
                     Some(reply) => return Step::Done(Box::new(reply)),
                     None => (ForwardReason::Partial, None),
                 }
             }
-            (Reuse::Forward(ForwardReason::Partial), Some(stored)) => match self.complete(*stored).await {
-                Some(reply) => return Step::Done(Box::new(reply)),
-                None => (ForwardReason::Partial, None),
-            },
+            (Reuse::Forward(ForwardReason::Partial), Some(stored)) => {
+                match Box::pin(self.complete(*stored)).await {
+                    Some(reply) => return Step::Done(Box::new(reply)),
+                    None => (ForwardReason::Partial, None),
+                }
+            }
             (Reuse::Serve { age_s, stale }, Some(stored)) => {
                 let outcome = if stale { Outcome::Stale } else { Outcome::Hit };
                 match self.serve_stored(*stored, age_s, outcome) {
@@ -347,12 +349,12 @@ impl Exchange {
                     }
                     Some(guard)
                 }
-                Flight::Others(fill) => return self.join(&fill, why, stored).await,
+                Flight::Others(fill) => return Box::pin(self.join(&fill, why, stored)).await,
             }
         } else {
             None
         };
-        Step::Done(Box::new(self.fetch(stored, why, guard, RequestBody::Nothing).await))
+        Step::Done(Box::new(Box::pin(self.fetch(stored, why, guard, RequestBody::Nothing)).await))
     }
 
     /// Whether another request may get the reply to this one.
@@ -394,7 +396,9 @@ impl Exchange {
         let head = match heading {
             Heading::InStore | Heading::Abandoned => return Step::Again,
             Heading::NotShared | Heading::Failed(_) => {
-                return Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await));
+                return Step::Done(Box::new(
+                    Box::pin(self.fetch(stored, why, None, RequestBody::Nothing)).await,
+                ));
             }
             Heading::Shared(head) => head,
         };
@@ -424,7 +428,7 @@ impl Exchange {
             return Step::Done(Box::new(self.reply(served, Outcome::Collapsed)));
         }
         // It varies, is for a part, or cannot be joined any more: on our own, beside it.
-        Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await))
+        Step::Done(Box::new(Box::pin(self.fetch(stored, why, None, RequestBody::Nothing)).await))
     }
 
     fn not_stored(&mut self) -> Response<ReplyBody> {

@@ -17,7 +17,6 @@ use http::header::{
 };
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
-use hyper::body::Incoming;
 
 use super::asked::{Route, Side};
 use super::body::ReplyBody;
@@ -27,10 +26,12 @@ use super::exchange::{At, Exchange, received};
 use super::fill::{FilledHead, Heading};
 use super::flights::Guard;
 use super::hit::Served;
+use super::link::Arriving;
 use super::neighbours::Found;
 use super::pump::{self, Filling, Plan, expires_s};
 use super::reply::{X_REQUEST_ID, hexadecimal, plain};
-use super::upstream::{RequestBody, UpstreamError};
+use super::request_body::RequestBody;
+use super::upstream::UpstreamError;
 use super::worker::now;
 use crate::config::{Admission, Choice, Upstream};
 use crate::rules::cache_status::CacheStatus;
@@ -48,7 +49,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 
 /// A reply's head with the times around it.
 pub(super) struct Answer {
-    pub(super) reply: Response<Incoming>,
+    pub(super) reply: Response<Arriving>,
     pub(super) requested_at: At,
     pub(super) answered_at: At,
     /// Out of a sibling's store.
@@ -68,6 +69,7 @@ impl Exchange {
         body: RequestBody,
     ) -> Response<ReplyBody> {
         self.epoch = self.worker.shared.flights.epoch(&self.asked.key);
+        self.asked.detach();
         let mut headers = self.onward();
         let asks_about = stored
             .as_ref()
@@ -207,7 +209,7 @@ impl Exchange {
         neighbours: &Found,
     ) -> Result<Answer, UpstreamError> {
         if let Some((sibling, true)) = &neighbours.hit
-            && let Some(answer) = self.ask_sibling(sibling, &headers).await
+            && let Some(answer) = Box::pin(self.ask_sibling(sibling, &headers)).await
         {
             return Ok(answer);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http::header::{HOST, HeaderValue};
 use http::{Request, Uri};
 
-use super::upstream::RequestBody;
+use super::request_body::RequestBody;
 use super::worker::{Stage, Worker};
 use crate::config::Upstream;
 

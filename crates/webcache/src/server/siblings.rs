@@ -16,7 +16,7 @@ use super::asked::Route;
 use super::exchange::Exchange;
 use super::fetch::Answer;
 use super::neighbours::Found;
-use super::upstream::RequestBody;
+use super::request_body::RequestBody;
 use super::worker::now;
 use crate::config::Upstream;
 use crate::log::Way;

@@ -14,25 +14,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::header::UPGRADE;
-use http::{Method, Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
 
 use super::counters::Counters;
+use super::link::{Arriving, Link};
+use super::request_body::{RequestBody, Silent, TooLong};
 use crate::config::{Config, Upstream};
 use crate::rules::framing::{self, Violation};
 
@@ -40,7 +36,7 @@ use crate::rules::framing::{self, Violation};
 const NAMES_MAX: usize = 4096;
 
 /// Read from an origin at once, in bytes: most replies whole, their head included.
-pub const READ_BYTES: usize = 64 << 10;
+pub const READ_BYTES: usize = 32 << 10;
 
 /// A connection that was used so lately is open in all likelihood.
 const FRESH: Duration = Duration::from_secs(1);
@@ -114,106 +110,12 @@ impl UpstreamError {
     }
 }
 
-/// A client sends more than it may.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the body is longer than this proxy takes (limits.body_mib)")]
-pub struct TooLong;
-
-/// A client began with a body and does not go on.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("nothing came of the rest of the body (limits.stall_s)")]
-pub struct Silent;
-
 fn humane(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// Body of a request that goes on.
-pub enum RequestBody {
-    /// None.
-    Nothing,
-    /// The client's.
-    Client(ClientBody),
-}
-
-/// A body that a client sends.
-pub struct ClientBody {
-    incoming: Incoming,
-    /// Bytes that may still come.
-    left: Option<u64>,
-    /// When a byte of it went on last.
-    moved: Rc<Cell<Instant>>,
-    /// How long nothing may come while the origin would take it, where nobody else keeps time; and since when nothing does.
-    stall: Option<Duration>,
-    silence: Option<Pin<Box<Sleep>>>,
-}
-
-impl RequestBody {
-    /// The client's, of at most so many bytes, with no longer a pause than `stall`.
-    pub fn client(incoming: Incoming, bytes_max: Option<u64>, stall: Option<Duration>) -> Self {
-        let moved = Rc::new(Cell::new(Instant::now()));
-        Self::Client(ClientBody { incoming, left: bytes_max, moved, stall, silence: None })
-    }
-
-    /// Whether a request of this method with this body may be sent again when no reply came (RFC 9110 section 9.2.2): a
-    /// client's body is not kept.
-    pub fn may_be_repeated(&self, method: &Method) -> bool {
-        let idempotent = matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
-        idempotent && matches!(self, Self::Nothing)
-    }
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Nothing => Poll::Ready(None),
-            Self::Client(ClientBody { incoming, left, moved, stall, silence }) => {
-                let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
-                    let Some(stall) = *stall else { return Poll::Pending };
-                    let silence = silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
-                    std::task::ready!(silence.as_mut().poll(cx));
-                    return Poll::Ready(Some(Err(Silent.into())));
-                };
-                *silence = None;
-                moved.set(Instant::now());
-                if let (Some(Ok(frame)), Some(left)) = (&frame, left)
-                    && let Some(bytes) = frame.data_ref()
-                {
-                    match left.checked_sub(bytes.len() as u64) {
-                        Some(less) => *left = less,
-                        None => {
-                            return Poll::Ready(Some(Err(TooLong.into())));
-                        }
-                    }
-                }
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Client(body) => body.incoming.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Nothing => SizeHint::with_exact(0),
-            Self::Client(body) => body.incoming.size_hint(),
-        }
-    }
-}
-
 struct Idle {
-    sender: SendRequest<RequestBody>,
+    link: Link,
     since: Instant,
 }
 
@@ -275,7 +177,7 @@ impl Pool {
         upstream: &Upstream,
         mut request: Request<RequestBody>,
         config: &Config,
-    ) -> Result<Response<Incoming>, UpstreamError> {
+    ) -> Result<Response<Arriving>, UpstreamError> {
         self.counters.origin_requests.add(1);
         let result = self.try_send(upstream, &mut request, config).await;
         match &result {
@@ -299,11 +201,11 @@ impl Pool {
         upstream: &Upstream,
         request: &mut Request<RequestBody>,
         config: &Config,
-    ) -> Result<Response<Incoming>, UpstreamError> {
+    ) -> Result<Response<Arriving>, UpstreamError> {
         let repeatable = request.body().may_be_repeated(request.method());
         let moved = match request.body() {
             RequestBody::Nothing => None,
-            RequestBody::Client(body) => Some(Rc::clone(&body.moved)),
+            RequestBody::Client(body) => Some(body.moved()),
         };
         // Taken out of what clients send: only there when this proxy asks for it.
         let may_switch = request.headers().contains_key(UPGRADE);
@@ -311,16 +213,15 @@ impl Pool {
         // have been closed without our knowing yet.
         let idle_max =
             if repeatable { config.upstream_idle_time } else { config.upstream_idle_time.min(FRESH) };
-        while let Some(mut sender) = self.kept(upstream, idle_max) {
+        let arriving = |reply: Response<Incoming>, link| {
+            check(upstream, &reply, may_switch)?;
+            Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max)))
+        };
+        while let Some(mut link) = self.kept(upstream, idle_max) {
             let again = repeatable.then(|| copy(request));
             let this = std::mem::replace(request, Request::new(RequestBody::Nothing));
-            let sent = sender.try_send_request(this);
-            match self.within(upstream, config, moved.as_deref(), sent).await? {
-                Ok(reply) => {
-                    check(upstream, &reply, may_switch)?;
-                    self.keep(upstream, sender, config);
-                    return Ok(reply);
-                }
+            match self.within(upstream, config, moved.as_deref(), link.send(this)).await? {
+                Ok(reply) => return arriving(reply, link),
                 Err(mut error) => match (error.take_message(), again) {
                     // Closed before it was sent at all.
                     (Some(unsent), _) => *request = unsent,
@@ -334,13 +235,10 @@ impl Pool {
                 },
             }
         }
-        let mut sender = self.connect(upstream, config).await?;
+        let mut link = Box::pin(self.connect(upstream, config)).await?;
         let this = std::mem::replace(request, Request::new(RequestBody::Nothing));
-        let sent = self.within(upstream, config, moved.as_deref(), sender.try_send_request(this)).await?;
-        let reply = sent.map_err(|error| reply_error(upstream, error.into_error()))?;
-        check(upstream, &reply, may_switch)?;
-        self.keep(upstream, sender, config);
-        Ok(reply)
+        let sent = self.within(upstream, config, moved.as_deref(), link.send(this)).await?;
+        arriving(sent.map_err(|error| reply_error(upstream, error.into_error()))?, link)
     }
 
     /// Waits for a reply's head, from when the last byte of the request's body moved on.
@@ -368,43 +266,50 @@ impl Pool {
         }
     }
 
-    fn kept(&self, upstream: &Upstream, idle_max: Duration) -> Option<SendRequest<RequestBody>> {
+    fn kept(&self, upstream: &Upstream, idle_max: Duration) -> Option<Link> {
         let mut idle = self.idle.borrow_mut();
         let kept = idle.get_mut(upstream)?;
-        let found = loop {
-            match kept.pop() {
-                Some(Idle { sender, since }) if sender.is_ready() && since.elapsed() < idle_max => {
-                    break Some(sender);
-                }
-                Some(_) => {}
-                None => break None,
+        let mut found = None;
+        while let Some(Idle { mut link, since }) = kept.pop() {
+            if since.elapsed() < idle_max && link.is_ready() {
+                found = Some(link);
+                break;
             }
-        };
+        }
         if kept.is_empty() {
             idle.remove(upstream);
         }
         found
     }
 
-    /// Kept for reuse once the reply's body has ended.
-    fn keep(self: &Rc<Self>, upstream: &Upstream, mut sender: SendRequest<RequestBody>, config: &Config) {
-        let (pool, upstream, most) = (Rc::clone(self), upstream.clone(), config.upstream_idle_max);
-        tokio::task::spawn_local(async move {
-            if sender.ready().await.is_ok() {
-                let mut idle = pool.idle.borrow_mut();
-                let kept = idle.entry(upstream).or_default();
-                if kept.len() < most {
-                    kept.push(Idle { sender, since: Instant::now() });
+    /// A link that a reply has come by whole, for reuse.
+    pub fn take_back(self: &Rc<Self>, mut link: Link, upstream: Upstream, kept_max: usize) {
+        if link.is_ready() {
+            self.keep(link, upstream, kept_max);
+        } else if !link.is_closed() {
+            // The request may go on for longer than its reply.
+            let pool = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                if link.ready().await.is_ok() {
+                    pool.keep(link, upstream, kept_max);
                 }
-            }
-        });
+            });
+        }
+    }
+
+    fn keep(&self, link: Link, upstream: Upstream, kept_max: usize) {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.entry(upstream).or_default();
+        if kept.len() < kept_max {
+            kept.push(Idle { link, since: Instant::now() });
+        }
     }
 
     /// Closes what was not used for long.
     pub fn sweep(&self, config: &Config) {
         let old = config.upstream_idle_time;
         self.idle.borrow_mut().retain(|_, kept| {
-            kept.retain(|idle| idle.since.elapsed() < old && !idle.sender.is_closed());
+            kept.retain_mut(|idle| idle.since.elapsed() < old && idle.link.is_ready());
             !kept.is_empty()
         });
     }
@@ -487,44 +392,24 @@ impl Pool {
         Ok(found)
     }
 
-    async fn connect(
-        &self,
-        upstream: &Upstream,
-        config: &Config,
-    ) -> Result<SendRequest<RequestBody>, UpstreamError> {
+    async fn connect(&self, upstream: &Upstream, config: &Config) -> Result<Link, UpstreamError> {
         self.counters.origin_connections.add(1);
         let tcp = self.tcp(&upstream.host, upstream.port, config).await?;
-        if !upstream.tls {
-            return handshake(upstream, TokioIo::new(tcp), config).await;
-        }
-        let failed = |source| UpstreamError::Connect { authority: upstream.authority(), source };
-        let name =
-            ServerName::try_from(upstream.host.clone()).map_err(|error| failed(io::Error::other(error)))?;
-        let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
-        match tokio::time::timeout(config.connect_time, tls).await {
-            Ok(Ok(tls)) => handshake(upstream, TokioIo::new(tls), config).await,
-            Ok(Err(error)) => Err(failed(error)),
-            Err(_) => Err(failed(io::ErrorKind::TimedOut.into())),
-        }
+        let link = if upstream.tls {
+            let failed = |source| UpstreamError::Connect { authority: upstream.authority(), source };
+            let name = ServerName::try_from(upstream.host.clone())
+                .map_err(|error| failed(io::Error::other(error)))?;
+            let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
+            match tokio::time::timeout(config.connect_time, tls).await {
+                Ok(Ok(tls)) => Link::over(TokioIo::new(tls), config.head_max_bytes).await,
+                Ok(Err(error)) => return Err(failed(error)),
+                Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
+            }
+        } else {
+            Link::over(TokioIo::new(tcp), config.head_max_bytes).await
+        };
+        link.map_err(|source| reply_error(upstream, source))
     }
-}
-
-async fn handshake<T>(
-    upstream: &Upstream,
-    io: T,
-    config: &Config,
-) -> Result<SendRequest<RequestBody>, UpstreamError>
-where
-    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
-    let mut builder = http1::Builder::new();
-    builder.read_buf_exact_size(Some(config.head_max_bytes.max(READ_BYTES)));
-    let (sender, connection) = builder.handshake(io).await.map_err(|source| reply_error(upstream, source))?;
-    tokio::task::spawn_local(async move {
-        // Errors are told to whoever waits for the reply.
-        let _ = connection.with_upgrades().await;
-    });
-    Ok(sender)
 }
 
 fn check(upstream: &Upstream, reply: &Response<Incoming>, may_switch: bool) -> Result<(), UpstreamError> {

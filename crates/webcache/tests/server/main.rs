@@ -12,6 +12,7 @@ mod harness;
 mod icp;
 mod life;
 mod nginx;
+mod origins;
 mod parts;
 mod prefetch;
 mod public_suite;

@@ -1,0 +1,117 @@
+//! What goes to an origin with a request: nothing, or what the client sends.
+//!
+//! Always holds: a client's body is no longer than `limits.body_mib`, and no pause in it than `limits.stall_s`.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+/// A client sends more than it may.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the body is longer than this proxy takes (limits.body_mib)")]
+pub struct TooLong;
+
+/// A client began with a body and does not go on.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("nothing came of the rest of the body (limits.stall_s)")]
+pub struct Silent;
+
+/// Body of a request that goes on.
+pub enum RequestBody {
+    /// None.
+    Nothing,
+    /// The client's. Boxed, as hyper makes room for 32 requests for each connection.
+    Client(Box<ClientBody>),
+}
+
+/// A body that a client sends.
+pub struct ClientBody {
+    incoming: Incoming,
+    /// Bytes that may still come.
+    left: Option<u64>,
+    /// When a byte of it went on last.
+    moved: Rc<Cell<Instant>>,
+    /// How long nothing may come while the origin would take it, where nobody else keeps time; and since when nothing does.
+    stall: Option<Duration>,
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+impl ClientBody {
+    /// When a byte of it went on last, for who keeps time.
+    pub fn moved(&self) -> Rc<Cell<Instant>> {
+        Rc::clone(&self.moved)
+    }
+}
+
+impl RequestBody {
+    /// The client's, of at most so many bytes, with no longer a pause than `stall`.
+    pub fn client(incoming: Incoming, bytes_max: Option<u64>, stall: Option<Duration>) -> Self {
+        let moved = Rc::new(Cell::new(Instant::now()));
+        Self::Client(Box::new(ClientBody { incoming, left: bytes_max, moved, stall, silence: None }))
+    }
+
+    /// Whether a request of this method with this body may be sent again when no reply came (RFC 9110 section 9.2.2): a
+    /// client's body is not kept.
+    pub fn may_be_repeated(&self, method: &Method) -> bool {
+        let idempotent = matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
+        idempotent && matches!(self, Self::Nothing)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match self.get_mut() {
+            Self::Nothing => Poll::Ready(None),
+            Self::Client(body) => {
+                let ClientBody { incoming, left, moved, stall, silence } = &mut **body;
+                let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
+                    let Some(stall) = *stall else { return Poll::Pending };
+                    let silence = silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+                    std::task::ready!(silence.as_mut().poll(cx));
+                    return Poll::Ready(Some(Err(Silent.into())));
+                };
+                *silence = None;
+                moved.set(Instant::now());
+                if let (Some(Ok(frame)), Some(left)) = (&frame, left)
+                    && let Some(bytes) = frame.data_ref()
+                {
+                    match left.checked_sub(bytes.len() as u64) {
+                        Some(less) => *left = less,
+                        None => {
+                            return Poll::Ready(Some(Err(TooLong.into())));
+                        }
+                    }
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Client(body) => body.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Nothing => SizeHint::with_exact(0),
+            Self::Client(body) => body.incoming.size_hint(),
+        }
+    }
+}
