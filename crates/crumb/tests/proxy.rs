@@ -75,6 +75,12 @@ impl Running {
         self.process.wait().unwrap().code().unwrap_or(-1)
     }
 
+    fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// Head and body of a reply to a request for this URL.
     fn get(&self, url: &str) -> (String, Vec<u8>) {
         get(&self.address, url).expect("a head")
@@ -313,4 +319,46 @@ fn a_second_proxy_on_one_address_is_refused_and_the_first_has_all_descriptors_th
     let said = bench.crumb(&args);
     assert_eq!(said.code, 1, "{}", said.err);
     assert!(said.err.contains(&proxy.address) && said.err.contains("another program"), "{}", said.err);
+}
+
+/// Measured: 40 KB in a release build.
+const WAITING_BYTES_MAX: u64 = 48 << 10;
+
+#[test]
+fn requests_that_wait_for_an_origin_take_few_bytes_each() {
+    const HALF: usize = 200;
+    let bench = Bench::new();
+    let proxy = Running::start(&bench, &[]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let mut part = [0; 100];
+            if stream.read(&mut part).is_ok_and(|read| read > 0) {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+            held.push(stream);
+        }
+    });
+    let mut clients = Vec::new();
+    // The first half brings what is there once.
+    let resident = [(); 2].map(|()| {
+        for _ in 0..HALF {
+            let mut client = TcpStream::connect(&proxy.address).unwrap();
+            let number = clients.len();
+            write!(client, "GET http://{origin}/{number} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            clients.push(client);
+        }
+        let begun = Instant::now();
+        while asked.load(Ordering::SeqCst) < clients.len() {
+            assert!(begun.elapsed() < PATIENCE, "the origin is asked for all");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        proxy.resident_bytes()
+    });
+    let each = resident[1].saturating_sub(resident[0]) / HALF as u64;
+    assert!(each <= WAITING_BYTES_MAX, "{each} bytes each");
 }

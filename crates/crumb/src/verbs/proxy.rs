@@ -17,6 +17,7 @@ use clap::Args;
 use packstore::{CacheOptions, Mode, OpenOptions, Store, StoreOptions, Verify};
 use report::{bytes_text, count_text};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::thread::disable_transparent_huge_pages;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use toml::{Table, Value};
@@ -97,6 +98,7 @@ pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     // Before the ready line: whoever has read it may send a signal.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot listen to signals")?;
     raise_file_limit(&config, context);
+    keep_small_pages();
     let store = open_store(&config, context)?;
     let kept = Arc::new(store);
     let server = match Server::start(config, Arc::clone(&kept)) {
@@ -229,6 +231,13 @@ fn raise_file_limit(config: &Config, context: &Context) {
             count_text(wanted)
         );
         note(context, &text);
+    }
+}
+
+/// What a request that waits holds is mostly buffers that nothing has come into yet: a huge page makes all of that resident.
+fn keep_small_pages() {
+    if let Err(error) = disable_transparent_huge_pages(true) {
+        tracing::warn!("cannot do without transparent huge pages: {error}");
     }
 }
 
