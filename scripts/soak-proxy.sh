@@ -82,8 +82,10 @@ start() { # name; its process into `process`
 figure() { curl -s "127.0.0.1:$1/status.json" | jq ".$2"; }
 # The administration's own connection is no client's.
 sockets() { find "/proc/$1/fd" -lname 'socket:*' | wc -l; }
-threads() { find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l; }
-thread_names() { cat "/proc/$1"/task/*/comm | sort; }
+# The kernel's own, by which a ring reads from a file system that knows no other way (tmpfs), are not the program's.
+thread_names() { cat "/proc/$1"/task/*/comm | grep -v '^iou-wrk' | sort; }
+threads() { thread_names "$1" | wc -l; }
+kernel_threads() { cat "/proc/$1"/task/*/comm | grep -c '^iou-wrk' || true; }
 memory_kib() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
 
 # One origin for both, so that each can have what the other wants.
@@ -145,7 +147,8 @@ memory_end=$(memory_kib "$one")
 
 # Idle connections go after 3 s, tokio's spare threads after 10.
 for ((tries = 0; tries < 60; tries++)); do
-    [ "$(figure "$admin" connections)" = 0 ] && [ "$(figure "$admin" fills)" = 0 ] && [ "$(threads "$one")" -le "$threads_before" ] && break
+    [ "$(figure "$admin" connections)" = 0 ] && [ "$(figure "$admin" fills)" = 0 ] &&
+        [ "$(threads "$one")" -le "$threads_before" ] && [ "$(kernel_threads "$one")" -le 4 ] && break
     sleep 0.5
 done
 for name in connections fills behind_bytes; do
@@ -159,6 +162,10 @@ say "sockets before, now" "$sockets_before, $sockets_now"
 [ "$sockets_now" -le $((sockets_before + 4)) ] || wrong "sockets are left open"
 say "threads before, now" "$threads_before, $threads_now"
 [ "$threads_now" -le "$threads_before" ] || wrong "threads are left: $(thread_names "$one" | comm -13 "$work/threads" - | paste -sd ' ')"
+# Of those that lie idle the kernel keeps the last one of each ring; a ring is a loop's.
+kernel_threads_now=$(kernel_threads "$one")
+say "kernel's threads for reads now" "$kernel_threads_now"
+[ "$kernel_threads_now" -le 4 ] || wrong "the kernel's threads for reads do not end"
 say "memory after one half, after both, in KiB" "$memory_half, $memory_end"
 [ "$memory_end" -le $((memory_half + memory_half / 4 + 16384)) ] || wrong "memory grows"
 for name in store_evicted_total icp_found_total sibling_hits_total icp_malformed_total malformed_requests_total; do
