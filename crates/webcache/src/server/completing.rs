@@ -18,7 +18,7 @@ use super::exchange::Exchange;
 use super::fetch::Answer;
 use super::link::Arriving;
 use super::neighbours::Found;
-use super::request_body::RequestBody;
+use super::request::RequestBody;
 use super::worker::now;
 use crate::config::Config;
 use crate::rules::completion::Completion;

@@ -32,7 +32,7 @@ use super::flights::{Epoch, Flight, Guard};
 use super::hit::Served;
 use super::ledger::Ledger;
 use super::reply::plain;
-use super::request_body::RequestBody;
+use super::request::RequestBody;
 use super::sentry::Watched;
 use super::tunnel;
 use super::worker::{Admitted, Busy, Worker, now};

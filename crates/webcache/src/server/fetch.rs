@@ -16,7 +16,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
 };
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Response, StatusCode, Uri};
 
 use super::asked::{Route, Side};
 use super::body::ReplyBody;
@@ -30,7 +30,7 @@ use super::link::Arriving;
 use super::neighbours::Found;
 use super::pump::{self, Filling, Plan, expires_s};
 use super::reply::{X_REQUEST_ID, hexadecimal, plain};
-use super::request_body::RequestBody;
+use super::request::{RequestBody, RequestHead};
 use super::upstream::UpstreamError;
 use super::worker::now;
 use crate::config::{Admission, Choice, Upstream};
@@ -69,7 +69,6 @@ impl Exchange {
         body: RequestBody,
     ) -> Response<ReplyBody> {
         self.epoch = self.worker.shared.flights.epoch(&self.asked.key);
-        self.asked.detach();
         let mut headers = self.onward();
         let asks_about = stored
             .as_ref()
@@ -79,7 +78,12 @@ impl Exchange {
             conditional::set_conditions(&mut headers, &stored.meta());
         }
         let found = self.neighbours(why).await;
-        let mut answer = self.ask(headers.clone(), body, &found).await;
+        let unconditional = asked_about.then(|| {
+            let mut headers = headers.clone();
+            conditional::clear_conditions(&mut headers);
+            headers
+        });
+        let mut answer = self.ask(headers, body, &found).await;
         let failure = match &answer {
             Err(_) => Some(Failure::NoReply),
             Ok(answer) if reuse::is_error_status(answer.reply.status()) => Some(Failure::ErrorStatus),
@@ -101,7 +105,7 @@ impl Exchange {
         }
         if let Ok(Answer { reply, .. }) = &answer
             && reply.status() == StatusCode::NOT_MODIFIED
-            && asked_about
+            && let Some(headers) = unconditional
             && let Some(held) = stored.take()
         {
             let confirmed = update::identify(&[held.meta()], 0, reply.headers(), &self.config.policy);
@@ -112,7 +116,6 @@ impl Exchange {
                 _ => {}
             }
             stored = Some(held);
-            conditional::clear_conditions(&mut headers);
             answer = self.ask(headers, RequestBody::Nothing, &Found::default()).await;
         }
         match answer {
@@ -141,8 +144,9 @@ impl Exchange {
         self.own(reply, outcome)
     }
 
-    /// The client's fields as they go on.
-    pub(super) fn onward(&self) -> HeaderMap {
+    /// The client's fields as they go on; the buffer that they came in is let go.
+    pub(super) fn onward(&mut self) -> HeaderMap {
+        self.asked.detach();
         let mut headers = self.asked.headers.clone();
         forwarding::strip_hop_by_hop(&mut headers);
         forwarding::add_via(&mut headers, received(self.asked.version), &self.config.name);
@@ -204,7 +208,7 @@ impl Exchange {
     /// Asks one after the other until one replies.
     pub(super) async fn ask(
         &mut self,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: RequestBody,
         neighbours: &Found,
     ) -> Result<Answer, UpstreamError> {
@@ -217,24 +221,27 @@ impl Exchange {
         let tries = if repeatable { self.config.retries as usize + 1 } else { 1 };
         let candidates = self.candidates(neighbours);
         let mut body = Some(body);
+        // Meant for a proxy that asks for it; the origin has no use for a password of ours.
+        let password = headers.remove(PROXY_AUTHORIZATION);
+        let mut head = RequestHead { method: self.asked.method.clone(), uri: Uri::default(), headers };
         let mut last = None;
         for (upstream, as_proxy) in
             candidates.iter().cycle().take(tries.max(if repeatable { candidates.len() } else { 1 }))
         {
-            let mut request = Request::new(body.take().unwrap_or(RequestBody::Nothing));
-            *request.method_mut() = self.asked.method.clone();
-            *request.uri_mut() =
-                if *as_proxy { self.asked.target.clone() } else { origin_form(&self.asked.target) };
-            *request.headers_mut() = headers.clone();
-            if !*as_proxy {
-                // Meant for a proxy that asks for it; the origin has no use for a password of ours.
-                request.headers_mut().remove(PROXY_AUTHORIZATION);
+            head.uri = if *as_proxy { self.asked.target.clone() } else { origin_form(&self.asked.target) };
+            if let Some(password) = &password {
+                if *as_proxy {
+                    head.headers.insert(PROXY_AUTHORIZATION, password.clone());
+                } else {
+                    head.headers.remove(PROXY_AUTHORIZATION);
+                }
             }
             if let Some(ledger) = &mut self.ledger {
                 ledger.asked(&upstream.host, *as_proxy);
             }
             let requested_at = now();
-            match self.worker.pool.send(upstream, request, &self.config).await {
+            let body = body.take().unwrap_or(RequestBody::Nothing);
+            match self.worker.pool.send(upstream, &head, body, &self.config).await {
                 Ok(reply) => {
                     return Ok(Answer {
                         reply,

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use http::header::{HOST, HeaderValue};
-use http::{Request, Uri};
+use http::{HeaderMap, Method, Uri};
 
-use super::request_body::RequestBody;
+use super::request::{RequestBody, RequestHead};
 use super::worker::{Stage, Worker};
 use crate::config::Upstream;
 
@@ -30,15 +30,15 @@ pub async fn watch(worker: Rc<Worker>) {
                 }
                 asked.insert(origin.clone(), Instant::now());
                 let host = site.host.as_ref().map_or_else(|| origin.authority(), ToString::to_string);
-                let mut request = Request::new(RequestBody::Nothing);
-                *request.uri_mut() = Uri::from(path.clone());
+                let mut headers = HeaderMap::new();
                 if let Ok(host) = HeaderValue::from_str(&host) {
-                    request.headers_mut().insert(HOST, host);
+                    headers.insert(HOST, host);
                 }
+                let head = RequestHead { method: Method::GET, uri: Uri::from(path.clone()), headers };
                 let (worker, origin, every, config) =
                     (Rc::clone(&worker), origin.clone(), *every, config.clone());
                 tokio::task::spawn_local(async move {
-                    let reply = worker.pool.send(&origin, request, &config).await;
+                    let reply = worker.pool.send(&origin, &head, RequestBody::Nothing, &config).await;
                     let lives = reply.is_ok_and(|reply| reply.status().as_u16() < 400);
                     let until = (!lives).then(|| Instant::now() + every * 2 + Duration::from_secs(1));
                     if lives != worker.pool.is_up(&origin) {

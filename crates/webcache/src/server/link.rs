@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 
-use super::request_body::RequestBody;
+use super::request::RequestBody;
 use super::upstream::{Pool, READ_BYTES};
 use crate::config::Upstream;
 

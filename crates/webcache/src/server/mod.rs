@@ -34,7 +34,7 @@ pub(crate) mod page;
 mod prefetch;
 mod pump;
 mod reply;
-mod request_body;
+mod request;
 mod seen;
 pub(crate) mod sentry;
 mod siblings;

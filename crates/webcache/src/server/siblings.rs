@@ -9,14 +9,14 @@
 //! it says about itself is told to no client.
 //! Not here: finding out who has it (`neighbours`), parents (`fetch`).
 
-use http::Request;
+use http::Method;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
 
 use super::asked::Route;
 use super::exchange::Exchange;
 use super::fetch::Answer;
 use super::neighbours::Found;
-use super::request_body::RequestBody;
+use super::request::{RequestBody, RequestHead};
 use super::worker::now;
 use crate::config::Upstream;
 use crate::log::Way;
@@ -43,17 +43,16 @@ impl Exchange {
 
     /// Asks a sibling that said it has it, for what it has and no more. Nothing when that is of no use after all.
     pub(super) async fn ask_sibling(&mut self, sibling: &Upstream, headers: &HeaderMap) -> Option<Answer> {
-        let mut request = Request::new(RequestBody::Nothing);
-        *request.uri_mut() = self.asked.target.clone();
-        *request.headers_mut() = headers.clone();
+        let mut headers = headers.clone();
         // It is not for its own clients, nor is it to ask anybody: so two siblings never ask each other in a circle.
-        request.headers_mut().remove(PROXY_AUTHORIZATION);
-        request.headers_mut().append(CACHE_CONTROL, HeaderValue::from_static("only-if-cached"));
+        headers.remove(PROXY_AUTHORIZATION);
+        headers.append(CACHE_CONTROL, HeaderValue::from_static("only-if-cached"));
+        let head = RequestHead { method: Method::GET, uri: self.asked.target.clone(), headers };
         if let Some(ledger) = &mut self.ledger {
             ledger.asked_by(&sibling.host, Way::SiblingHit);
         }
         let requested_at = now();
-        let sent = self.worker.pool.send(sibling, request, &self.config);
+        let sent = self.worker.pool.send(sibling, &head, RequestBody::Nothing, &self.config);
         // What is stored comes at once; who does not even begin with it is not worth more than a connection's time.
         let reply = tokio::time::timeout(self.config.connect_time, sent).await;
         let reply = reply.ok().and_then(Result::ok).filter(|reply| icp::is_taken(reply.status()));

@@ -28,7 +28,7 @@ use super::exchange::{Client, Exchange};
 use super::ledger::Ledger;
 use super::neighbours::Found;
 use super::reply::plain;
-use super::request_body::RequestBody;
+use super::request::RequestBody;
 use super::upstream::UpstreamError;
 use super::worker::{Busy, Stage, Worker};
 use crate::config::Config;

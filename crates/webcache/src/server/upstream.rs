@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::UPGRADE;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 
 use super::counters::Counters;
 use super::link::{Arriving, Link};
-use super::request_body::{RequestBody, Silent, TooLong};
+use super::request::{RequestBody, RequestHead, Silent, TooLong};
 use crate::config::{Config, Upstream};
 use crate::rules::framing::{self, Violation};
 
@@ -175,11 +175,12 @@ impl Pool {
     pub async fn send(
         self: &Rc<Self>,
         upstream: &Upstream,
-        mut request: Request<RequestBody>,
+        head: &RequestHead,
+        body: RequestBody,
         config: &Config,
     ) -> Result<Response<Arriving>, UpstreamError> {
         self.counters.origin_requests.add(1);
-        let result = self.try_send(upstream, &mut request, config).await;
+        let result = self.try_send(upstream, head, body, config).await;
         match &result {
             Err(UpstreamError::Connect { .. } | UpstreamError::Name { .. }) => {
                 self.counters.origin_failures.add(1);
@@ -199,16 +200,17 @@ impl Pool {
     async fn try_send(
         self: &Rc<Self>,
         upstream: &Upstream,
-        request: &mut Request<RequestBody>,
+        head: &RequestHead,
+        mut body: RequestBody,
         config: &Config,
     ) -> Result<Response<Arriving>, UpstreamError> {
-        let repeatable = request.body().may_be_repeated(request.method());
-        let moved = match request.body() {
+        let repeatable = body.may_be_repeated(&head.method);
+        let moved = match &body {
             RequestBody::Nothing => None,
             RequestBody::Client(body) => Some(body.moved()),
         };
         // Taken out of what clients send: only there when this proxy asks for it.
-        let may_switch = request.headers().contains_key(UPGRADE);
+        let may_switch = head.headers.contains_key(UPGRADE);
         // What cannot be sent twice goes where the origin spoke a moment ago, or on a new connection: one that lay idle may
         // have been closed without our knowing yet.
         let idle_max =
@@ -218,26 +220,21 @@ impl Pool {
             Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max)))
         };
         while let Some(mut link) = self.kept(upstream, idle_max) {
-            let again = repeatable.then(|| copy(request));
-            let this = std::mem::replace(request, Request::new(RequestBody::Nothing));
-            match self.within(upstream, config, moved.as_deref(), link.send(this)).await? {
+            let request = head.with(std::mem::replace(&mut body, RequestBody::Nothing));
+            match self.within(upstream, config, moved.as_deref(), link.send(request)).await? {
                 Ok(reply) => return arriving(reply, link),
-                Err(mut error) => match (error.take_message(), again) {
+                Err(mut error) => match error.take_message() {
                     // Closed before it was sent at all.
-                    (Some(unsent), _) => *request = unsent,
+                    Some(unsent) => body = unsent.into_body(),
                     // Closed by the origin before it replied: what happens to idle connections.
-                    (None, Some(again))
-                        if error.error().is_incomplete_message() || error.error().is_closed() =>
-                    {
-                        *request = again;
-                    }
-                    (None, _) => return Err(reply_error(upstream, error.into_error())),
+                    None if repeatable
+                        && (error.error().is_incomplete_message() || error.error().is_closed()) => {}
+                    None => return Err(reply_error(upstream, error.into_error())),
                 },
             }
         }
         let mut link = Box::pin(self.connect(upstream, config)).await?;
-        let this = std::mem::replace(request, Request::new(RequestBody::Nothing));
-        let sent = self.within(upstream, config, moved.as_deref(), link.send(this)).await?;
+        let sent = self.within(upstream, config, moved.as_deref(), link.send(head.with(body))).await?;
         arriving(sent.map_err(|error| reply_error(upstream, error.into_error()))?, link)
     }
 
@@ -432,14 +429,4 @@ fn reply_error(upstream: &Upstream, source: hyper::Error) -> UpstreamError {
         cause = error.source();
     }
     UpstreamError::Reply { authority: upstream.authority(), source }
-}
-
-/// Of a request without a body.
-fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut again = Request::new(RequestBody::Nothing);
-    *again.method_mut() = request.method().clone();
-    *again.uri_mut() = request.uri().clone();
-    *again.version_mut() = request.version();
-    *again.headers_mut() = request.headers().clone();
-    again
 }

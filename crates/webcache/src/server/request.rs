@@ -1,4 +1,4 @@
-//! What goes to an origin with a request: nothing, or what the client sends.
+//! A request to an origin: its head, made anew each time it is sent, and its body: nothing, or what the client sends.
 //!
 //! Always holds: a client's body is no longer than `limits.body_mib`, and no pause in it than `limits.stall_s`.
 
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Method;
+use http::{HeaderMap, Method, Request, Uri};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
@@ -23,6 +23,23 @@ pub struct TooLong;
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("nothing came of the rest of the body (limits.stall_s)")]
 pub struct Silent;
+
+/// Head of a request that goes on.
+pub struct RequestHead {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+}
+
+impl RequestHead {
+    pub(super) fn with(&self, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
 
 /// Body of a request that goes on.
 pub enum RequestBody {
