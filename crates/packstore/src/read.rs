@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::core::Core;
 use crate::error::{StoreError, printable};
-use crate::format::{Kind, Manifest, Name, RECORD_HEAD_BYTES, RecordHead, SHARED, crc, internal_key};
+use crate::format::{Kind, Manifest, Name, Put, RECORD_HEAD_BYTES, RecordHead, SHARED, crc, internal_key};
 use crate::group::{Change, Held};
 use crate::keys::locked;
 use crate::options::{Mode, Verify};
@@ -344,6 +344,12 @@ impl Core {
     /// Keeps a large object's pieces until [`Core::close_large`].
     pub(crate) fn open_large(&self, id: u64) {
         locked(&self.open).entry(id).or_default().readers += 1;
+    }
+
+    /// Whether it is a piece of a large object that is being read.
+    pub(crate) fn is_read(&self, put: &Put<'_>) -> bool {
+        let id = || put.name.key.first_chunk().map(|id| u64::from_le_bytes(*id));
+        put.name.internal && id().is_some_and(|id| locked(&self.open).contains_key(&id))
     }
 
     pub(crate) fn close_large(&self, id: u64) {

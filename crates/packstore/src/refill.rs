@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -111,17 +112,20 @@ pub(crate) fn prepare(
         let from = if two { lane_to_empty(&mine, lane) } else { None };
         let of =
             |file: &&Arc<Packed>| from.is_none_or(|from| file.lane.load(Ordering::Relaxed) == from.code());
-        let age = |file: &&Arc<Packed>| file.generation.load(Ordering::Relaxed);
-        let oldest = mine.iter().filter(idle).filter(of).min_by_key(age);
-        let Some(oldest) = oldest.or_else(|| mine.iter().filter(idle).min_by_key(age)) else {
-            return Err(NoRoom::Full);
-        };
-        match evict(core, volume, oldest, want_blocks, two) {
-            Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) => {}
-            done => done?,
-        }
-        if let Some(filling) = refill(core, volume, oldest, lane)? {
-            return Ok(filling);
+        // The lane's before others, the oldest first; those that what is being read fills, only when there is nothing else.
+        let mut turns = mine.iter().filter(idle).collect::<Vec<_>>();
+        turns.sort_by_key(|file| (!of(file), file.generation.load(Ordering::Relaxed)));
+        let Some(first) = turns.first() else { return Err(NoRoom::Full) };
+        for (file, sparing) in turns.iter().map(|file| (file, true)).chain([(first, false)]) {
+            match evict(core, volume, file, want_blocks, two, sparing) {
+                Ok(false) => continue,
+                Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) => {}
+                done => drop(done?),
+            }
+            if let Some(filling) = refill(core, volume, file, lane)? {
+                return Ok(filling);
+            }
+            break;
         }
     }
 }
@@ -379,40 +383,74 @@ pub(crate) fn rewrite_index(
 const FREE_AT_LEAST_OF: u32 = 8;
 
 /// Makes an eighth of a cache's file free at least, and a stretch as long as is wanted, by forgetting what nobody asked for
-/// lately, and what lies in the way.
+/// lately, and what lies in the way. Pieces of a large object that is being read go last; `sparing`: not at all, and false when
+/// that leaves too little.
 fn evict(
     core: &Core,
     volume: &Arc<Volume>,
     packed: &Arc<Packed>,
     want_blocks: u32,
     two: bool,
-) -> Result<(), NoRoom> {
+    sparing: bool,
+) -> Result<bool, NoRoom> {
     let newcomers = two && packed.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
     // A newcomer has to be proven.
     let touches_min = if newcomers { TOUCHES_FOR_PROVEN } else { 1 };
     let blocks = core.shape.packed_blocks;
     let IndexRead { head, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
-    let mut spared = Vec::new();
-    for (_, control) in Controls::new(&bytes, head.salt()) {
-        let Control::Put(put) = control else { continue };
+    let puts = || {
+        Controls::new(&bytes, head.salt()).filter_map(|(_, control)| match control {
+            Control::Put(put) => Some(put),
+            _ => None,
+        })
+    };
+    let blocks_of = |put: &Put<'_>| put.block..put.block + core.shape.blocks(put.record_bytes());
+    let is_read = |put: &Put<'_>| {
+        core.is_read(put) && core.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
+    };
+    let taken: Vec<_> = puts().filter(is_read).map(|put| blocks_of(&put)).collect();
+    let taken_blocks: u32 = taken.iter().map(|its| its.end - its.start).sum();
+    let stretch = match stretch_beside(taken, want_blocks, blocks) {
+        Some(stretch) if taken_blocks <= blocks - blocks / FREE_AT_LEAST_OF => stretch,
+        _ if sparing => return Ok(false),
+        _ => 0..want_blocks,
+    };
+    let (mut spared, mut read) = (Vec::new(), Vec::new());
+    for put in puts() {
         let hash = put.name.hash(core.hash_seed);
-        let in_the_way = put.block < want_blocks;
+        let its = blocks_of(&put);
+        let in_the_way = its.start < stretch.end && stretch.start < its.end;
         let spares = core.cache.eviction != Eviction::Cyclic && !in_the_way;
         let Some(place) = core.place_of(hash, packed.number, put.block) else { continue };
         if spares && core.table.touches(hash, place) >= touches_min {
             core.table.untouch(hash, place, touches_min);
             spared.push(put);
+        } else if !in_the_way && is_read(&put) {
+            read.push(put);
         } else {
             forget(core, volume, packed, &put, newcomers);
         }
     }
-    for put in spared {
+    for put in spared.into_iter().chain(read) {
         if blocks - packed.live_blocks.load(Ordering::Relaxed).min(blocks) >= blocks / FREE_AT_LEAST_OF {
             break;
         }
         forget(core, volume, packed, &put, newcomers);
     }
-    Ok(())
+    Ok(true)
+}
+
+/// So many of a file's blocks, beside those that are taken.
+fn stretch_beside(mut taken: Vec<Range<u32>>, want_blocks: u32, blocks: u32) -> Option<Range<u32>> {
+    taken.sort_unstable_by_key(|its| its.start);
+    let mut start = 0;
+    for its in taken {
+        if its.start >= start + want_blocks {
+            break;
+        }
+        start = its.end;
+    }
+    (start + want_blocks <= blocks).then_some(start..start + want_blocks)
 }
 
 fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>, newcomer: bool) {

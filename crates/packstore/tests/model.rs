@@ -305,6 +305,39 @@ fn a_cache_with_room_enough_evicts_nothing_and_writes_nothing_twice_however_ofte
 }
 
 #[test]
+fn a_large_object_that_is_being_read_outlasts_all_that_is_not() {
+    for eviction in [Eviction::Cyclic, Eviction::Clock, Eviction::S3Fifo] {
+        let mut dirs = Dirs(Vec::new());
+        let options = StoreOptions {
+            mode: Mode::Cache,
+            cache: packstore::CacheOptions { eviction, ..Default::default() },
+            packed_blocks: Some((512 << 10) / 64),
+            memory_bytes_max: 0,
+            ..StoreOptions::default()
+        };
+        let size_bytes = 12 << 20;
+        let store = Store::create(vec![VolumeSpec { disk: dirs.add(), size_bytes }], options).expect("made");
+        let whole: Vec<u8> = (0..900_000_u32).map(|at| (at % 251) as u8).collect();
+        store.put(b"large", &whole, PutOptions::default()).expect("put");
+        let being_read = store.get(b"large").expect("whole").expect("it is there");
+        // Five times as much as there is room for, of all lengths that one record may have.
+        for number in 0..4_000_u32 {
+            let body = vec![number as u8; 1_000 + number as usize * 7 % 30_000];
+            store.put(&number.to_le_bytes(), &body, PutOptions::default()).expect("put");
+        }
+        assert!(store.usage().evicted > 1_000, "{:?}", store.usage());
+        assert!(being_read.read_all().expect("all of it is there") == whole, "{eviction:?}");
+        drop(being_read);
+        for number in 0..4_000_u32 {
+            store.put(&number.to_le_bytes(), &[0; 15_000], PutOptions::default()).expect("put");
+        }
+        assert!(store.get(b"large").expect("whole").is_none(), "{eviction:?}: its room is given to others");
+        store.flush().expect("flushed");
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
+    }
+}
+
+#[test]
 fn newcomers_that_proved_themselves_outlive_a_scan_of_what_is_asked_for_once() {
     let mut dirs = Dirs(Vec::new());
     let options = StoreOptions { mode: Mode::Cache, memory_bytes_max: 0, ..StoreOptions::default() };

@@ -100,7 +100,7 @@ fn mixed(mode: Mode, size_bytes: u64) {
                                     Ok(body) => {
                                         assert!(version_of(key, &body).is_some(), "{key}: a mixed body")
                                     }
-                                    // A cache may evict a large object's pieces while it is read.
+                                    // A cache may evict a large object's pieces before it is held.
                                     Err(error) => assert!(mode == Mode::Cache, "{error}"),
                                 }
                                 hits.fetch_add(1, Ordering::Relaxed);
