@@ -114,7 +114,7 @@ pub(crate) fn prepare(
             |file: &&Arc<Packed>| from.is_none_or(|from| file.lane.load(Ordering::Relaxed) == from.code());
         // The lane's before others, the oldest first; those that what is being read fills, only when there is nothing else.
         let mut turns = mine.iter().filter(idle).collect::<Vec<_>>();
-        turns.sort_by_key(|file| (!of(file), file.generation.load(Ordering::Relaxed)));
+        turns.sort_by_cached_key(|file| (!of(file), file.generation.load(Ordering::Relaxed)));
         let Some(first) = turns.first() else { return Err(NoRoom::Full) };
         for (file, sparing) in turns.iter().map(|file| (file, true)).chain([(first, false)]) {
             match evict(core, volume, file, want_blocks, two, sparing) {

@@ -320,7 +320,7 @@ fn a_large_object_that_is_being_read_outlasts_all_that_is_not() {
         let whole: Vec<u8> = (0..900_000_u32).map(|at| (at % 251) as u8).collect();
         store.put(b"large", &whole, PutOptions::default()).expect("put");
         let being_read = store.get(b"large").expect("whole").expect("it is there");
-        // Five times as much as there is room for, of all lengths that one record may have.
+        // Five times as much as there is room for, of many lengths.
         for number in 0..4_000_u32 {
             let body = vec![number as u8; 1_000 + number as usize * 7 % 30_000];
             store.put(&number.to_le_bytes(), &body, PutOptions::default()).expect("put");
