@@ -214,7 +214,7 @@ impl Exchange {
             } else {
                 ForwardReason::Method
             };
-            return Box::pin(self.fetch(None, why, None, body)).await;
+            return self.fetch(None, why, None, body).await;
         }
         for look in 0..LOOKS_MAX {
             match self.look(look < SHARED_LOOKS).await {
@@ -223,7 +223,7 @@ impl Exchange {
             }
         }
         // Others' fetches were given up again and again: this one is our own.
-        Box::pin(self.fetch(None, ForwardReason::UriMiss, None, RequestBody::Nothing)).await
+        self.fetch(None, ForwardReason::UriMiss, None, RequestBody::Nothing).await
     }
 
     /// What is stored and not banned.
@@ -354,7 +354,7 @@ impl Exchange {
         } else {
             None
         };
-        Step::Done(Box::new(Box::pin(self.fetch(stored, why, guard, RequestBody::Nothing)).await))
+        Step::Done(Box::new(self.fetch(stored, why, guard, RequestBody::Nothing).await))
     }
 
     /// Whether another request may get the reply to this one.
@@ -396,9 +396,7 @@ impl Exchange {
         let head = match heading {
             Heading::InStore | Heading::Abandoned => return Step::Again,
             Heading::NotShared | Heading::Failed(_) => {
-                return Step::Done(Box::new(
-                    Box::pin(self.fetch(stored, why, None, RequestBody::Nothing)).await,
-                ));
+                return Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await));
             }
             Heading::Shared(head) => head,
         };
@@ -428,7 +426,7 @@ impl Exchange {
             return Step::Done(Box::new(self.reply(served, Outcome::Collapsed)));
         }
         // It varies, is for a part, or cannot be joined any more: on our own, beside it.
-        Step::Done(Box::new(Box::pin(self.fetch(stored, why, None, RequestBody::Nothing)).await))
+        Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await))
     }
 
     fn not_stored(&mut self) -> Response<ReplyBody> {

@@ -10,6 +10,7 @@
 //! Always holds: a reply is judged by the fields that came; invalidation counts before the client hears of it; a 304 gives
 //! new fields to the very object that was asked about, or to none; a password for a proxy goes to proxies alone.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::{
@@ -60,8 +61,18 @@ pub(super) struct Answer {
 
 impl Exchange {
     /// Asks the origin, about what is stored if there is something, and answers the client. The guard, if there is one,
-    /// stands for those who wait.
-    pub(super) async fn fetch(
+    /// stands for those who wait. Boxed: a hit needs no room for it.
+    pub(super) fn fetch(
+        &mut self,
+        stored: Option<Box<StoredReply>>,
+        why: ForwardReason,
+        guard: Option<Guard>,
+        body: RequestBody,
+    ) -> Pin<Box<impl Future<Output = Response<ReplyBody>>>> {
+        Box::pin(self.fetch_in_place(stored, why, guard, body))
+    }
+
+    async fn fetch_in_place(
         &mut self,
         mut stored: Option<Box<StoredReply>>,
         why: ForwardReason,
