@@ -331,19 +331,16 @@ fn requests_that_wait_for_an_origin_take_few_bytes_each() {
     let proxy = Running::start(&bench, &[]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = listener.local_addr().unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&asked);
+    let (tells, asked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let mut held = Vec::new();
         for mut stream in listener.incoming().flatten() {
-            let mut part = [0; 100];
-            if stream.read(&mut part).is_ok_and(|read| read > 0) {
-                counted.fetch_add(1, Ordering::SeqCst);
+            let read = stream.read(&mut [0; 100]).unwrap_or(0);
+            if read > 0 && tells.send(stream).is_err() {
+                return;
             }
-            held.push(stream);
         }
     });
-    let mut clients = Vec::new();
+    let (mut clients, mut held) = (Vec::new(), Vec::new());
     // The first half brings what is there once.
     let resident = [(); 2].map(|()| {
         for _ in 0..HALF {
@@ -352,11 +349,7 @@ fn requests_that_wait_for_an_origin_take_few_bytes_each() {
             write!(client, "GET http://{origin}/{number} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
             clients.push(client);
         }
-        let begun = Instant::now();
-        while asked.load(Ordering::SeqCst) < clients.len() {
-            assert!(begun.elapsed() < PATIENCE, "the origin is asked for all");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        held.extend((0..HALF).map(|_| asked.recv_timeout(PATIENCE).expect("the origin is asked for all")));
         proxy.resident_bytes()
     });
     let each = resident[1].saturating_sub(resident[0]) / HALF as u64;
