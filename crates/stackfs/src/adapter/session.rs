@@ -1,5 +1,6 @@
 //! The threads that serve a mount.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,7 +15,7 @@ use crate::mounts;
 use crate::options::StackOptions;
 
 /// Mounts, and starts the worker threads.
-pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path) -> std::io::Result<Session> {
+pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path) -> io::Result<Session> {
     let acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     let mut config = Config::default();
     config.acl = acl;
@@ -54,7 +55,7 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
     Ok(Session { background: session.spawn()?, helpers })
 }
 
-fn helper(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+fn helper(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.into()).spawn(work)
 }
 
@@ -92,20 +93,44 @@ impl Session {
     }
 
     /// Waits until it has.
-    pub(crate) fn join(self) -> std::io::Result<()> {
-        let outcome = self.background.join();
-        let panicked = |_| std::io::Error::other("a helping thread panicked");
+    pub(crate) fn join(self) -> io::Result<()> {
+        let outcome = end_of(self.background.join());
+        let panicked = |_| io::Error::other("a helping thread panicked");
         let helped = self.helpers.into_iter().try_for_each(|helper| helper.join().map_err(panicked));
         outcome.and(helped)
     }
 }
 
+/// What the threads ended with, for whoever waits for the mount. A thread is told `ENODEV` when the mount is gone, but
+/// `ECONNABORTED` when it was just taking a request, as it may be the RELEASE of the last file open in a detached mount.
+fn end_of(threads: io::Result<()>) -> io::Result<()> {
+    match threads {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Whether the device can be opened at all.
-pub(crate) fn device() -> std::io::Result<()> {
+pub(crate) fn device() -> io::Result<()> {
     mounting::open().map(drop)
 }
 
 /// Commas and backslashes end or escape an option in the lists that fusermount3 takes.
 fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,")
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_went_while_a_request_was_taken_has_ended_as_any_other() {
+        assert!(end_of(Ok(())).is_ok());
+        assert!(end_of(Err(Errno::CONNABORTED.into())).is_ok());
+        let other = end_of(Err(Errno::IO.into())).unwrap_err();
+        assert_eq!(other.raw_os_error(), Some(Errno::IO.raw_os_error()));
+    }
 }
