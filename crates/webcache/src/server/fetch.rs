@@ -477,7 +477,7 @@ impl Exchange {
         fill.tell(Heading::Shared(Arc::new(head)));
         let reader = (!unchanged).then(|| fill.read_own());
         let announced = plan.announced;
-        pump::start(&self.worker, &self.config, Filling { fill, guard, plan, page, fetched }, body);
+        pump::start(&self.worker, &self.config, Filling { fill, guard, plan, page, fetched }, body).await;
         let Some(reader) = reader else {
             // The client's own conditions, which the origin did not see, hold for the new reply.
             conditional::leave_for_304(&mut headers);

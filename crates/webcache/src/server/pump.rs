@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
@@ -73,8 +74,9 @@ struct Pump {
     fetched: Range<u64>,
 }
 
-/// Begins.
-pub fn start(worker: &Rc<Worker>, config: &Arc<Config>, filling: Filling, body: ReplyBody) {
+/// Begins, and takes at once what is there already: with a short reply that came in one piece with its head, all of it. A task
+/// is made of what has to wait.
+pub async fn start(worker: &Rc<Worker>, config: &Arc<Config>, filling: Filling, body: ReplyBody) {
     let Filling { fill, guard, plan, page, fetched } = filling;
     let busy = Busy::new(worker);
     let pump = Pump {
@@ -89,11 +91,15 @@ pub fn start(worker: &Rc<Worker>, config: &Arc<Config>, filling: Filling, body: 
         page,
         fetched,
     };
-    tokio::task::spawn_local(async move {
+    let mut pumping = Box::pin(async move {
         pump.run(body).await;
         drop(guard);
         drop(busy);
     });
+    let waits = std::future::poll_fn(|cx| Poll::Ready(pumping.as_mut().poll(cx).is_pending()));
+    if waits.await {
+        tokio::task::spawn_local(pumping);
+    }
 }
 
 impl Pump {
