@@ -31,24 +31,25 @@ pub fn parse(text: &[u8], now: WallSeconds) -> Option<WallSeconds> {
 }
 
 fn parse_fixdate(day_name: &[u8], rest: &[u8]) -> Option<WallSeconds> {
-    named(day_name, &DAYS, 3)?;
+    let [w1, w2, w3] = day_name else { return None };
+    day_of_week(*w1, *w2, *w3)?;
     // 06 Nov 1994 08:49:37 GMT
     let [d1, d2, b' ', m1, m2, m3, b' ', y1, y2, y3, y4, b' ', clock @ .., b' ', z1, z2, z3] = rest else {
         return None;
     };
     gmt(&[*z1, *z2, *z3])?;
     let year = two(*y1, *y2)? * 100 + two(*y3, *y4)?;
-    seconds(year, named(&[*m1, *m2, *m3], &MONTHS, 3)?, two(*d1, *d2)?, time_of_day(clock)?)
+    seconds(year, month(*m1, *m2, *m3)?, two(*d1, *d2)?, time_of_day(clock)?)
 }
 
 fn parse_rfc850(day_name: &[u8], rest: &[u8], now: WallSeconds) -> Option<WallSeconds> {
-    named(day_name, &DAYS, 9)?;
+    DAYS.iter().position(|day| day_name.eq_ignore_ascii_case(day.as_bytes()))?;
     // 06-Nov-94 08:49:37 GMT
     let [d1, d2, b'-', m1, m2, m3, b'-', y1, y2, b' ', clock @ .., b' ', z1, z2, z3] = rest else {
         return None;
     };
     gmt(&[*z1, *z2, *z3])?;
-    let (month, day) = (named(&[*m1, *m2, *m3], &MONTHS, 3)?, two(*d1, *d2)?);
+    let (month, day) = (month(*m1, *m2, *m3)?, two(*d1, *d2)?);
     let (clock, short_year) = (time_of_day(clock)?, two(*y1, *y2)?);
     let (this_year, ..) = civil_from_days(now.0.div_euclid(86_400));
     // More than 50 years ahead means the most recent past year with these digits.
@@ -63,10 +64,10 @@ fn parse_asctime(text: &[u8]) -> Option<WallSeconds> {
     let [w1, w2, w3, b' ', m1, m2, m3, b' ', d1, d2, b' ', clock @ .., b' ', y1, y2, y3, y4] = text else {
         return None;
     };
-    named(&[*w1, *w2, *w3], &DAYS, 3)?;
+    day_of_week(*w1, *w2, *w3)?;
     let tens = if *d1 == b' ' { b'0' } else { *d1 };
     let year = two(*y1, *y2)? * 100 + two(*y3, *y4)?;
-    seconds(year, named(&[*m1, *m2, *m3], &MONTHS, 3)?, two(tens, *d2)?, time_of_day(clock)?)
+    seconds(year, month(*m1, *m2, *m3)?, two(tens, *d2)?, time_of_day(clock)?)
 }
 
 /// An IMF-fixdate of 29 bytes. Years outside 0 to 9999 are written as the nearest inside.
@@ -77,7 +78,7 @@ pub fn format(at: WallSeconds) -> [u8; 29] {
     let mut text = *b"Sun, 06 Nov 1994 08:49:37 GMT";
     // 1970-01-01 was a Thursday, the fourth name.
     text[..3].copy_from_slice(&DAYS[(days + 4).rem_euclid(7) as usize].as_bytes()[..3]);
-    text[8..11].copy_from_slice(&MONTHS[(month - 1) as usize].as_bytes()[..3]);
+    text[8..11].copy_from_slice(MONTHS[(month - 1) as usize].as_bytes());
     let mut put = |at: usize, number: i64| {
         text[at] = b'0' + (number / 10 % 10) as u8;
         text[at + 1] = b'0' + (number % 10) as u8;
@@ -99,10 +100,37 @@ fn gmt(zone: &[u8]) -> Option<()> {
     zone.eq_ignore_ascii_case(b"GMT").then_some(())
 }
 
-/// Place of a name among `names`, from 1, matched in its first `len_max` letters.
-fn named(name: &[u8], names: &[&str], len_max: usize) -> Option<i64> {
-    let called = |known: &&str| name.eq_ignore_ascii_case(&known.as_bytes()[..known.len().min(len_max)]);
-    names.iter().position(called).map(|place| place as i64 + 1)
+/// Its place in the week by the first three letters of its name, from 0.
+fn day_of_week(w1: u8, w2: u8, w3: u8) -> Option<i64> {
+    Some(match &[w1, w2, w3].map(|letter| letter.to_ascii_lowercase()) {
+        b"sun" => 0,
+        b"mon" => 1,
+        b"tue" => 2,
+        b"wed" => 3,
+        b"thu" => 4,
+        b"fri" => 5,
+        b"sat" => 6,
+        _ => return None,
+    })
+}
+
+/// Its number by the first three letters of its name, from 1.
+fn month(m1: u8, m2: u8, m3: u8) -> Option<i64> {
+    Some(match &[m1, m2, m3].map(|letter| letter.to_ascii_lowercase()) {
+        b"jan" => 1,
+        b"feb" => 2,
+        b"mar" => 3,
+        b"apr" => 4,
+        b"may" => 5,
+        b"jun" => 6,
+        b"jul" => 7,
+        b"aug" => 8,
+        b"sep" => 9,
+        b"oct" => 10,
+        b"nov" => 11,
+        b"dec" => 12,
+        _ => return None,
+    })
 }
 
 /// Seconds since midnight. A leap second (60) counts as the second before it: never later than what was said.
@@ -140,20 +168,8 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 }
 
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 #[cfg(test)]
 mod tests {
