@@ -8,7 +8,7 @@
 //! Always holds: a valid structured field; members of caches nearer the origin stay before ours.
 //! Not here: the order of caches on the way, which the field's lines keep.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -62,56 +62,67 @@ impl<'a> CacheStatus<'a> {
 
     /// Adds the member as the last.
     pub fn append_to(&self, headers: &mut HeaderMap) {
-        if let Ok(value) = HeaderValue::from_str(&self.to_string()) {
+        if let Ok(value) = HeaderValue::try_from(self.text()) {
             headers.append(CACHE_STATUS, value);
         }
+    }
+
+    /// Put together by hand: it is made for each reply.
+    fn text(&self) -> String {
+        let mut text = String::with_capacity(64);
+        push_text(&mut text, self.cache);
+        match self.forwarded {
+            None => text.push_str("; hit"),
+            Some(why) => {
+                text.push_str("; fwd=");
+                text.push_str(word(why));
+            }
+        }
+        if let Some(status) = self.forward_status {
+            text.push_str("; fwd-status=");
+            text.push_str(&status.to_string());
+        }
+        if self.stored {
+            text.push_str("; stored");
+        }
+        if self.collapsed {
+            text.push_str("; collapsed");
+        }
+        if let Some(ttl_s) = self.ttl_s {
+            text.push_str("; ttl=");
+            text.push_str(&ttl_s.to_string());
+        }
+        for (name, said) in [("; key=", self.key), ("; detail=", self.detail)] {
+            if let Some(said) = said {
+                text.push_str(name);
+                push_text(&mut text, said);
+            }
+        }
+        text
     }
 }
 
 impl fmt::Display for CacheStatus<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_text(out, self.cache)?;
-        match self.forwarded {
-            None => out.write_str("; hit")?,
-            Some(why) => write!(out, "; fwd={}", word(why))?,
-        }
-        if let Some(status) = self.forward_status {
-            write!(out, "; fwd-status={status}")?;
-        }
-        if self.stored {
-            out.write_str("; stored")?;
-        }
-        if self.collapsed {
-            out.write_str("; collapsed")?;
-        }
-        if let Some(ttl_s) = self.ttl_s {
-            write!(out, "; ttl={ttl_s}")?;
-        }
-        for (name, text) in [("key", self.key), ("detail", self.detail)] {
-            if let Some(text) = text {
-                write!(out, "; {name}=")?;
-                write_text(out, text)?;
-            }
-        }
-        Ok(())
+        out.write_str(&self.text())
     }
 }
 
 /// A token when it can be one, else a string; what neither may hold becomes a question mark.
-fn write_text(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+fn push_text(out: &mut String, text: &str) {
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '*');
     if starts && text.bytes().all(|byte| super::lists::is_token_byte(byte) || b":/".contains(&byte)) {
-        return out.write_str(text);
+        return out.push_str(text);
     }
-    out.write_char('"')?;
+    out.push('"');
     for letter in text.chars() {
         match letter {
-            '"' | '\\' => write!(out, "\\{letter}")?,
-            ' '..='~' => out.write_char(letter)?,
-            _ => out.write_char('?')?,
+            '"' | '\\' => out.extend(['\\', letter]),
+            ' '..='~' => out.push(letter),
+            _ => out.push('?'),
         }
     }
-    out.write_char('"')
+    out.push('"');
 }
 
 /// The word of RFC 9211 section 2.2.

@@ -78,7 +78,7 @@ impl Exchange {
         let Served { status, mut headers, body } = served;
         forwarding::add_via(&mut headers, Received::Http11, &self.config.name);
         let x_cache = if outcome.is_hit() { "HIT from " } else { "MISS from " };
-        if let Ok(value) = HeaderValue::from_str(&[x_cache, &self.config.name].concat()) {
+        if let Ok(value) = HeaderValue::try_from([x_cache, &self.config.name].concat()) {
             headers.insert(X_CACHE, value);
         }
         headers.insert(X_REQUEST_ID, hexadecimal(self.request_id));
