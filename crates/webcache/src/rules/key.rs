@@ -58,35 +58,37 @@ impl CacheKey {
         if authority.as_str().contains('@') {
             return Err(KeyError::UserInfo);
         }
-        let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
-        let digits = port.strip_prefix(':').unwrap_or(port);
-        if !digits.bytes().all(|byte| byte.is_ascii_digit())
-            || (!digits.is_empty() && authority.port_u16().is_none())
-        {
-            return Err(KeyError::Port);
-        }
-        let brackets = authority.host().strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        if authority.host().is_empty() || brackets.is_some_and(|address| address.parse::<Ipv6Addr>().is_err())
-        {
+        let host = authority.host();
+        let behind = authority.as_str().strip_prefix(host).unwrap_or_default();
+        let port = match behind.strip_prefix(':') {
+            Some("") => None,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(digits.parse::<u16>().map_err(|_| KeyError::Port)?)
+            }
+            None if behind.is_empty() => None,
+            _ => return Err(KeyError::Port),
+        };
+        let brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if host.is_empty() || brackets.is_some_and(|address| address.parse::<Ipv6Addr>().is_err()) {
             return Err(KeyError::Host);
         }
         let secure = scheme.eq_ignore_ascii_case("https");
         if !secure && !scheme.eq_ignore_ascii_case("http") {
             return Err(KeyError::Scheme);
         }
-        let mut key =
-            String::with_capacity(scheme.len() + authority.as_str().len() + target.path().len() + 16);
+        let path = target.path();
+        let mut key = String::with_capacity(scheme.len() + authority.as_str().len() + path.len() + 16);
         key.push_str(if secure { "https://" } else { "http://" });
-        key.extend(authority.host().chars().map(|letter| letter.to_ascii_lowercase()));
-        let port = authority.port_u16().filter(|port| *port != if secure { 443 } else { 80 });
-        if let Some(port) = port {
+        key.push_str(host);
+        key.make_ascii_lowercase();
+        if let Some(port) = port.filter(|port| *port != if secure { 443 } else { 80 }) {
             key.push(':');
             key.push_str(&port.to_string());
         }
-        if !target.path().starts_with('/') {
+        if !path.starts_with('/') {
             key.push('/');
         }
-        push_unescaped(&mut key, target.path());
+        push_unescaped(&mut key, path);
         if let Some(query) = target.query() {
             key.push('?');
             push_unescaped(&mut key, query);
