@@ -164,9 +164,11 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let (_, mut shard) = self.flights.shard(&self.key);
-        // It may have been purged, and fetched again since.
-        if shard.fills.get(&self.key).is_some_and(|fill| Arc::ptr_eq(fill, &self.fill)) {
-            shard.fills.remove(&self.key);
+        // It may have been purged, and fetched again since: then that one stays.
+        if let Some(fill) = shard.fills.remove(&self.key)
+            && !Arc::ptr_eq(&fill, &self.fill)
+        {
+            shard.fills.insert(self.key.clone(), fill);
         }
         drop(shard);
         self.fill.tell(Heading::Abandoned);
