@@ -11,6 +11,7 @@
 
 use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use http::{StatusCode, Version};
+use memchr::{memchr, memchr2_iter};
 
 use super::lists::{all_members, byte_count, is_token_byte, members};
 
@@ -157,11 +158,10 @@ const CODINGS_NOT_UNDONE: [&str; 7] =
 
 /// The first line, and the field lines with a line break after each.
 fn split(head: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
-    for (place, byte) in head.iter().enumerate() {
-        let lone = match byte {
+    for place in memchr2_iter(b'\r', b'\n', head) {
+        let lone = match head[place] {
             b'\n' => place == 0 || head[place - 1] != b'\r',
-            b'\r' => head.get(place + 1).is_some_and(|next| *next != b'\n'),
-            _ => false,
+            _ => head.get(place + 1).is_some_and(|next| *next != b'\n'),
         };
         if lone {
             return Err(Violation::BareLineBreak);
@@ -169,7 +169,7 @@ fn split(head: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
     }
     // From here on each carriage return is one of a line break.
     let lines = head.strip_suffix(b"\r\n\r\n").ok_or(Violation::Unfinished)?;
-    let end = lines.iter().position(|byte| *byte == b'\r').unwrap_or(lines.len());
+    let end = memchr(b'\r', lines).unwrap_or(lines.len());
     let fields = lines.get(end + 2..).unwrap_or_default();
     Ok((&lines[..end], fields))
 }
@@ -235,7 +235,7 @@ impl Fields {
     fn read(mut lines: &[u8]) -> Result<Self, Violation> {
         let mut seen = Self::default();
         while !lines.is_empty() {
-            let end = lines.iter().position(|byte| *byte == b'\r').unwrap_or(lines.len());
+            let end = memchr(b'\r', lines).unwrap_or(lines.len());
             let line = &lines[..end];
             lines = lines.get(end + 2..).unwrap_or_default();
             seen.note(line)?;
@@ -247,7 +247,7 @@ impl Fields {
         if line.first().is_some_and(|first| b" \t".contains(first)) {
             return Err(Violation::Folded);
         }
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Violation::FieldName)?;
+        let colon = memchr(b':', line).ok_or(Violation::FieldName)?;
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         if name.last().is_some_and(|last| b" \t".contains(last)) {
             return Err(Violation::SpaceBeforeColon);
