@@ -31,7 +31,8 @@ pub fn stored(bytes: &[u8]) -> bool {
             let facts = bytes[facts].to_vec();
             let head = NewHead { key, meta: bytes.to_vec(), facts: facts.clone(), expires_s: 0 };
             let Some(fields) = head.fields() else { return false };
-            let again = encode_reply(&facts, &fields).expect("what was as long was stored");
+            let again = encode_reply(&facts, &fields.iter().collect::<Vec<_>>())
+                .expect("what was as long was stored");
             let again = NewHead { meta: again, ..head };
             assert_eq!(
                 again.fields().as_ref(),

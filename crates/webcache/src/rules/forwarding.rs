@@ -18,35 +18,63 @@ use super::lists::all_members;
 /// Takes out what concerns one connection only (RFC 9110 section 7.6.1). Proxy-Authorization and Proxy-Authenticate
 /// stay: a proxy that is not their recipient passes them on.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let named =
-            all_members(headers, &CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
-        let named: Vec<HeaderName> = named.filter(|name| !NEVER_NOMINATED.contains(name)).collect();
-        named.iter().for_each(|name| drop(headers.remove(name)));
+    let mut gone = nominated(headers);
+    // Most messages hold none, and looking at each name once is less than looking for each of those.
+    gone.extend(headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned());
+    gone.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+static HOP_BY_HOP: [HeaderName; 6] =
+    [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
+
+/// What Connection names.
+fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
+    if !headers.keys().any(|name| *name == CONNECTION) {
+        return Vec::new();
     }
-    for name in [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
-        headers.remove(name);
-    }
-    for name in ["keep-alive", "proxy-connection"] {
-        headers.remove(name);
-    }
+    let named = all_members(headers, &CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
+    named.filter(|name| !NEVER_NOMINATED.contains(name)).collect()
 }
 
 /// Connection must not list fields meant for all recipients (RFC 9110 section 7.6.1); with these it would do harm.
-const NEVER_NOMINATED: [HeaderName; 8] =
+static NEVER_NOMINATED: [HeaderName; 8] =
     [HOST, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_ENCODING, CACHE_CONTROL, VARY, AUTHORIZATION, SET_COOKIE];
 
-/// Leaves of a reply's fields what may be stored (RFC 9111 section 3.1): no hop-by-hop field, none that speaks to a
-/// proxy, none that `private` or `no-cache` withholds by name. Age goes too: it is in the facts, and a hit writes its own.
-pub fn storable_fields(headers: &mut HeaderMap) {
-    let withheld = withheld_fields(headers);
-    strip_hop_by_hop(headers);
-    withheld.iter().for_each(|name| drop(headers.remove(name)));
-    for name in [PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, AGE] {
-        headers.remove(name);
-    }
-    headers.remove("proxy-authentication-info");
+/// What of a reply's fields may be stored (RFC 9111 section 3.1): no hop-by-hop field, none that speaks to a proxy, none
+/// that `private` or `no-cache` withholds by name. Age goes too: it is in the facts, and a hit writes its own.
+pub fn storable(headers: &HeaderMap) -> Vec<(&HeaderName, &HeaderValue)> {
+    let left_out = left_out_of_store(headers);
+    headers.iter().filter(|(name, _)| !NEVER_STORED.contains(name) && !left_out.contains(name)).collect()
 }
+
+/// The same, with the others taken out.
+pub fn storable_fields(headers: &mut HeaderMap) {
+    let mut gone = left_out_of_store(headers);
+    gone.extend(headers.keys().filter(|name| NEVER_STORED.contains(name)).cloned());
+    gone.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+/// Named by the reply itself.
+fn left_out_of_store(headers: &HeaderMap) -> Vec<HeaderName> {
+    let mut names = withheld_fields(headers);
+    names.append(&mut nominated(headers));
+    names
+}
+
+static NEVER_STORED: [HeaderName; 10] = [
+    AGE,
+    CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-authentication-info"),
+];
 
 /// Gives a reply a Date if it has none (RFC 9110 section 6.6.1), or none that can be read.
 pub fn add_date(headers: &mut HeaderMap, answered_at: WallSeconds) {
@@ -70,11 +98,11 @@ pub enum Received {
 /// Adds this proxy to Via (RFC 9110 section 7.6.3). `pseudonym` is a token.
 pub fn add_via(headers: &mut HeaderMap, received: Received, pseudonym: &str) {
     let version = match received {
-        Received::Http10 => "1.0",
-        Received::Http11 => "1.1",
-        Received::Http2 => "2.0",
+        Received::Http10 => "1.0 ",
+        Received::Http11 => "1.1 ",
+        Received::Http2 => "2.0 ",
     };
-    if let Ok(value) = HeaderValue::from_str(&format!("{version} {pseudonym}")) {
+    if let Ok(value) = HeaderValue::try_from([version, pseudonym].concat()) {
         headers.append(VIA, value);
     }
 }

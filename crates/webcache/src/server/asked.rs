@@ -137,7 +137,14 @@ impl Asked {
                 *value = copy;
             }
         }
-        if let Ok(target) = Uri::from_maybe_shared(Bytes::from(self.target.to_string())) {
+        let mut parts = self.target.clone().into_parts();
+        parts.authority = parts.authority.and_then(|authority| {
+            Authority::from_maybe_shared(Bytes::copy_from_slice(authority.as_str().as_bytes())).ok()
+        });
+        parts.path_and_query = parts.path_and_query.and_then(|path| {
+            PathAndQuery::from_maybe_shared(Bytes::copy_from_slice(path.as_str().as_bytes())).ok()
+        });
+        if let Ok(target) = Uri::from_parts(parts) {
             self.target = target;
         }
     }

@@ -345,7 +345,7 @@ impl Exchange {
         let shared = &self.worker.shared;
         let banned =
             shared.bans.covers(self.asked.key.as_str(), answer.requested_at, || Some(fields.clone()));
-        if !banned && let Some(meta) = encode_reply(&facts_bytes, fields) {
+        if !banned && let Some(meta) = encode_reply(&facts_bytes, &fields.iter().collect::<Vec<_>>()) {
             let clerks = shared.shelf.clerks();
             let (key, facts, expires_s) = (self.asked.key.clone(), facts_bytes.clone(), expires_s(&facts));
             let head = Arc::new(NewHead { key, meta, facts, expires_s });
@@ -437,10 +437,10 @@ impl Exchange {
         // A part must not take the place of the whole that is there.
         let has_whole = stored.as_ref().is_some_and(|stored| !stored.meta().facts.is_part());
         let judged = judged.filter(|facts| facts.status != StatusCode::PARTIAL_CONTENT || !has_whole);
-        let plan = judged.and_then(|facts| self.plan(facts, &parts.headers, requested_at, answered_at));
         let mut headers = parts.headers;
-        forwarding::strip_hop_by_hop(&mut headers);
         forwarding::add_date(&mut headers, answered_at);
+        let plan = judged.and_then(|facts| self.plan(facts, &headers, requested_at));
+        forwarding::strip_hop_by_hop(&mut headers);
         let page = self.page(status, &headers);
         // What of the body the client wanted, when that is not all.
         let slice = joined.as_ref().and_then(|joined| joined.wanted(&mut headers));
@@ -489,18 +489,15 @@ impl Exchange {
         self.reply(Served { status: told_status, headers, body }, outcome)
     }
 
-    /// What is to be stored of a reply.
-    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At, answered_at: At) -> Option<Plan> {
+    /// What is to be stored of a reply that has a Date.
+    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At) -> Option<Plan> {
         let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
         if announced.is_some_and(|bytes| bytes > self.config.object_max_bytes) {
             return None;
         }
         let facts_bytes = facts::meta_bytes(facts, reply, &self.asked.headers);
         let strong = ranges::strong_validator(&Meta::from_bytes(&facts_bytes).ok()?).is_some();
-        let mut fields = reply.clone();
-        forwarding::storable_fields(&mut fields);
-        forwarding::add_date(&mut fields, answered_at);
-        let meta = encode_reply(&facts_bytes, &fields)?;
+        let meta = encode_reply(&facts_bytes, &forwarding::storable(reply))?;
         let announced =
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
         let (key, expires_s) = (self.asked.key.clone(), expires_s(&facts));

@@ -127,8 +127,8 @@ pub fn fields(text: &Bytes) -> Result<HeaderMap, HeadError> {
 
 /// Attributes of a reply. `facts` is what `rules::facts::meta_bytes` made. Nothing when they are longer than the store
 /// takes.
-pub fn encode_reply(facts: &[u8], headers: &HeaderMap) -> Option<Vec<u8>> {
-    let length: usize = headers.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum();
+pub fn encode_reply(facts: &[u8], fields: &[(&HeaderName, &HeaderValue)]) -> Option<Vec<u8>> {
+    let length: usize = fields.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum();
     let total = 4 + facts.len() + 2 + length;
     if total > packstore::META_BYTES_MAX {
         return None;
@@ -137,8 +137,8 @@ pub fn encode_reply(facts: &[u8], headers: &HeaderMap) -> Option<Vec<u8>> {
     meta.extend_from_slice(&[VERSION, REPLY]);
     meta.extend_from_slice(&u16::try_from(facts.len()).ok()?.to_le_bytes());
     meta.extend_from_slice(facts);
-    meta.extend_from_slice(&u16::try_from(headers.len()).ok()?.to_le_bytes());
-    for (name, value) in headers {
+    meta.extend_from_slice(&u16::try_from(fields.len()).ok()?.to_le_bytes());
+    for (name, value) in fields {
         meta.extend_from_slice(&u16::try_from(name.as_str().len()).ok()?.to_le_bytes());
         meta.extend_from_slice(&(value.len() as u32).to_le_bytes());
         meta.extend_from_slice(name.as_str().as_bytes());

@@ -194,7 +194,7 @@ mod tests {
         );
         let facts = StoredFacts { extent: Extent::whole(body_bytes), ..judged.expect("may be stored") };
         let facts = crate::rules::facts::meta_bytes(facts, &HeaderMap::new(), &HeaderMap::new());
-        let meta = encode_reply(&facts, &HeaderMap::new()).expect("short");
+        let meta = encode_reply(&facts, &[]).expect("short");
         head(meta, facts)
     }
 
