@@ -10,7 +10,7 @@ use super::bounds;
 use super::network::Network;
 use super::problem::{ConfigError, Problems};
 use super::raw::Raw;
-use super::upstream::{Parent, Sibling, Site, neighbours, site};
+use super::upstream::{IdleMax, Parent, Sibling, Site, neighbours, site};
 use crate::rules::Policy;
 use crate::rules::lists::is_token;
 use crate::rules::policy::{AgeErrors, Foreign304, SetCookie};
@@ -109,7 +109,7 @@ pub struct Config {
     pub connect_time: Duration,
     pub reply_time: Duration,
     pub upstream_idle_time: Duration,
-    pub upstream_idle_max: usize,
+    pub upstream_idle_max: IdleMax,
     pub retries: u32,
     pub dns_time: Duration,
     pub down_time: Duration,
@@ -318,7 +318,7 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         connect_time: Duration::from_millis(upstream.connect_ms),
         reply_time: Duration::from_secs(upstream.reply_s),
         upstream_idle_time: Duration::from_secs(upstream.idle_s),
-        upstream_idle_max: upstream.idle_per_origin,
+        upstream_idle_max: IdleMax { per_origin: upstream.idle_per_origin, in_all: upstream.idle_in_all },
         retries: upstream.retries,
         dns_time: Duration::from_secs(upstream.dns_s),
         down_time: Duration::from_secs(upstream.down_s),

@@ -18,7 +18,7 @@ mod upstream;
 pub use checked::{Admission, Choice, Config, LogFormat, PrefetchHosts};
 pub use network::Network;
 pub use problem::{ConfigError, Problem};
-pub use upstream::{Parent, Sibling, Site, Upstream};
+pub use upstream::{IdleMax, Parent, Sibling, Site, Upstream};
 
 use toml::{Table, Value};
 

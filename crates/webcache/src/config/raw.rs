@@ -156,6 +156,7 @@ pub(super) struct Upstream {
     pub reply_s: u64,
     pub idle_s: u64,
     pub idle_per_origin: usize,
+    pub idle_in_all: usize,
     pub retries: u32,
     pub dns_s: u64,
     pub down_s: u64,

@@ -20,6 +20,15 @@ pub struct Upstream {
     pub tls: bool,
 }
 
+/// How many connections a loop keeps for reuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleMax {
+    /// To one origin or parent.
+    pub per_origin: usize,
+    /// To all together.
+    pub in_all: usize,
+}
+
 /// A cache above this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {

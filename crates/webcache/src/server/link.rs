@@ -23,7 +23,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 
 use super::request::RequestBody;
 use super::upstream::{Pool, READ_BYTES};
-use crate::config::Upstream;
+use crate::config::{IdleMax, Upstream};
 
 type Run = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -120,19 +120,19 @@ struct By {
     link: Link,
     pool: Rc<Pool>,
     upstream: Upstream,
-    kept_max: usize,
+    idle_max: IdleMax,
 }
 
 impl Arriving {
-    /// What comes by a link of a pool, which keeps at most so many of them.
+    /// What comes by a link of a pool, which keeps at most so many.
     pub fn new(
         incoming: Incoming,
         link: Link,
         pool: &Rc<Pool>,
         upstream: &Upstream,
-        kept_max: usize,
+        idle_max: IdleMax,
     ) -> Self {
-        let by = By { link, pool: Rc::clone(pool), upstream: upstream.clone(), kept_max };
+        let by = By { link, pool: Rc::clone(pool), upstream: upstream.clone(), idle_max };
         let mut arriving = Self { incoming, by: Some(Box::new(by)) };
         arriving.give_back_if_ended();
         arriving
@@ -146,8 +146,8 @@ impl Arriving {
 
     fn give_back(&mut self) {
         if let Some(by) = self.by.take() {
-            let By { link, pool, upstream, kept_max } = *by;
-            pool.take_back(link, upstream, kept_max);
+            let By { link, pool, upstream, idle_max } = *by;
+            pool.take_back(link, upstream, idle_max);
         }
     }
 }

@@ -27,9 +27,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::counters::Counters;
+use super::kept::Kept;
 use super::link::{Arriving, Link};
 use super::request::{RequestBody, RequestHead, Silent, TooLong};
-use crate::config::{Config, Upstream};
+use crate::config::{Config, IdleMax, Upstream};
 use crate::rules::framing::{self, Violation};
 
 /// Names whose addresses are remembered at most.
@@ -114,17 +115,12 @@ fn humane(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-struct Idle {
-    link: Link,
-    since: Instant,
-}
-
 /// Of a name, and until when they count.
 type Addresses = (Instant, Vec<SocketAddr>);
 
 /// One loop's connections.
 pub struct Pool {
-    idle: RefCell<HashMap<Upstream, Vec<Idle>>>,
+    idle: RefCell<Kept<Link>>,
     names: RefCell<HashMap<(String, u16), Addresses>>,
     down: RefCell<HashMap<Upstream, Instant>>,
     tls: Arc<rustls::ClientConfig>,
@@ -140,7 +136,7 @@ impl Pool {
         doors: Arc<[SocketAddr]>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            idle: RefCell::default(),
+            idle: RefCell::new(Kept::new()),
             names: RefCell::default(),
             down: RefCell::default(),
             tls,
@@ -213,13 +209,13 @@ impl Pool {
         let may_switch = head.headers.contains_key(UPGRADE);
         // What cannot be sent twice goes where the origin spoke a moment ago, or on a new connection: one that lay idle may
         // have been closed without our knowing yet.
-        let idle_max =
+        let age_max =
             if repeatable { config.upstream_idle_time } else { config.upstream_idle_time.min(FRESH) };
         let arriving = |reply: Response<Incoming>, link| {
             check(upstream, &reply, may_switch)?;
             Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max)))
         };
-        while let Some(mut link) = self.kept(upstream, idle_max) {
+        while let Some(mut link) = self.kept(upstream, age_max) {
             let request = head.with(std::mem::replace(&mut body, RequestBody::Nothing));
             match self.within(upstream, config, moved.as_deref(), link.send(request)).await? {
                 Ok(reply) => return arriving(reply, link),
@@ -263,52 +259,29 @@ impl Pool {
         }
     }
 
-    fn kept(&self, upstream: &Upstream, idle_max: Duration) -> Option<Link> {
-        let mut idle = self.idle.borrow_mut();
-        let kept = idle.get_mut(upstream)?;
-        let mut found = None;
-        while let Some(Idle { mut link, since }) = kept.pop() {
-            if since.elapsed() < idle_max && link.is_ready() {
-                found = Some(link);
-                break;
-            }
-        }
-        if kept.is_empty() {
-            idle.remove(upstream);
-        }
-        found
+    /// Apart, so that nothing is borrowed any more while the link is used.
+    fn kept(&self, upstream: &Upstream, age_max: Duration) -> Option<Link> {
+        self.idle.borrow_mut().take(upstream, age_max, Link::is_ready)
     }
 
     /// A link that a reply has come by whole, for reuse.
-    pub fn take_back(self: &Rc<Self>, mut link: Link, upstream: Upstream, kept_max: usize) {
+    pub fn take_back(self: &Rc<Self>, mut link: Link, upstream: Upstream, idle_max: IdleMax) {
         if link.is_ready() {
-            self.keep(link, upstream, kept_max);
+            self.idle.borrow_mut().put(upstream, link, idle_max);
         } else if !link.is_closed() {
             // The request may go on for longer than its reply.
             let pool = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 if link.ready().await.is_ok() {
-                    pool.keep(link, upstream, kept_max);
+                    pool.idle.borrow_mut().put(upstream, link, idle_max);
                 }
             });
         }
     }
 
-    fn keep(&self, link: Link, upstream: Upstream, kept_max: usize) {
-        let mut idle = self.idle.borrow_mut();
-        let kept = idle.entry(upstream).or_default();
-        if kept.len() < kept_max {
-            kept.push(Idle { link, since: Instant::now() });
-        }
-    }
-
     /// Closes what was not used for long.
     pub fn sweep(&self, config: &Config) {
-        let old = config.upstream_idle_time;
-        self.idle.borrow_mut().retain(|_, kept| {
-            kept.retain_mut(|idle| idle.since.elapsed() < old && idle.link.is_ready());
-            !kept.is_empty()
-        });
+        self.idle.borrow_mut().sweep(config.upstream_idle_time, Link::is_ready);
     }
 
     /// A TCP connection.
