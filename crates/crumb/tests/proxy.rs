@@ -355,3 +355,44 @@ fn requests_that_wait_for_an_origin_take_few_bytes_each() {
     let each = resident[1].saturating_sub(resident[0]) / HALF as u64;
     assert!(each <= WAITING_BYTES_MAX, "{each} bytes each");
 }
+
+/// Measured: 1.5 KB in a release build; 16 KB while their buffers are kept.
+const IDLE_BYTES_MAX: u64 = 8 << 10;
+
+#[test]
+fn connections_that_lie_idle_take_few_bytes_each() {
+    const HALF: usize = 400;
+    let bench = Bench::new();
+    let proxy = Running::start(&bench, &[]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 1000]);
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nCache-Control: max-age=60\r\n\r\nx");
+        }
+    });
+    let mut clients = Vec::new();
+    let mut half = || {
+        for _ in 0..HALF {
+            let mut client = TcpStream::connect(&proxy.address).unwrap();
+            write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut reply = Vec::new();
+            while !reply.ends_with(b"\r\n\r\nx") {
+                let mut piece = [0; 1000];
+                let bytes = client.read(&mut piece).unwrap();
+                assert!(bytes > 0, "{}", String::from_utf8_lossy(&reply));
+                reply.extend_from_slice(&piece[..bytes]);
+            }
+            clients.push(client);
+        }
+        // Clients that have nothing to ask.
+        std::thread::sleep(Duration::from_secs(1));
+        proxy.resident_bytes()
+    };
+    // The first half brings what is there once.
+    let (first, second) = (half(), half());
+    let each = second.saturating_sub(first) / HALF as u64;
+    assert!(each <= IDLE_BYTES_MAX, "{each} bytes each");
+}

@@ -87,6 +87,12 @@ impl Figures {
                 sum(&|c| c.connections_refused.get()),
             ),
             (
+                "connections_rested_total",
+                "Idle connections that gave their buffers back until their clients said more.",
+                counter,
+                sum(&|c| c.connections_rested.get()),
+            ),
+            (
                 "malformed_requests_total",
                 "Answered 400 for how they were written.",
                 counter,

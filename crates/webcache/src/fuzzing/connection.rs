@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 
 use crate::rules::framing;
 use crate::server::ReplyBody;
-use crate::server::sentry::{Patience, Sentry, Watched};
+use crate::server::sentry::{Bed, Patience, Sentry, Watched};
 
 /// Longest head that the sentry of these runs takes, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -88,7 +88,7 @@ fn follow(stream: &[u8], cut: u8) -> (usize, bool) {
 fn sentry(io: Script) -> Sentry<Script> {
     let hour = Duration::from_secs(3600);
     let patience = Patience { idle: hour, head: hour, stall: hour };
-    Sentry::new(io, Arc::new(Watched::default()), patience, HEAD_BYTES_MAX)
+    Sentry::new(io, Bed::new(), Arc::new(Watched::default()), patience, HEAD_BYTES_MAX)
 }
 
 /// Of up to so many bytes, each of another length; in one with 0.

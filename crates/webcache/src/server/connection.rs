@@ -2,7 +2,7 @@
 //!
 //! Always holds: what a client does not take is held for it for a bounded time: of HTTP/1 by the sentry, of HTTP/2 for the
 //! connection as a whole, and for each stream, so that one that goes on keeps no other; and of a stream of HTTP/2 no more
-//! than a frame is in hyper's hands.
+//! than a frame is in hyper's hands; of an idle connection of HTTP/1 only the socket is held.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -22,12 +22,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::asked::Side;
 use super::body::ReplyBody;
 use super::counters::Outcome;
 use super::exchange::{self, Client};
-use super::sentry::{Patience, Sentry, Watched};
+use super::sentry::{Bed, Patience, Resting, Sentry, Watched};
 use super::worker::{Admitted, Busy, Stage, Worker};
 use crate::config::Config;
 use crate::log::Entry;
@@ -106,22 +107,81 @@ fn malformed(client: IpAddr, began: Instant, request_id: u64) -> Entry {
     }
 }
 
+/// A socket that says when there is something to read, without a buffer for it.
+trait Wakes {
+    fn poll_wakes(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Wakes for TcpStream {
+    fn poll_wakes(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(cx)
+    }
+}
+
+impl Wakes for TlsStream<TcpStream> {
+    /// All that came before was decrypted and taken.
+    fn poll_wakes(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_ref().0.poll_read_ready(cx)
+    }
+}
+
 async fn http1<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Rc<Client>)
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Wakes + Unpin + Send + 'static,
 {
     let patience = Patience { idle: config.idle_time, head: config.head_time, stall: config.stall_time };
-    let sentry = Sentry::new(stream, Arc::clone(&client.watched), patience, config.head_max_bytes);
-    let service = {
-        let worker = Rc::clone(worker);
-        service_fn(move |request| exchange::answer(Rc::clone(&worker), Rc::clone(&client), request))
-    };
+    let (bed, watched, head_max_bytes) = (Bed::new(), &client.watched, config.head_max_bytes);
     let mut builder = http1::Builder::new();
     // The sentry keeps time.
-    builder.header_read_timeout(None).max_buf_size(config.head_max_bytes.max(16 << 10)).half_close(false);
-    let connection = builder.serve_connection(sentry, service).with_upgrades();
-    // The sentry ends idle ones.
-    to_its_end(worker, connection, std::future::pending(), |connection| connection.graceful_shutdown()).await;
+    builder.header_read_timeout(None).max_buf_size(head_max_bytes.max(16 << 10)).half_close(false);
+    let mut sentry = Sentry::new(stream, bed.clone(), Arc::clone(watched), patience, head_max_bytes);
+    loop {
+        let service = {
+            let (worker, client) = (Rc::clone(worker), Rc::clone(&client));
+            service_fn(move |request| exchange::answer(Rc::clone(&worker), Rc::clone(&client), request))
+        };
+        let connection = builder.serve_connection(sentry, service).with_upgrades();
+        let until_rest = UntilRest { connection, bed: &bed };
+        // The sentry ends idle ones. In a box, which is let go while the connection rests.
+        Box::pin(to_its_end(worker, until_rest, std::future::pending(), |until| {
+            Pin::new(&mut until.get_mut().connection).graceful_shutdown();
+        }))
+        .await;
+        let Some(resting) = bed.take() else { return };
+        worker.counters.connections_rested.add(1);
+        if !wakes(worker, &resting, patience.idle).await {
+            return;
+        }
+        sentry = Sentry::again(resting, bed.clone(), Arc::clone(watched), patience, head_max_bytes);
+    }
+}
+
+/// A connection, until it ends or its socket is laid down.
+struct UntilRest<'a, C, T> {
+    connection: C,
+    bed: &'a Bed<T>,
+}
+
+impl<C: Future + Unpin, T> Future for UntilRest<'_, C, T> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if Pin::new(&mut this.connection).poll(cx).is_ready() || this.bed.is_taken() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+/// Waits until a client that lay idle says something: false when it does not in time, or the server drains.
+async fn wakes<T: Wakes>(worker: &Worker, resting: &Resting<T>, idle: Duration) -> bool {
+    let mut stage = worker.shared.stage.subscribe();
+    let word = std::future::poll_fn(|cx| resting.io.poll_wakes(cx));
+    tokio::select! {
+        word = tokio::time::timeout_at((resting.heard_at + idle).into(), word) => word.is_ok(),
+        _ = stage.wait_for(|stage| *stage >= Stage::Draining) => false,
+    }
 }
 
 /// When the client's turn began to take what there is of one stream's reply; nothing while it is ours.

@@ -161,6 +161,7 @@ pub struct Counters {
     pub connections_accepted: Counter,
     pub connections_refused: Counter,
     pub connections_ended: Counter,
+    pub connections_rested: Counter,
     pub malformed_requests: Counter,
     pub aborted_replies: Counter,
     pub origin_requests: Counter,

@@ -4,7 +4,8 @@
 //! ```text
 //! socket ─> Sentry: raw head ─ framing::check_request ─> hyper
 //!              │      violation: bytes that hyper answers with 400, then the end
-//!              └─ nothing in time: the connection ends        idle │ head │ body │ reply not taken
+//!              ├─ nothing in time: the connection ends        idle │ head │ body │ reply not taken
+//!              └─ idle for a while: the socket is laid down, and all else let go
 //! ```
 //!
 //! Always holds: hyper never sees the end of a head that was not checked; where a body ends is known here by the same
@@ -16,8 +17,8 @@ use std::cell::RefCell;
 use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -68,9 +69,52 @@ enum Place {
     Ended,
 }
 
+/// A socket between two requests, while hyper's buffers for it are let go.
+pub struct Resting<T> {
+    /// The socket.
+    pub io: T,
+    /// When the client said something last.
+    pub heard_at: Instant,
+}
+
+/// Where a sentry lays a socket down.
+pub struct Bed<T>(Arc<Mutex<Option<Resting<T>>>>);
+
+impl<T> Bed<T> {
+    /// Empty.
+    pub fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// What was laid down.
+    pub fn take(&self) -> Option<Resting<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether there is something.
+    pub fn is_taken(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn lay(&self, resting: Resting<T>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(resting);
+    }
+}
+
+impl<T> Clone for Bed<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// How long a connection lies idle until its socket is laid down: a new one is made when it wakes, in a few microseconds.
+const REST_AFTER: Duration = Duration::from_millis(500);
+
 /// The socket, guarded.
 pub struct Sentry<T> {
-    io: T,
+    /// Nothing once it is laid down.
+    io: Option<T>,
+    bed: Bed<T>,
     watched: Arc<Watched>,
     patience: Patience,
     head_max_bytes: usize,
@@ -93,15 +137,29 @@ thread_local! {
 
 impl<T> Sentry<T> {
     /// Guards a connection that begins now.
-    pub fn new(io: T, watched: Arc<Watched>, patience: Patience, head_max_bytes: usize) -> Self {
-        let timer = Box::pin(tokio::time::sleep(patience.head));
+    pub fn new(io: T, bed: Bed<T>, watched: Arc<Watched>, patience: Patience, head_max_bytes: usize) -> Self {
         let heard_at = Instant::now();
+        let begun = Resting { io, heard_at };
+        Self { place: Place::Head(heard_at), ..Self::again(begun, bed, watched, patience, head_max_bytes) }
+    }
+
+    /// Guards one that was laid down.
+    pub fn again(
+        resting: Resting<T>,
+        bed: Bed<T>,
+        watched: Arc<Watched>,
+        patience: Patience,
+        head_max_bytes: usize,
+    ) -> Self {
+        let Resting { io, heard_at } = resting;
+        let timer = Box::pin(tokio::time::sleep(patience.head.min(REST_AFTER)));
         Self {
-            io,
+            io: Some(io),
+            bed,
             watched,
             patience,
             head_max_bytes,
-            place: Place::Head(heard_at),
+            place: Place::Idle,
             partial: Vec::new(),
             heard_at,
             timer,
@@ -208,11 +266,26 @@ impl<T> Sentry<T> {
         match self.place {
             Place::Head(since) => Some(since + self.patience.head),
             Place::Idle if self.watched.busy.load(Ordering::Relaxed) == 0 => {
-                Some(self.heard_at + self.patience.idle)
+                let rests = if self.may_rest() { REST_AFTER } else { Duration::MAX };
+                Some(self.heard_at + self.patience.idle.min(rests))
             }
             Place::Body(_) | Place::Chunked(_) => Some(self.heard_at + self.patience.stall),
             _ => None,
         }
+    }
+
+    fn is_tunnel(&self) -> bool {
+        matches!(self.place, Place::Tunnel) || self.watched.switched.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is under way, and nobody else knows more of the connection than that.
+    fn may_rest(&self) -> bool {
+        matches!(self.place, Place::Idle)
+            && self.partial.is_empty()
+            && self.unsent.is_none()
+            && self.patience.idle > REST_AFTER
+            && self.watched.busy.load(Ordering::Relaxed) == 0
+            && !self.watched.switched.load(Ordering::Relaxed)
     }
 
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -226,13 +299,23 @@ impl<T> Sentry<T> {
             ready!(self.timer.as_mut().poll(cx));
             let now = Instant::now();
             match self.deadline() {
-                Some(deadline) if deadline <= now => return Poll::Ready(io::ErrorKind::TimedOut.into()),
-                Some(deadline) => self.timer.as_mut().reset(deadline.into()),
+                Some(deadline) if deadline <= now => {
+                    if self.may_rest()
+                        && let Some(io) = self.io.take()
+                    {
+                        self.bed.lay(Resting { io, heard_at: self.heard_at });
+                        return Poll::Pending;
+                    }
+                    return Poll::Ready(io::ErrorKind::TimedOut.into());
+                }
+                Some(deadline) => self.timer.as_mut().reset(deadline.min(now + REST_AFTER).into()),
                 None => {
                     // The reply is under way: its end counts as word from the client.
                     self.heard_at = now;
                     let least = self.patience.idle.min(self.patience.stall).min(self.patience.head);
-                    self.timer.as_mut().reset((now + least).into());
+                    // That end is told to nobody here: it is looked for.
+                    let again = if self.is_tunnel() { least } else { least.min(REST_AFTER) };
+                    self.timer.as_mut().reset((now + again).into());
                 }
             }
         }
@@ -240,8 +323,7 @@ impl<T> Sentry<T> {
 
     fn poll_taking<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         // A tunnel has a time of its own, which both ways share.
-        let tunnel = matches!(self.place, Place::Tunnel) || self.watched.switched.load(Ordering::Relaxed);
-        if written.is_ready() || tunnel {
+        if written.is_ready() || self.is_tunnel() {
             self.unsent = None;
             return written;
         }
@@ -287,9 +369,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Sentry<T> {
             _ => {}
         }
         SCRATCH.with_borrow_mut(|scratch| {
+            let Some(io) = &mut this.io else { return Poll::Pending };
             let room = cursor.remaining().min(SCRATCH_BYTES);
             let mut read = ReadBuf::new(&mut scratch[..room]);
-            match Pin::new(&mut this.io).poll_read(cx, &mut read) {
+            match Pin::new(io).poll_read(cx, &mut read) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return this.poll_patience(cx).map(Err),
@@ -311,22 +394,27 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Sentry<T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Sentry<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.io).poll_write(cx, bytes);
+        let Some(io) = &mut this.io else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let written = Pin::new(io).poll_write(cx, bytes);
         this.poll_taking(cx, written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let flushed = Pin::new(&mut this.io).poll_flush(cx);
+        let Some(io) = &mut this.io else { return Poll::Ready(Ok(())) };
+        let flushed = Pin::new(io).poll_flush(cx);
         this.poll_taking(cx, flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+        match &mut self.get_mut().io {
+            Some(io) => Pin::new(io).poll_shutdown(cx),
+            None => Poll::Ready(Ok(())),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.io.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_write_vectored(
@@ -335,7 +423,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Sentry<T> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.io).poll_write_vectored(cx, bytes);
+        let Some(io) = &mut this.io else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let written = Pin::new(io).poll_write_vectored(cx, bytes);
         this.poll_taking(cx, written)
     }
 }
@@ -350,7 +439,7 @@ mod tests {
             head: Duration::from_secs(1),
             stall: Duration::from_secs(1),
         };
-        Sentry::new(tokio::io::duplex(64).0, Arc::new(Watched::default()), patience, 1 << 14)
+        Sentry::new(tokio::io::duplex(64).0, Bed::new(), Arc::new(Watched::default()), patience, 1 << 14)
     }
 
     #[test]

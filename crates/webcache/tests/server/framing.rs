@@ -1,5 +1,7 @@
 //! Requests that two readers could read in two ways, clients that say nothing, and old and hurried ones.
 
+use std::time::{Duration, Instant};
+
 use crate::harness::{Connection, Origin, Proxy, reply};
 
 #[test]
@@ -76,6 +78,38 @@ fn a_connection_that_lies_idle_ends_and_one_that_waits_for_a_slow_origin_does_no
     gate.open();
     assert_eq!(waiting.receive(false).unwrap().text(), "x");
     assert!(waiting.has_ended(), "and then it is idle too");
+}
+
+#[test]
+fn a_connection_that_rested_goes_on_and_ends_in_time() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", "x"));
+    let proxy = Proxy::with(origin.address, "[limits]\nidle_s = 2\nhead_s = 60\n");
+    let mut client = Connection::new(proxy.reverse);
+    for times in 1..=3 {
+        client.send("GET / HTTP/1.1\r\nHost:");
+        // Half a head is no rest: it would be forgotten.
+        std::thread::sleep(Duration::from_millis(700));
+        client.send(" a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.receive(false).unwrap().text(), "x");
+        assert_eq!(client.receive(false).unwrap().text(), "x");
+        proxy.until("it rests", |proxy| proxy.count(|counters| counters.connections_rested.get()) == times);
+    }
+    let began = Instant::now();
+    assert!(client.has_ended(), "idle for as long as it may");
+    assert!(began.elapsed() >= Duration::from_secs(1), "rest is no end");
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn a_resting_connection_ends_when_the_proxy_drains() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let proxy = Proxy::new(&origin);
+    let mut client = Connection::new(proxy.reverse);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.receive(false).unwrap().text(), "x");
+    proxy.until("it rests", |proxy| proxy.count(|counters| counters.connections_rested.get()) == 1);
+    drop(proxy.stop());
+    assert!(client.has_ended());
 }
 
 #[test]
@@ -157,7 +191,7 @@ fn a_body_that_is_sent_for_longer_than_an_origin_may_take_to_reply_is_taken_to_i
     slow.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
     for _ in 0..5 {
         // A client that is slow: there is nothing else to wait for.
-        std::thread::sleep(std::time::Duration::from_millis(800));
+        std::thread::sleep(Duration::from_millis(800));
         slow.send("x");
     }
     assert_eq!(slow.receive(false).unwrap().text(), "5 bytes");

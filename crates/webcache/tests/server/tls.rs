@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Instant;
 
 use packstore::{Mode, Store, StoreOptions, VolumeSpec};
 use rustls::pki_types::CertificateDer;
@@ -142,6 +143,35 @@ impl Frames {
         self.0.read_exact(&mut payload)?;
         Ok(payload)
     }
+}
+
+#[test]
+fn a_connection_of_http_1_that_rested_goes_on() {
+    let Some(files) = Files::make() else { return };
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", "x"));
+    let server = files.server(&origin, "");
+    let mut config = (*files.client()).clone();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let (session, tcp) = connected(Arc::new(config), &server);
+    let mut client = StreamOwned::new(session, tcp);
+    for rested in 1..=2 {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"\r\n\r\nx") {
+            let mut piece = [0; 1024];
+            let bytes = client.read(&mut piece).unwrap();
+            assert!(bytes > 0, "{}", String::from_utf8_lossy(&reply));
+            reply.extend_from_slice(&piece[..bytes]);
+        }
+        let counters = &server.shared().counters;
+        let began = Instant::now();
+        while counters.iter().map(|counters| counters.connections_rested.get()).sum::<u64>() < rested {
+            assert!(began.elapsed() < PATIENCE, "it rests");
+            std::thread::yield_now();
+        }
+    }
+    drop(client);
+    drop(server.stop());
 }
 
 /// Symptom: one stream whose client takes nothing was kept for as long as another one went on. Cause: time was kept for the
