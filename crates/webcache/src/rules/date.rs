@@ -32,7 +32,7 @@ pub fn parse(text: &[u8], now: WallSeconds) -> Option<WallSeconds> {
 
 fn parse_fixdate(day_name: &[u8], rest: &[u8]) -> Option<WallSeconds> {
     let [w1, w2, w3] = day_name else { return None };
-    day_of_week(*w1, *w2, *w3)?;
+    is_day(*w1, *w2, *w3)?;
     // 06 Nov 1994 08:49:37 GMT
     let [d1, d2, b' ', m1, m2, m3, b' ', y1, y2, y3, y4, b' ', clock @ .., b' ', z1, z2, z3] = rest else {
         return None;
@@ -64,7 +64,7 @@ fn parse_asctime(text: &[u8]) -> Option<WallSeconds> {
     let [w1, w2, w3, b' ', m1, m2, m3, b' ', d1, d2, b' ', clock @ .., b' ', y1, y2, y3, y4] = text else {
         return None;
     };
-    day_of_week(*w1, *w2, *w3)?;
+    is_day(*w1, *w2, *w3)?;
     let tens = if *d1 == b' ' { b'0' } else { *d1 };
     let year = two(*y1, *y2)? * 100 + two(*y3, *y4)?;
     seconds(year, month(*m1, *m2, *m3)?, two(tens, *d2)?, time_of_day(clock)?)
@@ -100,21 +100,13 @@ fn gmt(zone: &[u8]) -> Option<()> {
     zone.eq_ignore_ascii_case(b"GMT").then_some(())
 }
 
-/// Its place in the week by the first three letters of its name, from 0.
-fn day_of_week(w1: u8, w2: u8, w3: u8) -> Option<i64> {
-    Some(match &[w1, w2, w3].map(|letter| letter.to_ascii_lowercase()) {
-        b"sun" => 0,
-        b"mon" => 1,
-        b"tue" => 2,
-        b"wed" => 3,
-        b"thu" => 4,
-        b"fri" => 5,
-        b"sat" => 6,
-        _ => return None,
-    })
+/// Whether a day's name begins so.
+fn is_day(w1: u8, w2: u8, w3: u8) -> Option<()> {
+    let name = [w1, w2, w3].map(|letter| letter.to_ascii_lowercase());
+    matches!(&name, b"sun" | b"mon" | b"tue" | b"wed" | b"thu" | b"fri" | b"sat").then_some(())
 }
 
-/// Its number by the first three letters of its name, from 1.
+/// A month's number by the first three letters of its name, from 1.
 fn month(m1: u8, m2: u8, m3: u8) -> Option<i64> {
     Some(match &[m1, m2, m3].map(|letter| letter.to_ascii_lowercase()) {
         b"jan" => 1,

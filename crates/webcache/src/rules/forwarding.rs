@@ -24,14 +24,18 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     gone.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-static HOP_BY_HOP: [HeaderName; 6] =
-    [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
+static HOP_BY_HOP: [HeaderName; 6] = [
+    CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
 
 /// What Connection names.
 fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
-    if !headers.keys().any(|name| *name == CONNECTION) {
+    if !headers.contains_key(CONNECTION) {
         return Vec::new();
     }
     let named = all_members(headers, &CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
@@ -46,13 +50,13 @@ static NEVER_NOMINATED: [HeaderName; 8] =
 /// that `private` or `no-cache` withholds by name. Age goes too: it is in the facts, and a hit writes its own.
 pub fn storable(headers: &HeaderMap) -> Vec<(&HeaderName, &HeaderValue)> {
     let left_out = left_out_of_store(headers);
-    headers.iter().filter(|(name, _)| !NEVER_STORED.contains(name) && !left_out.contains(name)).collect()
+    headers.iter().filter(|(name, _)| !is_never_stored(name) && !left_out.contains(name)).collect()
 }
 
 /// The same, with the others taken out.
 pub fn storable_fields(headers: &mut HeaderMap) {
     let mut gone = left_out_of_store(headers);
-    gone.extend(headers.keys().filter(|name| NEVER_STORED.contains(name)).cloned());
+    gone.extend(headers.keys().filter(|name| is_never_stored(name)).cloned());
     gone.iter().for_each(|name| drop(headers.remove(name)));
 }
 
@@ -63,18 +67,13 @@ fn left_out_of_store(headers: &HeaderMap) -> Vec<HeaderName> {
     names
 }
 
-static NEVER_STORED: [HeaderName; 10] = [
-    AGE,
-    CONNECTION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    HeaderName::from_static("proxy-authentication-info"),
-];
+fn is_never_stored(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name) || NOT_FOR_OTHERS.contains(name)
+}
+
+/// What speaks to a proxy, and what a hit writes anew.
+static NOT_FOR_OTHERS: [HeaderName; 4] =
+    [PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, HeaderName::from_static("proxy-authentication-info"), AGE];
 
 /// Gives a reply a Date if it has none (RFC 9110 section 6.6.1), or none that can be read.
 pub fn add_date(headers: &mut HeaderMap, answered_at: WallSeconds) {
