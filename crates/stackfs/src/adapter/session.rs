@@ -102,7 +102,8 @@ impl Session {
 }
 
 /// What the threads ended with, for whoever waits for the mount. A thread is told `ENODEV` when the mount is gone, but
-/// `ECONNABORTED` when it was just taking a request, as it may be the RELEASE of the last file open in a detached mount.
+/// `ECONNABORTED` when it was just taking a request (Linux, `fuse_dev_do_read`), as the RELEASE of the last file that was
+/// open in a detached mount.
 fn end_of(threads: io::Result<()>) -> io::Result<()> {
     match threads {
         Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
