@@ -80,9 +80,18 @@ pub struct ReplyBody {
     source: Source,
     left: Option<u64>,
     ledger: Option<Ledger>,
-    /// How it broke off, told at the next turn.
-    broken: Option<io::Error>,
+    broken: Option<Broken>,
 }
+
+/// How a body broke off, told after so many turns.
+struct Broken {
+    error: io::Error,
+    turns: u8,
+}
+
+/// Told at once, it would keep what came before it from being written: a turn to hand that to the socket, and one for which the
+/// socket may wait (`in_turn`).
+const TURNS_TO_WRITE: u8 = 2;
 
 impl ReplyBody {
     fn of(source: Source, left: Option<u64>) -> Self {
@@ -311,14 +320,30 @@ impl Pieces {
     }
 }
 
+impl ReplyBody {
+    fn tell_broken(
+        &mut self,
+        error: io::Error,
+        turns: u8,
+        cx: &Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if turns == 0 {
+            return Poll::Ready(Some(Err(error)));
+        }
+        self.broken = Some(Broken { error, turns });
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 impl Body for ReplyBody {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        if let Some(error) = this.broken.take() {
-            return Poll::Ready(Some(Err(error)));
+        if let Some(Broken { error, turns }) = this.broken.take() {
+            return this.tell_broken(error, turns - 1, cx);
         }
         let piece = this.source.poll_next(cx);
         if let Some(ledger) = &mut this.ledger {
@@ -349,10 +374,7 @@ impl Body for ReplyBody {
             }
         }
         if let Some(Err(error)) = piece {
-            // Told at once, it would keep what came before it from being written.
-            this.broken = Some(error);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+            return this.tell_broken(error, TURNS_TO_WRITE, cx);
         }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }

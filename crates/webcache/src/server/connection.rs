@@ -28,6 +28,7 @@ use super::asked::Side;
 use super::body::ReplyBody;
 use super::counters::Outcome;
 use super::exchange::{self, Client};
+use super::in_turn::InTurn;
 use super::sentry::{Bed, Patience, Resting, Sentry, Watched};
 use super::worker::{Admitted, Busy, Stage, Worker};
 use crate::config::Config;
@@ -140,7 +141,7 @@ where
             let (worker, client) = (Rc::clone(worker), Rc::clone(&client));
             service_fn(move |request| exchange::answer(Rc::clone(&worker), Rc::clone(&client), request))
         };
-        let connection = builder.serve_connection(sentry, service).with_upgrades();
+        let connection = builder.serve_connection(InTurn::new(sentry), service).with_upgrades();
         let until_rest = UntilRest { connection, bed: &bed };
         // The sentry ends idle ones. In a box, which is let go while the connection rests.
         Box::pin(to_its_end(worker, until_rest, std::future::pending(), |until| {

@@ -21,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 
+use super::in_turn::InTurn;
 use super::request::RequestBody;
 use super::upstream::{Pool, READ_BYTES};
 use crate::config::{IdleMax, Upstream};
@@ -45,7 +46,7 @@ impl Link {
     {
         let mut builder = http1::Builder::new();
         builder.read_buf_exact_size(Some(head_max_bytes.max(READ_BYTES)));
-        let (sender, connection) = builder.handshake(io).await?;
+        let (sender, connection) = builder.handshake(InTurn::new(io)).await?;
         let run: Run = Box::pin(async move {
             // Errors are told to whoever waits for the reply.
             let _ = connection.with_upgrades().await;

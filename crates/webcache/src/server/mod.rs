@@ -26,6 +26,7 @@ mod hashing;
 mod health;
 mod hit;
 mod icp;
+mod in_turn;
 mod kept;
 mod ledger;
 mod link;

@@ -1,0 +1,153 @@
+//! A socket that answers when the others of its loop have read.
+//!
+//! ```text
+//! at once    A reads  A writes  B reads  B writes  C reads  C writes      each write wakes the other side, which sleeps again
+//! in turn    A reads  B reads  C reads  A writes  B writes  C writes      the first wakes it, and it finds the others' there
+//! ```
+//!
+//! Always holds: only the first write after a read waits, and that for one turn of those that are ready, not for time: alone, it
+//! goes out at once; what follows in a long reply waits for nothing.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// The socket.
+pub struct InTurn<T> {
+    io: T,
+    /// Whether the next write waits.
+    waits: bool,
+}
+
+impl<T> InTurn<T> {
+    /// One that waits with its first write already: what it says is an answer to what another has read.
+    pub fn new(io: T) -> Self {
+        Self { io, waits: true }
+    }
+
+    /// Ready when it may write. Who wakes itself goes to the end of the queue, behind all that are ready now.
+    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if !self.waits {
+            return Poll::Ready(());
+        }
+        self.waits = false;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<T: Read + Unpin> Read for InTurn<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        cursor: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let read = Pin::new(&mut this.io).poll_read(cx, cursor);
+        this.waits |= read.is_ready();
+        read
+    }
+}
+
+impl<T: Write + Unpin> Write for InTurn<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        std::task::ready!(this.poll_turn(cx));
+        Pin::new(&mut this.io).poll_write(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        std::task::ready!(this.poll_turn(cx));
+        Pin::new(&mut this.io).poll_write_vectored(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use hyper::rt::ReadBuf;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    async fn read(io: &mut InTurn<TokioIo<DuplexStream>>) {
+        let mut space = [0_u8; 16];
+        let mut buffer = ReadBuf::new(&mut space);
+        std::future::poll_fn(|cx| Pin::new(&mut *io).poll_read(cx, buffer.unfilled())).await.expect("read");
+    }
+
+    async fn write(io: &mut InTurn<TokioIo<DuplexStream>>, bytes: &[u8]) {
+        let written = std::future::poll_fn(|cx| Pin::new(&mut *io).poll_write(cx, bytes)).await;
+        assert_eq!(written.expect("written"), bytes.len());
+    }
+
+    /// Runs several that each read and then write twice; says what they did in which order.
+    fn order(count: usize) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let done = Rc::new(RefCell::new(Vec::new()));
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let mut tasks = Vec::new();
+            let mut others = Vec::new();
+            for name in ["A", "B", "C"].into_iter().take(count) {
+                let (near, mut far) = tokio::io::duplex(64);
+                far.write_all(b"asked").await.expect("asked");
+                others.push(far);
+                let done = Rc::clone(&done);
+                tasks.push(tokio::task::spawn_local(async move {
+                    let mut io = InTurn::new(TokioIo::new(near));
+                    read(&mut io).await;
+                    done.borrow_mut().push(format!("{name} reads"));
+                    for _ in 0..2 {
+                        write(&mut io, b"said").await;
+                        done.borrow_mut().push(format!("{name} writes"));
+                    }
+                }));
+            }
+            for task in tasks {
+                task.await.expect("no panic");
+            }
+            for mut far in others {
+                let mut said = String::new();
+                far.read_to_string(&mut said).await.expect("said");
+                assert_eq!(said, "saidsaid");
+            }
+        });
+        done.take()
+    }
+
+    #[test]
+    fn all_that_are_ready_read_before_the_first_writes() {
+        let expected = [
+            "A reads", "B reads", "C reads", "A writes", "A writes", "B writes", "B writes", "C writes",
+            "C writes",
+        ];
+        assert_eq!(order(3), expected);
+    }
+
+    #[test]
+    fn one_alone_writes_at_once() {
+        assert_eq!(order(1), ["A reads", "A writes", "A writes"]);
+    }
+}
