@@ -122,9 +122,8 @@ pub struct Server {
     old_logs: Mutex<Vec<Arc<LogWriter>>>,
 }
 
-/// Event loops a processor, when none is said: one may have to wait while the others go on.
-const LOOPS_PER_CPU: usize = 2;
-/// Where a loop has to wait for each object that is not in the page cache.
+/// Event loops a processor, when none is said and a loop has to wait for each object that is not in the page cache; else one, which
+/// has more to do in each turn.
 const WAITING_LOOPS_PER_CPU: usize = 4;
 
 impl Server {
@@ -141,7 +140,7 @@ impl Server {
             );
         }
         let loops = match config.loops {
-            0 if reads_in_time => cpus * LOOPS_PER_CPU,
+            0 if reads_in_time => cpus,
             0 => cpus * WAITING_LOOPS_PER_CPU,
             said => said,
         };
