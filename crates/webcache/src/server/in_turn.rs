@@ -10,7 +10,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
@@ -54,7 +54,7 @@ impl<T: Read + Unpin> Read for InTurn<T> {
 impl<T: Write + Unpin> Write for InTurn<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        std::task::ready!(this.poll_turn(cx));
+        ready!(this.poll_turn(cx));
         Pin::new(&mut this.io).poll_write(cx, bytes)
     }
 
@@ -68,7 +68,7 @@ impl<T: Write + Unpin> Write for InTurn<T> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        std::task::ready!(this.poll_turn(cx));
+        ready!(this.poll_turn(cx));
         Pin::new(&mut this.io).poll_write_vectored(cx, bytes)
     }
 
