@@ -45,7 +45,7 @@ pub enum KeyError {
     /// What stands for a port is no number of one: nobody could say where it leads, and the origin would be told of it.
     #[error("the target's port is none; answer 400")]
     Port,
-    /// It is empty, or what stands in brackets is no address of IPv6.
+    /// It is empty, or brackets are not around all of it, or what stands in them is no address of IPv6.
     #[error("the target's host is neither a name nor an address; answer 400")]
     Host,
 }
@@ -68,8 +68,7 @@ impl CacheKey {
             None if behind.is_empty() => None,
             _ => return Err(KeyError::Port),
         };
-        let brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        if host.is_empty() || brackets.is_some_and(|address| address.parse::<Ipv6Addr>().is_err()) {
+        if !is_host(host) {
             return Err(KeyError::Host);
         }
         let secure = scheme.eq_ignore_ascii_case("https");
@@ -116,6 +115,15 @@ impl CacheKey {
         let host = self.uri.find("://").map_or(0, |place| place + 3);
         let end = self.uri[host..].find('/').map_or(self.uri.len(), |place| host + place);
         &self.uri[..end]
+    }
+}
+
+/// Whether a target's host, as written, is a name or an address: brackets are for addresses of IPv6 alone (RFC 3986 section
+/// 3.2.2). Else `a.example[]` would be asked of `a.example`, and looked up as another.
+pub fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && !host.contains(['[', ']']),
     }
 }
 

@@ -33,6 +33,7 @@ use super::upstream::UpstreamError;
 use super::worker::{Busy, Stage, Worker};
 use crate::config::Config;
 use crate::rules::forwarding::{self, Received};
+use crate::rules::key::is_host;
 use crate::rules::lists;
 use crate::rules::reuse::ForwardReason;
 
@@ -61,6 +62,10 @@ pub async fn open(
     else {
         return refuse(ledger, Outcome::Denied, StatusCode::BAD_REQUEST, "CONNECT needs HOST:PORT");
     };
+    if !is_host(authority.host()) {
+        let why = "the host is neither a name nor an address";
+        return refuse(ledger, Outcome::Denied, StatusCode::BAD_REQUEST, why);
+    }
     let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
     if !config.connect_ports.contains(&port) {
         let why = "CONNECT may not reach this port (forward.connect_ports)";

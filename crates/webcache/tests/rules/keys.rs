@@ -50,6 +50,9 @@ fn one_uri_has_one_key() {
         ("http://[;:1]/", KeyError::Host),
         ("http://:80/", KeyError::Host),
         ("http://[::1%25eth0]/", KeyError::Host),
+        ("http://a.example[]/", KeyError::Host),
+        ("http://a.example[]:8080/", KeyError::Host),
+        ("http://a[.]example/", KeyError::Host),
     ] {
         assert_eq!(
             CacheKey::of(&target.parse().expect("a target")),

@@ -31,7 +31,7 @@ fn connect_reaches_allowed_ports_and_carries_bytes_both_ways() {
     tunnel.send("hello");
     assert_eq!(tunnel.receive_bytes(5), b"HELLO");
     served.join().unwrap();
-    for (target, status) in [("127.0.0.1:22", 403), ("127.0.0.1", 400)] {
+    for (target, status) in [("127.0.0.1:22", 403), ("127.0.0.1", 400), ("127.0.0.1[]:443", 400)] {
         let mut refused = Connection::new(proxy.forward);
         refused.send(format!("CONNECT {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(refused.receive(false).unwrap().status, status, "{target}");
