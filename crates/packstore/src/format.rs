@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Whole => 1,
             Self::Manifest => 2,
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    fn of(code: u8) -> Option<Self> {
+    pub(crate) fn of(code: u8) -> Option<Self> {
         [Self::Whole, Self::Manifest, Self::Alias].into_iter().find(|kind| kind.code() == code)
     }
 

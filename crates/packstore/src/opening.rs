@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::format::{INDEX_HEAD_BYTES, VolumeHead};
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::packed::{Access, Packed};
+use crate::rebuild::{SPILL_NAME, rebuild};
 use crate::signatures::Signatures;
 use crate::store::Store;
 use crate::table_file::{self, TableFile};
@@ -123,7 +124,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
             let core = store.core.clone();
             let thread = std::thread::Builder::new().name("pack-rebuild".to_owned());
             let spawned = thread.spawn(move || {
-                let rebuilt = crate::rebuild::rebuild(&core);
+                let rebuilt = rebuild(&core, options.rebuild_bytes_max);
                 core.set_ready(rebuilt);
             });
             crate::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
@@ -200,7 +201,8 @@ fn find_files(
     }
     // What a crash left half made.
     for name in &names {
-        let unfinished = name.ends_with(".index.new") || name == "volume.new" || name == "table.new";
+        let unfinished =
+            name.ends_with(".index.new") || ["volume.new", "table.new", SPILL_NAME].contains(&name.as_str());
         let lonely = number_of(name, ".body").is_some_and(|number| !indexes.contains(&number));
         if unfinished || lonely {
             match disk.remove(name) {

@@ -184,6 +184,9 @@ pub struct OpenOptions {
     pub direct_writes: bool,
     /// As [`StoreOptions::memory_bytes_max`].
     pub memory_bytes_max: u64,
+    /// After an unclean stop: memory for records found, at most, before they go to a file of a volume until all are known; 32
+    /// bytes each. Read-only all stay in memory. Default 64 MB.
+    pub rebuild_bytes_max: u64,
 }
 
 impl Default for OpenOptions {
@@ -195,6 +198,7 @@ impl Default for OpenOptions {
             verify: Verify::Always,
             direct_writes: true,
             memory_bytes_max: MEMORY_BYTES_MAX,
+            rebuild_bytes_max: 64 << 20,
         }
     }
 }

@@ -7,4 +7,5 @@ mod faults;
 mod kills;
 mod model;
 mod points;
+mod rebuild;
 mod scenario;

@@ -65,7 +65,11 @@ impl Scenario {
     }
 
     pub fn open(&self, machine: &SimulatedDisk) -> Result<Store, StoreError> {
-        let options = OpenOptions { cache: self.cache(), ..OpenOptions::default() };
+        let mut options = OpenOptions { cache: self.cache(), ..OpenOptions::default() };
+        // One in two keeps what it finds after a crash in a file.
+        if self.seed % 2 == 1 {
+            options.rebuild_bytes_max = 0;
+        }
         Store::open(self.disks(machine), options)
     }
 

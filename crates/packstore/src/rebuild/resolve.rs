@@ -1,0 +1,275 @@
+//! Of each key the newest record that is whole: it goes into the table, and its blocks count as live.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::found::Found;
+use super::spill::{PARTS, Spill};
+use super::{Heap, Special};
+use crate::core::{Core, Uncertain};
+use crate::error::StoreError;
+use crate::format::{Kind, RecordHead, SHARED, Victim, crc};
+use crate::keys::locked;
+use crate::options::Mode;
+use crate::signatures::Place;
+use crate::spot::Spot;
+
+/// Sequence numbers that an unclean stop may have used up unseen.
+const SEQUENCES_LOST_MAX: u64 = 1 << 20;
+
+/// Settles all keys.
+///
+/// # Errors
+/// When what was spilled cannot be read again, or the store is being closed.
+pub(super) fn resolve(
+    core: &Core,
+    heaps: Vec<Heap>,
+    spill: &Spill,
+    threads: usize,
+) -> Result<(), StoreError> {
+    let mut ours = Ours::default();
+    let mut internals = Vec::new();
+    let mut untold = HashMap::new();
+    let parts = (0..PARTS).map(|_| Mutex::new(Vec::new())).collect::<Vec<Mutex<Vec<Vec<Found>>>>>();
+    let mut sequence_max = 0;
+    for heap in heaps {
+        ours.specials.extend(heap.specials);
+        untold.extend(heap.uncertain);
+        internals.extend(heap.internals);
+        sequence_max = sequence_max.max(heap.sequence_max);
+        for (part, found) in parts.iter().zip(heap.parts) {
+            locked(part).push(found);
+        }
+    }
+    core.sequence.store(sequence_max + SEQUENCES_LOST_MAX, Ordering::SeqCst);
+
+    // Ours first: users' records count only when what they name is there.
+    internals.sort_unstable_by_key(|&(id, part, found)| (id, part, Reverse(found.sequence)));
+    internals.retain(|(_, _, found)| is_whole(core, found));
+    internals.dedup_by_key(|&mut (id, part, _)| (id, part));
+    ours.learn(&internals);
+
+    let next = AtomicUsize::new(0);
+    let settle = || {
+        let mut settled = Settled::default();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(kept) = parts.get(number) else { return Ok(settled) };
+            if core.closing.load(Ordering::Relaxed) {
+                return Err(StoreError::Closed);
+            }
+            let mut part = std::mem::take(&mut *locked(kept)).concat();
+            spill.read(number, &mut part)?;
+            settled.part(core, &ours, part);
+        }
+    };
+    let mut settled = Settled::default();
+    std::thread::scope(|scope| {
+        let threads = (0..threads).map(|_| scope.spawn(settle)).collect::<Vec<_>>();
+        for thread in threads {
+            settled.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok::<_, StoreError>(())
+    })?;
+    for (id, found) in &ours.shared {
+        if settled.links.contains_key(id)
+            && let Some(special) = ours.specials.get(&found.sequence)
+        {
+            settled.owners.insert(special.id);
+        }
+    }
+    for (id, part, found) in &internals {
+        let wanted =
+            if *part == SHARED { settled.links.contains_key(id) } else { settled.owners.contains(id) };
+        if let Some(place) = found.place().filter(|_| wanted) {
+            count(core, found, place);
+        }
+    }
+    settled.tell(core, untold);
+    Ok(())
+}
+
+/// What the records of ours say: which manifests have all their pieces, which shared objects are there.
+#[derive(Default)]
+struct Ours {
+    /// By sequence number.
+    specials: HashMap<u64, Special>,
+    piece_counts: HashMap<u64, u32>,
+    shared: HashMap<u64, Found>,
+}
+
+impl Ours {
+    fn learn(&mut self, internals: &[(u64, u32, Found)]) {
+        for &(id, part, found) in internals {
+            if part == SHARED {
+                self.shared.insert(id, found);
+            } else {
+                *self.piece_counts.entry(id).or_default() += 1;
+            }
+        }
+    }
+
+    /// The number of the pieces of the manifest with this sequence number, when all of them are there.
+    fn pieces(&self, sequence: u64) -> Option<u64> {
+        let special = self.specials.get(&sequence)?;
+        let pieces = self.piece_counts.get(&special.id).copied().unwrap_or(0);
+        (pieces >= special.pieces).then_some(special.id)
+    }
+
+    /// Whether what a record names is there, and its number when it names anything.
+    fn named(&self, found: &Found) -> Option<Option<u64>> {
+        match found.kind() {
+            Kind::Whole => Some(None),
+            Kind::Manifest => self.pieces(found.sequence).map(Some),
+            Kind::Alias => {
+                let special = self.specials.get(&found.sequence)?;
+                let shared = self.shared.get(&special.id)?;
+                let is_whole = match shared.kind() {
+                    Kind::Whole => true,
+                    Kind::Manifest => self.pieces(shared.sequence).is_some(),
+                    Kind::Alias => false,
+                };
+                is_whole.then_some(Some(special.id))
+            }
+        }
+    }
+}
+
+/// What came out, besides the table.
+#[derive(Default)]
+struct Settled {
+    objects: i64,
+    /// How many names a shared object has.
+    links: HashMap<u64, u32>,
+    /// Numbers of pieces that an object has.
+    owners: HashSet<u64>,
+    torn: HashSet<u64>,
+    /// Hash and sequence number.
+    uncertain: Vec<(u64, u64)>,
+    /// Sequence number, hash and file of records to be made void by name.
+    voids: Vec<(u64, u64, u32)>,
+}
+
+impl Settled {
+    /// All records whose hash begins alike.
+    fn part(&mut self, core: &Core, ours: &Ours, mut part: Vec<Found>) {
+        // One that is uncertain before the tombstone that was made for what it replaced; a tombstone before what it voids.
+        part.sort_unstable_by_key(|found| {
+            (found.hash, Reverse(found.sequence), !found.is_uncertain(), found.place().is_some())
+        });
+        for group in part.chunk_by(|one, other| one.hash == other.hash) {
+            self.group(core, ours, group);
+        }
+    }
+
+    /// All records of a hash, the newest first.
+    fn group(&mut self, core: &Core, ours: &Ours, group: &[Found]) {
+        for (at, found) in group.iter().enumerate() {
+            let place = found.place();
+            let named = if place.is_none() || found.is_uncertain() {
+                None
+            } else {
+                let named = ours.named(found).filter(|_| is_whole(core, found));
+                if named.is_none() {
+                    self.torn.insert(found.sequence);
+                    continue;
+                }
+                named
+            };
+            // What is newer than the one that counts is torn and made nothing void.
+            if core.mode == Mode::Cache {
+                self.voids.extend(untold_voids(core, &group[at..]));
+            }
+            if found.is_uncertain() {
+                self.uncertain.push((found.hash, found.sequence));
+                let older = group.iter().filter(|older| older.sequence < found.sequence);
+                self.voids.extend(older.filter_map(|older| {
+                    let place = older.place().filter(|_| !older.is_uncertain())?;
+                    Some((found.sequence, found.hash, Spot::of(place, core.shape).file))
+                }));
+            } else if let (Some(place), Some(names)) = (place, named) {
+                match (found.kind(), names) {
+                    (Kind::Alias, Some(id)) => *self.links.entry(id).or_default() += 1,
+                    (_, Some(id)) => {
+                        self.owners.insert(id);
+                    }
+                    _ => {}
+                }
+                count(core, found, place);
+                self.objects += 1;
+            }
+            return;
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        for (id, count) in other.links {
+            *self.links.entry(id).or_default() += count;
+        }
+        self.owners.extend(other.owners);
+        self.torn.extend(other.torn);
+        self.uncertain.extend(other.uncertain);
+        self.voids.extend(other.voids);
+    }
+
+    fn tell(self, core: &Core, mut untold: HashMap<u64, Uncertain>) {
+        core.objects.store(self.objects, Ordering::Relaxed);
+        *locked(&core.links) = self.links;
+        *locked(&core.torn) = self.torn;
+        for (hash, sequence) in self.uncertain {
+            if let Some(what) = untold.remove(&sequence) {
+                locked(&core.uncertain).insert(hash, what);
+                core.is_uncertain.store(true, Ordering::Release);
+            }
+        }
+        // For good, as the damaged index may be written anew before the next stop.
+        let voids = self.voids.into_iter().filter_map(|(sequence, hash, file)| {
+            let generation = core.file(file)?.generation.load(Ordering::SeqCst);
+            Some((sequence, hash, Victim { file, generation }))
+        });
+        let voids = voids.collect::<Vec<_>>();
+        if !voids.is_empty()
+            && !core.read_only
+            && let Err(error) = core.stage_voids(&voids)
+        {
+            tracing::warn!(%error, "what a damaged control block made void could not be told again");
+        }
+    }
+}
+
+/// Whether a record's body is the one that its control block was written for.
+fn is_whole(core: &Core, found: &Found) -> bool {
+    let Some(place) = found.place().filter(|_| found.is_suspect()) else { return true };
+    let spot = Spot::of(place, core.shape);
+    let Some(file) = core.file(spot.file) else { return false };
+    let mut bytes = vec![0; found.blocks as usize * core.shape.block_bytes as usize];
+    let offset = core.shape.offset(spot.block);
+    let Ok(read) = file.body().and_then(|body| body.read_at(&mut bytes, offset)) else { return false };
+    let Some(head) = RecordHead::decode(&bytes[..read], core.body_salt(spot.file)) else { return false };
+    let start = head.record_bytes() - head.body_len as usize;
+    let body = bytes[..read].get(start..head.record_bytes());
+    head.sequence == found.sequence && body.is_some_and(|body| crc(body) == head.body_crc)
+}
+
+/// Older records that nothing newer names as its victim: what did was lost with power, before it was durable, while something
+/// newer yet was not. They must be made void by name, or they are back when the newer one is dropped.
+fn untold_voids(core: &Core, group: &[Found]) -> Vec<(u64, u64, u32)> {
+    let file = |found: &Found| found.place().map(|place| Spot::of(place, core.shape).file);
+    let older = group.iter().enumerate().skip(1).filter(|(_, older)| older.sequence < group[0].sequence);
+    let untold = older.filter_map(|(at, older)| {
+        let file = file(older)?;
+        let told = group[..at].iter().any(|newer| newer.victim == file);
+        (!told).then_some((older.sequence, older.hash, file))
+    });
+    untold.collect()
+}
+
+fn count(core: &Core, found: &Found, place: Place) {
+    core.table.insert(found.hash, place);
+    if let Some(file) = core.file(Spot::of(place, core.shape).file) {
+        file.gain(found.blocks);
+    }
+}
