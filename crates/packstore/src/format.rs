@@ -26,6 +26,8 @@ pub(crate) const RECORD_HEAD_BYTES: usize = 48;
 pub(crate) const INDEX_HEAD_BYTES: usize = 64;
 pub(crate) const VOLUME_HEAD_BYTES: usize = 96;
 pub(crate) const CONTROL_FIXED_BYTES: usize = 52;
+/// What an object takes at least besides its body, its attributes, and its key in the record and in the index.
+pub(crate) const OBJECT_OVERHEAD_BYTES: u64 = (RECORD_HEAD_BYTES + CONTROL_FIXED_BYTES) as u64;
 pub(crate) const TOMBSTONE_BYTES: usize = 40;
 pub(crate) const MARK_BYTES: usize = 24;
 const CONTROL_BYTES_MAX: usize = CONTROL_FIXED_BYTES + KEY_BYTES_MAX + 16 + 8;

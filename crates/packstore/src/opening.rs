@@ -8,7 +8,7 @@ use files::Disk;
 
 use crate::core::{Core, CoreParts};
 use crate::error::StoreError;
-use crate::format::{INDEX_HEAD_BYTES, VolumeHead};
+use crate::format::{Control, Controls, INDEX_HEAD_BYTES, IndexHead, OBJECT_OVERHEAD_BYTES, VolumeHead};
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::packed::{Access, Packed};
 use crate::rebuild::{SPILL_NAME, rebuild};
@@ -66,7 +66,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         find_files(disk, index, shape, Access::of(mode, options.read_only), &mut files)?;
     }
     let size_bytes = volumes.iter().map(|(head, ..)| head.size_bytes).sum::<u64>();
-    let objects_expected = size_bytes / u64::from(first.object_bytes_mean.max(1));
+    let objects_expected = size_bytes / (u64::from(first.object_bytes_mean) + OBJECT_OVERHEAD_BYTES);
     let disks = volumes.iter().map(|(_, disk, _)| disk.clone()).collect::<Vec<_>>();
     let found = table_file::read(&disks, first.store, openings, objects_expected);
     let found = found.filter(|table| table.knows(&files));
@@ -89,10 +89,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     let (table, known) = match found {
         Some(TableFile { table, rest }) => (table, Some(rest)),
         None => {
-            let index_bytes =
-                files.iter().flatten().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum::<u64>();
-            // A control block of a short key takes 72 bytes: there are fewer objects than that makes.
-            let objects = (index_bytes / 80).max(objects_expected);
+            let objects = objects_at_most(&files).max(objects_expected);
             (Signatures::with_capacity(usize::try_from(objects).unwrap_or(usize::MAX).max(1024)), None)
         }
     };
@@ -137,6 +134,26 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     }
     Ok(store)
 }
+
+/// As many objects as the index files could tell of, by the control blocks that the largest begins with: their keys may be long.
+fn objects_at_most(files: &[Option<Arc<Packed>>]) -> u64 {
+    let index_bytes = |file: &Arc<Packed>| file.index_bytes.load(Ordering::Relaxed);
+    let files = files.iter().flatten();
+    let Some(largest) = files.clone().max_by_key(|file| index_bytes(file)) else { return 0 };
+    let mut bytes = largest.read_index_begin(INDEX_SAMPLE_BYTES).unwrap_or_default();
+    let salt = IndexHead::decode_mending(&mut bytes).map_or(0, |(head, _)| head.salt());
+    let (mut puts, mut end) = (0, 0);
+    for (at, control) in Controls::new(&bytes, salt) {
+        puts += u64::from(matches!(control, Control::Put(_)));
+        end = at;
+    }
+    // A control block of a short key takes 72 bytes.
+    let each = end.checked_div(puts).unwrap_or(0).max(72);
+    files.map(index_bytes).sum::<u64>() / each
+}
+
+/// Enough control blocks to know their mean.
+const INDEX_SAMPLE_BYTES: usize = 256 << 10;
 
 fn open_volume(
     disk: &Arc<dyn Disk>,

@@ -97,7 +97,8 @@ pub struct StoreOptions {
     /// Blocks in a packed file; `None`: as many as make 256 files of the largest volume, of 16 MB to 1 GB each, and at
     /// least 16 files of a small one.
     pub packed_blocks: Option<u32>,
-    /// Mean object for which the table in memory is laid out, in bytes. Default 8192.
+    /// Mean object for which the table in memory is laid out, in bytes: body, attributes, and the key twice. What heads and
+    /// control blocks take comes besides. Default 8192.
     pub object_bytes_mean: u32,
     /// Bounds in cache mode.
     pub cache: CacheOptions,

@@ -124,8 +124,13 @@ impl Packed {
 
     /// The whole index file.
     pub(crate) fn read_index(&self) -> Result<Vec<u8>, DiskError> {
+        self.read_index_begin(usize::MAX)
+    }
+
+    /// At most so many bytes of it.
+    pub(crate) fn read_index_begin(&self, bytes_max: usize) -> Result<Vec<u8>, DiskError> {
         let file = self.disk.open(&Self::index_name(self.number), DiskOpen::Read)?;
-        let mut bytes = vec![0; file.length()? as usize];
+        let mut bytes = vec![0; (file.length()? as usize).min(bytes_max)];
         let read = file.read_at(&mut bytes, 0)?;
         bytes.truncate(read);
         Ok(bytes)

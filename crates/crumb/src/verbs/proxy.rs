@@ -241,6 +241,9 @@ fn keep_small_pages() {
     }
 }
 
+/// What most replies take in the store besides their bodies: the head, and the URL twice.
+const REPLY_BESIDES_BYTES: u32 = 256;
+
 fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
     let (first, others) = config.directories.split_first().context("no directory")?;
     let cache = CacheOptions { behind_bytes_max: config.store_behind_bytes(), ..CacheOptions::default() };
@@ -261,7 +264,7 @@ fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
             .collect::<anyhow::Result<_>>()?;
         let options = StoreOptions {
             mode: Mode::Cache,
-            object_bytes_mean: config.object_mean_bytes,
+            object_bytes_mean: config.object_mean_bytes.saturating_add(REPLY_BESIDES_BYTES),
             cache,
             verify,
             memory_bytes_max,
