@@ -14,7 +14,7 @@ pub fn print(dir: &Path, objects: usize) {
     let _ = fs::remove_dir_all(&root);
     fs::create_dir_all(&root).expect("made");
     let volumes = vec![VolumeSpec { disk: disk(&root), size_bytes: objects as u64 * 256 + (64 << 20) }];
-    let options = StoreOptions { object_bytes_mean: 256, ..StoreOptions::default() };
+    let options = StoreOptions { object_bytes_mean: 128, ..StoreOptions::default() };
     let store = Store::create(volumes, options).expect("made");
     let mut pending = Vec::new();
     for at in 0..objects {
