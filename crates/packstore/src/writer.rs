@@ -11,7 +11,7 @@ use files::DiskError;
 
 use crate::core::Core;
 use crate::error::StoreError;
-use crate::format::Control;
+use crate::format::{Control, MARK_BYTES};
 use crate::group::{After, Change, Group};
 use crate::keys::locked;
 use crate::lanes::Lane;
@@ -267,8 +267,9 @@ fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Re
         bytes.extend_from_slice(control);
         let new_end = end + bytes.len() as u64;
         let reserved = session.reserved_end.load(Ordering::Relaxed);
-        if new_end > reserved {
-            let more = (new_end - reserved).next_multiple_of(INDEX_STEP_BYTES);
+        let wanted = new_end + MARK_BYTES as u64;
+        if wanted > reserved {
+            let more = (wanted - reserved).next_multiple_of(INDEX_STEP_BYTES);
             session.index.reserve(reserved, more).map_err(told)?;
             session.reserved_end.store(reserved + more, Ordering::Relaxed);
         }
@@ -306,16 +307,13 @@ fn write(volume: &Arc<Volume>, group: &Group, sync: bool, turn: &mut Turn) -> Re
 }
 
 /// Says at an index's end that all of it is durable, as soon as it is: after a kill bodies are read and compared of what came
-/// later only, and what is damaged by then is told from what was never whole. Where no room was taken, or power is lost
-/// first, the next group says it.
+/// later only, and what is damaged by then is told from what was never whole. Its room was taken with the group's. Where power
+/// is lost first, the next group says it.
 fn mark(session: &Session, counters: &Counters) -> Result<(), DiskError> {
     let durable_end = session.durable_end.load(Ordering::Relaxed);
     let mut bytes = Vec::new();
     Control::Mark { durable_end }.encode(session.index_salt, &mut bytes);
     let end = durable_end + bytes.len() as u64;
-    if end > session.reserved_end.load(Ordering::Relaxed) {
-        return Ok(());
-    }
     session.index.write_at(&bytes, durable_end)?;
     Counters::add(&counters.index_bytes, bytes.len() as u64);
     session.index_end.store(end, Ordering::Relaxed);

@@ -162,6 +162,25 @@ fn what_was_durable_before_a_kill_and_is_damaged_since_is_an_error_and_brings_no
 }
 
 #[test]
+fn what_is_durable_is_said_to_be_at_the_end_of_the_index_s_room_too() {
+    let dir = directory();
+    let store = create(&[&dir], Mode::Store);
+    // Control blocks of 112 bytes, a mark of 24 after each: 482 of both reach beyond the first 64 KiB by 16 bytes.
+    let key = |number: u32| format!("{number:060}").into_bytes();
+    for number in 0..481 {
+        store.put(&key(number), b"small", PutOptions::default()).expect("put");
+    }
+    store.put(&key(481), &body(10), PutOptions::default()).expect("put");
+    drop(store);
+    flip(&dir, place_of(&dir, &body(10)) + 50);
+    let store = open(&[&dir]).expect("opened");
+    let error = store.get(&key(481)).map(|found| found.map(|object| object.length()));
+    let error = error.expect_err("it was durable, and is damaged");
+    assert!(error.to_string().contains("its body fails its checksum"), "{error}");
+    assert_eq!(store.usage().torn_puts, 0);
+}
+
+#[test]
 fn cut_swapped_and_foreign_files_cost_their_objects_and_nothing_else() {
     let (one, other) = (directory(), directory());
     let store = create(&[&one], Mode::Store);
