@@ -532,12 +532,13 @@
 
   // ---- drawn once now, and again when the room or the paper changes
   drawAll();
-  const widths = new Map();
+  // Widths as drawn: the room may change before the observer first tells of it.
+  const widths = new Map(plots.map(({ box }) => [box, box.clientWidth]));
   const resized = new ResizeObserver((entries) => {
     for (const { target } of entries) {
       const before = widths.get(target);
       widths.set(target, target.clientWidth);
-      if (before !== undefined && before !== target.clientWidth && !printing) plots.find((plot) => plot.box === target).draw();
+      if (before !== target.clientWidth && !printing) plots.find((plot) => plot.box === target).draw();
     }
   });
   for (const { box } of plots) resized.observe(box);

@@ -27,7 +27,10 @@ const inked = (page, plot) => page.evaluate((id) => {
   }
   return { count, digest };
 }, plot);
+/** What observes a size has been told, and what it draws then is laid out: it is told after the animation frame's scripts. */
+const drawn = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 const fits = async (page, what) => {
+  await drawn(page);
   const [content, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(content <= room, `${what}: content is ${content} px wide on ${room} px`);
   ok(what);
@@ -120,6 +123,26 @@ async function interactive(page) {
   const pdf = await page.pdf({ format: "A4" });
   assert.ok(pdf.length > 20_000, `a PDF of ${pdf.length} bytes`);
   ok("it prints");
+  await narrowedAtOnce(page.context());
+}
+
+/** The room narrows after the plots were drawn and before anything observed their size. */
+async function narrowedAtOnce(context) {
+  const page = await context.newPage();
+  await page.addInitScript(() => {
+    const observe = ResizeObserver.prototype.observe;
+    ResizeObserver.prototype.observe = function (...of) {
+      document.documentElement.style.width = "375px";
+      return observe.apply(this, of);
+    };
+  });
+  await page.goto(address);
+  await drawn(page);
+  const widths = await page.evaluate(() => [...document.querySelectorAll(".plot canvas")].map((canvas) => canvas.getBoundingClientRect().width));
+  assert.ok(widths.length > 0);
+  assert.ok(Math.max(...widths) <= 375, `plots are ${widths} px wide in 375 px`);
+  await page.close();
+  ok("plots fit room that narrowed before they were shown");
 }
 
 async function tables(page) {
