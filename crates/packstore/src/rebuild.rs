@@ -4,13 +4,14 @@
 //! index files --> records by hash --> of each key the newest that is whole --> table, live blocks, links
 //! ```
 //!
-//! Records written after an index file's last mark may have lost their bodies: these are read and compared. What is not
-//! whole never counted; what it would have replaced is still there. Records take 32 bytes each while it lasts, in memory up to
-//! `rebuild_bytes_max`, beyond that in a file.
+//! Records written after an index file's last mark may have lost their bodies: these are read and compared, in the order in
+//! which they lie. What is not whole never counted; what it would have replaced is still there. Records take 32 bytes each while
+//! it lasts, in memory up to `rebuild_bytes_max`, beyond that in a file.
 
 mod found;
 mod resolve;
 mod spill;
+mod torn;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -20,6 +21,7 @@ use found::Found;
 use resolve::resolve;
 pub(crate) use spill::SPILL_NAME;
 use spill::{PARTS, Spill};
+use torn::{Suspect, torn};
 
 use crate::bitmap::Bitmap;
 use crate::core::{Core, Uncertain};
@@ -128,12 +130,10 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         core.damaged_controls.fetch_add(damaged as u64, Ordering::Relaxed);
         seek_untold(core, file, &bytes, head.salt(), heap)?;
     }
-    for (at, index, part) in suspects {
-        if at >= durable_end {
-            match part {
-                None => heap.internals[index].2.suspect(),
-                Some(part) => heap.parts[part][index].suspect(),
-            }
+    for Suspect { part, index, .. } in torn(core, file, &suspects) {
+        match part {
+            None => heap.internals[*index].2.tear(),
+            Some(part) => heap.parts[*part][*index].tear(),
         }
     }
     Ok(())
@@ -142,20 +142,20 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
 /// What an index told.
 struct Learned {
     durable_end: u64,
-    /// Offset in the index, and where in the heap: in which part, or among ours.
-    suspects: Vec<(u64, usize, Option<usize>)>,
+    /// What it told of behind that.
+    suspects: Vec<Suspect>,
     damaged: Vec<u64>,
 }
 
 fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
-    let mut suspects: Vec<(u64, usize, Option<usize>)> = Vec::new();
+    let mut suspects: Vec<Suspect> = Vec::new();
     let mut controls = Controls::new(&read.bytes, read.head.salt());
     for (at, control) in controls.by_ref() {
         match control {
             Control::Mark { durable_end: end } => {
                 durable_end = durable_end.max(end);
-                suspects.retain(|suspect| suspect.0 >= durable_end);
+                suspects.retain(|suspect| suspect.at >= durable_end);
             }
             Control::Tombstone { sequence, hash, victim } => {
                 heap.sequence_max = heap.sequence_max.max(sequence);
@@ -167,17 +167,20 @@ fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learn
                 if put.kind != Kind::Whole {
                     heap.specials.insert(put.sequence, Special { id: put.id, pieces: put.pieces() });
                 }
-                if put.name.internal {
-                    if put.name.key.len() == 12 {
-                        suspects.push((at, heap.internals.len(), None));
-                        let (id, part) = (u64_at(put.name.key, 0), u32_at(put.name.key, 8));
-                        heap.internals.push((id, part, found));
+                let (part, index) = if put.name.internal {
+                    if put.name.key.len() != 12 {
+                        continue;
                     }
+                    let (id, part) = (u64_at(put.name.key, 0), u32_at(put.name.key, 8));
+                    heap.internals.push((id, part, found));
+                    (None, heap.internals.len() - 1)
                 } else {
                     let part = part_of(found.hash);
-                    suspects.push((at, heap.parts[part].len(), Some(part)));
                     heap.parts[part].push(found);
-                }
+                    (Some(part), heap.parts[part].len() - 1)
+                };
+                let (sequence, block, blocks) = (put.sequence, put.block, found.blocks);
+                suspects.push(Suspect { at, sequence, block, blocks, part, index });
             }
         }
     }

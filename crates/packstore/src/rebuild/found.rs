@@ -23,7 +23,7 @@ pub(super) struct Found {
 const _: () = assert!(size_of::<Found>() == FOUND_BYTES);
 
 const HAS_PLACE: u64 = Place::END;
-const IS_SUSPECT: u64 = Place::END << 1;
+const IS_TORN: u64 = Place::END << 1;
 const IS_UNCERTAIN: u64 = Place::END << 2;
 const KIND_SHIFT: u32 = Place::END.trailing_zeros() + 3;
 
@@ -42,9 +42,9 @@ impl Found {
         Self { told: self.told | IS_UNCERTAIN, ..self }
     }
 
-    /// Its body may have been lost.
-    pub fn suspect(&mut self) {
-        self.told |= IS_SUSPECT;
+    /// Its body was lost.
+    pub fn tear(&mut self) {
+        self.told |= IS_TORN;
     }
 
     /// `None`: a tombstone.
@@ -56,8 +56,8 @@ impl Found {
         Kind::of((self.told >> KIND_SHIFT) as u8).unwrap_or(Kind::Whole)
     }
 
-    pub fn is_suspect(&self) -> bool {
-        self.told & IS_SUSPECT != 0
+    pub fn is_torn(&self) -> bool {
+        self.told & IS_TORN != 0
     }
 
     pub fn is_uncertain(&self) -> bool {
@@ -94,15 +94,15 @@ mod tests {
     fn comes_back_as_it_was() {
         let place = Place::new(Place::END - 1).unwrap();
         let record = Found::record(u64::MAX, 7, Kind::Alias, place, 9);
-        let mut suspect = Found { victim: 3, ..record };
-        suspect.suspect();
+        let mut torn = Found { victim: 3, ..record };
+        torn.tear();
         let tombstone = Found::tombstone(5, u64::MAX, 4);
-        for found in [record, record.uncertain(), suspect, tombstone] {
+        for found in [record, record.uncertain(), torn, tombstone] {
             assert_eq!(Found::decode(&found.encode()), found);
         }
         assert_eq!((record.place(), record.kind()), (Some(place), Kind::Alias));
-        assert!(!record.is_suspect() && !record.is_uncertain());
-        assert!(suspect.is_suspect() && !suspect.is_uncertain() && suspect.place() == Some(place));
+        assert!(!record.is_torn() && !record.is_uncertain());
+        assert!(torn.is_torn() && !torn.is_uncertain() && torn.place() == Some(place));
         assert!(record.uncertain().is_uncertain() && tombstone.place().is_none());
     }
 }

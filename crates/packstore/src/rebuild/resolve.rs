@@ -10,7 +10,7 @@ use super::spill::{PARTS, Spill};
 use super::{Heap, Special};
 use crate::core::{Core, Uncertain};
 use crate::error::StoreError;
-use crate::format::{Kind, RecordHead, SHARED, Victim, crc};
+use crate::format::{Kind, SHARED, Victim};
 use crate::keys::locked;
 use crate::options::Mode;
 use crate::signatures::Place;
@@ -47,7 +47,7 @@ pub(super) fn resolve(
 
     // Ours first: users' records count only when what they name is there.
     internals.sort_unstable_by_key(|&(id, part, found)| (id, part, Reverse(found.sequence)));
-    internals.retain(|(_, _, found)| is_whole(core, found));
+    internals.retain(|(_, _, found)| !found.is_torn());
     internals.dedup_by_key(|&mut (id, part, _)| (id, part));
     ours.learn(&internals);
 
@@ -171,7 +171,7 @@ impl Settled {
             let named = if place.is_none() || found.is_uncertain() {
                 None
             } else {
-                let named = ours.named(found).filter(|_| is_whole(core, found));
+                let named = ours.named(found).filter(|_| !found.is_torn());
                 if named.is_none() {
                     self.torn.insert(found.sequence);
                     continue;
@@ -238,20 +238,6 @@ impl Settled {
             tracing::warn!(%error, "what a damaged control block made void could not be told again");
         }
     }
-}
-
-/// Whether a record's body is the one that its control block was written for.
-fn is_whole(core: &Core, found: &Found) -> bool {
-    let Some(place) = found.place().filter(|_| found.is_suspect()) else { return true };
-    let spot = Spot::of(place, core.shape);
-    let Some(file) = core.file(spot.file) else { return false };
-    let mut bytes = vec![0; found.blocks as usize * core.shape.block_bytes as usize];
-    let offset = core.shape.offset(spot.block);
-    let Ok(read) = file.body().and_then(|body| body.read_at(&mut bytes, offset)) else { return false };
-    let Some(head) = RecordHead::decode(&bytes[..read], core.body_salt(spot.file)) else { return false };
-    let start = head.record_bytes() - head.body_len as usize;
-    let body = bytes[..read].get(start..head.record_bytes());
-    head.sequence == found.sequence && body.is_some_and(|body| crc(body) == head.body_crc)
 }
 
 /// Older records that nothing newer names as its victim: what did was lost with power, before it was durable, while something

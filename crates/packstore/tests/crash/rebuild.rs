@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use files::Disk;
-use packstore::{OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
+use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
 use crate::model::body;
@@ -132,4 +133,57 @@ fn the_table_is_laid_out_for_what_fits_and_after_a_kill_for_what_the_index_tells
     store.put(b"ready", b"", PutOptions::default()).expect("it knows what is there");
     assert_eq!(store.usage().objects, objects + 1);
     assert!((8.9..12.0).contains(&each(&store)), "{} bytes an object after a kill", each(&store));
+}
+
+/// A cache that was killed with all that it wrote not yet synced, and how many objects it had written.
+fn killed_before_a_sync() -> (SimulatedDisk, u64) {
+    let disk = SimulatedDisk::new("one");
+    let volume = VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 256 << 20 };
+    let cache = CacheOptions { behind_max: Duration::from_secs(3_600), ..CacheOptions::default() };
+    let store =
+        Store::create(vec![volume], StoreOptions { mode: Mode::Cache, cache, ..StoreOptions::default() })
+            .expect("a new store");
+    let (mut written, mut written_bytes) = (0, 0);
+    while written_bytes < 3_500_000 {
+        written_bytes += bytes(written).len();
+        store.put(&key(written), &bytes(written), PutOptions::default()).expect("put");
+        written += 1;
+    }
+    let begun = Instant::now();
+    while store.usage().groups == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "a megabyte is reason enough to write");
+        std::thread::yield_now();
+    }
+    assert_eq!(store.usage().syncs, 0);
+    let after = disk.process_end();
+    disk.stop();
+    drop(store);
+    let found = open_ready(&after.process_end()).usage().objects;
+    assert!(found > 100 && found <= written, "{found} of {written} had been written");
+    (after, found)
+}
+
+fn open_ready(disk: &SimulatedDisk) -> Store {
+    let store = open(disk, 64 << 20).expect("it opens");
+    assert!(store.wait_until_ready(Duration::from_secs(60)));
+    store
+}
+
+#[test]
+fn bodies_are_compared_by_the_megabyte_and_one_that_cannot_be_read_costs_itself_alone() {
+    const BODY: &str = "00000000.body";
+    let (disk, objects) = killed_before_a_sync();
+    let unreadable = DiskFault::Refused(io::ErrorKind::Other);
+    for (spared, times, torn) in [
+        // Three groups of a megabyte and a little: two reads each are enough.
+        (6, u64::MAX, 0),
+        // The first read takes many. They are read one by one then, and once more the first cannot be.
+        (0, 1, 0),
+        (0, 2, 1),
+    ] {
+        let disk = disk.process_end();
+        disk.fail(DiskOperation::Read, Some(BODY), spared, times, unreadable);
+        let usage = open_ready(&disk).usage();
+        assert_eq!((usage.objects, usage.torn_puts), (objects - torn, torn));
+    }
 }
