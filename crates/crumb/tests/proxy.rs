@@ -341,6 +341,24 @@ fn a_second_proxy_on_one_address_is_refused_and_the_first_has_all_descriptors_th
     assert!(said.err.contains(&proxy.address) && said.err.contains("another program"), "{}", said.err);
 }
 
+#[test]
+fn connections_that_need_more_memory_than_there_is_are_told_of() {
+    let bench = Bench::in_memory();
+    let proxy = Running::start(&bench, &[]);
+    // The first one has the address, so that the second ends by itself.
+    let told = |connections: &str| {
+        let args = ["proxy", "--cache", "other", "--size-mib", "32", "--listen", &proxy.address, "--set"];
+        bench.crumb(&[&args[..], &[&format!("limits.connections={connections}")]].concat()).err
+    };
+    let err = told("1000000000");
+    assert!(err.contains("of memory are allowed, and 40.0 TB may be needed"), "{err}");
+    assert!(err.contains("limits.connections = 1000000000 waits"), "{err}");
+    for enough in ["100", "0"] {
+        let err = told(enough);
+        assert!(!err.contains("of memory are allowed"), "{err}");
+    }
+}
+
 /// Measured: 40 KB in a release build.
 const WAITING_BYTES_MAX: u64 = 48 << 10;
 

@@ -7,6 +7,7 @@
 //! Always holds: nothing is opened before the whole configuration is known to be right; the store is closed cleanly, so
 //! that the next start knows at once what is there.
 
+mod memory;
 mod notify;
 
 use std::path::{Path, PathBuf};
@@ -100,6 +101,7 @@ pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     raise_file_limit(&config, context);
     keep_small_pages();
     let store = open_store(&config, context)?;
+    tell_of_short_memory(&config, &store, context);
     let kept = Arc::new(store);
     let server = match Server::start(config, Arc::clone(&kept)) {
         Ok(server) => server,
@@ -230,6 +232,17 @@ fn raise_file_limit(config: &Config, context: &Context) {
             config.connections_max,
             count_text(wanted)
         );
+        note(context, &text);
+    }
+}
+
+/// Too little of it ends a process without a word, when most clients are there.
+fn tell_of_short_memory(config: &Config, store: &Store, context: &Context) {
+    let cache_bytes = store.usage().memory_bytes + config.memory_bytes_max + 2 * config.behind_max_bytes;
+    let allowed_bytes = memory::allowed_bytes(Path::new("/")).unwrap_or(u64::MAX);
+    if config.connections_max < usize::MAX
+        && let Some(text) = memory::shortage(config.connections_max as u64, cache_bytes, allowed_bytes)
+    {
         note(context, &text);
     }
 }
