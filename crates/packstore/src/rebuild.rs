@@ -120,6 +120,12 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         tracing::warn!(file = file.number, mended = mended.len(), "flipped bits of an index were put right");
         core.damaged_controls.fetch_add(mended.len() as u64, Ordering::Relaxed);
     }
+    for Suspect { part, index, .. } in torn(core, file, &suspects) {
+        match part {
+            None => heap.internals[*index].2.tear(),
+            Some(part) => heap.parts[*part][*index].tear(),
+        }
+    }
     let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
     if damaged > 0 {
         tracing::error!(
@@ -129,12 +135,6 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         );
         core.damaged_controls.fetch_add(damaged as u64, Ordering::Relaxed);
         seek_untold(core, file, &bytes, head.salt(), heap)?;
-    }
-    for Suspect { part, index, .. } in torn(core, file, &suspects) {
-        match part {
-            None => heap.internals[*index].2.tear(),
-            Some(part) => heap.parts[*part][*index].tear(),
-        }
     }
     Ok(())
 }
