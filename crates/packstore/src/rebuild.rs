@@ -13,7 +13,7 @@ mod resolve;
 mod spill;
 mod torn;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -60,6 +60,16 @@ impl Heap {
     fn cut_to(&mut self, lens: &[usize]) {
         self.parts.iter_mut().zip(lens).for_each(|(part, &len)| part.truncate(len));
         self.internals.truncate(lens[self.parts.len()]);
+    }
+
+    /// Those that came since it had these lengths.
+    fn tear(&mut self, lens: &[usize], torn: &HashSet<Found>) {
+        if torn.is_empty() {
+            return;
+        }
+        let internals = self.internals.iter_mut().skip(lens[self.parts.len()]).map(|(_, _, found)| found);
+        let parts = self.parts.iter_mut().zip(lens).flat_map(|(part, &len)| &mut part[len..]);
+        parts.chain(internals).filter(|found| torn.contains(*found)).for_each(Found::tear);
     }
 }
 
@@ -115,17 +125,16 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         learned = learn(core, file, &read, heap);
     }
     let IndexRead { head, bytes, mended } = read;
-    let Learned { durable_end, suspects, damaged } = learned;
+    let Learned { durable_end, damaged } = learned;
     if !mended.is_empty() {
         tracing::warn!(file = file.number, mended = mended.len(), "flipped bits of an index were put right");
         core.damaged_controls.fetch_add(mended.len() as u64, Ordering::Relaxed);
     }
-    for Suspect { part, index, .. } in torn(core, file, &suspects) {
-        match part {
-            None => heap.internals[*index].2.tear(),
-            Some(part) => heap.parts[*part][*index].tear(),
-        }
-    }
+    let suspects = Controls::new(&bytes, head.salt()).starting_at(durable_end).filter_map(|(_, control)| {
+        let Control::Put(put) = control else { return None };
+        found_of(core, file, &put).map(|found| Suspect { found, block: put.block })
+    });
+    heap.tear(&before, &torn(core, file, suspects));
     let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
     if damaged > 0 {
         tracing::error!(
@@ -141,22 +150,17 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
 
 /// What an index told.
 struct Learned {
+    /// What it told of behind this may lack its body.
     durable_end: u64,
-    /// What it told of behind that.
-    suspects: Vec<Suspect>,
     damaged: Vec<u64>,
 }
 
 fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
-    let mut suspects: Vec<Suspect> = Vec::new();
     let mut controls = Controls::new(&read.bytes, read.head.salt());
-    for (at, control) in controls.by_ref() {
+    for (_, control) in controls.by_ref() {
         match control {
-            Control::Mark { durable_end: end } => {
-                durable_end = durable_end.max(end);
-                suspects.retain(|suspect| suspect.at >= durable_end);
-            }
+            Control::Mark { durable_end: end } => durable_end = durable_end.max(end),
             Control::Tombstone { sequence, hash, victim } => {
                 heap.sequence_max = heap.sequence_max.max(sequence);
                 heap.parts[part_of(hash)].push(Found::tombstone(hash, sequence, victim.file));
@@ -167,24 +171,18 @@ fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learn
                 if put.kind != Kind::Whole {
                     heap.specials.insert(put.sequence, Special { id: put.id, pieces: put.pieces() });
                 }
-                let (part, index) = if put.name.internal {
-                    if put.name.key.len() != 12 {
-                        continue;
+                if put.name.internal {
+                    if put.name.key.len() == 12 {
+                        let (id, part) = (u64_at(put.name.key, 0), u32_at(put.name.key, 8));
+                        heap.internals.push((id, part, found));
                     }
-                    let (id, part) = (u64_at(put.name.key, 0), u32_at(put.name.key, 8));
-                    heap.internals.push((id, part, found));
-                    (None, heap.internals.len() - 1)
                 } else {
-                    let part = part_of(found.hash);
-                    heap.parts[part].push(found);
-                    (Some(part), heap.parts[part].len() - 1)
-                };
-                let (sequence, block, blocks) = (put.sequence, put.block, found.blocks);
-                suspects.push(Suspect { at, sequence, block, blocks, part, index });
+                    heap.parts[part_of(found.hash)].push(found);
+                }
             }
         }
     }
-    Learned { durable_end, suspects, damaged: controls.damaged }
+    Learned { durable_end, damaged: controls.damaged }
 }
 
 /// Records of a body file that no control block tells of: one was damaged, or they were void long ago. Which of the two is not

@@ -16,6 +16,11 @@ impl<'a> Controls<'a> {
     pub(crate) fn new(bytes: &'a [u8], salt: u32) -> Self {
         Self { bytes, at: INDEX_HEAD_BYTES, salt, damaged: Vec::new() }
     }
+
+    /// Without those before this offset, at which one begins.
+    pub(crate) fn starting_at(self, at: u64) -> Self {
+        Self { at: self.at.max(self.bytes.len().min(at as usize)), ..self }
+    }
 }
 
 impl<'a> Iterator for Controls<'a> {

@@ -9,7 +9,7 @@ use crate::signatures::Place;
 pub(super) const FOUND_BYTES: usize = 32;
 
 /// A record that an index, or a body file, tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Found {
     pub hash: u64,
     pub sequence: u64,

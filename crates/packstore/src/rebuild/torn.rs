@@ -2,6 +2,9 @@
 //!
 //! Not here: which records power may have torn; what counts in their place.
 
+use std::collections::HashSet;
+
+use super::found::Found;
 use crate::core::Core;
 use crate::format::{RecordHead, crc};
 use crate::packed::Packed;
@@ -11,59 +14,60 @@ const READ_BYTES: u32 = 1 << 20;
 
 /// A record whose body power may have taken.
 pub(super) struct Suspect {
-    /// Offset of its control block in the index.
-    pub at: u64,
-    pub sequence: u64,
+    pub found: Found,
     pub block: u32,
-    pub blocks: u32,
-    /// Where the heap has it: in which part, or among ours, and its place there.
-    pub part: Option<usize>,
-    pub index: usize,
 }
 
 impl Suspect {
     fn end(&self) -> u32 {
-        self.block + self.blocks
+        self.block + self.found.blocks
     }
 }
 
 /// Those of a file's records, as its index tells of them, that are torn.
-pub(super) fn torn<'s>(core: &Core, file: &Packed, suspects: &'s [Suspect]) -> Vec<&'s Suspect> {
+pub(super) fn torn(core: &Core, file: &Packed, suspects: impl Iterator<Item = Suspect>) -> HashSet<Found> {
     let blocks_max = READ_BYTES / core.shape.block_bytes;
-    let mut torn = Vec::new();
-    let mut left = suspects;
-    while let [first, others @ ..] = left {
-        let close =
-            others.iter().take_while(|one| one.block >= first.block && one.end() - first.block <= blocks_max);
-        let (run, rest) = left.split_at(1 + close.count());
-        look(core, file, run, &mut torn);
-        left = rest;
+    let mut torn = HashSet::new();
+    let mut run: Vec<Suspect> = Vec::new();
+    for suspect in suspects {
+        let is_close = run
+            .first()
+            .is_none_or(|first| suspect.block >= first.block && suspect.end() - first.block <= blocks_max);
+        if !is_close {
+            look(core, file, &run, &mut torn);
+            run.clear();
+        }
+        run.push(suspect);
     }
+    look(core, file, &run, &mut torn);
     torn
 }
 
 /// Reads a run at once, and adds what of it is torn.
-fn look<'s>(core: &Core, file: &Packed, run: &'s [Suspect], torn: &mut Vec<&'s Suspect>) {
+fn look(core: &Core, file: &Packed, run: &[Suspect], torn: &mut HashSet<Found>) {
     let Some(start) = run.first().map(|first| first.block) else { return };
     let end = run.iter().map(Suspect::end).max().unwrap_or(start);
     let bytes_of = |blocks: u32| blocks as usize * core.shape.block_bytes as usize;
     let mut bytes = vec![0; bytes_of(end - start)];
     match file.body().and_then(|body| body.read_at(&mut bytes, core.shape.offset(start))) {
-        Ok(read) => torn.extend(run.iter().filter(|suspect| {
-            let end = bytes_of(suspect.end() - start).min(read);
-            let record = bytes.get(bytes_of(suspect.block - start)..end);
-            !record.is_some_and(|record| is_whole(suspect, record, core.body_salt(file.number)))
-        })),
+        Ok(read) => {
+            let is_torn = |suspect: &&Suspect| {
+                let end = bytes_of(suspect.end() - start).min(read);
+                let record = bytes.get(bytes_of(suspect.block - start)..end);
+                !record.is_some_and(|record| is_whole(&suspect.found, record, core.body_salt(file.number)))
+            };
+            torn.extend(run.iter().filter(is_torn).map(|suspect| suspect.found));
+        }
         // Where one cannot be read, the others may be whole.
         Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| look(core, file, one, torn)),
-        Err(_) => torn.extend(run),
+        Err(_) => torn.extend(run.iter().map(|suspect| suspect.found)),
     }
 }
 
 /// Whether what stands there is the record that its control block was written for.
-fn is_whole(suspect: &Suspect, record: &[u8], body_salt: u32) -> bool {
+fn is_whole(found: &Found, record: &[u8], body_salt: u32) -> bool {
     let Some(head) = RecordHead::decode(record, body_salt) else { return false };
     let start = head.record_bytes() - head.body_len as usize;
     let body = record.get(start..head.record_bytes());
-    head.sequence == suspect.sequence && body.is_some_and(|body| crc(body) == head.body_crc)
+    head.sequence == found.sequence && body.is_some_and(|body| crc(body) == head.body_crc)
 }
