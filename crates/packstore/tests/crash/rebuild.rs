@@ -175,7 +175,7 @@ fn bodies_are_compared_by_the_megabyte_and_one_that_cannot_be_read_costs_itself_
     let (disk, objects) = killed_before_a_sync();
     let unreadable = DiskFault::Refused(io::ErrorKind::Other);
     for (spared, times, torn) in [
-        // Three groups of a megabyte and a little: two reads each are enough.
+        // At most four groups of a megabyte, one behind the other: six reads are enough.
         (6, u64::MAX, 0),
         // The first read takes many. They are read one by one then, and once more the first cannot be.
         (0, 1, 0),
