@@ -49,6 +49,30 @@ fn power_lost_at_any_operation_costs_nothing_that_was_acknowledged_and_mixes_not
     assert!(points >= wanted);
 }
 
+/// A cache acknowledges a put before it is written. When the disk stopped before that, and the caller was so slow that the
+/// store's writer noticed first, a read in the same process found nothing where the simulator allowed only versions that had
+/// been put: seen once, on a busy machine. The cache is right to miss there. It must not miss while the disk works.
+#[test]
+fn a_cache_misses_what_its_stopped_disk_did_not_take_and_nothing_before_that() {
+    let scenario = Scenario { caller_is_slow: true, ..Scenario::of(24) };
+    assert!(scenario.mode == Mode::Cache && !scenario.evicts, "{scenario:?} tests nothing of this");
+    let operations = operations(&scenario);
+    let next = AtomicU64::new(operations.start);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let operation = next.fetch_add(1, Ordering::Relaxed);
+                    if !operations.contains(&operation) {
+                        return;
+                    }
+                    crash_at(&scenario, operation);
+                }
+            });
+        }
+    });
+}
+
 /// Those at which the history can be stopped, after the store was made.
 fn operations(scenario: &Scenario) -> std::ops::Range<u64> {
     let machine = SimulatedDisk::new("machine");
