@@ -104,10 +104,11 @@ pub struct StoreOptions {
     pub cache: CacheOptions,
     /// Checking on reads.
     pub verify: Verify,
-    /// Long writes go past the page cache, as what is put is seldom read soon by more than the memory tier serves: no copy
-    /// in the kernel, no memory for pages, no bursts of writing back. Default true; without effect where a file system knows
-    /// no O_DIRECT.
-    pub direct_writes: bool,
+    /// Whether long writes bypass the page cache (O_DIRECT): no copy in the kernel, no pages taken from other programs, no
+    /// bursts of write-back. But the first read of what was just put then waits for the disk. `None`, the default: a cache
+    /// does, as its memory tier serves what is read soon; a store does not. Without effect on a file system that has no
+    /// O_DIRECT.
+    pub direct_writes: Option<bool>,
     /// Bodies that were asked for lately, kept in memory: at most so many bytes. Default 64 MB; 0: none.
     pub memory_bytes_max: u64,
 }
@@ -121,7 +122,7 @@ impl Default for StoreOptions {
             object_bytes_mean: 8192,
             cache: CacheOptions::default(),
             verify: Verify::Always,
-            direct_writes: true,
+            direct_writes: None,
             memory_bytes_max: MEMORY_BYTES_MAX,
         }
     }
@@ -182,7 +183,7 @@ pub struct OpenOptions {
     /// Checking on reads.
     pub verify: Verify,
     /// As [`StoreOptions::direct_writes`].
-    pub direct_writes: bool,
+    pub direct_writes: Option<bool>,
     /// As [`StoreOptions::memory_bytes_max`].
     pub memory_bytes_max: u64,
     /// After an unclean stop: memory for records found, at most, before they go to a file of a volume until all are known; 32
@@ -197,7 +198,7 @@ impl Default for OpenOptions {
             without_missing: false,
             cache: CacheOptions::default(),
             verify: Verify::Always,
-            direct_writes: true,
+            direct_writes: None,
             memory_bytes_max: MEMORY_BYTES_MAX,
             rebuild_bytes_max: 64 << 20,
         }

@@ -24,7 +24,7 @@ fn same(store: &Store, numbers: u32, round: u32) {
 #[test]
 fn what_went_past_the_page_cache_is_read_as_it_was_put() {
     for mode in [Mode::Store, Mode::Cache] {
-        for direct_writes in [true, false] {
+        for direct_writes in [Some(true), Some(false)] {
             let dir = tempfile::tempdir().expect("a directory");
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT;
             if let Err(why) = openat(CWD, dir.path().join("tried"), flags, FileMode::RWXU) {
