@@ -40,7 +40,7 @@ pub fn print(dir: &Path, load: &Load, gets: usize) {
         };
         took_us.sort_unstable();
         println!(
-            "  {:<8} median {:>6} us, p99 {:>6} us, {reads}",
+            "  {:<10} median {:>6} us, p99 {:>6} us, {reads}",
             kind.name,
             percentile(&took_us, 0.5),
             percentile(&took_us, 0.99)
