@@ -7,6 +7,7 @@ mod binary;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -300,6 +301,106 @@ fn a_store_that_is_open_is_locked_for_writers_and_readable_for_the_others() {
     bench.fine(&["pack", "check", "store"]);
 }
 
+/// Symptom: two checks could not go at once, `get` beside a check said that a process had the store open, and on read-only
+/// media check failed. Cause: a check wrote the lock file and held it alone. Fix: it holds the lock that is there, shared.
+#[test]
+fn a_check_goes_beside_readers_and_on_read_only_media() {
+    let bench = with_store();
+    bench.write("file", "12345");
+    bench.fine(&["pack", "put", "store", "file"]);
+    let other_check = fs::File::open(bench.path("store/lock")).unwrap();
+    other_check.try_lock_shared().unwrap();
+    bench.fine(&["pack", "check", "store"]);
+    let got = bench.crumb(&["pack", "get", "store", "file", "-o", "out"]);
+    assert_eq!((got.code, got.err.contains("another process")), (0, false), "{}", got.err);
+    drop(other_check);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: a read-only mount takes root");
+        return;
+    }
+    // A mount namespace of its own: gone with the shell.
+    let script = "mount --bind store store && mount -o remount,ro,bind store && ! touch store/file 2>/dev/null \
+                  && exec \"$0\" pack check store";
+    let checked = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(assert_cmd::cargo::cargo_bin!("crumb"))
+        .current_dir(bench.directory())
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    assert!(String::from_utf8_lossy(&checked.stderr).contains("1 object"), "{checked:?}");
+}
+
+#[test]
+fn one_object_comes_from_standard_input_and_goes_to_standard_output() {
+    let bench = with_store();
+    // Longer than what is put in one piece, and no text.
+    let long: Vec<u8> = (0..700_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for (key, body) in [("dir/long", &long[..]), ("short", b"12345"), ("empty", b"")] {
+        let (code, _, said) = piped(&bench, &["pack", "put", "store", "--as", key, "-"], body);
+        assert_eq!(code, 0, "{said}");
+        let (code, got, said) = piped(&bench, &["pack", "cat", "store", key], b"");
+        assert_eq!((code, got == body), (0, true), "{said}");
+    }
+    bench.write("file", "67890");
+    bench.fine(&["pack", "put", "store", "--as", "other", "file"]);
+    assert_eq!(bench.fine(&["pack", "cat", "store", "short", "other"]), "1234567890");
+    assert!(bench.fails(1, &["pack", "cat", "store", "none-such"]).contains("none-such: no such object"));
+    let said = bench.fails(2, &["pack", "put", "store", "--as", "key", "file", "-"]);
+    assert!(said.contains("--as names one object"), "{said}");
+    fs::create_dir(bench.path("directory")).unwrap();
+    let said = bench.fails(2, &["pack", "put", "store", "--as", "key", "directory"]);
+    assert!(said.contains("is a directory"), "{said}");
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), "dir/long\nempty\nother\nshort\n");
+}
+
+#[test]
+fn keys_that_are_not_text_are_listed_so_that_they_can_be_named() {
+    let bench = with_store();
+    let run = |args: &[&[u8]]| {
+        let output = Command::new(assert_cmd::cargo::cargo_bin!("crumb"))
+            .args(args.iter().map(|arg| std::ffi::OsStr::from_bytes(arg)))
+            .current_dir(bench.directory())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    bench.write("file", "12345");
+    let key: &[u8] = b"caf\xe9/\xff";
+    run(&[b"pack", b"put", b"store", b"--as", key, b"file"]);
+    assert_eq!(run(&[b"pack", b"ls", b"store"]), "caf\\xe9/\\xff\n");
+    let listed = json(&run(&[b"pack", b"ls", b"store", b"caf\xe9", b"--json"]));
+    assert_eq!(listed["key_hex"], "636166e92fff", "{listed}");
+    assert_eq!(run(&[b"pack", b"cat", b"store", key]), "12345");
+    assert_eq!(json(&run(&[b"pack", b"stat", b"store", b"--json", key]))[0]["bytes"], 5);
+    run(&[b"pack", b"get", b"store", key, b"-o", b"out"]);
+    let got = bench.path("out").join(std::ffi::OsStr::from_bytes(key));
+    assert_eq!(fs::read(got).unwrap(), b"12345");
+    run(&[b"pack", b"rm", b"store", key]);
+    assert_eq!(run(&[b"pack", b"ls", b"store"]), "");
+}
+
+/// Symptom: `pack stat` beside a running proxy said 0 objects. Cause: a cache answers with misses until all that it holds is
+/// known, which after anything but a close takes a moment, and nothing waited for it.
+#[test]
+fn a_cache_that_another_process_has_open_is_told_of_as_it_is_on_disk() {
+    let bench = Bench::in_memory();
+    bench.fine(&["pack", "create", "cache", "--size", "64MiB", "--mode", "cache"]);
+    let disk = std::sync::Arc::new(files::LocalDisk::open(bench.path("cache")).unwrap());
+    let cache = packstore::Store::open(vec![disk], Default::default()).unwrap();
+    for number in 0..500_u32 {
+        cache.put(format!("key {number}").as_bytes(), &[7; 3000], Default::default()).unwrap();
+    }
+    cache.flush().unwrap();
+    let told = json(&bench.fine(&["pack", "stat", "cache", "--json"]));
+    assert_eq!(told["objects"], 500, "{told}");
+    assert_eq!(bench.fine(&["pack", "ls", "cache"]).lines().count(), 500);
+    assert_eq!(bench.fine(&["pack", "cat", "cache", "key 499"]).len(), 3000);
+    bench.fine(&["pack", "get", "cache", "key 0", "-o", "out"]);
+    cache.close().unwrap();
+}
+
 #[test]
 fn a_flipped_bit_is_found_by_name_and_place_and_repaired_at_the_cost_of_its_object() {
     let bench = with_store();
@@ -402,6 +503,10 @@ fn what_cannot_be_is_said_with_what_to_do() {
     assert!(bench.fails(1, &["pack", "put", "store", "huge"]).contains("the store is full"));
     bench.fine(&["pack", "check", "store"]);
     assert_eq!(bench.fine(&["pack", "ls", "store"]), "", "nothing of it stays");
+    // What cannot be looked at is not said to be missing.
+    bench.write("no-directory", "");
+    let said = bench.fails(1, &["pack", "ls", "no-directory"]);
+    assert!(said.contains("cannot be looked at") && said.contains("Not a directory"), "{said}");
 }
 
 #[test]
@@ -410,7 +515,7 @@ fn a_look_at_a_place_measures_both_ways_and_leaves_nothing() {
     fs::create_dir(bench.path("place")).unwrap();
     let figures = bench.fine(&["pack", "bench", "place", "--objects", "300", "--rounds", "2"]);
     assert_fits(&figures);
-    for word in ["put", "get", "miss", "packed/s", "files/s"] {
+    for word in ["put", "get", "get again", "miss", "packed/s", "files/s"] {
         assert!(figures.contains(word), "{figures}");
     }
     let figures = json(&bench.fine(&[
@@ -424,7 +529,9 @@ fn a_look_at_a_place_measures_both_ways_and_leaves_nothing() {
         "--durable",
         "--json",
     ]));
-    assert!(figures["packed"]["put_per_sec"]["median"].as_f64() > Some(0.0), "{figures}");
+    for rate in ["put_per_sec", "get_per_sec", "get_again_per_sec", "miss_per_sec"] {
+        assert!(figures["packed"][rate]["median"].as_f64() > Some(0.0), "{figures}");
+    }
     assert_eq!(fs::read_dir(bench.path("place")).unwrap().count(), 0);
 }
 

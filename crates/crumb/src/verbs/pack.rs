@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PackArgs -> create grow    place     which directories make up a store
-//!          -> put get rm     put, get  files, trees and tar streams
+//!          -> put get cat rm put, get  files, trees, tar streams and single bodies
 //!          -> ls stat        figures
 //!          -> check repair compact     upkeep
 //!          -> bench          bench     this store's place beside one file an object
@@ -17,6 +17,8 @@ pub mod place;
 mod put;
 mod upkeep;
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -51,6 +53,8 @@ enum PackVerb {
     Put(put::PutArgs),
     /// Write objects as files, or as a tar stream
     Get(get::GetArgs),
+    /// Write the bodies of objects to standard output
+    Cat(get::CatArgs),
     /// List objects in the order of their keys
     Ls(figures::LsArgs),
     /// Delete objects
@@ -75,6 +79,7 @@ pub fn run(args: PackArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         PackVerb::Create(args) => create(&args, context),
         PackVerb::Put(args) => put::run(&args, context),
         PackVerb::Get(args) => get::run(&args, context),
+        PackVerb::Cat(args) => get::cat(&args),
         PackVerb::Ls(args) => figures::list(&args),
         PackVerb::Rm(args) => remove(&args, context),
         PackVerb::Stat(args) => figures::stat(&args, context),
@@ -225,11 +230,11 @@ struct RmArgs {
 
     /// Keys of the objects
     #[arg(value_name = "KEY", required_unless_present = "prefix")]
-    keys: Vec<String>,
+    keys: Vec<OsString>,
 
     /// All objects whose keys begin so
     #[arg(long, value_name = "TEXT")]
-    prefix: Option<String>,
+    prefix: Option<OsString>,
 
     /// Tell how many were deleted as JSON
     #[arg(long)]
@@ -239,7 +244,7 @@ struct RmArgs {
 fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let stop = signals::stop_flag()?;
     let store = Place::read(&args.store)?.open(OpenOptions::default())?;
-    let mut keys: Vec<Vec<u8>> = args.keys.iter().map(|key| key.clone().into_bytes()).collect();
+    let mut keys: Vec<Vec<u8>> = args.keys.iter().map(|key| key.as_bytes().to_vec()).collect();
     let mut progress = Progress::new(context.quiet);
     let done = (|| {
         if let Some(prefix) = &args.prefix {
@@ -257,7 +262,7 @@ fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
                 deleted += 1;
             } else {
                 missing += 1;
-                note(context, &format!("error: {}: no such object", String::from_utf8_lossy(key)));
+                note(context, &format!("error: {}: no such object", figures::shown(key)));
             }
         }
         Ok((deleted, missing))

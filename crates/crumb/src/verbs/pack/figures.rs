@@ -1,11 +1,13 @@
 //! `crumb pack ls` and `crumb pack stat`: what a store holds, and what it takes for it.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
 use jiff::Timestamp;
-use packstore::{FileMeta, FileType, OpenOptions, Stat, Store, Usage};
+use packstore::{FileMeta, FileType, Stat, Store, Usage};
 use report::{bytes_text, count_text};
 use serde_json::{Value, json};
 
@@ -32,7 +34,7 @@ pub struct LsArgs {
 
     /// Only objects whose keys begin so
     #[arg(value_name = "PREFIX", default_value = "")]
-    prefix: String,
+    prefix: OsString,
 
     /// Also permissions, size and time of each
     #[arg(short, long)]
@@ -45,7 +47,7 @@ pub struct LsArgs {
 
 /// Lists.
 pub fn list(args: &LsArgs) -> anyhow::Result<ExitStatus> {
-    let store = Place::read(&args.store)?.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let store = Place::read(&args.store)?.open_to_read()?;
     let done = lines(&store, args);
     close_after(store, done).map(|()| ExitStatus::Fine)
 }
@@ -73,12 +75,19 @@ fn lines(store: &Store, args: &LsArgs) -> anyhow::Result<()> {
     print(&text)
 }
 
-/// A key for people: it cannot move the cursor.
-fn shown(key: &[u8]) -> String {
-    String::from_utf8_lossy(key)
-        .chars()
-        .map(|letter| if letter.is_control() { '?' } else { letter })
-        .collect()
+/// A key for people: it cannot move the cursor. One that is not UTF-8 is escaped as the shell's `$'...'` takes it.
+pub(super) fn shown(key: &[u8]) -> String {
+    match str::from_utf8(key) {
+        Ok(key) => key.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect(),
+        Err(_) => key.escape_ascii().to_string(),
+    }
+}
+
+/// Adds what a key that is not UTF-8 really is, since JSON has only text.
+pub(super) fn add_exact_key(object: &mut Value, key: &[u8]) {
+    if str::from_utf8(key).is_err() {
+        object["key_hex"] = key.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+    }
 }
 
 fn long_line(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> String {
@@ -107,6 +116,7 @@ fn object_json(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> Value {
         "key": String::from_utf8_lossy(key), "kind": kind, "bytes": stat.length, "created_s": stat.created_s,
         "requested_s": stat.requested_s, "expires_s": stat.expires_s, "sequence": stat.sequence,
     });
+    add_exact_key(&mut object, key);
     if let Some(meta) = meta {
         object["mode"] = meta.mode.into();
         object["mtime_s"] = meta.mtime_s.into();
@@ -130,7 +140,7 @@ pub struct StatArgs {
 
     /// Keys of objects
     #[arg(value_name = "KEY")]
-    keys: Vec<String>,
+    keys: Vec<OsString>,
 
     /// As JSON
     #[arg(long)]
@@ -143,21 +153,19 @@ pub fn stat(args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if place.is_in_use() {
         note(context, "another process has the store open: these are the figures of when this was read");
     }
-    let store = place.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let store = place.open_to_read()?;
     let done = if args.keys.is_empty() { whole(&store, args) } else { objects(&store, args, context) };
     close_after(store, done)
 }
 
 fn objects(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let (mut found, mut missing) = (Vec::new(), 0);
-    for key in &args.keys {
-        match store.attributes(key.as_bytes())? {
-            Some((stat, meta)) => {
-                found.push(object_json(key.as_bytes(), &stat, FileMeta::decode(&meta).as_ref()))
-            }
+    for key in args.keys.iter().map(|key| key.as_bytes()) {
+        match store.attributes(key)? {
+            Some((stat, meta)) => found.push(object_json(key, &stat, FileMeta::decode(&meta).as_ref())),
             None => {
                 missing += 1;
-                note(context, &format!("error: {key}: no such object"));
+                note(context, &format!("error: {}: no such object", shown(key)));
             }
         }
     }
@@ -178,8 +186,6 @@ fn objects(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<
 }
 
 fn whole(store: &Store, args: &StatArgs) -> anyhow::Result<ExitStatus> {
-    // All is known once something was looked for.
-    let _ = store.stat(b"\0")?;
     let usage = store.usage();
     let (block_bytes, packed_blocks) = store.shape();
     let volumes = store.volumes();

@@ -4,6 +4,7 @@
 //! after everything else and never followed below it; a file whose object is damaged is not left behind.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,11 +15,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use packstore::{FileMeta, FileType, Object, OpenOptions, Stat, Store, StoreError};
+use packstore::{FileMeta, FileType, Object, Stat, Store, StoreError};
 use report::{bytes_text, count_text, rate_text};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use serde_json::json;
 
+use super::figures::shown;
 use super::place::Place;
 use super::{close_after, print_json};
 use crate::context::Context;
@@ -47,7 +49,7 @@ pub struct GetArgs {
 
     /// Keys of objects, and of trees of them
     #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
-    keys: Vec<String>,
+    keys: Vec<OsString>,
 
     /// All objects
     #[arg(long)]
@@ -62,6 +64,43 @@ pub struct GetArgs {
     json: bool,
 }
 
+/// Write the bodies of objects to standard output, one after another. Goes beside a process that has the store open.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  crumb pack cat /srv/objects notes.txt
+  A key that is not UTF-8, as `crumb pack ls` shows it:
+    crumb pack cat /srv/objects $'caf\\xe9.txt'")]
+pub struct CatArgs {
+    /// Directory of the store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// Keys of the objects
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<OsString>,
+}
+
+/// Writes bodies, each proven by its checksum before it is written; ends at the first object that is not there.
+pub fn cat(args: &CatArgs) -> anyhow::Result<ExitStatus> {
+    let store = Place::read(&args.store)?.open_to_read()?;
+    let done = (|| {
+        let mut out = io::stdout().lock();
+        for key in args.keys.iter().map(|key| key.as_bytes()) {
+            let object = store.get(key)?.with_context(|| format!("{}: no such object", shown(key)))?;
+            for chunk in object.chunks() {
+                match out.write_all(chunk?.as_slice()) {
+                    // The reader has what it wants.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                    written => written.context("standard output cannot be written")?,
+                }
+            }
+        }
+        out.flush().context("standard output cannot be written")
+    })();
+    close_after(store, done).map(|()| ExitStatus::Fine)
+}
+
 /// Runs the verb.
 pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let to_tar = args.output == Path::new("-");
@@ -73,7 +112,7 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if place.is_in_use() {
         note(context, "another process has the store open: what it put since it began may be missing");
     }
-    let store = place.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
+    let store = place.open_to_read()?;
     let begun = Instant::now();
     let mut getting = Getting {
         store: &store,
@@ -153,7 +192,7 @@ struct Getting<'a> {
 impl Getting<'_> {
     fn refuse(&mut self, key: &[u8], why: &str) {
         self.got.refused += 1;
-        let key = String::from_utf8_lossy(key).into_owned();
+        let key = shown(key);
         self.progress.say(wrapped("error: ", &format!("{key}: {why}")).trim_end());
     }
 
@@ -170,7 +209,8 @@ impl Getting<'_> {
         let mut wanted = Vec::new();
         let mut missing = Vec::new();
         for key in &args.keys {
-            let key = key.trim_end_matches('/').as_bytes();
+            let key = key.as_bytes();
+            let key = &key[..key.len() - key.iter().rev().take_while(|byte| **byte == b'/').count()];
             let there = self.store.attributes(key)?;
             let alone = there.as_ref().is_some_and(|(_, meta)| {
                 FileMeta::decode(meta).is_none_or(|meta| meta.kind != FileType::Directory)

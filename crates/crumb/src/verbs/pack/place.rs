@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use bytesize::ByteSize;
 use files::{Disk, FileSystem, LocalDisk};
-use packstore::{OpenOptions, PackFs, Store, StoreOptions, VolumeSpec};
+use packstore::{OpenOptions, PackFs, Store, StoreError, StoreOptions, VolumeSpec};
 use report::bytes_text;
 
 use super::told;
@@ -31,6 +31,13 @@ pub struct Place {
     /// The one that names it.
     pub store: PathBuf,
     others: Vec<PathBuf>,
+}
+
+/// What came of asking for the lock of a volume.
+enum Lock {
+    Held(fs::File),
+    /// A process has the volume open for writing.
+    Taken,
 }
 
 /// `DIR` or `DIR=BYTES`.
@@ -66,8 +73,11 @@ impl Place {
     /// # Errors
     /// When there is none, or its list cannot be read.
     pub fn read(store: &Path) -> anyhow::Result<Self> {
-        let there = store.join(HEAD).exists() || store.join(LIST).exists();
-        if !there {
+        let is_there = |name: &str| {
+            let path = store.join(name);
+            path.try_exists().with_context(|| format!("{}: cannot be looked at", path.display()))
+        };
+        if !is_there(HEAD)? && !is_there(LIST)? {
             let wrong = anyhow!(
                 "{0}: no packed store; make one with `crumb pack create {0} --size BYTES`",
                 store.display()
@@ -106,9 +116,53 @@ impl Place {
         Store::open(disks, options).map_err(told)
     }
 
+    /// Opens the store read-only, beside a process that writes to it or not, and waits until all that it holds is known: a
+    /// cache that was not closed would answer with misses before that.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::iter`].
+    pub fn open_to_read(&self) -> anyhow::Result<Store> {
+        let store = self.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
+        store.iter().map(drop).map_err(told)?;
+        Ok(store)
+    }
+
     /// Whether another process has it open for writing.
     pub fn is_in_use(&self) -> bool {
-        LocalDisk::open(&self.store).and_then(|disk| disk.lock("lock")).is_ok_and(|lock| lock.is_none())
+        matches!(Self::lock_for_reading(&self.store), Ok(Lock::Taken))
+    }
+
+    /// Keeps writers out for as long as what is returned is held. Other readers may do so too. Nothing is written: it works
+    /// on read-only media, and without the right to write.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] while a process has the store open for writing.
+    pub fn keep_writers_out(&self) -> anyhow::Result<Vec<fs::File>> {
+        let mut held = Vec::new();
+        for directory in self.directories() {
+            match Self::lock_for_reading(directory) {
+                Ok(Lock::Held(file)) => held.push(file),
+                Ok(Lock::Taken) => {
+                    return Err(StoreError::Locked { place: directory.display().to_string() }.into());
+                }
+                // A directory that is away, or one that never was a volume: no process writes there.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => {
+                    let what = format!("{}: cannot be locked against writers", directory.display());
+                    return Err(anyhow::Error::new(error).context(what));
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    fn lock_for_reading(directory: &Path) -> std::io::Result<Lock> {
+        let file = fs::File::open(directory.join("lock"))?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Lock::Held(file)),
+            Err(fs::TryLockError::WouldBlock) => Ok(Lock::Taken),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
     }
 
     /// Makes a store.

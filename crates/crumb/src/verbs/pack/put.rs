@@ -5,6 +5,7 @@
 //! and counted.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
@@ -43,6 +44,8 @@ Examples:
     crumb pack put /srv/objects -C /srv/www/images .
   What comes from elsewhere:
     ssh host tar -c images | crumb pack put /srv/objects -
+  One object, whose bytes come from another program:
+    pg_dump shop | crumb pack put /srv/objects --as backup/shop.sql -
 
 Ctrl-C ends it; what was put until then stays.")]
 pub struct PutArgs {
@@ -58,6 +61,10 @@ pub struct PutArgs {
     #[arg(short = 'C', long = "directory", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 
+    /// Store the one file named, or standard input (-) as it is, as the object of this key
+    #[arg(long = "as", value_name = "KEY")]
+    as_key: Option<OsString>,
+
     /// Tell what was put as JSON
     #[arg(long)]
     json: bool,
@@ -65,9 +72,23 @@ pub struct PutArgs {
 
 /// Runs the verb.
 pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if args.as_key.is_some() && args.paths.len() > 1 {
+        return Err(
+            anyhow!("--as names one object: give one file, or - for standard input").context(BadUsage)
+        );
+    }
     let mut roots = Vec::new();
     for path in args.paths.iter().filter(|path| *path != Path::new("-")) {
-        let key = key_of(path).map_err(|why| anyhow!("{}: {why}", path.display()).context(BadUsage))?;
+        let key = match &args.as_key {
+            Some(key) if args.directory.join(path).is_dir() => {
+                let key = key.display();
+                let wrong = anyhow!("{}: is a directory; --as {key} takes one file", path.display());
+                return Err(wrong.context(BadUsage));
+            }
+            Some(key) => Ok(key.as_bytes().to_vec()),
+            None => key_of(path),
+        };
+        let key = key.map_err(|why| anyhow!("{}: {why}", path.display()).context(BadUsage))?;
         roots.push((args.directory.join(path), key));
     }
     let stop = signals::stop_flag()?;
@@ -85,7 +106,7 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         own,
         put: Put::default(),
     };
-    let mut done = putting.all(roots, args.paths.len());
+    let mut done = putting.all(roots, args.paths.len(), args.as_key.as_deref());
     if let Err(error) = putting.settle(0) {
         done = done.and(Err(error));
     }
@@ -166,12 +187,22 @@ struct Putting<'a> {
 }
 
 impl Putting<'_> {
-    fn all(&mut self, roots: Vec<(PathBuf, Vec<u8>)>, of: usize) -> anyhow::Result<()> {
+    fn all(
+        &mut self,
+        roots: Vec<(PathBuf, Vec<u8>)>,
+        of: usize,
+        as_key: Option<&OsStr>,
+    ) -> anyhow::Result<()> {
         let tars = of - roots.len();
         for (path, key) in roots {
             self.tree(path, key)?;
         }
-        if tars > 0 {
+        if let (Some(key), true) = (as_key, tars > 0) {
+            let meta = FileMeta { mtime_s: now_s(), ..FileMeta::new(FileType::Regular, 0o644) };
+            // Until its end is read, nothing says how long it is.
+            let done = self.body(io::stdin().lock(), key.as_bytes(), WHOLE_BYTES_MAX, meta);
+            self.settled(&key.display().to_string(), done)?;
+        } else if tars > 0 {
             self.tar(io::stdin().lock()).context("standard input is to be a tar stream")?;
         }
         Ok(())
@@ -422,6 +453,10 @@ fn below(path: &Path, key: &[u8]) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     }
     entries.sort_unstable_by(|one, other| other.1.cmp(&one.1));
     Ok(entries)
+}
+
+fn now_s() -> i64 {
+    jiff::Timestamp::now().as_second()
 }
 
 fn meta_of(found: &Metadata, kind: FileType) -> FileMeta {

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use files::{Disk as _, LocalDisk};
-use packstore::{CheckReport, Fault, OpenOptions, StoreError};
+use packstore::{CheckReport, Fault, OpenOptions};
 use report::{bytes_text, count_text};
 use serde_json::{Value, json};
 
@@ -72,15 +71,7 @@ pub struct CompactArgs {
 /// Checks.
 pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let place = Place::read(&args.store)?;
-    // Held, so that nothing changes while it is looked at.
-    let mut held = Vec::new();
-    for directory in place.directories() {
-        let Ok(disk) = LocalDisk::open(directory) else { continue };
-        match disk.lock("lock")? {
-            Some(lock) => held.push(lock),
-            None => return Err(StoreError::Locked { place: directory.display().to_string() }.into()),
-        }
-    }
+    let _held = place.keep_writers_out()?;
     let store = place.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
     let mut progress = Progress::new(context.quiet);
     let report = store.check(|done, of| progress.step(done, of, format!("{done} of {of} packed files")));
