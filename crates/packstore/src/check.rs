@@ -6,6 +6,7 @@ use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED};
 use crate::keys::locked;
 use crate::packed::{Onward, Packed};
 use crate::read::{Depth, Record};
+use crate::recover::write_anew;
 use crate::refill::IndexRead;
 use crate::store::Store;
 
@@ -18,6 +19,9 @@ pub struct CheckReport {
     pub bytes: u64,
     /// What is wrong.
     pub faults: Vec<Fault>,
+    /// Keys of objects whose index was lost and which were found in a body file: they may be older than what was put last, or
+    /// deleted. Putting or deleting them makes it certain.
+    pub recovered: Vec<Vec<u8>>,
 }
 
 /// One thing that is wrong.
@@ -86,35 +90,15 @@ impl Store {
     }
 
     fn rewrite(&self, number: u32) -> Result<(), StoreError> {
-        use std::sync::atomic::Ordering;
         let Some(file) = self.core.file(number) else { return Ok(()) };
-        if file.filling.swap(true, Ordering::SeqCst) {
-            return Ok(());
-        }
-        let volume = self.core.volume(file.volume);
-        let done = crate::refill::rewrite_index(&self.core, &volume, &file);
-        if let Err(crate::refill::NoRoom::Failed(
-            StoreError::NotAVolume { .. } | StoreError::Foreign { .. },
-        )) = done
-        {
-            return Ok(());
-        }
-        file.filling.store(false, Ordering::SeqCst);
-        match done {
-            Ok((_, end, _)) => {
-                file.index_bytes.store(end, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(crate::refill::NoRoom::Full) => Err(StoreError::Full),
-            Err(crate::refill::NoRoom::Failed(error)) => Err(error),
-        }
+        write_anew(&self.core, &file, false)
     }
 }
 
 fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<(), StoreError> {
     let fault =
         |key: Option<&[u8]>, what: String| Fault { file: file.number, key: key.map(<[u8]>::to_vec), what };
-    let IndexRead { head, bytes, mended } = match core.index_of_live(file) {
+    let IndexRead { salt, bytes, mended, .. } = match core.index_of_live(file) {
         Ok(Some(read)) => read,
         Ok(None) => return Ok(()),
         Err(error) => {
@@ -122,7 +106,7 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
             return Ok(());
         }
     };
-    let mut controls = Controls::new(&bytes, head.salt());
+    let mut controls = Controls::new(&bytes, salt);
     let mut live = Vec::new();
     let mut marked_end = 0;
     for (_, control) in controls.by_ref() {
@@ -150,6 +134,9 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
         report.objects += u64::from(!put.name.internal);
         report.bytes += put.record_bytes() as u64;
         let key = (!put.name.internal).then_some(put.name.key);
+        if let Some(key) = key.filter(|_| put.recovered) {
+            report.recovered.push(key.to_vec());
+        }
         if put.block < end {
             report.faults.push(fault(key, "its blocks are another's too".to_owned()));
         }

@@ -4,6 +4,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use files::DiskError;
+
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind};
@@ -82,10 +84,10 @@ impl Store {
     /// False when a record in it still counts.
     fn empty(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<bool, StoreError> {
         let core = &self.core;
-        let IndexRead { head, bytes, .. } = crate::refill::index_of(core, file)?;
+        let IndexRead { salt, bytes, .. } = crate::refill::index_of(core, file)?;
         let mut pending = Vec::new();
         let mut onward = Onward::of(file);
-        for (_, control) in Controls::new(&bytes, head.salt()) {
+        for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
             let hash = put.name.hash(core.hash_seed);
             if core.place_of(hash, file.number, put.block).is_none() {
@@ -115,6 +117,7 @@ impl Store {
                 length: if put.kind == Kind::Whole { 0 } else { put.length },
                 old: Some(record.held),
                 moved: true,
+                recovered: put.recovered,
                 lane: Lane::of(file.lane.load(Ordering::Relaxed)),
             };
             report.records_moved += 1;
@@ -130,37 +133,42 @@ impl Store {
         // What made its records void, before they go. Nothing is put here meanwhile.
         self.flush()?;
         // What its records made void elsewhere must outlive it.
-        core.keep_voids(file, &bytes, head.salt())?;
+        core.keep_voids(file, &bytes, salt)?;
         self.flush()?;
-        self.remove_file(file, report)?;
+        self.remove_file(file)?;
+        report.files_removed += 1;
         Ok(true)
     }
 
-    fn remove_file(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<(), StoreError> {
+    /// Removes a file in which nothing counts any more.
+    pub(crate) fn remove_file(&self, file: &Arc<Packed>) -> Result<(), StoreError> {
         let core = &self.core;
         let volume: Arc<Volume> = core.volume(file.volume);
         file.removed.store(true, Ordering::SeqCst);
-        // The index first, for good: a body alone is known as left over, an index alone would not be. Until then what makes
-        // its records void must be kept, so the file is forgotten last. Who reads its body still has it open.
-        let removed = |name: &str| match volume.disk.remove(name) {
+        // The body's other name says that the removal has begun, so that an opening after a kill goes on with it: never is a file
+        // removed because the other is missing. Until the index is gone what makes its records void must be kept, so the file is
+        // forgotten last. Who reads its body still has it open.
+        let unless_gone = |done: Result<(), DiskError>| match done {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(volume.fail(&error)),
             _ => Ok(()),
         };
-        removed(&Packed::index_name(file.number))?;
+        let gone = Packed::gone_body_name(file.number);
+        unless_gone(volume.disk.rename(&Packed::body_name(file.number), &gone))?;
         volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
-        removed(&Packed::body_name(file.number))?;
+        unless_gone(volume.disk.remove(&Packed::index_name(file.number)))?;
+        volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
+        unless_gone(volume.disk.remove(&gone))?;
         let mut files = core.files.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         files[file.number as usize] = None;
         drop(files);
         volume.full.store(false, Ordering::SeqCst);
-        report.files_removed += 1;
         Ok(())
     }
 }
 
 impl Core {
     /// Tells again, elsewhere, what the records of an index made void and is still needed.
-    fn keep_voids(&self, file: &Packed, bytes: &[u8], salt: u32) -> Result<(), StoreError> {
+    pub(crate) fn keep_voids(&self, file: &Packed, bytes: &[u8], salt: u32) -> Result<(), StoreError> {
         let mut voids = Vec::new();
         for (_, control) in Controls::new(bytes, salt) {
             let (sequence, hash, victim) = match control {

@@ -12,7 +12,7 @@ mod record;
 mod tests;
 
 pub(crate) use control::{Control, Put, Victim, decode_control};
-pub(crate) use controls::{Controls, mend_controls};
+pub(crate) use controls::{Controls, mend_controls, salt_of};
 pub(crate) use heads::{IndexHead, VolumeHead, body_salt};
 pub(crate) use record::{Manifest, RecordHead, TIMES_AT, encode_times};
 
@@ -67,6 +67,8 @@ impl Kind {
 
 /// The key is one of ours (a piece, a shared object), not a user's.
 const INTERNAL: u8 = 1;
+/// In a control block: it was made from the record, as the index was lost.
+const RECOVERED: u8 = 2;
 
 /// What a name within the store is: a user's key, or one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use crate::group::Held;
 use crate::object::Stat;
 use crate::packed::Packed;
 use crate::read::Record;
-use crate::refill::{IndexRead, index_of};
+use crate::recover::index_or_records;
+use crate::refill::IndexRead;
 use crate::spot::Spot;
 use crate::store::Store;
 
@@ -20,6 +21,8 @@ pub struct Entry {
     pub key: Vec<u8>,
     /// Times are those of the put; [`Store::stat`] tells those of later touches. `meta_bytes` is 0 for a linked object.
     pub stat: Stat,
+    /// Its index was lost, and it was found in the body file: it may be one that was deleted or replaced.
+    pub recovered: bool,
 }
 
 /// All objects, in the order of packed files. What is put or deleted meanwhile may be there or not, and so may what
@@ -93,16 +96,16 @@ impl Iterator for OrderedIter {
 impl Core {
     /// An index that is read while it is replaced by its next generation is read again.
     pub(crate) fn index_of_live(&self, file: &Packed) -> Result<Option<IndexRead>, StoreError> {
-        match index_of(self, file) {
+        match index_or_records(self, file) {
             Err(_) if file.removed.load(std::sync::atomic::Ordering::SeqCst) => Ok(None),
             read => read.map(Some),
         }
     }
 
     fn entries_of(&self, file: &Packed) -> Result<Vec<Entry>, StoreError> {
-        let Some(IndexRead { head, bytes, .. }) = self.index_of_live(file)? else { return Ok(Vec::new()) };
+        let Some(IndexRead { salt, bytes, .. }) = self.index_of_live(file)? else { return Ok(Vec::new()) };
         let mut entries = Vec::new();
-        for (_, control) in Controls::new(&bytes, head.salt()) {
+        for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
             if put.name.internal
                 || self.place_of(put.name.hash(self.hash_seed), file.number, put.block).is_none()
@@ -117,7 +120,7 @@ impl Core {
                 expires_s: put.expires_s,
                 sequence: put.sequence,
             };
-            entries.push(Entry { key: put.name.key.to_vec(), stat });
+            entries.push(Entry { key: put.name.key.to_vec(), stat, recovered: put.recovered });
         }
         Ok(entries)
     }
@@ -131,10 +134,10 @@ impl Core {
         block: u32,
     ) -> Result<Option<Box<Record>>, StoreError> {
         let Some(packed) = self.file(file) else { return Ok(None) };
-        let Some(IndexRead { head: index_head, bytes, .. }) = self.index_of_live(&packed)? else {
+        let Some(IndexRead { salt, bytes, .. }) = self.index_of_live(&packed)? else {
             return Ok(None);
         };
-        for (_, control) in Controls::new(&bytes, index_head.salt()) {
+        for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
             let Some(place) = self.place_of(hash, file, block) else { return Ok(None) };
             if put.block != block || put.name != name {

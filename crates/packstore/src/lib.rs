@@ -43,6 +43,7 @@ mod options;
 mod packed;
 mod read;
 mod rebuild;
+mod recover;
 mod refill;
 mod settle;
 mod spot;

@@ -44,6 +44,7 @@ impl Store {
             length,
             old,
             moved: false,
+            recovered: false,
             lane: Lane::Proven,
         };
         if record.head.kind == Kind::Alias {
@@ -74,6 +75,7 @@ impl Store {
             length: if manifest.is_some() { length } else { 0 },
             old: None,
             moved: false,
+            recovered: false,
             lane: Lane::Proven,
         };
         more.splice(0..0, [Change::Link(id), Change::Link(id)]);

@@ -1,5 +1,6 @@
 //! Opens a store: which volumes belong together, which packed files there are, and what is in them.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,7 @@ use crate::format::{Control, Controls, INDEX_HEAD_BYTES, IndexHead, OBJECT_OVERH
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::packed::{Access, Packed};
 use crate::rebuild::{SPILL_NAME, rebuild};
+use crate::recover::restore;
 use crate::signatures::Signatures;
 use crate::store::Store;
 use crate::table_file::{self, TableFile};
@@ -62,8 +64,24 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     }
 
     let mut files: Vec<Option<Arc<Packed>>> = Vec::new();
+    let mut bare = Vec::new();
     for (index, (_, disk, _)) in volumes.iter().enumerate() {
-        find_files(disk, index, shape, Access::of(mode, options.read_only), &mut files)?;
+        bare.extend(find_files(disk, index, shape, Access::of(mode, options.read_only), &mut files)?);
+    }
+    // Bodies without an index, when it is known which numbers have one.
+    for body in bare {
+        let at = body.number as usize;
+        if files.len() <= at {
+            files.resize(at + 1, None);
+        }
+        match &files[at] {
+            None => files[at] = Some(Arc::new(body)),
+            Some(_) => tracing::error!(
+                file = body.number,
+                volume = %volumes[body.volume].1.place(),
+                "a body file has the number of another packed file: it is left alone"
+            ),
+        }
     }
     let size_bytes = volumes.iter().map(|(head, ..)| head.size_bytes).sum::<u64>();
     let objects_expected = size_bytes / (u64::from(first.object_bytes_mean) + OBJECT_OVERHEAD_BYTES);
@@ -114,18 +132,18 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     match known {
         Some(rest) => {
             rest.apply(&store.core);
-            store.core.set_ready(Ok(()));
+            let is_lost = |file: &Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
+            if store.core.all_files().iter().any(is_lost) && !options.read_only {
+                spawn(&store, "pack-restore", |core| {
+                    restore(core, true);
+                    Ok(())
+                });
+            } else {
+                store.core.set_ready(Ok(()));
+            }
         }
         None if store.core.all_files().is_empty() => store.core.set_ready(Ok(())),
-        None => {
-            let core = store.core.clone();
-            let thread = std::thread::Builder::new().name("pack-rebuild".to_owned());
-            let spawned = thread.spawn(move || {
-                let rebuilt = rebuild(&core, options.rebuild_bytes_max);
-                core.set_ready(rebuilt);
-            });
-            crate::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
-        }
+        None => spawn(&store, "pack-rebuild", move |core| rebuild(core, options.rebuild_bytes_max)),
     }
     if !options.read_only {
         for (index, volume) in volumes.iter().enumerate() {
@@ -133,6 +151,16 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         }
     }
     Ok(store)
+}
+
+/// Learns what is there in the background; then the store is ready.
+fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Core) -> Result<(), StoreError> + Send + 'static) {
+    let core = store.core.clone();
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let learnt = learn(&core);
+        core.set_ready(learnt);
+    });
+    crate::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
 }
 
 /// As many objects as the index files could tell of, by the control blocks that the largest begins with: their keys may be long.
@@ -168,21 +196,18 @@ fn open_volume(
     Ok((read_head(disk)?, Some(lock)))
 }
 
+/// Registers the packed files that have an index, and returns the others. Deletes what a kill left half made or half removed,
+/// which its name tells; nothing is deleted because something else is missing.
 fn find_files(
     disk: &Arc<dyn Disk>,
     index: usize,
     shape: Shape,
     access: Access,
     files: &mut Vec<Option<Arc<Packed>>>,
-) -> Result<(), StoreError> {
-    let names = disk.names()?;
-    let number_of = |name: &str, end: &str| {
-        let digits = name.strip_suffix(end)?;
-        let number = digits.parse::<u32>().ok()?;
-        (format!("{number:08}") == digits).then_some(number)
-    };
+) -> Result<Vec<Packed>, StoreError> {
+    let mut names = HashSet::from_iter(disk.names()?);
+    end_removals(disk, access, &mut names)?;
     let most = crate::spot::BLOCKS_MAX / u64::from(shape.packed_blocks);
-    let mut indexes = std::collections::HashSet::new();
     for number in names.iter().filter_map(|name| number_of(name, ".index")) {
         if u64::from(number) >= most {
             let place = format!("{}/{}", disk.place(), Packed::index_name(number));
@@ -192,14 +217,11 @@ fn find_files(
             });
         }
         let length = disk.open(&Packed::index_name(number), files::DiskOpen::Read)?.length()?;
-        // Power was lost while it was made, between the two names: nothing is in it.
-        if length <= INDEX_HEAD_BYTES as u64 && !names.contains(&Packed::body_name(number)) {
-            if access.writable {
-                disk.remove(&Packed::index_name(number))?;
-            }
+        let has_body = names.contains(&Packed::body_name(number));
+        // Power was lost while it was made: nothing is in it. It is replaced when its number is taken again.
+        if length <= INDEX_HEAD_BYTES as u64 && !has_body {
             continue;
         }
-        indexes.insert(number);
         let at = number as usize;
         if files.len() <= at {
             files.resize(at + 1, None);
@@ -213,19 +235,46 @@ fn find_files(
         packed.index_bytes.store(length, Ordering::Relaxed);
         files[at] = Some(Arc::new(packed));
     }
-    if !access.writable {
-        return Ok(());
+    let is_bare = |number: &u32| !names.contains(&Packed::index_name(*number)) && u64::from(*number) < most;
+    let bodies = names.iter().filter_map(|name| number_of(name, ".body"));
+    let bare = bodies.filter(is_bare).map(|number| {
+        tracing::error!(file = number, volume = %disk.place(), "the index of a packed file is missing: its body is looked through");
+        let packed = Packed::new(number, index, disk.clone(), access, 0);
+        packed.index_lost.store(true, Ordering::SeqCst);
+        // Nothing is put there before its index is written anew.
+        packed.filling.store(true, Ordering::SeqCst);
+        packed
+    });
+    Ok(bare.collect())
+}
+
+/// The number of a packed file, of which this is a file with this ending.
+fn number_of(name: &str, end: &str) -> Option<u32> {
+    let digits = name.strip_suffix(end)?;
+    let number = digits.parse::<u32>().ok()?;
+    (format!("{number:08}") == digits).then_some(number)
+}
+
+/// What a kill left half made goes; a packed file whose removal had begun, too.
+fn end_removals(disk: &Arc<dyn Disk>, access: Access, names: &mut HashSet<String>) -> Result<(), StoreError> {
+    let remove = |name: &str| match disk.remove(name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::from(error)),
+        _ => Ok(()),
+    };
+    for number in names.clone().iter().filter_map(|name| number_of(name, ".body.gone")) {
+        let index = Packed::index_name(number);
+        if !names.contains(&Packed::body_name(number)) && names.remove(&index) && access.writable {
+            remove(&index)?;
+            disk.sync_names()?;
+        }
+        if access.writable {
+            remove(&Packed::gone_body_name(number))?;
+        }
     }
-    // What a crash left half made.
-    for name in &names {
-        let unfinished =
-            name.ends_with(".index.new") || ["volume.new", "table.new", SPILL_NAME].contains(&name.as_str());
-        let lonely = number_of(name, ".body").is_some_and(|number| !indexes.contains(&number));
-        if unfinished || lonely {
-            match disk.remove(name) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
+    for name in names.iter().filter(|_| access.writable) {
+        let is_ours = number_of(name, ".index.new").or(number_of(name, ".body.new")).is_some();
+        if is_ours || ["volume.new", "table.new", SPILL_NAME].contains(&name.as_str()) {
+            remove(name)?;
         }
     }
     Ok(())

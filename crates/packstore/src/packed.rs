@@ -43,6 +43,10 @@ pub(crate) struct Packed {
     /// Being removed, empty: its index may be gone already.
     pub removed: AtomicBool,
     pub index_bytes: AtomicU64,
+    /// Its index file was not there when the store was opened.
+    pub index_lost: AtomicBool,
+    /// Which of the body file's records count was not known when its lost index was replaced.
+    pub recovered: AtomicBool,
     /// A [`crate::lanes::Lane`].
     pub lane: AtomicU8,
     disk: Arc<dyn Disk>,
@@ -87,6 +91,8 @@ impl Packed {
             sorting: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             index_bytes: AtomicU64::new(0),
+            index_lost: AtomicBool::new(false),
+            recovered: AtomicBool::new(false),
             lane: AtomicU8::new(0),
             disk,
             body: OnceLock::new(),
@@ -101,6 +107,16 @@ impl Packed {
 
     pub(crate) fn index_name(number: u32) -> String {
         format!("{number:08}.index")
+    }
+
+    /// A body file before its index is durable.
+    pub(crate) fn new_body_name(number: u32) -> String {
+        format!("{number:08}.body.new")
+    }
+
+    /// A body file whose removal has begun.
+    pub(crate) fn gone_body_name(number: u32) -> String {
+        format!("{number:08}.body.gone")
     }
 
     /// The body file, opened on first use.

@@ -31,8 +31,10 @@ use crate::format::{
     u64_at,
 };
 use crate::keys::locked;
+use crate::options::Mode;
 use crate::packed::Packed;
-use crate::refill::{IndexRead, index_as_it_is};
+use crate::recover::{index_or_records, is_gone, restore};
+use crate::refill::{IndexRead, Lost, index_as_it_is};
 use crate::spot::place;
 
 /// Number and count of pieces of a manifest; number of an alias' object.
@@ -50,6 +52,8 @@ struct Heap {
     /// By sequence number.
     uncertain: HashMap<u64, Uncertain>,
     sequence_max: u64,
+    /// Records whose index is lost: what it told of others is not known.
+    lost: bool,
 }
 
 impl Heap {
@@ -107,11 +111,27 @@ pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
         return Err(StoreError::Closed);
     }
     let heaps = heaps.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    resolve(core, heaps, &spill, threads)
+    let lost = heaps.iter().any(|heap| heap.lost);
+    // What was purged must not come back, and the lost index may be all that told so.
+    let drops_all = lost && core.mode == Mode::Cache;
+    if drops_all {
+        tracing::error!("a lost index may have told what was purged: the cache begins empty");
+    }
+    resolve(core, heaps, &spill, threads, lost)?;
+    restore(core, drops_all);
+    Ok(())
 }
 
 fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreError> {
-    let mut read = index_as_it_is(core, file)?;
+    let mut read = match index_as_it_is(core, file) {
+        Ok(read) => read,
+        Err(error) => known_otherwise(core, file, error)?,
+    };
+    if read.lost == Some(Lost::Whole)
+        && Controls::new(&read.bytes, read.salt).any(|(_, control)| matches!(control, Control::Put(_)))
+    {
+        heap.lost = true;
+    }
     file.generation.store(read.head.generation, Ordering::SeqCst);
     file.since.store(read.head.since, Ordering::SeqCst);
     file.lane.store(read.head.lane, Ordering::Relaxed);
@@ -124,13 +144,13 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         read.mend();
         learned = learn(core, file, &read, heap);
     }
-    let IndexRead { head, bytes, mended } = read;
+    let IndexRead { salt, bytes, mended, .. } = read;
     let Learned { durable_end, damaged } = learned;
     if !mended.is_empty() {
         tracing::warn!(file = file.number, mended = mended.len(), "flipped bits of an index were put right");
         core.damaged_controls.fetch_add(mended.len() as u64, Ordering::Relaxed);
     }
-    let suspects = Controls::new(&bytes, head.salt()).starting_at(durable_end).filter_map(|(_, control)| {
+    let suspects = Controls::new(&bytes, salt).starting_at(durable_end).filter_map(|(_, control)| {
         let Control::Put(put) = control else { return None };
         found_of(core, file, &put).map(|found| Suspect { found, block: put.block })
     });
@@ -143,9 +163,27 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
             "control blocks fail their checksums; run `crumb pack check`"
         );
         core.damaged_controls.fetch_add(damaged as u64, Ordering::Relaxed);
-        seek_untold(core, file, &bytes, head.salt(), heap)?;
+        seek_untold(core, file, &bytes, salt, heap)?;
     }
     Ok(())
+}
+
+/// What is known of a file whose index cannot be used.
+fn known_otherwise(core: &Core, file: &Packed, error: StoreError) -> Result<IndexRead, StoreError> {
+    file.recovered.store(true, Ordering::SeqCst);
+    let mut read = index_or_records(core, file).map_err(|_| error.clone())?;
+    if core.mode == Mode::Cache && read.lost == Some(Lost::Whole) {
+        // Nothing of it is kept.
+        file.index_lost.store(true, Ordering::SeqCst);
+    }
+    if !is_gone(&error) {
+        tracing::error!(%error, "a packed file's index is damaged: run `crumb pack repair`");
+        core.damaged_files.fetch_add(1, Ordering::Relaxed);
+    }
+    // Until its index is written anew.
+    file.filling.store(true, Ordering::SeqCst);
+    read.mended.clear();
+    Ok(read)
 }
 
 /// What an index told.
@@ -157,7 +195,7 @@ struct Learned {
 
 fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
-    let mut controls = Controls::new(&read.bytes, read.head.salt());
+    let mut controls = Controls::new(&read.bytes, read.salt);
     for (_, control) in controls.by_ref() {
         match control {
             Control::Mark { durable_end: end } => durable_end = durable_end.max(end),

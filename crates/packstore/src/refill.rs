@@ -22,6 +22,7 @@ use crate::keys::locked;
 use crate::lanes::{Lane, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
 use crate::options::{Eviction, Mode};
 use crate::packed::{Access, Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
+use crate::recover::untold;
 use crate::staging::filling;
 use crate::volume::{Counters, Volume, replace_file};
 
@@ -145,7 +146,10 @@ fn lane_to_empty(files: &[Arc<Packed>], lane: Lane) -> Option<Lane> {
 fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result<Filling, NoRoom> {
     let _turn = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
     let files = core.files.read().unwrap_or_else(PoisonError::into_inner);
-    let number = files.iter().position(Option::is_none).unwrap_or(files.len()) as u32;
+    let free = |number: &u32| files.get(*number as usize).is_none_or(Option::is_none);
+    // A body file that is there under a free number was left alone when the store was opened: it is not ours to replace.
+    let is_there = |number: u32| volume.disk.open(&Packed::body_name(number), DiskOpen::Read).is_ok();
+    let number = (0..).filter(free).find(|&number| !is_there(number)).expect("numbers do not end");
     drop(files);
     let most = crate::spot::BLOCKS_MAX / u64::from(core.shape.packed_blocks);
     if u64::from(number) >= most {
@@ -157,21 +161,24 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
     if volume.disk.room().is_ok_and(|room| room.free_bytes < core.shape.packed_bytes() + spare) {
         return Err(NoRoom::Full);
     }
-    let body_name = Packed::body_name(number);
-    // Left over from a file that was not finished.
-    match volume.disk.remove(&body_name) {
+    // Only this name is ever deleted as left over: a body file under its own name is never taken for one.
+    let body_new = Packed::new_body_name(number);
+    match volume.disk.remove(&body_new) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let body = volume.disk.open(&body_name, DiskOpen::New)?;
+    let body = volume.disk.open(&body_new, DiskOpen::New)?;
     if let Err(error) = body.reserve(0, core.shape.packed_bytes()) {
-        let _ = volume.disk.remove(&body_name);
+        let _ = volume.disk.remove(&body_new);
         return Err(error.into());
     }
     let head =
         IndexHead { store: core.store, file: number, generation, since: generation, lane: lane.code() };
-    // Body first, then the index whole: one without the other is known as left over. Both names are durable with this.
+    // The index first, for good. An index that is a head alone, without a body file, holds nothing: it is passed over, and
+    // replaced when its number is taken again.
     replace_file(&volume.disk, &Packed::index_name(number), &[&head.encode()])?;
+    volume.disk.rename(&body_new, &Packed::body_name(number))?;
+    volume.disk.sync_names()?;
     let access = Access::of(core.mode, core.read_only);
     let packed = Arc::new(Packed::new(number, index, volume.disk.clone(), access, generation));
     packed.filling.store(true, Ordering::SeqCst);
@@ -215,10 +222,23 @@ fn session(
 /// What a packed file's index holds.
 pub(crate) struct IndexRead {
     pub head: IndexHead,
+    /// Of the control blocks' checksums.
+    pub salt: u32,
     /// The whole file, with flipped bits put right where there was one in a block.
     pub bytes: Vec<u8>,
     /// Where that was done: the file is still as it was.
     pub mended: Vec<u64>,
+    /// Why the index file itself could not be used, when it could not.
+    pub lost: Option<Lost>,
+}
+
+/// An index file that could not be used as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Its head is damaged; all control blocks could be read.
+    Head,
+    /// All of it: the control blocks were made from the body file's records.
+    Whole,
 }
 
 /// What a packed file's index holds, whole.
@@ -231,13 +251,17 @@ pub(crate) fn index_of(core: &Core, packed: &Packed) -> Result<IndexRead, StoreE
 impl IndexRead {
     /// Puts right what can be.
     pub(crate) fn mend(&mut self) {
-        self.mended.extend(mend_controls(&mut self.bytes, self.head.salt()));
+        self.mended.extend(mend_controls(&mut self.bytes, self.salt));
     }
 }
 
 /// As [`index_of`], with the control blocks as they are.
 pub(crate) fn index_as_it_is(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
-    let mut bytes = packed.read_index()?;
+    index_in(core, packed, packed.read_index()?)
+}
+
+/// As [`index_as_it_is`], from the bytes of the file.
+pub(crate) fn index_in(core: &Core, packed: &Packed, mut bytes: Vec<u8>) -> Result<IndexRead, StoreError> {
     let place = core.volume(packed.volume).disk.place();
     let name = Packed::index_name(packed.number);
     let (head, head_mended) = IndexHead::decode_mending(&mut bytes)
@@ -249,7 +273,7 @@ pub(crate) fn index_as_it_is(core: &Core, packed: &Packed) -> Result<IndexRead, 
         });
     }
     let mended = if head_mended { vec![0] } else { Vec::new() };
-    Ok(IndexRead { head, bytes, mended })
+    Ok(IndexRead { head, salt: head.salt(), bytes, mended, lost: None })
 }
 
 /// A file that is there, to be filled where it is free; `None` when somebody holds it.
@@ -270,7 +294,10 @@ fn refill(
         return Ok(None);
     }
     packed.lane.store(lane.code(), Ordering::Relaxed);
-    let rewritten = rewrite_index(core, volume, packed);
+    let rewritten = index_of(core, packed)
+        .and_then(|read| lacks_nothing(core, packed, &read).map(|()| read))
+        .map_err(NoRoom::Failed)
+        .and_then(|read| rewrite_index(core, volume, packed, read));
     packed.sorting.store(false, Ordering::SeqCst);
     let (head, end, bitmap) = match rewritten {
         Ok(rewritten) => rewritten,
@@ -290,13 +317,32 @@ fn refill(
     session(core, volume, packed.clone(), &head, end, bitmap).map(Some)
 }
 
+/// An index that lacks control blocks of records that count must not be written anew: their blocks would be given to others.
+fn lacks_nothing(core: &Core, packed: &Arc<Packed>, read: &IndexRead) -> Result<(), StoreError> {
+    let mut told = 0;
+    for (_, control) in Controls::new(&read.bytes, read.salt) {
+        if let Control::Put(put) = control
+            && core.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
+        {
+            told += core.shape.blocks(put.record_bytes());
+        }
+    }
+    // Blocks of what is being deleted may count a little longer than it does: whether there is any is seen in the body file.
+    if told >= packed.live_blocks.load(Ordering::Relaxed) || untold(core, packed, read)?.is_empty() {
+        return Ok(());
+    }
+    let place = format!("{}/{}", core.volume(packed.volume).disk.place(), Packed::index_name(packed.number));
+    Err(StoreError::Foreign { place, why: "it lacks control blocks of objects that are there".to_owned() })
+}
+
 /// The index anew, without what counts no more.
 pub(crate) fn rewrite_index(
     core: &Core,
     volume: &Arc<Volume>,
     packed: &Arc<Packed>,
+    read: IndexRead,
 ) -> Result<(IndexHead, u64, Bitmap), NoRoom> {
-    let IndexRead { head: old_head, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
+    let IndexRead { salt: old_salt, head: old_head, bytes, .. } = read;
     let generation = core.next_sequence();
     // Who changes a key from now on names this generation; who began before is found busy below.
     packed.generation.store(generation, Ordering::SeqCst);
@@ -305,7 +351,7 @@ pub(crate) fn rewrite_index(
     let mut bitmap = Bitmap::new(core.shape.packed_blocks);
     let mut dying_since = u64::MAX;
     let mut live = Vec::new();
-    for (at, control) in Controls::new(&bytes, old_head.salt()) {
+    for (at, control) in Controls::new(&bytes, old_salt) {
         let Control::Put(put) = control else { continue };
         let hash = put.name.hash(core.hash_seed);
         if core.place_of(hash, packed.number, put.block).is_none() {
@@ -340,7 +386,7 @@ pub(crate) fn rewrite_index(
         if victim.file == packed.number { victim.generation >= since } else { core.is_needed(victim) }
     };
     let needed = |victim: Option<Victim>| victim.filter(|&victim| is_needed(victim));
-    for (at, control) in Controls::new(&bytes, old_head.salt()) {
+    for (at, control) in Controls::new(&bytes, old_salt) {
         match control {
             Control::Put(put) if live.peek() == Some(&at) => {
                 live.next();
@@ -397,9 +443,9 @@ fn evict(
     // A newcomer has to be proven.
     let touches_min = if newcomers { TOUCHES_FOR_PROVEN } else { 1 };
     let blocks = core.shape.packed_blocks;
-    let IndexRead { head, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
+    let IndexRead { salt, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
     let puts = || {
-        Controls::new(&bytes, head.salt()).filter_map(|(_, control)| match control {
+        Controls::new(&bytes, salt).filter_map(|(_, control)| match control {
             Control::Put(put) => Some(put),
             _ => None,
         })

@@ -45,6 +45,8 @@ pub(crate) struct NewRecord<'a> {
     pub old: Option<Held>,
     /// It is the same object elsewhere: it counts only if the old one still does.
     pub moved: bool,
+    /// As [`Put::recovered`].
+    pub recovered: bool,
     pub lane: Lane,
 }
 
@@ -392,6 +394,7 @@ impl Core {
             expires_s: record.head.expires_s,
             id: record.id,
             length: record.length,
+            recovered: record.recovered,
         };
         Control::Put(put).encode(session.index_salt, group.control_of(session));
     }

@@ -100,7 +100,19 @@ impl Store {
         let old = old.map(|old| old.held);
         let lane = self.core.lane_for(hash, old.as_ref());
         let meta = options.meta;
-        let record = NewRecord { head, key, meta, body, hash, id: 0, length: 0, old, moved: false, lane };
+        let record = NewRecord {
+            head,
+            key,
+            meta,
+            body,
+            hash,
+            id: 0,
+            length: 0,
+            old,
+            moved: false,
+            recovered: false,
+            lane,
+        };
         match self.staged(&[record], &[], more, taken) {
             Err(StoreError::Full) => self.put_cut(key, body, options),
             staged => staged,
@@ -144,6 +156,7 @@ impl Store {
             length: 0,
             old,
             moved: false,
+            recovered: false,
             lane,
         };
         match core.stage(&[record], &[], Vec::new(), taken.hand_over(), Patience::None) {

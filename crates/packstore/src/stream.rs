@@ -121,6 +121,7 @@ impl<'a> ObjectWriter<'a> {
             length: 0,
             old: None,
             moved: false,
+            recovered: false,
             lane: self.lane,
         };
         let gate = match core.stage(&[record], &[], Vec::new(), Vec::new(), Patience::Some) {
@@ -218,6 +219,7 @@ impl<'a> ObjectWriter<'a> {
             length: self.manifest.length(),
             old: old.map(|old| old.held),
             moved: false,
+            recovered: false,
             lane: self.lane,
         };
         let pending = store.staged(&[record], &[], more, taken)?;

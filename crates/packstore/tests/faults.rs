@@ -200,7 +200,9 @@ fn cut_swapped_and_foreign_files_cost_their_objects_and_nothing_else() {
         // Another store's file with the same keys in it.
         fs::copy(other.path().join(name), &path).expect("copied");
         let store = open(&[&one]).expect("it opens");
-        assert_eq!(wrong(&store, name), 19, "{name}: nothing of a stranger is taken for ours");
+        // Nothing of a stranger is taken for ours; where it is the index, our own body file tells what was in it.
+        let lost = if name.ends_with("body") { 19 } else { 0 };
+        assert_eq!(wrong(&store, name), lost, "{name}");
         drop(store);
         fs::write(&path, &kept).expect("put back");
     }

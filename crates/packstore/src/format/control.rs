@@ -2,7 +2,7 @@
 
 use super::{
     CONTROL_BYTES_MAX, CONTROL_FIXED_BYTES, INTERNAL, KEY_BYTES_MAX, Kind, MARK_BYTES, META_BYTES_MAX, Name,
-    RECORD_HEAD_BYTES, TOMBSTONE_BYTES, crc, u16_at, u32_at, u64_at,
+    RECORD_HEAD_BYTES, RECOVERED, TOMBSTONE_BYTES, crc, u16_at, u32_at, u64_at,
 };
 
 const TOMBSTONE: u8 = 16;
@@ -48,6 +48,8 @@ pub(crate) struct Put<'a> {
     pub id: u64,
     /// Manifest: number of pieces and length. Alias: length. Else 0.
     pub length: u64,
+    /// Its index was lost, and this control block was made from the record itself.
+    pub recovered: bool,
 }
 
 impl Put<'_> {
@@ -71,7 +73,10 @@ impl Control<'_> {
     pub(crate) fn encode(&self, salt: u32, out: &mut Vec<u8>) {
         let start = out.len();
         let (kind, flags, sequence) = match self {
-            Self::Put(put) => (put.kind.code(), u8::from(put.name.internal) * INTERNAL, put.sequence),
+            Self::Put(put) => {
+                let flags = (u8::from(put.name.internal) * INTERNAL) | (u8::from(put.recovered) * RECOVERED);
+                (put.kind.code(), flags, put.sequence)
+            }
             Self::Tombstone { sequence, .. } => (TOMBSTONE, 0, *sequence),
             Self::Mark { durable_end } => (MARK, 0, *durable_end),
         };
@@ -152,6 +157,7 @@ pub(crate) fn decode_control(bytes: &[u8], salt: u32) -> Option<(Control<'_>, us
                 expires_s: u32_at(bytes, 44),
                 id,
                 length,
+                recovered: bytes[7] & RECOVERED != 0,
             };
             if key.is_empty() || key_len > KEY_BYTES_MAX || put.meta_len as usize > META_BYTES_MAX {
                 return None;

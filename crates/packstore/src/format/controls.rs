@@ -1,6 +1,8 @@
 //! All control blocks of an index file, whatever is damaged, and the mending of single bits.
 
-use super::{CONTROL_BYTES_MAX, Control, INDEX_HEAD_BYTES, MARK_BYTES, decode_control, u16_at};
+use std::collections::HashSet;
+
+use super::{CONTROL_BYTES_MAX, Control, INDEX_HEAD_BYTES, MARK_BYTES, crc, decode_control, u16_at, u32_at};
 
 /// All control blocks of an index file's bytes after its head; damaged stretches are passed over.
 pub(crate) struct Controls<'a> {
@@ -44,6 +46,24 @@ impl<'a> Iterator for Controls<'a> {
         }
         None
     }
+}
+
+/// The salt of an index file whose head is damaged, as its control blocks' checksums tell it: two blocks must agree.
+pub(crate) fn salt_of(bytes: &[u8]) -> Option<u32> {
+    let mut seen = HashSet::new();
+    let mut at = INDEX_HEAD_BYTES;
+    while at + MARK_BYTES <= bytes.len() {
+        let len = u16_at(bytes, at + 4) as usize * 8;
+        let block = bytes.get(at..at + len).filter(|_| (MARK_BYTES..=CONTROL_BYTES_MAX).contains(&len));
+        if let Some(block) = block {
+            let salt = crc(&block[4..]) ^ u32_at(block, 0);
+            if decode_control(block, salt).is_some() && !seen.insert(salt) {
+                return Some(salt);
+            }
+        }
+        at += 8;
+    }
+    None
 }
 
 /// Puts right what one flipped bit made of each control block; at most one try for each damaged stretch. Returns where.

@@ -13,6 +13,7 @@ fn put(key: &[u8]) -> Put<'_> {
         expires_s: 16,
         id: 17,
         length: 18,
+        recovered: true,
     }
 }
 

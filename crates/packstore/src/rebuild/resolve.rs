@@ -19,7 +19,7 @@ use crate::spot::Spot;
 /// Sequence numbers that an unclean stop may have used up unseen.
 const SEQUENCES_LOST_MAX: u64 = 1 << 20;
 
-/// Settles all keys.
+/// Settles all keys. `lost`: an index is, so that a store's records may be void by nobody's word; a cache drops all.
 ///
 /// # Errors
 /// When what was spilled cannot be read again, or the store is being closed.
@@ -28,6 +28,7 @@ pub(super) fn resolve(
     heaps: Vec<Heap>,
     spill: &Spill,
     threads: usize,
+    lost: bool,
 ) -> Result<(), StoreError> {
     let mut ours = Ours::default();
     let mut internals = Vec::new();
@@ -44,6 +45,9 @@ pub(super) fn resolve(
         }
     }
     core.sequence.store(sequence_max + SEQUENCES_LOST_MAX, Ordering::SeqCst);
+    if lost && core.mode == Mode::Cache {
+        return Ok(());
+    }
 
     // Ours first: users' records count only when what they name is there.
     internals.sort_unstable_by_key(|&(id, part, found)| (id, part, Reverse(found.sequence)));
@@ -53,7 +57,7 @@ pub(super) fn resolve(
 
     let next = AtomicUsize::new(0);
     let settle = || {
-        let mut settled = Settled::default();
+        let mut settled = Settled { lost, ..Settled::default() };
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(kept) = parts.get(number) else { return Ok(settled) };
@@ -150,6 +154,8 @@ struct Settled {
     uncertain: Vec<(u64, u64)>,
     /// Sequence number, hash and file of records to be made void by name.
     voids: Vec<(u64, u64, u32)>,
+    /// As [`resolve`] was told.
+    lost: bool,
 }
 
 impl Settled {
@@ -179,7 +185,7 @@ impl Settled {
                 named
             };
             // What is newer than the one that counts is torn and made nothing void.
-            if core.mode == Mode::Cache {
+            if core.mode == Mode::Cache || self.lost {
                 self.voids.extend(untold_voids(core, &group[at..]));
             }
             if found.is_uncertain() {

@@ -5,6 +5,7 @@
 
 mod faults;
 mod kills;
+mod lost;
 mod model;
 mod points;
 mod rebuild;

@@ -14,6 +14,8 @@ struct Fate {
     lingering: Vec<Version>,
     /// Asked for and not acknowledged, in order.
     begun: Vec<Version>,
+    /// All that was ever asked for.
+    ever: Vec<Version>,
 }
 
 /// All keys.
@@ -22,11 +24,15 @@ pub struct Model {
     fates: BTreeMap<Vec<u8>, Fate>,
     /// Objects may go at any time.
     pub evicts: bool,
+    /// An index was lost: what was deleted may name again what it named before.
+    pub index_lost: bool,
 }
 
 impl Model {
     pub fn begin(&mut self, key: &[u8], version: Version) {
-        self.fates.entry(key.to_vec()).or_default().begun.push(version);
+        let fate = self.fates.entry(key.to_vec()).or_default();
+        fate.begun.push(version);
+        fate.ever.push(version);
     }
 
     /// The oldest that was begun is acknowledged.
@@ -67,6 +73,9 @@ impl Model {
         let Some(fate) = self.fates.get(key) else { return vec![None] };
         let mut allowed = vec![fate.certain];
         allowed.extend(fate.lingering.iter().chain(&fate.begun));
+        if self.index_lost && allowed.contains(&None) {
+            allowed.extend(&fate.ever);
+        }
         if self.evicts {
             allowed.push(None);
         }

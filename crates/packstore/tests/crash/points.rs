@@ -98,7 +98,7 @@ fn crash_at(scenario: &Scenario, operation: u64) {
         }
         Err(error) => assert!(machine.has_stopped(), "{scenario:?} at {operation}: {error}"),
     }
-    for image in 0..3 {
+    for image in 0..4 {
         let seed = mixed(scenario.seed ^ operation << 20 ^ image << 50);
         let when = format!("{scenario:?} stopped at operation {operation}, image {image}");
         let (after, for_good) = match image {
@@ -106,6 +106,28 @@ fn crash_at(scenario: &Scenario, operation: u64) {
             _ => (machine.power_cut(seed), true),
         };
         let mut model = model.clone();
+        if image == 3 {
+            let Some(name) = lose_an_index(scenario, &after, seed) else { continue };
+            let when = format!("{when}, and {name} is lost");
+            model.index_lost = scenario.mode == Mode::Store;
+            // A cache begins empty.
+            model.evicts |= scenario.mode == Mode::Cache;
+            let store = recovered(scenario, &after, &mut model, true, &when);
+            let some = Scenario { steps: 8, evicts: model.evicts, ..*scenario };
+            let store = some.play(&after, store, &mut model, 1_000_000);
+            let store = store.unwrap_or_else(|error| panic!("{when}, going on: {error}"));
+            after.stop();
+            drop(store);
+            // What came out is what counts from then on.
+            drop(recovered(
+                &some,
+                &after.power_cut(seed ^ 1),
+                &mut model,
+                true,
+                &format!("{when}, and once more"),
+            ));
+            continue;
+        }
         let store = recovered(scenario, &after, &mut model, for_good, &when);
         if image == 0 {
             // It goes on where it was, and loses power once more.
@@ -118,6 +140,21 @@ fn crash_at(scenario: &Scenario, operation: u64) {
             drop(recovered(scenario, &again, &mut model, true, &format!("{when}, and once more")));
         }
     }
+}
+
+/// Removes one of the index files, if there are any.
+fn lose_an_index(scenario: &Scenario, machine: &SimulatedDisk, seed: u64) -> Option<String> {
+    let disks = scenario.disks(machine);
+    let names = disks.iter().flat_map(|disk| {
+        let names = disk.names().expect("listed");
+        names.into_iter().map(move |name| (disk, name))
+    });
+    let mut indexes = names.filter(|(_, name)| name.ends_with(".index")).collect::<Vec<_>>();
+    indexes.sort_by_key(|(disk, name)| (disk.place(), name.clone()));
+    let (disk, name) = indexes.get(seed as usize % indexes.len().max(1))?;
+    disk.remove(name).expect("removed");
+    disk.sync_names().expect("durable");
+    Some(format!("{}/{name}", disk.place()))
 }
 
 fn recovered(

@@ -43,7 +43,7 @@ impl Scenario {
         }
     }
 
-    fn disks(&self, machine: &SimulatedDisk) -> Vec<Arc<dyn Disk>> {
+    pub fn disks(&self, machine: &SimulatedDisk) -> Vec<Arc<dyn Disk>> {
         let disk = |number| Arc::new(machine.beside(&format!("volume{number}"))) as Arc<dyn Disk>;
         (0..self.volumes).map(disk).collect()
     }
@@ -95,7 +95,7 @@ impl Scenario {
         model: &mut Model,
         from: u64,
     ) -> Result<Store, StoreError> {
-        model.evicts = self.evicts;
+        (model.evicts, model.index_lost) = (self.evicts, false);
         for step in 0..self.steps as u64 {
             let step = from + step;
             let drawn = mixed(self.seed.wrapping_mul(1_000_003) ^ step);
