@@ -30,7 +30,7 @@ use rustix::fs::Statx;
 use crate::counters::{Census, Counters, Operation};
 use crate::identity::{Caller, prepare_thread};
 use crate::listing::Told;
-use crate::nodes::lock;
+use crate::nodes::Kind;
 use crate::opened::OpenFile;
 use crate::options::{StackOptions, Timeouts};
 use crate::tree::{Done, Entry, Tree};
@@ -186,9 +186,11 @@ impl Adapter {
 
     /// The kernel gives references to a node back.
     fn forget_node(&self, id: u64, lookups: u64) {
-        if self.tree().nodes.forget(id, lookups) {
-            self.tree().descriptors.drop_of(id);
-            self.shared.backings.forget(id);
+        let Some(kind) = self.tree().nodes.forget(id, lookups) else { return };
+        self.tree().descriptors.drop_of(id);
+        self.shared.backings.forget(id);
+        if let Kind::Managed(_) = kind {
+            self.tree().holders.forget(id);
         }
     }
 
@@ -211,10 +213,7 @@ impl Adapter {
         position: u64,
         tell: impl FnMut(&Told<'_>) -> Done<bool>,
     ) -> Result<(), Errno> {
-        self.timed(Operation::Readdir, |tree| {
-            let directory = tree.opened.directory(handle.0).ok_or(rustix::io::Errno::BADF)?;
-            lock(&directory.listing).read(position, tell)
-        })
+        self.timed(Operation::Readdir, |tree| tree.list(handle.0, position, tell))
     }
 
     fn answer_entry(&self, done: Result<Entry, Errno>, reply: ReplyEntry) {

@@ -157,21 +157,31 @@ impl Listing {
     }
 
     /// Tells entries from `position` on, until `tell` says that it took no more (false).
-    pub(crate) fn read(&mut self, position: u64, mut tell: impl FnMut(&Told<'_>) -> Done<bool>) -> Done<()> {
+    /// `open` opens hidden directories.
+    pub(crate) fn read(
+        &mut self,
+        position: u64,
+        open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
+        mut tell: impl FnMut(&Told<'_>) -> Done<bool>,
+    ) -> Done<()> {
         match &mut self.spread {
             None => self.read_plain(position, &mut tell),
-            Some(_) => self.read_managed(position, &mut tell),
+            Some(_) => self.read_managed(position, open, &mut tell),
         }
     }
 
     /// Does something to all lower directories that hold its entries, and to itself.
-    pub(crate) fn each_lower(&mut self, mut work: impl FnMut(&OwnedFd) -> Done<()>) -> Done<()> {
+    pub(crate) fn each_lower(
+        &mut self,
+        open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
+        mut work: impl FnMut(&OwnedFd) -> Done<()>,
+    ) -> Done<()> {
         if let Some(spread) = &self.spread {
             // By a descriptor of its own: the listing may be anywhere.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let again = rustix::fs::openat(&self.directory, c".", flags, Mode::empty())?;
-            for name in hidden(&again, spread.layout)? {
-                if let Some(opened) = open(&again, &name)? {
+            for name in hidden(&again, spread.layout, open)? {
+                if let Some(opened) = there(open(&again, &name))? {
                     work(&opened)?;
                 }
             }
@@ -206,10 +216,15 @@ impl Listing {
         }
     }
 
-    fn read_managed(&mut self, position: u64, tell: &mut impl FnMut(&Told<'_>) -> Done<bool>) -> Done<()> {
+    fn read_managed(
+        &mut self,
+        position: u64,
+        open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
+        tell: &mut impl FnMut(&Told<'_>) -> Done<bool>,
+    ) -> Done<()> {
         let Some(spread) = &mut self.spread else { return Ok(()) };
         if position == 0 {
-            spread.hidden = hidden(&self.directory, spread.layout)?;
+            spread.hidden = hidden(&self.directory, spread.layout, open)?;
             spread.marks.clear();
         }
         if position != self.position || position == 0 {
@@ -242,7 +257,7 @@ impl Listing {
             if self.entries.is_used_up() {
                 if spread.reading.as_ref().is_none_or(|(reading, _)| *reading != at) {
                     let Some(name) = spread.hidden.get(at) else { return Ok(()) };
-                    let Some(opened) = open(&self.directory, name)? else {
+                    let Some(opened) = there(open(&self.directory, name))? else {
                         (at, offset) = (at + 1, 0);
                         continue;
                     };
@@ -284,17 +299,15 @@ impl Listing {
 }
 
 /// The hidden directories that are there, in the order in which they are read.
-fn hidden(directory: &OwnedFd, layout: Layout) -> Done<Vec<Vec<u8>>> {
+fn hidden(
+    directory: &OwnedFd,
+    layout: Layout,
+    open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
+) -> Done<Vec<Vec<u8>>> {
     let others = Layout::OTHERS.as_bytes();
-    let digits = |len: usize| move |name: &[u8]| name.len() == len && name.iter().all(u8::is_ascii_digit);
     let mut first = names(directory)?;
     // Strangers are not shown: their entries could be listed and not found.
-    first.retain(|name| match layout {
-        Layout::Flat => false,
-        Layout::Hash2 => name.len() == 2 && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),
-        _ if name == others => true,
-        _ => digits(if layout.levels() == 2 { 2 } else { 3 })(name),
-    });
+    first.retain(|name| is_top(layout, name));
     first.sort_by(|a, b| (a != others, a).cmp(&(b != others, b)));
     if layout.levels() < 2 {
         return Ok(first);
@@ -303,14 +316,33 @@ fn hidden(directory: &OwnedFd, layout: Layout) -> Done<Vec<Vec<u8>>> {
     for name in first {
         if name == others {
             leaves.push(name);
-        } else if let Some(opened) = open(directory, &name)? {
+        } else if let Some(opened) = there(open(directory, &name))? {
             let mut below = names(&opened)?;
-            below.retain(|name| digits(2)(name));
+            below.retain(|name| is_second(name));
             below.sort();
             leaves.extend(below.iter().map(|last| [&name[..], b"/", &last[..]].concat()));
         }
     }
     Ok(leaves)
+}
+
+/// Whether this is the name of a hidden directory that lies in the managed one itself.
+pub(crate) fn is_top(layout: Layout, name: &[u8]) -> bool {
+    match layout {
+        Layout::Flat => false,
+        Layout::Hash2 => name.len() == 2 && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),
+        _ if name == Layout::OTHERS.as_bytes() => true,
+        _ => are_digits(name, if layout.levels() == 2 { 2 } else { 3 }),
+    }
+}
+
+/// Whether this is the name of one that lies in such a one, in the layouts of two levels.
+pub(crate) fn is_second(name: &[u8]) -> bool {
+    are_digits(name, 2)
+}
+
+fn are_digits(name: &[u8], len: usize) -> bool {
+    name.len() == len && name.iter().all(u8::is_ascii_digit)
 }
 
 /// Names of the directories in a directory. A type not told is taken for one: what is none fails to open.
@@ -329,12 +361,11 @@ fn names(directory: &OwnedFd) -> Done<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// A hidden directory to be read; `None` when it is gone or none.
-fn open(directory: &OwnedFd, name: &[u8]) -> Done<Option<OwnedFd>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+/// A hidden directory to be read; `None` when it is gone, or something else is in its place.
+fn there(opened: Done<OwnedFd>) -> Done<Option<OwnedFd>> {
+    match opened {
         Ok(opened) => Ok(Some(opened)),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(errno) => Err(errno),
     }
 }

@@ -63,7 +63,9 @@ impl Mount {
         if let Some(verb) = crate::convert::state::unfinished(&root) {
             return Err(StackError::HalfConverted { lower, verb });
         }
-        let tree = Tree::new(root, options.layout_new, options.directories_max).map_err(of_lower)?;
+        let trusted_for = options.timeouts.entry;
+        let tree =
+            Tree::new(root, options.layout_new, options.directories_max, trusted_for).map_err(of_lower)?;
         let shared = Arc::new(Shared::new(tree));
         options.mountpoint.clone_from(&mountpoint);
         let adapter =

@@ -89,18 +89,18 @@ impl Nodes {
         }
     }
 
-    /// The kernel gives references back; true when the node is gone with them.
-    pub(crate) fn forget(&self, id: u64, lookups: u64) -> bool {
+    /// The kernel gives references back. What the node was, when it is gone with them.
+    pub(crate) fn forget(&self, id: u64, lookups: u64) -> Option<Kind> {
         let mut shard = self.shard(id);
-        let Some(node) = shard.get_mut(&id) else { return false };
+        let node = shard.get_mut(&id)?;
         if node.lookups == u32::MAX {
-            return false;
+            return None;
         }
         node.lookups = node.lookups.saturating_sub(lookups.try_into().unwrap_or(u32::MAX));
         if node.lookups > 0 {
-            return false;
+            return None;
         }
-        let leaf = node.kind == Kind::Leaf;
+        let kind = node.kind;
         shard.remove(&id);
         // After a walk through a million files their room is given back.
         if shard.capacity() > ROOM_MIN && shard.len() < shard.capacity() / 8 {
@@ -108,13 +108,13 @@ impl Nodes {
             shard.shrink_to(room);
         }
         drop(shard);
-        if leaf {
+        if kind == Kind::Leaf {
             let mut aside = lock(&self.aside);
             if !aside.is_empty() {
                 aside.remove(&id);
             }
         }
-        true
+        Some(kind)
     }
 
     pub(crate) fn place(&self, id: u64) -> Option<Place> {
@@ -221,11 +221,11 @@ mod tests {
         let nodes = Nodes::new(Kind::Plain);
         nodes.refer(7, ROOT, b"a", Kind::Leaf);
         nodes.refer(7, ROOT, b"a", Kind::Leaf);
-        assert!(!nodes.forget(7, 1));
+        assert_eq!(nodes.forget(7, 1), None);
         assert_eq!(nodes.place(7), Some(at(ROOT, "a")));
-        assert!(nodes.forget(7, 1));
+        assert_eq!(nodes.forget(7, 1), Some(Kind::Leaf));
         assert_eq!(nodes.place(7), None);
-        assert!(!nodes.forget(ROOT, 5), "the root stays");
+        assert_eq!(nodes.forget(ROOT, 5), None, "the root stays");
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let nodes = Nodes::new(Kind::Plain);
         let ids = 2..100_002u64;
         ids.clone().for_each(|id| nodes.refer(id, ROOT, b"name", Kind::Leaf));
-        assert!(ids.clone().all(|id| nodes.forget(id, 1)));
+        assert!(ids.clone().all(|id| nodes.forget(id, 1).is_some()));
         let room: usize = nodes.shards.iter().map(|shard| lock(shard).capacity()).sum();
         assert!(room <= SHARDS * 2 * ROOM_MIN, "room for {room} nodes");
         assert_eq!(nodes.count(), 1);

@@ -7,7 +7,8 @@
 //! Every operation by number goes by the node's name and checks that the inode found is the one meant: a lower tree
 //! changed underneath gives ESTALE, on which the kernel looks the name up again, and never another file.
 //!
-//! Always holds: no descriptor is kept for a node that is not open, but those of a bounded number of directories.
+//! Always holds: no descriptor is kept for a node that is not open, but those of a bounded number of directories. No
+//! system call gets a path of more than one component, but the one that opens hidden directories (`holders`).
 //! Not here: the protocol (`adapter`), names to places (`files::Layout`), directory reading (`listing`).
 //! Locks: `renames` is held over a rename's system call (shared), and taken alone by who found a name wrong: then no
 //! rename is under way and the node tells the name as it is. `hiding` is held while a hidden directory is made.
@@ -16,11 +17,13 @@
 mod attributes;
 mod extended;
 mod hidden;
+mod holders;
 mod naming;
 mod opening;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 use files::Layout;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
@@ -32,6 +35,7 @@ use crate::identity::Identity;
 use crate::managed;
 use crate::nodes::{Kind, Nodes, Place, ROOT};
 use crate::opened::Opened;
+use holders::Holders;
 
 pub(crate) use attributes::{Change, Set};
 pub(crate) use naming::New;
@@ -46,6 +50,7 @@ pub(crate) struct Tree {
     root_of: (u64, u64),
     pub(crate) nodes: Nodes,
     pub(crate) descriptors: Descriptors,
+    pub(crate) holders: Holders,
     pub(crate) opened: Opened,
     pub(crate) identity: Identity,
     /// For directories that are managed, unmarked and empty.
@@ -65,25 +70,19 @@ pub(crate) struct Entry {
 
 /// A directory an operation works in.
 pub(crate) struct Inside {
+    pub(crate) id: u64,
     pub(crate) directory: Arc<OwnedFd>,
     pub(crate) kind: Kind,
 }
 
-impl Inside {
-    /// Where `name` lies, relative to the directory.
-    pub(crate) fn place(&self, name: &[u8]) -> Vec<u8> {
-        let mut place = Vec::with_capacity(name.len() + 8);
-        match self.kind {
-            Kind::Managed(layout) => layout.place(name, &mut place),
-            Kind::Leaf | Kind::Plain | Kind::Unreadable => place.extend_from_slice(name),
-        }
-        place
-    }
-}
-
 impl Tree {
-    /// The tree at `root`, a descriptor of a directory.
-    pub(crate) fn new(root: OwnedFd, layout_new: Layout, directories_max: usize) -> std::io::Result<Self> {
+    /// The tree at `root`, a descriptor of a directory. Names below are believed for `trusted_for`.
+    pub(crate) fn new(
+        root: OwnedFd,
+        layout_new: Layout,
+        directories_max: usize,
+        trusted_for: Duration,
+    ) -> std::io::Result<Self> {
         let attributes = rustix::fs::statx(&root, c".", LOOK, WANTED)?;
         let kind = if managed::is_managed(attributes.stx_mode.into()) {
             Kind::Managed(managed::layout_of(&root)?)
@@ -95,6 +94,7 @@ impl Tree {
             root: Arc::new(root),
             nodes: Nodes::new(kind),
             descriptors: Descriptors::new(directories_max),
+            holders: Holders::new(hidden_max(directories_max), trusted_for),
             opened: Opened::default(),
             identity: Identity::of_this_process(),
             layout_new,
@@ -135,7 +135,7 @@ impl Tree {
         match self.nodes.kind(id).ok_or(Errno::STALE)? {
             Kind::Leaf => Err(Errno::NOTDIR),
             Kind::Unreadable => Err(Errno::IO),
-            kind @ (Kind::Plain | Kind::Managed(_)) => Ok(Inside { directory, kind }),
+            kind @ (Kind::Plain | Kind::Managed(_)) => Ok(Inside { id, directory, kind }),
         }
     }
 
@@ -193,7 +193,7 @@ impl Tree {
         attempt: &mut impl FnMut(BorrowedFd<'_>, &[u8]) -> Done<T>,
     ) -> Done<T> {
         let parent = self.inside(place.parent)?;
-        attempt(parent.directory.as_fd(), &parent.place(&place.name))
+        self.at(&parent, &place.name, |holder| attempt(holder.as_fd(), &place.name))
     }
 
     /// A descriptor for look-ups (`O_PATH`) of any node.
@@ -228,11 +228,11 @@ impl Tree {
         if self.number(&attributes) == id { Ok(attributes) } else { Err(Errno::STALE) }
     }
 
-    /// What `path` in a directory turned out to be.
-    pub(crate) fn entry(&self, directory: impl AsFd, path: &[u8], attributes: Statx) -> Entry {
+    /// What `name` in the directory below that holds it turned out to be.
+    pub(crate) fn entry(&self, holder: impl AsFd, name: &[u8], attributes: Statx) -> Entry {
         let id = self.number(&attributes);
-        let kind =
-            self.kind_of(id, &attributes, |flags| rustix::fs::openat(directory, path, flags, Mode::empty()));
+        let open = |flags| self.with_descriptors(|| rustix::fs::openat(&holder, name, flags, Mode::empty()));
+        let kind = self.kind_of(id, &attributes, open);
         let born = &attributes.stx_btime;
         // Inode numbers come back after deletion; the time of birth, where the file system has it, does not.
         let generation = (born.tv_sec as u64).wrapping_mul(1_000_000_007).wrapping_add(born.tv_nsec.into());
@@ -240,8 +240,8 @@ impl Tree {
     }
 
     /// What a name looked up turned out to be; the kernel gets a reference to it.
-    pub(crate) fn refer(&self, parent: u64, inside: &Inside, name: &[u8], attributes: Statx) -> Entry {
-        let entry = self.entry(&inside.directory, &inside.place(name), attributes);
+    pub(crate) fn refer(&self, parent: u64, holder: &OwnedFd, name: &[u8], attributes: Statx) -> Entry {
+        let entry = self.entry(holder, name, attributes);
         self.nodes.refer(entry.id, parent, name, entry.kind);
         entry
     }
@@ -303,6 +303,16 @@ impl Tree {
         }
     }
 }
+
+/// How many hidden directories have a descriptor kept: a managed one has a thousand or more of them. At most a quarter
+/// of what this process may have open.
+fn hidden_max(directories_max: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    (directories_max * HIDDEN_FOR_EACH).min(usize::try_from(limit / 4).unwrap_or(usize::MAX))
+}
+
+/// Descriptors of hidden directories for each of a directory.
+const HIDDEN_FOR_EACH: usize = 4;
 
 fn device(attributes: &Statx) -> u64 {
     rustix::fs::makedev(attributes.stx_dev_major, attributes.stx_dev_minor)

@@ -8,10 +8,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::hidden::by_descriptor;
+use super::holders::owner;
 use super::{Done, LOOK, Tree, WANTED};
 use crate::identity::Caller;
 use crate::managed::MANAGED_BIT;
-use crate::nodes::Kind;
+use crate::nodes::{Kind, lock};
 
 /// What is to be changed; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +76,16 @@ impl Tree {
             }
         };
         let kind = self.nodes.kind(id).ok_or(Errno::STALE)?;
+        let managed = match kind {
+            Kind::Managed(layout)
+                if change.uid.is_some() || change.gid.is_some() || change.mode.is_some() =>
+            {
+                Some((layout, owner(node)?))
+            }
+            _ => None,
+        };
+        // Nobody shall take the hidden directories for a stranger's before they have followed.
+        let hiding = managed.map(|_| lock(&self.hiding));
         // The owner before the mode, as chown clears bits that the same call may set.
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
@@ -92,11 +103,10 @@ impl Tree {
             };
             rustix::fs::utimensat(node, c"", &times, AtFlags::EMPTY_PATH)?;
         }
-        if let Kind::Managed(layout) = kind
-            && (change.uid.is_some() || change.gid.is_some() || change.mode.is_some())
-        {
-            self.follow(node, layout)?;
+        if let Some((layout, owner_before)) = managed {
+            self.follow(node, layout, Some(owner_before))?;
         }
+        drop(hiding);
         let attributes = rustix::fs::statx(node, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
         Ok(self.as_seen(attributes))
     }

@@ -59,7 +59,7 @@ impl Tree {
     fn lists_follow(&self, id: u64, name: &[u8]) -> Done<()> {
         match self.nodes.kind(id) {
             Some(Kind::Managed(layout)) if name.starts_with(LISTS.as_bytes()) => {
-                self.follow(&*self.directory(id)?, layout)
+                self.follow(&*self.directory(id)?, layout, None)
             }
             _ => Ok(()),
         }

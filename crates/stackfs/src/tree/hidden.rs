@@ -4,13 +4,15 @@
 //! without the bit; an empty one is nothing, made again when it is wanted.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
 use rustix::io::Errno;
 
+use super::holders::{open_hidden, owner};
 use super::{Done, Inside, LOOK, Tree, WANTED};
 use crate::convert::state::is_reserved;
-use crate::listing::Entries;
+use crate::listing::{Entries, is_second, is_top};
 use crate::managed;
 use crate::nodes::{Kind, lock};
 use files::Layout;
@@ -21,23 +23,22 @@ const DEFAULT_LIST: &str = "system.posix_acl_default";
 const ATTRIBUTE_BYTES_MAX: usize = 65_536;
 
 impl Tree {
-    /// Does something that makes an entry `name` in the directory `parent`, which gets its hidden directory when it
-    /// was that which was missing, and is seen as changed afterwards.
+    /// Does something that makes an entry `name` in a directory, which gets its hidden directory when it was that which
+    /// was missing, and is seen as changed afterwards.
     pub(crate) fn making<T>(
         &self,
-        parent: u64,
         inside: &mut Inside,
         name: &[u8],
-        mut make: impl FnMut(&OwnedFd, &[u8]) -> Done<T>,
+        mut make: impl FnMut(&Arc<OwnedFd>) -> Done<T>,
     ) -> Done<T> {
         // It would pass for a conversion under way.
         if is_reserved(name) {
             return Err(Errno::PERM);
         }
-        let made = match make(&inside.directory, &inside.place(name)) {
+        let made = match self.at(inside, name, &mut make) {
             Err(Errno::NOENT) if matches!(inside.kind, Kind::Managed(_)) => {
-                self.hide(parent, inside, name)?;
-                make(&inside.directory, &inside.place(name))
+                self.hide(inside, name)?;
+                self.at(inside, name, &mut make)
             }
             other => other,
         }?;
@@ -59,10 +60,10 @@ impl Tree {
     }
 
     /// Makes the hidden directory that `name` belongs in.
-    fn hide(&self, parent: u64, inside: &mut Inside, name: &[u8]) -> Done<()> {
+    fn hide(&self, inside: &mut Inside, name: &[u8]) -> Done<()> {
         let _hiding = lock(&self.hiding);
         // Whoever held the lock before may have given the directory its layout.
-        inside.kind = self.nodes.kind(parent).unwrap_or(inside.kind);
+        inside.kind = self.nodes.kind(inside.id).unwrap_or(inside.kind);
         let Kind::Managed(mut layout) = inside.kind else { return Ok(()) };
         if layout == managed::LAYOUT_UNMARKED && self.layout_new != layout && self.is_bare(inside)? {
             managed::set_layout_mark(&inside.directory, self.layout_new).map_err(|error| {
@@ -71,27 +72,24 @@ impl Tree {
             })?;
             layout = self.layout_new;
             inside.kind = Kind::Managed(layout);
-            self.nodes.set_kind(parent, inside.kind);
+            self.nodes.set_kind(inside.id, inside.kind);
         }
         let mut path = Vec::new();
         layout.subdirectory(name, &mut path);
-        for end in
-            path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()])
-        {
-            self.identity.with_fsetid(|| make_like(&inside.directory, &path[..end]))?;
-        }
-        Ok(())
+        let strict = self.identity.is_privileged();
+        let make = || self.with_descriptors(|| make_hidden(&inside.directory, &path, strict));
+        self.identity.with_fsetid(make)
     }
 
     /// Whether nothing at all lies in a managed directory, and no mark on it.
     fn is_bare(&self, inside: &Inside) -> Done<bool> {
         let unmarked = managed::layout_mark(&inside.directory).map_err(|_| Errno::IO)?.is_none();
-        Ok(unmarked && hidden_names(&inside.directory, b".")?.is_empty())
+        Ok(unmarked && is_empty(&inside.directory)?)
     }
 
     /// Removes the hidden level, which must hold nothing: ENOTEMPTY otherwise, with some empty ones gone.
     pub(crate) fn bare(&self, managed: &OwnedFd, layout: Layout) -> Done<()> {
-        for (name, kind) in hidden_names(managed, b".")? {
+        for (name, kind) in names(managed)? {
             if kind != FileType::Directory {
                 tracing::warn!(
                     "{} lies beside the hidden directories of a managed directory: run `crumb check`",
@@ -101,9 +99,9 @@ impl Tree {
             }
             match rustix::fs::unlinkat(managed, &name, AtFlags::REMOVEDIR) {
                 Err(Errno::NOTEMPTY) if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() => {
-                    for (below, _) in hidden_names(managed, &name)? {
-                        let path = [&name[..], b"/", &below[..]].concat();
-                        ignore_missing(rustix::fs::unlinkat(managed, path, AtFlags::REMOVEDIR))?;
+                    let upper = open_hidden(managed, &name, OFlags::RDONLY)?;
+                    for (below, _) in names(&upper)? {
+                        ignore_missing(rustix::fs::unlinkat(&upper, below, AtFlags::REMOVEDIR))?;
                     }
                     ignore_missing(rustix::fs::unlinkat(managed, &name, AtFlags::REMOVEDIR))?;
                 }
@@ -113,9 +111,20 @@ impl Tree {
         Ok(())
     }
 
-    /// After the managed directory's owner or permissions changed: its hidden directories follow.
-    pub(crate) fn follow(&self, managed: &OwnedFd, layout: Layout) -> Done<()> {
-        self.identity.with_fsetid(|| follow(managed, layout))
+    /// After the managed directory's owner or permissions changed: its hidden directories follow. Those that belong to
+    /// somebody else than it does, or did `before`, are left alone by a daemon with root's rights: they are not ours.
+    pub(crate) fn follow(&self, managed: &OwnedFd, layout: Layout, before: Option<u32>) -> Done<()> {
+        let strict = self.identity.is_privileged();
+        let each = |hidden: &OwnedFd| {
+            if strict && !is_ours(managed, hidden, before)? {
+                tracing::warn!(
+                    "a hidden directory of another user keeps its owner and permissions: run `crumb check`"
+                );
+                return Ok(());
+            }
+            liken(managed, hidden)
+        };
+        self.identity.with_fsetid(|| each_hidden(managed, layout, each))
     }
 
     /// The mode a new file gets: the umask counts unless the directory has a default access control list, which the
@@ -143,61 +152,119 @@ pub(crate) fn by_descriptor(descriptor: impl AsFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
 }
 
-/// Names and types in the directory at `path`, in no order, without the two dots.
-pub(crate) fn hidden_names(at: &OwnedFd, path: &[u8]) -> Done<Vec<(Vec<u8>, FileType)>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = match rustix::fs::openat(at, path, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(Vec::new()),
-        other => other?,
-    };
+/// Names and types in a directory (any descriptor of it), in no order, without the two dots.
+fn names(at: &OwnedFd) -> Done<Vec<(Vec<u8>, FileType)>> {
     let mut names = Vec::new();
-    let mut entries = Entries::default();
-    while entries.fill(&directory)? {
-        while let Some(entry) = entries.next() {
-            if !matches!(entry.name, b"." | b"..") {
-                names.push((entry.name.to_vec(), entry.kind));
-            }
-        }
-    }
+    each_name(at, |name, kind| {
+        names.push((name.to_vec(), kind));
+        true
+    })?;
     Ok(names)
 }
 
-fn follow(managed: &OwnedFd, layout: Layout) -> Done<()> {
-    for (name, kind) in hidden_names(managed, b".")? {
-        if kind != FileType::Directory {
-            continue;
-        }
-        liken(managed, &name)?;
-        if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() {
-            for (below, _) in hidden_names(managed, &name)? {
-                liken(managed, &[&name[..], b"/", &below[..]].concat())?;
+fn is_empty(directory: &OwnedFd) -> Done<bool> {
+    let mut empty = true;
+    each_name(directory, |_, _| {
+        empty = false;
+        false
+    })?;
+    Ok(empty)
+}
+
+/// Until `wants_more` says no.
+fn each_name(at: &OwnedFd, mut wants_more: impl FnMut(&[u8], FileType) -> bool) -> Done<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = match rustix::fs::openat(at, c".", flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    let mut entries = Entries::default();
+    while entries.fill(&directory)? {
+        while let Some(entry) = entries.next() {
+            if !matches!(entry.name, b"." | b"..") && !wants_more(entry.name, entry.kind) {
+                return Ok(());
             }
         }
     }
     Ok(())
 }
 
-fn make_like(managed: &OwnedFd, path: &[u8]) -> Done<()> {
-    match rustix::fs::mkdirat(managed, path, Mode::RWXU) {
-        // Made meanwhile by somebody else, or a file that `crumb check` will tell of.
-        Err(Errno::EXIST) => Ok(()),
-        Ok(()) => liken(managed, path),
-        Err(errno) => Err(errno),
+/// Does something to every hidden directory that is there; strangers are passed over.
+fn each_hidden(managed: &OwnedFd, layout: Layout, mut work: impl FnMut(&OwnedFd) -> Done<()>) -> Done<()> {
+    let open = |at: &OwnedFd, name: &[u8]| match open_hidden(at, name, OFlags::RDONLY) {
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        other => other.map(Some),
+    };
+    for (name, _) in names(managed)? {
+        if !is_top(layout, &name) {
+            continue;
+        }
+        let Some(top) = open(managed, &name)? else { continue };
+        work(&top)?;
+        if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() {
+            for (below, _) in names(&top)? {
+                if is_second(&below)
+                    && let Some(opened) = open(&top, &below)?
+                {
+                    work(&opened)?;
+                }
+            }
+        }
     }
+    Ok(())
+}
+
+/// Makes the hidden directory at `path`, and the one above it. With root's rights (`strict`), what is made is looked at
+/// before it is given away.
+fn make_hidden(managed: &OwnedFd, path: &[u8], strict: bool) -> Done<()> {
+    let mut upper: Option<OwnedFd> = None;
+    for part in path.split(|byte| *byte == b'/') {
+        let at = upper.as_ref().unwrap_or(managed);
+        let opened = match rustix::fs::mkdirat(at, part, Mode::RWXU) {
+            Ok(()) => {
+                let made = open_hidden(at, part, OFlags::RDONLY)?;
+                // By now it may be another one that the managed directory's owner has put there.
+                if strict && !is_ours(managed, &made, None)? {
+                    return Err(Errno::IO);
+                }
+                liken(managed, &made)?;
+                made
+            }
+            // Made meanwhile by somebody else.
+            Err(Errno::EXIST) => open_hidden(at, part, OFlags::PATH)?,
+            Err(errno) => return Err(errno),
+        };
+        upper = Some(opened);
+    }
+    Ok(())
+}
+
+/// Whether a hidden directory belongs to whoever owns, or has owned `before`, the managed one; or is one that the
+/// daemon has just made, or had made when it was killed.
+fn is_ours(managed: &OwnedFd, hidden: &OwnedFd, before: Option<u32>) -> Done<bool> {
+    let its = owner(hidden)?;
+    let same = its == owner(managed)? || before == Some(its);
+    Ok(same || its == rustix::process::geteuid().as_raw() && is_empty(hidden)?)
+}
+
+/// Gives an empty hidden directory that the daemon owns to the managed directory's owner: it was killed before it could.
+/// False when it is none of that.
+pub(super) fn adopt(managed: &OwnedFd, path: &[u8]) -> Done<bool> {
+    let hidden = open_hidden(managed, path, OFlags::RDONLY)?;
+    let adopts = is_ours(managed, &hidden, None)?;
+    if adopts {
+        liken(managed, &hidden)?;
+    }
+    Ok(adopts)
 }
 
 /// Gives a hidden directory the managed one's owner, group, permissions and lists.
-fn liken(managed: &OwnedFd, path: &[u8]) -> Done<()> {
+fn liken(managed: &OwnedFd, hidden: &OwnedFd) -> Done<()> {
     let like = rustix::fs::statx(managed, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let hidden = match rustix::fs::openat(managed, path, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(()),
-        other => other?,
-    };
-    let is = rustix::fs::statx(&hidden, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+    let is = rustix::fs::statx(hidden, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
     if (is.stx_uid, is.stx_gid) != (like.stx_uid, like.stx_gid) {
         let (uid, gid) = (rustix::fs::Uid::from_raw(like.stx_uid), rustix::fs::Gid::from_raw(like.stx_gid));
-        match rustix::fs::fchown(&hidden, Some(uid), Some(gid)) {
+        match rustix::fs::fchown(hidden, Some(uid), Some(gid)) {
             // An ordinary user's daemon keeps what it makes.
             Err(Errno::PERM) => {}
             other => other?,
@@ -205,7 +272,7 @@ fn liken(managed: &OwnedFd, path: &[u8]) -> Done<()> {
     }
     let mode = u32::from(like.stx_mode) & 0o7777 & !managed::MANAGED_BIT;
     if u32::from(is.stx_mode) & 0o7777 != mode {
-        match rustix::fs::fchmod(&hidden, Mode::from_raw_mode(mode)) {
+        match rustix::fs::fchmod(hidden, Mode::from_raw_mode(mode)) {
             Err(Errno::PERM) => {}
             other => other?,
         }
@@ -213,8 +280,8 @@ fn liken(managed: &OwnedFd, path: &[u8]) -> Done<()> {
     for list in [ACCESS_LIST, DEFAULT_LIST] {
         let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
         match rustix::fs::getxattr(by_descriptor(managed), list, &mut value[..]) {
-            Ok(len) => rustix::fs::fsetxattr(&hidden, list, &value[..len], XattrFlags::empty())?,
-            Err(Errno::NODATA) => match rustix::fs::fremovexattr(&hidden, list) {
+            Ok(len) => rustix::fs::fsetxattr(hidden, list, &value[..len], XattrFlags::empty())?,
+            Err(Errno::NODATA) => match rustix::fs::fremovexattr(hidden, list) {
                 Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                 Err(errno) => return Err(errno),
             },

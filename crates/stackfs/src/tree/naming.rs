@@ -1,6 +1,7 @@
 //! Operations that name an entry of a directory: look up, make, link, rename, remove.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
@@ -30,8 +31,10 @@ impl Tree {
     /// Looks a name up. The kernel holds a reference to what is found.
     pub(crate) fn look_up(&self, parent: u64, name: &[u8]) -> Done<Entry> {
         let inside = self.inside(parent)?;
-        let attributes = found(rustix::fs::statx(&inside.directory, inside.place(name), LOOK, WANTED))?;
-        Ok(self.refer(parent, &inside, name, attributes))
+        let (holder, attributes) = found(self.at(&inside, name, |holder| {
+            Ok((Arc::clone(holder), rustix::fs::statx(holder, name, LOOK, WANTED)?))
+        }))?;
+        Ok(self.refer(parent, &holder, name, attributes))
     }
 
     /// What a directory entry just read is; `None` when it is gone. No reference is counted.
@@ -52,17 +55,18 @@ impl Tree {
             }
             New::Symlink { .. } => Mode::empty(),
         };
-        self.making(parent, &mut inside, name, |directory, path| {
+        let holder = self.making(&mut inside, name, |holder| {
             self.identity.create_as(caller, mode, || match *new {
-                New::Directory { .. } => rustix::fs::mkdirat(directory, path, mode),
+                New::Directory { .. } => rustix::fs::mkdirat(holder, name, mode),
                 New::Special { mode: typed, device, .. } => {
-                    rustix::fs::mknodat(directory, path, FileType::from_raw_mode(typed), mode, device)
+                    rustix::fs::mknodat(holder, name, FileType::from_raw_mode(typed), mode, device)
                 }
-                New::Symlink { target } => rustix::fs::symlinkat(target, directory, path),
-            })
+                New::Symlink { target } => rustix::fs::symlinkat(target, holder, name),
+            })?;
+            Ok(Arc::clone(holder))
         })?;
-        let attributes = rustix::fs::statx(&inside.directory, inside.place(name), LOOK, WANTED)?;
-        Ok(self.refer(parent, &inside, name, attributes))
+        let attributes = rustix::fs::statx(&holder, name, LOOK, WANTED)?;
+        Ok(self.refer(parent, &holder, name, attributes))
     }
 
     /// Makes a regular file and opens it with `flags` (access mode and synchronous writing).
@@ -77,41 +81,45 @@ impl Tree {
         let mut inside = self.inside(parent)?;
         let mode = self.masked(&inside, mode, umask);
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = self.making(parent, &mut inside, name, |directory, path| {
-            self.identity.create_as(caller, mode, || rustix::fs::openat(directory, path, flags, mode))
+        let made = self.making(&mut inside, name, |holder| {
+            let create = || rustix::fs::openat(holder, name, flags, mode);
+            Ok((Arc::clone(holder), self.identity.create_as(caller, mode, create)?))
         });
-        let opened = match made {
+        let (holder, opened) = match made {
             // Somebody made it meanwhile, below the mount. ESTALE has the kernel look again and open it with its
             // permissions checked.
             Err(Errno::EXIST) if !exclusive => return Err(Errno::STALE),
             other => other?,
         };
         let attributes = rustix::fs::statx(&opened, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
-        Ok((self.refer(parent, &inside, name, attributes), opened))
+        Ok((self.refer(parent, &holder, name, attributes), opened))
     }
 
     /// Gives a node another name.
     pub(crate) fn link(&self, id: u64, parent: u64, name: &[u8]) -> Done<Entry> {
         let mut inside = self.inside(parent)?;
-        self.by_name(id, |from, path| {
+        let linked = self.by_name(id, |from, path| {
             self.is_still(id, from, path)?;
-            let made = self.making(parent, &mut inside, name, |directory, new| {
-                rustix::fs::linkat(from, path, directory, new, AtFlags::empty())
+            let made = self.making(&mut inside, name, |holder| {
+                rustix::fs::linkat(from, path, holder, name, AtFlags::empty())?;
+                Ok(Arc::clone(holder))
             });
             // That the new name's directory is gone must not be taken for a wrong old name.
-            if made == Err(Errno::NOENT) { Ok(Err(Errno::NOENT)) } else { made.map(Ok) }
-        })
-        .map_err(|errno| if errno == Errno::STALE { Errno::NOENT } else { errno })??;
-        let attributes = rustix::fs::statx(&inside.directory, inside.place(name), LOOK, WANTED)?;
-        Ok(self.refer(parent, &inside, name, attributes))
+            if matches!(made, Err(Errno::NOENT)) { Ok(Err(Errno::NOENT)) } else { made.map(Ok) }
+        });
+        let holder = linked.map_err(|errno| if errno == Errno::STALE { Errno::NOENT } else { errno })??;
+        let attributes = rustix::fs::statx(&holder, name, LOOK, WANTED)?;
+        Ok(self.refer(parent, &holder, name, attributes))
     }
 
     /// Removes a name of anything but a directory.
     pub(crate) fn unlink(&self, parent: u64, name: &[u8]) -> Done<()> {
         let inside = self.inside(parent)?;
-        let path = inside.place(name);
-        let kept = self.before_removal(&inside.directory, &path);
-        rustix::fs::unlinkat(&inside.directory, path, AtFlags::empty())?;
+        let kept = self.at(&inside, name, |holder| {
+            let kept = self.before_removal(holder, name);
+            rustix::fs::unlinkat(holder, name, AtFlags::empty())?;
+            Ok(kept)
+        })?;
         self.after_removal(kept);
         self.touched(&inside);
         Ok(())
@@ -120,15 +128,17 @@ impl Tree {
     /// Removes an empty directory; a managed one with its hidden level.
     pub(crate) fn remove_directory(&self, parent: u64, name: &[u8]) -> Done<()> {
         let inside = self.inside(parent)?;
-        let path = inside.place(name);
-        let kept = self.before_removal(&inside.directory, &path);
-        match rustix::fs::unlinkat(&inside.directory, &path, AtFlags::REMOVEDIR) {
-            Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                self.bare_at(&inside.directory, &path)?;
-                rustix::fs::unlinkat(&inside.directory, &path, AtFlags::REMOVEDIR)?;
+        let kept = self.at(&inside, name, |holder| {
+            let kept = self.before_removal(holder, name);
+            match rustix::fs::unlinkat(holder, name, AtFlags::REMOVEDIR) {
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                    self.bare_at(holder, name)?;
+                    rustix::fs::unlinkat(holder, name, AtFlags::REMOVEDIR)?;
+                }
+                other => other?,
             }
-            other => other?,
-        }
+            Ok(kept)
+        })?;
         self.after_removal(kept);
         self.touched(&inside);
         Ok(())
@@ -136,8 +146,8 @@ impl Tree {
 
     /// A descriptor of what is about to lose its last name, unless it is a regular file: the daemon has those open
     /// that programs have. A FIFO or device is opened without us, and a directory may be where a program stands.
-    fn before_removal(&self, directory: &OwnedFd, path: &[u8]) -> Option<(u64, OwnedFd)> {
-        let attributes = rustix::fs::statx(directory, path, LOOK, WANTED).ok()?;
+    fn before_removal(&self, holder: &OwnedFd, name: &[u8]) -> Option<(u64, OwnedFd)> {
+        let attributes = rustix::fs::statx(holder, name, LOOK, WANTED).ok()?;
         let regular = FileType::from_raw_mode(attributes.stx_mode.into()) == FileType::RegularFile;
         let id = self.number(&attributes);
         if regular || attributes.stx_nlink > 1 && !is_directory(&attributes) || self.nodes.kind(id).is_none()
@@ -145,7 +155,7 @@ impl Tree {
             return None;
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Some((id, rustix::fs::openat(directory, path, flags, Mode::empty()).ok()?))
+        Some((id, self.with_descriptors(|| rustix::fs::openat(holder, name, flags, Mode::empty())).ok()?))
     }
 
     /// Keeps that descriptor until the kernel gives its last reference back.
@@ -165,26 +175,24 @@ impl Tree {
         let source = self.inside(from.0)?;
         let mut target = self.inside(to.0)?;
         let _renaming = self.renames.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let path = source.place(from.1);
-        let moved = found(rustix::fs::statx(&source.directory, &path, LOOK, WANTED))?;
+        let (holder, moved) = found(self.at(&source, from.1, |holder| {
+            Ok((Arc::clone(holder), rustix::fs::statx(holder, from.1, LOOK, WANTED)?))
+        }))?;
         let exchanged = if flags.contains(RenameFlags::EXCHANGE) {
-            Some(found(rustix::fs::statx(&target.directory, target.place(to.1), LOOK, WANTED))?)
+            Some(found(self.at(&target, to.1, |holder| rustix::fs::statx(holder, to.1, LOOK, WANTED)))?)
         } else {
             None
         };
-        let renamed = self.making(to.0, &mut target, to.1, |directory, new| {
-            rustix::fs::renameat_with(&source.directory, &path, directory, new, flags)
-        });
-        match renamed {
-            // Over an empty managed directory: it is not empty below.
-            Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory(&moved) && flags.is_empty() => {
-                let new = target.place(to.1);
-                self.bare_at(&target.directory, &new)?;
-                rustix::fs::renameat_with(&source.directory, &path, &target.directory, new, flags)?;
-                self.touched(&target);
+        self.making(&mut target, to.1, |new_holder| {
+            match rustix::fs::renameat_with(&holder, from.1, new_holder, to.1, flags) {
+                // Over an empty managed directory: it is not empty below.
+                Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory(&moved) && flags.is_empty() => {
+                    self.bare_at(new_holder, to.1)?;
+                    rustix::fs::renameat_with(&holder, from.1, new_holder, to.1, flags)
+                }
+                other => other,
             }
-            other => other?,
-        }
+        })?;
         self.touched(&source);
         let (old, new) = (place(from), place(to));
         self.nodes.renamed(self.number(&moved), &old, new.clone());
@@ -194,11 +202,11 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes the hidden level from the directory at `path`, when it is managed; ENOTEMPTY when it is not, or holds
+    /// Takes the hidden level from the directory `name`, when it is managed; ENOTEMPTY when it is not, or holds
     /// anything.
-    fn bare_at(&self, directory: &OwnedFd, path: &[u8]) -> Done<()> {
+    fn bare_at(&self, holder: &OwnedFd, name: &[u8]) -> Done<()> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(directory, path, flags, Mode::empty())?;
+        let opened = rustix::fs::openat(holder, name, flags, Mode::empty())?;
         let attributes = rustix::fs::statx(&opened, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
         let again = |_| opened.try_clone().map_err(|_| Errno::MFILE);
         match self.kind_of(self.number(&attributes), &attributes, again) {

@@ -7,7 +7,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use super::{Done, Tree};
-use crate::listing::Listing;
+use crate::listing::{Listing, Told};
 use crate::nodes::{Kind, lock};
 use crate::opened::{OpenDirectory, OpenFile};
 
@@ -53,7 +53,8 @@ impl Tree {
     pub(crate) fn open_directory(&self, id: u64) -> Done<u64> {
         let inside = self.inside(id)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&inside.directory, c".", flags, Mode::empty())?;
+        let open = || rustix::fs::openat(&inside.directory, c".", flags, Mode::empty());
+        let opened = self.with_descriptors(open)?;
         let parent = self.nodes.place(id).ok_or(Errno::STALE)?.parent;
         let attributes = rustix::fs::statx(&opened, c".", super::LOOK, super::WANTED)?;
         let device = super::device(&attributes);
@@ -64,6 +65,21 @@ impl Tree {
         let dots = (self.shown(id), self.shown(parent));
         let listing = Mutex::new(listing.with_dots(dots));
         Ok(self.opened.add_directory(OpenDirectory { id, listing }))
+    }
+
+    /// Tells entries of an open directory from `position` on, until `tell` says that it took no more (false).
+    pub(crate) fn list(
+        &self,
+        handle: u64,
+        position: u64,
+        tell: impl FnMut(&Told<'_>) -> Done<bool>,
+    ) -> Done<()> {
+        let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
+        lock(&directory.listing).read(position, &self.hidden_opener(), tell)
+    }
+
+    fn hidden_opener(&self) -> impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd> {
+        |managed, path| self.open_hidden(managed, path, OFlags::RDONLY)
     }
 
     pub(crate) fn file(&self, handle: u64) -> Done<Arc<OpenFile>> {
@@ -125,7 +141,7 @@ impl Tree {
     /// Makes a directory's entries durable, wherever they lie.
     pub(crate) fn sync_directory(&self, handle: u64) -> Done<()> {
         let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
-        lock(&directory.listing).each_lower(|lower| rustix::fs::fsync(lower))
+        lock(&directory.listing).each_lower(&self.hidden_opener(), |lower| rustix::fs::fsync(lower))
     }
 
     pub(crate) fn allocate(&self, handle: u64, mode: u32, offset: u64, len: u64) -> Done<()> {
