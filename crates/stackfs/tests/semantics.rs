@@ -269,6 +269,47 @@ fn extended_attributes_and_lists_pass_through_but_ours() {
     }
 }
 
+/// Copies lost all values: the question for a value's length, which programs ask first, was answered with 0.
+#[test]
+fn the_length_of_an_attribute_can_be_asked_for_and_copies_have_its_value() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    // CAP_NET_RAW, permitted and effective (struct vfs_cap_data, revision 2).
+    let words = [0x0200_0001_u32, 1 << 13, 0, 0, 0];
+    let rights: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    fs::write(group.join("1"), "program").unwrap();
+    fs::create_dir(group.join("2")).unwrap();
+    let none = XattrFlags::empty();
+    let values =
+        [("1", "user.note", &b"text"[..]), ("1", "security.capability", &rights), ("2", "user.note", b"t")];
+    for (name, attribute, value) in values {
+        if rustix::fs::setxattr(group.join(name), attribute, value, none) == Err(Errno::OPNOTSUPP) {
+            eprintln!("skipped: no extended attributes below");
+            return;
+        }
+    }
+    // By its name, and by an open file's descriptor.
+    for open in [false, true] {
+        let _held = open.then(|| File::open(group.join("1")).unwrap());
+        for (name, attribute, value) in values {
+            let path = group.join(name);
+            assert_eq!(rustix::fs::getxattr_query(&path, attribute), Ok(value.len()), "{name} {attribute}");
+            assert_eq!(rustix::fs::getxattr_query(&path, "user.other"), Err(Errno::NODATA));
+        }
+    }
+    let copy = scene.folder.path().join("copy");
+    let copied = Command::new("cp").arg("-a").arg(&group).arg(&copy).output().unwrap();
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    for (name, attribute, value) in values {
+        let mut found = [0; 64];
+        let len = rustix::fs::getxattr(copy.join(name), attribute, &mut found).unwrap();
+        assert_eq!(&found[..len], value, "{name} {attribute}");
+    }
+}
+
 #[test]
 fn without_extended_attributes_there_are_none_and_writing_still_takes_a_programs_rights_away() {
     if cannot_mount() {

@@ -11,17 +11,26 @@ use crate::nodes::Kind;
 const LISTS: &str = "system.posix_acl_";
 
 impl Tree {
-    /// The value of an extended attribute.
+    /// The value of an extended attribute; into no buffer, its length.
     pub(crate) fn extended(&self, id: u64, name: &[u8], buffer: &mut [u8]) -> Done<usize> {
         if is_own(name) {
             return Err(Errno::NODATA);
         }
         // The kernel asks before a first write: then the file is open, and asking by its descriptor takes a third.
         if let Some(file) = self.opened.any_of(id) {
-            return rustix::fs::fgetxattr(&file.descriptor, name, buffer);
+            // Into an empty buffer rustix gives 0 bytes of any value.
+            return if buffer.is_empty() {
+                rustix::fs::fgetxattr_query(&file.descriptor, name)
+            } else {
+                rustix::fs::fgetxattr(&file.descriptor, name, buffer)
+            };
         }
         let node = self.handle(id)?;
-        rustix::fs::getxattr(by_descriptor(&*node), name, buffer)
+        if buffer.is_empty() {
+            rustix::fs::getxattr_query(by_descriptor(&*node), name)
+        } else {
+            rustix::fs::getxattr(by_descriptor(&*node), name, buffer)
+        }
     }
 
     /// All names, each ended by a zero byte.

@@ -134,12 +134,9 @@ impl Tree {
         if mode & umask & 0o777 == 0 {
             return masked;
         }
-        let mut none = [0u8; 0];
-        let listed = match rustix::fs::fgetxattr(&inside.directory, DEFAULT_LIST, &mut none) {
+        let listed = match rustix::fs::fgetxattr_query(&inside.directory, DEFAULT_LIST) {
             // A descriptor for look-ups only: of a directory that may not be read.
-            Err(Errno::BADF) => {
-                rustix::fs::getxattr(by_descriptor(&inside.directory), DEFAULT_LIST, &mut none)
-            }
+            Err(Errno::BADF) => rustix::fs::getxattr_query(by_descriptor(&inside.directory), DEFAULT_LIST),
             other => other,
         };
         if listed.is_ok() { Mode::from_raw_mode(mode & 0o7777) } else { masked }
