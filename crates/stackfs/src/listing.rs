@@ -1,17 +1,19 @@
-//! Reading directories: a managed one as if its hidden directories were one, restartable at any entry.
+//! Reading directories: a managed one as if its hidden directories were one, restartable at any entry at any time.
 //!
 //! ```text
-//! position given out     0      1     2      3 ...
-//! stands for             begin  "."   ".."   behind the entry at (hidden directory 0, its own offset)
+//! position given out     0      1     2      a hidden directory's number + 1 (16 bits), the name's hash (48 bits)
+//! stands for             begin  "."   ".."   behind the entry of that hash in that hidden directory
 //! ```
 //!
-//! A plain directory's offsets are the lower one's. In a managed one, each position given out stands for a hidden
-//! directory and an offset of the lower file system's in it, remembered as long as the directory is open: going back
-//! to one is exactly what it is below. 16 bytes an entry.
+//! A plain directory's positions are the lower one's. In a managed one they follow from names alone: hidden directories
+//! are read in the order of their numbers, and each one's entries in the order of their names' hashes. So a position
+//! means the same after the directory was closed and opened again, and after a remount: NFS servers go on from there.
+//! For that a hidden directory is read whole: it is one of the small ones, of some hundred names.
 //!
 //! Always holds: `.` and `..` first, then `aaa`, then the others in order. An entry that is there all the while is
-//! told exactly once: its hidden directory is there from the beginning (those made later hold only later entries),
-//! and within it the lower file system keeps the same promise.
+//! told exactly once: nothing that happens to other names changes its place. Only where two names in one hidden
+//! directory have the same hash (once in 30 million directories of 4,000 names), and a reader stops just between
+//! them, the first is told again.
 //! Not here: attributes of entries (`tree`), the protocol.
 
 use std::mem::MaybeUninit;
@@ -55,6 +57,12 @@ impl Entries {
     /// Reads the next ones, in place of those here; false at the end.
     pub(crate) fn fill(&mut self, directory: &OwnedFd) -> Done<bool> {
         self.clear();
+        self.fill_more(directory)
+    }
+
+    /// Reads the next ones, behind those here; false at the end.
+    fn fill_more(&mut self, directory: &OwnedFd) -> Done<bool> {
+        let before = self.entries.len();
         let mut buffer = [MaybeUninit::uninit(); BATCH_BYTES];
         let mut raw = RawDir::new(directory, &mut buffer);
         loop {
@@ -73,7 +81,21 @@ impl Entries {
                 break;
             }
         }
-        Ok(!self.entries.is_empty())
+        Ok(self.entries.len() > before)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries.iter().map(|packed| &self.names[packed.name.start as usize..packed.name.end as usize])
+    }
+
+    fn name(&self, at: usize) -> &[u8] {
+        self.raw(at).map_or(&[], |raw| raw.name)
+    }
+
+    fn raw(&self, at: usize) -> Option<Raw<'_>> {
+        let packed = self.entries.get(at)?;
+        let name = &self.names[packed.name.start as usize..packed.name.end as usize];
+        Some(Raw { name, kind: packed.kind, inode: packed.inode, offset: packed.offset })
     }
 
     fn clear(&mut self) {
@@ -87,9 +109,7 @@ impl Entries {
     }
 
     fn peek(&self) -> Option<Raw<'_>> {
-        let packed = self.entries.get(self.at)?;
-        let name = &self.names[packed.name.start as usize..packed.name.end as usize];
-        Some(Raw { name, kind: packed.kind, inode: packed.inode, offset: packed.offset })
+        self.raw(self.at)
     }
 
     /// The next of those read.
@@ -98,9 +118,7 @@ impl Entries {
             return None;
         }
         self.at += 1;
-        let packed = &self.entries[self.at - 1];
-        let name = &self.names[packed.name.start as usize..packed.name.end as usize];
-        Some(Raw { name, kind: packed.kind, inode: packed.inode, offset: packed.offset })
+        self.raw(self.at - 1)
     }
 }
 
@@ -132,15 +150,30 @@ pub(crate) struct Listing {
 /// What reading a managed directory needs to remember.
 struct Spread {
     layout: Layout,
-    /// Hidden directories in order, as of the last beginning.
-    hidden: Vec<Vec<u8>>,
-    /// The one being read, open.
-    reading: Option<(usize, OwnedFd)>,
-    /// What the positions behind the two dots stand for: a hidden directory and an offset in it.
-    marks: Vec<(usize, u64)>,
+    /// Hidden directories by rising numbers, from the one on where reading began.
+    hidden: Vec<(u64, Vec<u8>)>,
+    /// Which of them is next.
+    next: usize,
+    /// The one being read.
+    reading: Option<Leaf>,
+}
+
+/// A hidden directory, read whole.
+struct Leaf {
+    directory: OwnedFd,
+    names: Entries,
+    /// Indices of `names` with the hashes of their names, in order of the hashes.
+    order: Vec<(u64, usize)>,
+    /// The next of `order`.
+    at: usize,
+    /// The hidden directory's part of a position.
+    base: u64,
 }
 
 const BEHIND_DOTS: u64 = 2;
+/// Bits of a position that tell the entry within its hidden directory.
+const HASH_BITS: u32 = 48;
+const HASH_MASK: u64 = (1 << HASH_BITS) - 1;
 
 impl Listing {
     pub(crate) fn plain(directory: OwnedFd, device: u64) -> Self {
@@ -148,7 +181,7 @@ impl Listing {
     }
 
     pub(crate) fn managed(directory: OwnedFd, layout: Layout, device: u64) -> Self {
-        let spread = Spread { layout, hidden: Vec::new(), reading: None, marks: Vec::new() };
+        let spread = Spread { layout, hidden: Vec::new(), next: 0, reading: None };
         Self { spread: Some(spread), ..Self::plain(directory, device) }
     }
 
@@ -180,7 +213,7 @@ impl Listing {
             // By a descriptor of its own: the listing may be anywhere.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let again = rustix::fs::openat(&self.directory, c".", flags, Mode::empty())?;
-            for name in hidden(&again, spread.layout, open)? {
+            for (_, name) in hidden(&again, spread.layout, 0, open)? {
                 if let Some(opened) = there(open(&again, &name))? {
                     work(&opened)?;
                 }
@@ -223,14 +256,18 @@ impl Listing {
         tell: &mut impl FnMut(&Told<'_>) -> Done<bool>,
     ) -> Done<()> {
         let Some(spread) = &mut self.spread else { return Ok(()) };
-        if position == 0 {
-            spread.hidden = hidden(&self.directory, spread.layout, open)?;
-            spread.marks.clear();
-        }
-        if position != self.position || position == 0 {
-            self.entries.clear();
-            spread.reading = None;
+        if position != self.position || position == 0 || position == BEHIND_DOTS {
             self.position = position;
+            // Behind the dots again: as from the beginning, and from elsewhere as it is now.
+            let (number, behind) = match position >> HASH_BITS {
+                0 => (0, None),
+                number => (number - 1, Some(position & HASH_MASK)),
+            };
+            spread.hidden = hidden(&self.directory, spread.layout, number, open)?;
+            (spread.next, spread.reading) = (0, None);
+            if let Some(behind) = behind {
+                spread.go_to(&self.directory, number, behind, open)?;
+            }
         }
         for (at, name, inode) in [(0, &b"."[..], self.dots.0), (1, b"..", self.dots.1)] {
             if self.position == at {
@@ -241,89 +278,128 @@ impl Listing {
                 self.position = at + 1;
             }
         }
-        // Where to go on: behind the entry that the position stands for.
-        let (mut at, mut offset) = match self.position - BEHIND_DOTS {
-            0 => (0, 0),
-            behind => match spread.marks.get(behind as usize - 1) {
-                Some(mark) => *mark,
-                None => return Ok(()),
-            },
-        };
-        // Reading may have gone on to the next hidden directory without having told of it.
-        if let Some((reading, _)) = &spread.reading {
-            at = *reading;
-        }
         loop {
-            if self.entries.is_used_up() {
-                if spread.reading.as_ref().is_none_or(|(reading, _)| *reading != at) {
-                    let Some(name) = spread.hidden.get(at) else { return Ok(()) };
-                    let Some(opened) = there(open(&self.directory, name))? else {
-                        (at, offset) = (at + 1, 0);
-                        continue;
-                    };
-                    if offset != 0 {
-                        rustix::fs::seek(&opened, SeekFrom::Start(offset))?;
-                    }
-                    spread.reading = Some((at, opened));
-                }
-                let Some((_, reading)) = &spread.reading else { return Ok(()) };
-                if !self.entries.fill(reading)? {
-                    spread.reading = None;
-                    (at, offset) = (at + 1, 0);
-                    continue;
-                }
+            if spread.reading.is_none() && !spread.go_on(&self.directory, open)? {
+                return Ok(());
             }
-            let Some((_, holder)) = &spread.reading else { return Ok(()) };
-            while let Some(entry) = self.entries.peek() {
-                if matches!(entry.name, b"." | b"..") {
-                    self.entries.at += 1;
-                    continue;
-                }
-                let mark = (at, entry.offset);
-                // Read a second time, it stands where it stood, unless something changed before it.
-                let next = (self.position - BEHIND_DOTS) as usize;
-                let index = if spread.marks.get(next) == Some(&mark) { next } else { spread.marks.len() };
-                let position = index as u64 + BEHIND_DOTS + 1;
+            let Some(leaf) = &mut spread.reading else { continue };
+            while let Some((entry, position)) = leaf.peek() {
+                let holder = Some(&leaf.directory);
                 let (name, kind, inode) = (entry.name, entry.kind, entry.inode);
-                if !tell(&Told { name, kind, inode, position, holder: Some(holder) })? {
+                if !tell(&Told { name, kind, inode, position, holder })? {
                     return Ok(());
                 }
-                if index == spread.marks.len() {
-                    spread.marks.push(mark);
-                }
-                self.entries.at += 1;
+                leaf.at += 1;
                 self.position = position;
             }
+            spread.reading = None;
         }
     }
 }
 
-/// The hidden directories that are there, in the order in which they are read.
+impl Spread {
+    /// Reads the next hidden directory; false when there is none.
+    fn go_on(&mut self, managed: &OwnedFd, open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>) -> Done<bool> {
+        while let Some((number, name)) = self.hidden.get(self.next) {
+            self.next += 1;
+            if let Some(directory) = there(open(managed, name))? {
+                self.reading = Some(Leaf::read(directory, *number)?);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Goes behind the entry of this hash in this hidden directory, if it is still there.
+    fn go_to(
+        &mut self,
+        managed: &OwnedFd,
+        number: u64,
+        behind: u64,
+        open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
+    ) -> Done<()> {
+        if self.hidden.first().is_some_and(|(first, _)| *first == number)
+            && self.go_on(managed, open)?
+            && let Some(leaf) = &mut self.reading
+        {
+            // It may have gone since the names were listed, and the next one been read.
+            if leaf.base == base(number) {
+                leaf.at = leaf.order.partition_point(|(hash, _)| *hash <= behind);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Leaf {
+    fn read(directory: OwnedFd, number: u64) -> Done<Self> {
+        let mut names = Entries::default();
+        while names.fill_more(&directory)? {}
+        let hashes = names.names().enumerate().filter(|(_, name)| !matches!(*name, b"." | b".."));
+        let mut order: Vec<(u64, usize)> = hashes.map(|(at, name)| (hash(name), at)).collect();
+        order.sort_by_key(|(hash, at)| (*hash, names.name(*at)));
+        Ok(Self { directory, names, order, at: 0, base: base(number) })
+    }
+
+    /// The next entry, and the position behind it.
+    fn peek(&self) -> Option<(Raw<'_>, u64)> {
+        let (hash, at) = *self.order.get(self.at)?;
+        let behind = self.base + hash;
+        // Nothing would tell a second name of the same hash from the first: whoever stops here reads both again.
+        let shared = self.order.get(self.at + 1).is_some_and(|(next, _)| *next == hash);
+        Some((self.names.raw(at)?, if shared { behind - 1 } else { behind }))
+    }
+}
+
+fn base(number: u64) -> u64 {
+    (number + 1) << HASH_BITS
+}
+
+/// 48 bits of a name's FNV-1a hash. Positions that clients keep depend on it, so it stays.
+fn hash(name: &[u8]) -> u64 {
+    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ hash >> HASH_BITS) & HASH_MASK
+}
+
+/// The hidden directories that are there, with their numbers, in the order in which they are read; from a number on.
 fn hidden(
     directory: &OwnedFd,
     layout: Layout,
+    from: u64,
     open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
-) -> Done<Vec<Vec<u8>>> {
-    let others = Layout::OTHERS.as_bytes();
-    let mut first = names(directory)?;
-    // Strangers are not shown: their entries could be listed and not found.
-    first.retain(|name| is_top(layout, name));
-    first.sort_by(|a, b| (a != others, a).cmp(&(b != others, b)));
-    if layout.levels() < 2 {
-        return Ok(first);
-    }
+) -> Done<Vec<(u64, Vec<u8>)>> {
     let mut leaves = Vec::new();
-    for name in first {
-        if name == others {
-            leaves.push(name);
-        } else if let Some(opened) = there(open(directory, &name))? {
-            let mut below = names(&opened)?;
-            below.retain(|name| is_second(name));
-            below.sort();
-            leaves.extend(below.iter().map(|last| [&name[..], b"/", &last[..]].concat()));
+    for name in names(directory)? {
+        // Strangers are not shown: their entries could be listed and not found.
+        if !is_top(layout, &name) {
+            continue;
+        }
+        if layout.levels() < 2 || name == Layout::OTHERS.as_bytes() {
+            leaves.push((number_of(layout, &name), name));
+            continue;
+        }
+        let first = number_of(layout, &name) * 100 - 99;
+        if first + 99 < from {
+            continue;
+        }
+        let Some(opened) = there(open(directory, &name))? else { continue };
+        for below in names(&opened)?.iter().filter(|below| is_second(below)) {
+            let number = first + number_of(layout, below) - 1;
+            leaves.push((number, [&name[..], b"/", &below[..]].concat()));
         }
     }
+    leaves.retain(|(number, _)| *number >= from);
+    leaves.sort();
     Ok(leaves)
+}
+
+/// The number of a name of the hidden level among those beside it: `aaa` is 0, the others begin at 1.
+fn number_of(layout: Layout, name: &[u8]) -> u64 {
+    let radix = if layout == Layout::Hash2 { 16 } else { 10 };
+    let number = std::str::from_utf8(name).ok().and_then(|name| u64::from_str_radix(name, radix).ok());
+    if name == Layout::OTHERS.as_bytes() { 0 } else { number.map_or(0, |number| number + 1) }
 }
 
 /// Whether this is the name of a hidden directory that lies in the managed one itself.
@@ -367,5 +443,60 @@ fn there(opened: Done<OwnedFd>) -> Done<Option<OwnedFd>> {
         Ok(opened) => Ok(Some(opened)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_one_of_two_names_of_the_same_hash_both_are_told_again() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(place.path().join(name), "").unwrap();
+        }
+        let directory = std::fs::File::open(place.path()).unwrap().into();
+        let mut leaf = Leaf::read(directory, 7).unwrap();
+        let hashes: Vec<u64> = leaf.order.iter().map(|(hash, _)| *hash).collect();
+        assert!(hashes.is_sorted() && hashes.len() == 3, "{hashes:?}");
+        for (at, hash) in [5, 5, 9].into_iter().enumerate() {
+            leaf.order[at].0 = hash;
+        }
+        let mut positions = Vec::new();
+        while let Some((_, position)) = leaf.peek() {
+            positions.push(position);
+            leaf.at += 1;
+        }
+        assert_eq!(positions, [base(7) + 4, base(7) + 5, base(7) + 9]);
+    }
+
+    #[test]
+    fn hidden_directories_are_numbered_in_their_order_whatever_others_there_are() {
+        for (layout, first, last) in
+            [(Layout::D345, "000", 1000), (Layout::D34D56, "00", 10_000), (Layout::Hash2, "00", 256)]
+        {
+            let place = tempfile::tempdir().unwrap();
+            let numbers = |from| {
+                let directory = std::fs::File::open(place.path()).unwrap().into();
+                let open = |at: &OwnedFd, path: &[u8]| {
+                    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                    rustix::fs::openat(at, path, flags, Mode::empty())
+                };
+                hidden(&directory, layout, from, &open).unwrap()
+            };
+            let mut made = Vec::new();
+            for leaf in layout.leaves().skip(1).step_by(5).chain(layout.leaves().last()) {
+                std::fs::create_dir_all(place.path().join(&leaf)).unwrap();
+                made.push(leaf.into_bytes());
+            }
+            let before = numbers(0);
+            assert_eq!(before.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>(), made, "{layout}");
+            assert_eq!(before.last().map(|(number, _)| *number), Some(last), "{layout}");
+            let lowest = if layout.levels() == 2 { format!("{first}/00") } else { first.to_owned() };
+            std::fs::create_dir_all(place.path().join(lowest)).unwrap();
+            assert_eq!(numbers(2), before, "{layout}");
+            assert_eq!(numbers(0).len(), before.len() + 1, "{layout}");
+        }
     }
 }

@@ -8,8 +8,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use files::{Directory, DirectoryOptions, Layout, Reply, Request, Scratch};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use scene::{Scene, cannot_mount, names};
+use stackfs::StackOptions;
 
 fn opened(path: &std::path::Path) -> OwnedFd {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
@@ -137,4 +139,75 @@ fn inode_numbers_in_listings_are_those_of_the_files() {
             assert_eq!(entry.ino(), entry.metadata().unwrap().ino(), "{:?}", entry.path());
         }
     }
+}
+
+/// NFS servers open a directory again for each part of a listing. It ended after the first part, without an error.
+#[test]
+fn a_position_means_the_same_after_reopening_and_after_a_remount() {
+    if cannot_mount() {
+        return;
+    }
+    for layout in Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat) {
+        let mut scene = Scene::with(|options| StackOptions { layout_new: layout, ..options });
+        let group = scene.managed("group");
+        for number in 0..500 {
+            fs::write(group.join((number * 7).to_string()), "").unwrap();
+            fs::write(group.join(format!("name-{number}")), "").unwrap();
+        }
+        let all = rest(&opened(&group));
+        assert_eq!(all.len(), 1002, "{layout}");
+        let from = |at: usize| {
+            let directory = opened(&group);
+            rustix::fs::seek(&directory, SeekFrom::Start(all[at].1)).unwrap();
+            rest(&directory)
+        };
+        let places = [0, 1, 2, 3, 333, 500, 501, 502, 999, 1000, 1001];
+        for at in places {
+            assert_eq!(from(at), all[at + 1..], "{layout}, from behind {:?}", all[at]);
+        }
+        // What comes and goes around a position does not move it.
+        let gone = all[333].0.clone();
+        fs::remove_file(group.join(&gone)).unwrap();
+        assert_eq!(from(333), all[334..], "{layout}, from behind {gone}, which is gone");
+        fs::write(group.join(gone), "").unwrap();
+        let folder = scene.unmounted();
+        scene = Scene::in_folder(folder, |options| options);
+        for at in places {
+            assert_eq!(from(at), all[at + 1..], "{layout}, remounted, from behind {:?}", all[at]);
+        }
+        drop(scene);
+    }
+}
+
+/// `crumb serve dir` over a mount showed 52 of 2,002 names.
+#[test]
+fn an_nfs_server_over_a_mount_lists_every_name_once() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let group = scene.managed("group");
+    for number in 0..1001 {
+        fs::write(group.join(number.to_string()), "").unwrap();
+        fs::write(group.join(format!("name-{number}")), "").unwrap();
+    }
+    let served = Directory::open(&group, DirectoryOptions::default()).unwrap();
+    let mut scratch = Scratch::default();
+    let (mut cookie, mut seen) = (0, BTreeMap::<Vec<u8>, u32>::new());
+    loop {
+        let root = served.root();
+        let request = Request::Readdir { dir: root.by_ref(), cookie, verifier: [0; 8], count: 4096 };
+        let Reply::Listing { entries, end, .. } = served.execute(&request, &mut scratch).unwrap() else {
+            panic!("no listing");
+        };
+        for entry in entries {
+            cookie = entry.cookie;
+            *seen.entry(entry.name.to_vec()).or_default() += 1;
+        }
+        if end {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 2004, "2,002 names and the two dots");
+    assert!(seen.values().all(|times| *times == 1));
 }

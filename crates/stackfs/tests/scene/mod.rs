@@ -48,6 +48,13 @@ impl Scene {
         Self { mount: Some(mount), folder }
     }
 
+    /// Ends the mount and gives its folder back, to be mounted again.
+    pub fn unmounted(self) -> TempDir {
+        let Self { mount, folder } = self;
+        drop(mount);
+        folder
+    }
+
     pub fn new() -> Self {
         Self::with(|options| options)
     }
