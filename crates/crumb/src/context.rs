@@ -38,6 +38,12 @@ pub struct Context {
     pub command: Vec<String>,
 }
 
+/// As <https://no-color.org> has it, and on terminals only.
+fn stderr_has_colours() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 impl Context {
     /// Reads the environment and the command line.
     pub fn new(global: GlobalArgs) -> Self {
@@ -66,6 +72,8 @@ impl Context {
         };
         tracing_subscriber::fmt()
             .with_writer(std::io::stderr)
+            // Colours are for terminals: not for a daemon's log file, a journal or a pipe.
+            .with_ansi(stderr_has_colours())
             .with_max_level(level)
             .with_target(self.verbose > 1)
             .init();
