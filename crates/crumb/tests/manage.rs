@@ -1,5 +1,7 @@
 //! `crumb manage`, `unmanage`, `check` and `advise`: what an administrator of a spool types, and kill -9.
 
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
 mod binary;
 
 use std::collections::BTreeMap;
@@ -169,6 +171,54 @@ fn check_tells_what_is_wrong_by_its_exit_code_and_repair_mends_it() {
     assert!(bench.fine(&["check", "spool", "--repair"]).contains("RIGHT now"));
     assert!(group.join("000/100003").is_file() && group.join("aaa/stray").is_file());
     assert!(bench.fine(&["check", "spool", "--verbose"]).contains("Empty subdirectories"));
+}
+
+/// Symptom: `crumb check` of a tree mounted over itself said RIGHT while the tree below was wrong. Cause: it looked
+/// through the mount, which shows no hidden level. Fix: what a mount covers is refused.
+#[test]
+fn what_a_mount_covers_is_not_judged_by_check_or_advise() {
+    if cannot_mount() {
+        return;
+    }
+    let bench = Bench::in_memory();
+    let group = group(&bench, 100);
+    bench.fine(&["manage", "spool/control"]);
+    fs::write(group.join("99999"), "beside the hidden level").unwrap();
+    fs::create_dir(bench.path("at")).unwrap();
+    let _unmounted_at_the_end = Unmounted(&bench, &["spool", "at"]);
+    bench.fine(&["mount", "spool", "spool", "--daemon", "--no-store"]);
+    for (verb, tree) in [("check", "spool"), ("check", "spool/control"), ("check", "."), ("advise", "spool")]
+    {
+        let told = bench.fails(1, &[verb, tree]);
+        let says = format!("crumb unmount {}", bench.path("spool").canonicalize().unwrap().display());
+        assert!(told.contains(&says) && told.lines().count() == 1, "{verb} {tree}: {told}");
+    }
+    bench.fine(&["unmount", "spool"]);
+    // Shown elsewhere, the tree below is open to be looked at.
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store"]);
+    assert!(bench.fails(1, &["check", "spool"]).contains("1 thing is wrong"));
+    assert!(bench.fails(1, &["check", "at"]).contains("crumb unmount"));
+}
+
+/// Why nothing can be mounted here, said in a visible line.
+fn cannot_mount() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    if !(root && device) {
+        eprintln!("skipped: mounting needs root and /dev/fuse");
+    }
+    !(root && device)
+}
+
+/// Places that are no mounts any more when this is dropped.
+struct Unmounted<'a>(&'a Bench, &'a [&'a str]);
+
+impl Drop for Unmounted<'_> {
+    fn drop(&mut self) {
+        for place in self.1 {
+            let _ = stackfs::mounts::unmount(&self.0.path(place), true);
+        }
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@
 //!
 //! Always holds: nothing is changed without `repair`; repair moves by renames that replace nothing, so that a name
 //! that is taken leaves both where they are, and is told.
+//! A tree that a mount covers is refused: the mount shows no hidden level, and all would look right.
 //! Not here: what is in files; whether anybody uses the tree (its mounts are looked at before anything is repaired).
 
 mod examine;
@@ -34,7 +35,7 @@ use rustix::fs::FileType;
 use self::examine::Examined;
 pub use self::finding::{Finding, FindingKind, Mended};
 use crate::convert::calls::{Calls, Kernel};
-use crate::convert::guard::refuse_in_use;
+use crate::convert::guard::{refuse_covered, refuse_in_use};
 use crate::convert::state::{Names, finishing_verb, is_reserved};
 use crate::convert::{ConvertError, Goal, State, Watch, convert};
 use crate::managed::{is_managed, layout_mark, open_directory};
@@ -95,9 +96,11 @@ impl Checked {
 /// Walks a lower tree; with `repair`, mends what it finds.
 ///
 /// # Errors
-/// When the tree is not there; with `repair`, also when it is in use. What cannot be read within it is a finding.
+/// When the tree is not there, or a mount hides what lies below; with `repair`, also when it is in use. What cannot be
+/// read within it is a finding.
 pub fn check(tree: &Path, repair: bool, watch: &mut CheckWatch<'_>) -> Result<Checked, ConvertError> {
     let open = |source| ConvertError::Open { path: tree.to_owned(), source };
+    refuse_covered(tree)?;
     let root = if repair { refuse_in_use(tree)? } else { tree.canonicalize().map_err(open)? };
     open_directory(&root).map_err(open)?;
     let mut walk = Walk { repair, watch, checked: Checked::default(), kernel: Kernel };

@@ -189,8 +189,7 @@ fn scanned(tree: &Path, stop: &AtomicBool, context: &Context) -> anyhow::Result<
     };
     let scan = scan(tree, FILES_MIN, &mut ScanWatch { progress: &mut show, stop });
     progress.finish();
-    let scan =
-        scan.map_err(|error| anyhow!("{}: cannot be read ({error}); name a directory", tree.display()))?;
+    let scan = scan?;
     if !scan.complete {
         bail!("{}: interrupted while counting; nothing was changed, run it again", tree.display());
     }

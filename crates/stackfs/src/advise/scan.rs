@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FileType;
 
+use crate::convert::ConvertError;
+use crate::convert::guard::refuse_covered;
 use crate::convert::levels::{Levels, joined};
 use crate::convert::state::{Names, open_below};
 use crate::managed::{is_managed, layout_of, open_directory};
@@ -53,10 +55,15 @@ pub struct ScanWatch<'a> {
 /// left out: a lower tree is one.
 ///
 /// # Errors
-/// When the tree itself cannot be opened.
-pub fn scan(tree: &Path, files_min: u64, watch: &mut ScanWatch<'_>) -> io::Result<Scan> {
-    let tree = tree.canonicalize()?;
-    let device = rustix::fs::fstat(open_directory(&tree)?)?.st_dev;
+/// When the tree itself cannot be opened, or a mount of ours hides what lies below.
+pub fn scan(tree: &Path, files_min: u64, watch: &mut ScanWatch<'_>) -> Result<Scan, ConvertError> {
+    refuse_covered(tree)?;
+    let opened = || {
+        let tree = tree.canonicalize()?;
+        let device = rustix::fs::fstat(open_directory(&tree)?)?.st_dev;
+        io::Result::Ok((tree, device))
+    };
+    let (tree, device) = opened().map_err(|source| ConvertError::Open { path: tree.to_owned(), source })?;
     let mut scan = Scan { complete: true, ..Scan::default() };
     let mut waiting = vec![tree];
     while let Some(path) = waiting.pop() {

@@ -29,6 +29,17 @@ pub enum ConvertError {
         /// Mount point and what lies below, as far as known.
         by: String,
     },
+    /// What is there to be looked at is a mount's view, without the hidden level.
+    #[error(
+        "{path}: the mount at {mount_point} hides what lies below; `crumb unmount {mount_point}`, then run this again",
+        path = path.display(), mount_point = mount_point.display()
+    )]
+    Covered {
+        /// What was named.
+        path: PathBuf,
+        /// The mount at, above or in it.
+        mount_point: PathBuf,
+    },
     /// Somebody else holds the lock.
     #[error(
         "{path}: {at} is locked by a mount or another conversion; wait for it, or unmount (crumb unmount), \

@@ -25,7 +25,7 @@ use super::STAGING_PREFIX;
 use super::error::ConvertError;
 use super::levels::Levels;
 use crate::managed::{is_managed, layout_of, open_directory};
-use crate::mounts::Line;
+use crate::mounts::{self, Line};
 
 /// A directory that is ours alone as long as this lives.
 #[derive(Debug)]
@@ -108,6 +108,34 @@ pub(crate) fn refuse_in_use(tree: &Path) -> Result<PathBuf, ConvertError> {
     unmounted(tree).map(|(real, _)| real)
 }
 
+/// Refuses a tree of which a mount of ours hides all or a part: what is seen there has no hidden level, so that nothing
+/// can be said about it. A tree below that a mount shows elsewhere may be looked at.
+pub(crate) fn refuse_covered(tree: &Path) -> Result<(), ConvertError> {
+    // A mount whose daemon is dead resolves no path: then what leads to it is resolved.
+    let real = tree.canonicalize().unwrap_or_else(|_| mounts::resolved(tree));
+    match covering(&real, &Line::all().unwrap_or_default()) {
+        Some(mount) => Err(ConvertError::Covered { path: tree.to_owned(), mount_point: mount.point.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// The mount of ours at, above or in a path.
+fn covering<'a>(real: &Path, mounts: &'a [Line]) -> Option<&'a Line> {
+    let governing = governing(real, mounts).filter(|mount| mount.is_ours());
+    governing.or_else(|| {
+        mounts.iter().find(|mount| mount.is_ours() && mount.point != *real && mount.point.starts_with(real))
+    })
+}
+
+/// The mount that a path is seen through.
+fn governing<'a>(real: &Path, mounts: &'a [Line]) -> Option<&'a Line> {
+    // Later lines cover earlier ones, and of equals the last counts.
+    mounts
+        .iter()
+        .filter(|mount| real.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.components().count())
+}
+
 /// For a mount that starts: a lock on its lower root, to be held until the mount shows in the kernel's table; none
 /// where it cannot be had for other reasons than a conversion. `WouldBlock` beside a conversion or another start.
 pub(crate) fn starting_mount(lower: &Path) -> io::Result<Option<Held>> {
@@ -132,11 +160,8 @@ fn lock(path: &Path, at: &Path, directory: File, operation: FlockOperation) -> R
 }
 
 fn refuse_mounted(path: &Path, real: &Path, mounts: &[Line]) -> Result<(), ConvertError> {
-    // Later lines cover earlier ones.
-    let governing = mounts.iter().rev().filter(|mount| real.starts_with(&mount.point));
-    let governing = governing.max_by_key(|mount| mount.point.components().count());
     let refused = |by: String| Err(ConvertError::Mounted { path: path.to_owned(), by });
-    if let Some(mount) = governing.filter(|mount| mount.is_ours()) {
+    if let Some(mount) = governing(real, mounts).filter(|mount| mount.is_ours()) {
         return refused(format!("the mount that shows it, {}", mount.point.display()));
     }
     let over = mounts
@@ -188,5 +213,28 @@ mod tests {
         assert!(refused("/lower/news") && refused("/lower/news/control") && refused("/lower"));
         assert!(refused("/news") && refused("/news/control"));
         assert!(!refused("/news/scratch/x") && !refused("/lower/newsletters") && !refused("/other"));
+    }
+
+    #[test]
+    fn a_tree_is_covered_by_a_mount_at_above_or_in_it_and_not_by_one_that_shows_it_elsewhere() {
+        let mut mounts = vec![
+            mount("/", "ext4", "/dev/vda"),
+            mount("/news/spool", "fuse.crumb", "/news/spool"),
+            mount("/news/spool/scratch", "tmpfs", "none"),
+            mount("/at", "fuse.crumb", "/lower"),
+        ];
+        let covered = |path: &str, mounts: &[Line]| {
+            covering(Path::new(path), mounts).map(|mount| mount.point.display().to_string())
+        };
+        for path in ["/news/spool", "/news/spool/control", "/news"] {
+            assert_eq!(covered(path, &mounts).as_deref(), Some("/news/spool"), "{path}");
+        }
+        for path in ["/news/spool/scratch/x", "/lower", "/news/spoolers"] {
+            assert_eq!(covered(path, &mounts), None, "{path}");
+        }
+        mounts.push(mount("/at", "tmpfs", "none"));
+        for path in ["/at", "/at/x"] {
+            assert_eq!(covered(path, &mounts), None, "{path}: another file system lies over the mount");
+        }
     }
 }
