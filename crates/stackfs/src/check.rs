@@ -10,6 +10,7 @@
 //! | finding | repair |
 //! |---|---|
 //! | a conversion under way or cut off | the bit decides: on, to managed; off, to flat |
+//! | entries as in a managed directory, but no bit | the bit set, and the mark of their layout |
 //! | an entry in the wrong subdirectory, or beside the hidden level | moved to its place |
 //! | a subdirectory unlike the directory (owner, permissions, lists) | made like it |
 //! | the mark speaks of one layout, the places of another | marked as the places are, when all but few are so |
@@ -34,11 +35,12 @@ use rustix::fs::FileType;
 
 use self::examine::Examined;
 pub use self::finding::{Finding, FindingKind, Mended};
-use crate::convert::calls::{Calls, Kernel};
-use crate::convert::guard::{refuse_covered, refuse_in_use};
+use crate::convert::calls::{Call, Calls, Kernel};
+use crate::convert::guard::{Guard, refuse_covered, refuse_in_use};
+use crate::convert::lost::{Lost, lost_bit};
 use crate::convert::state::{Names, finishing_verb, is_reserved};
 use crate::convert::{ConvertError, Goal, State, Watch, convert};
-use crate::managed::{is_managed, layout_mark, open_directory};
+use crate::managed::{MANAGED_BIT, is_managed, layout_mark, open_directory};
 
 /// Findings that are kept with their words; beyond, they are only counted.
 pub const FINDINGS_KEPT_MAX: usize = 1000;
@@ -173,6 +175,12 @@ impl Walk<'_, '_> {
                 None => return,
             }
         }
+        if !managed {
+            match self.lost_bit(path, &directory) {
+                Ok(mended) => managed = mended,
+                Err(error) => return self.checked.found(unreadable(error.into())),
+            }
+        }
         if managed {
             self.checked.managed += 1;
             let examined = Examined::of(path, &directory, self.repair, &mut self.kernel, self.watch.stop);
@@ -182,7 +190,6 @@ impl Walk<'_, '_> {
             waiting.extend(examined.directories);
             return;
         }
-        self.stray_mark(path, &directory);
         waiting.extend(below.into_iter().map(|name| examine::below(path, name.to_bytes())));
     }
 
@@ -217,6 +224,36 @@ impl Walk<'_, '_> {
         state
     }
 
+    /// A directory without the bit: was it managed? True when it is again. Otherwise a mark has no business there.
+    fn lost_bit(&mut self, path: &Path, directory: &std::fs::File) -> rustix::io::Result<bool> {
+        use std::os::fd::AsFd as _;
+        let Some(Lost { layout, entries }) = lost_bit(directory)? else {
+            self.stray_mark(path, directory);
+            return Ok(false);
+        };
+        let text = format!(
+            "its set-user-id bit is missing, so that it is not managed, but {entries} entries lie as in layout {layout}"
+        );
+        let mut finding = Finding::new(FindingKind::LostBit, path, text);
+        if self.repair {
+            finding.mended = match Guard::take(path) {
+                Err(error) => Mended::Not(error.to_string()),
+                Ok(guard) => {
+                    let of = guard.directory.as_fd();
+                    // The mark first: with the bit alone the entries would be looked for in layout 345.
+                    let marked = self.kernel.call(&Call::Mark { of, layout: Some(layout) });
+                    Mended::by(marked.and_then(|()| {
+                        let mode = rustix::fs::fstat(of)?.st_mode & 0o7777 | MANAGED_BIT;
+                        self.kernel.call(&Call::Mode { of, mode })
+                    }))
+                }
+            };
+        }
+        let mended = finding.mended.is_done();
+        self.checked.found(finding);
+        Ok(mended)
+    }
+
     fn stray_mark(&mut self, path: &Path, directory: &std::fs::File) {
         let told = match layout_mark(directory) {
             Ok(None) => return,
@@ -230,7 +267,7 @@ impl Walk<'_, '_> {
         let mut finding = Finding::new(FindingKind::StrayMark, path, told);
         if self.repair {
             use std::os::fd::AsFd as _;
-            let unmark = crate::convert::calls::Call::Mark { of: directory.as_fd(), layout: None };
+            let unmark = Call::Mark { of: directory.as_fd(), layout: None };
             finding.mended = Mended::by(self.kernel.call(&unmark));
         }
         self.checked.found(finding);

@@ -34,6 +34,7 @@ pub(crate) mod guard;
 #[cfg(test)]
 mod killed;
 pub(crate) mod levels;
+pub(crate) mod lost;
 mod moves;
 pub(crate) mod state;
 
@@ -285,6 +286,13 @@ fn times_of(stat: &Stat) -> Timestamps {
 /// The state to go to, or why not.
 fn aim(guard: &Guard, survey: &Survey, goal: Goal) -> Result<State, ConvertError> {
     let path = || guard.path.clone();
+    if survey.state == State::Flat {
+        let lost = lost::lost_bit(&guard.directory);
+        let lost = lost.map_err(|error| ConvertError::Open { path: path(), source: error.into() })?;
+        if let Some(lost) = lost {
+            return Err(ConvertError::LostBit { path: path(), layout: lost.layout, entries: lost.entries });
+        }
+    }
     let asked = match goal {
         Goal::Flat => {
             refuse_reserved_within(guard, survey.state)?;

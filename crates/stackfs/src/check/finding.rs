@@ -22,6 +22,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// A conversion that was cut off, or is under way.
     HalfWay,
+    /// No set-user-id bit, although its entries lie as in a managed directory.
+    LostBit,
     /// In the hidden level, but not where its name belongs.
     WrongPlace,
     /// Directly in a managed directory, or between its levels, and no part of the hidden level.
@@ -55,8 +57,9 @@ impl Finding {
 
 impl FindingKind {
     /// In the order of telling.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::HalfWay,
+        Self::LostBit,
         Self::WrongPlace,
         Self::Stranger,
         Self::Permissions,
@@ -69,6 +72,7 @@ impl FindingKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::HalfWay => "half converted",
+            Self::LostBit => "lost bit",
             Self::WrongPlace => "wrong place",
             Self::Stranger => "stranger",
             Self::Permissions => "permissions",

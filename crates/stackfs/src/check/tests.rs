@@ -118,6 +118,32 @@ fn a_mark_without_the_bit_is_taken_away() {
 }
 
 #[test]
+fn a_bit_that_was_lost_is_found_and_set_again_and_no_mark_is_taken_away() {
+    for (layout, without_mark) in [(Layout::D345, false), (Layout::D456, false), (Layout::D34D56, true)] {
+        let spool = Spool::new(layout);
+        let directory = open_directory(spool.group()).unwrap();
+        fs::set_permissions(spool.group(), fs::Permissions::from_mode(0o755)).unwrap();
+        if without_mark {
+            crate::managed::remove_layout_mark(&directory).unwrap();
+        }
+        // What was made since lies as in any directory, and goes to its place.
+        fs::write(spool.group().join("5000"), "").unwrap();
+        for goal in [Goal::Managed(None), Goal::Managed(Some(layout)), Goal::Flat] {
+            let mut watch = Watch { progress: &mut |_| {}, stop: &AtomicBool::new(false) };
+            let refused = convert(&spool.group(), goal, &mut watch).unwrap_err().to_string();
+            assert!(refused.contains("set-user-id bit is missing"), "{layout} {goal:?}: {refused}");
+        }
+        let found = spool.check(false);
+        assert_eq!(found.counts, [(FindingKind::LostBit, 1)], "{layout}");
+        let mended = spool.check(true);
+        assert!(mended.is_right(), "{layout}: {:#?}", mended.findings);
+        assert_eq!(crate::managed::layout_of(&directory).unwrap(), layout);
+        let again = spool.check(false);
+        assert_eq!((again.managed, again.entries, again.open), (1, 202, 0), "{layout}");
+    }
+}
+
+#[test]
 fn a_name_that_is_taken_is_told_and_both_are_kept() {
     let spool = Spool::new(Layout::D345);
     fs::write(spool.group().join("1003"), "the other").unwrap();

@@ -40,6 +40,19 @@ pub enum ConvertError {
         /// The mount at, above or in it.
         mount_point: PathBuf,
     },
+    /// It was managed, and the bit that says so is gone.
+    #[error(
+        "{path}: {entries} entries lie in it as in layout {layout}, but its set-user-id bit is missing: chmod, cp -r and \
+         tar without -p lose it; `crumb check {path} --repair` sets it again", path = path.display()
+    )]
+    LostBit {
+        /// What was named.
+        path: PathBuf,
+        /// In which its entries lie.
+        layout: Layout,
+        /// How many of them.
+        entries: u64,
+    },
     /// Somebody else holds the lock.
     #[error(
         "{path}: {at} is locked by a mount or another conversion; wait for it, or unmount (crumb unmount), \
