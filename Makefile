@@ -66,7 +66,8 @@ soak-stackfs: ## the stackable file system for longer (root): a million operatio
 	CRUMB_FSX_OPERATIONS=1000000 CRUMB_DIFFERENTIAL_OPERATIONS=1000000 $(CARGO) test --no-fail-fast -p stackfs --test posix --test differential
 	scripts/soak-netnews-mount.sh
 
-soak-proxy: ## everything at once at the proxy for two minutes, and nothing left behind
+soak-proxy: ## everything at once at the proxy for two minutes, nothing left behind; 40,000 slow misses, no reply lost
+	CRUMB_SLOW_MISSES=40000 $(CARGO) test -p webcache --test server slow_misses
 	scripts/soak-proxy.sh
 
 fuzz: ## a minute of each fuzz target: what comes by wire, what is read from packed files, pages, configurations (needs cargo-fuzz)

@@ -93,6 +93,18 @@ impl Figures {
                 sum(&|c| c.connections_rested.get()),
             ),
             (
+                "connections_broken_total",
+                "Clients' connections that ended with an error: the client left or took nothing for too long.",
+                counter,
+                sum(&|c| c.connections_broken.get()),
+            ),
+            (
+                "lost_writes_total",
+                "Writes to connections that were taken for idle: an error of the proxy's own, always 0.",
+                counter,
+                sum(&|c| c.lost_writes.get()),
+            ),
+            (
                 "malformed_requests_total",
                 "Answered 400 for how they were written.",
                 counter,

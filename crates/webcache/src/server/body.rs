@@ -90,7 +90,7 @@ struct Broken {
 }
 
 /// Told at once, it would keep what came before it from being written: a turn to hand that to the socket, and one for which the
-/// socket may wait (`in_turn`).
+/// socket may wait (`sentry`).
 const TURNS_TO_WRITE: u8 = 2;
 
 impl ReplyBody {

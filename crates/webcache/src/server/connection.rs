@@ -28,7 +28,7 @@ use super::asked::Side;
 use super::body::ReplyBody;
 use super::counters::Outcome;
 use super::exchange::{self, Client};
-use super::in_turn::InTurn;
+use super::ledger::Unflushed;
 use super::sentry::{Bed, Patience, Resting, Sentry, Watched};
 use super::worker::{Admitted, Busy, Stage, Worker};
 use crate::config::Config;
@@ -50,8 +50,14 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     let _ = stream.set_nodelay(true);
     let busy = Busy::new(worker);
     let watched = Arc::new(Watched::default());
-    let client =
-        Client { address, side, watched: Arc::clone(&watched), stream: None, admitted: Rc::new(admitted) };
+    let client = Client {
+        address,
+        side,
+        watched: Arc::clone(&watched),
+        stream: None,
+        unflushed: Rc::default(),
+        admitted: Rc::new(admitted),
+    };
     let tls = worker.tls().filter(|_| side == Side::Reverse { tls: true });
     let (worker, began) = (Rc::clone(worker), Instant::now());
     tokio::task::spawn_local(async move {
@@ -141,13 +147,15 @@ where
             let (worker, client) = (Rc::clone(worker), Rc::clone(&client));
             service_fn(move |request| exchange::answer(Rc::clone(&worker), Rc::clone(&client), request))
         };
-        let connection = builder.serve_connection(InTurn::new(sentry), service).with_upgrades();
-        let until_rest = UntilRest { connection, bed: &bed };
+        let connection = builder.serve_connection(sentry, service).with_upgrades();
+        let until_rest = UntilRest { connection, bed: &bed, watched, unflushed: &client.unflushed };
         // The sentry ends idle ones. In a box, which is let go while the connection rests.
-        Box::pin(to_its_end(worker, until_rest, std::future::pending(), |until| {
+        let ended = Box::pin(to_its_end(worker, until_rest, std::future::pending(), |until| {
             Pin::new(&mut until.get_mut().connection).graceful_shutdown();
         }))
         .await;
+        client.unflushed.end(watched);
+        note_end(worker, client.address, watched, ended);
         let Some(resting) = bed.take() else { return };
         worker.counters.connections_rested.add(1);
         if !wakes(worker, &resting, patience.idle).await {
@@ -157,21 +165,40 @@ where
     }
 }
 
-/// A connection, until it ends or its socket is laid down.
+/// Counts what hyper says of a connection's end; nothing when it was cut, or its socket was laid down.
+fn note_end(worker: &Worker, client: IpAddr, watched: &Watched, ended: Option<hyper::Result<()>>) {
+    if let Some(Err(error)) = ended {
+        worker.counters.connections_broken.add(1);
+        // Clients that leave are everyday; what they did not get is in the access log.
+        tracing::debug!(%client, error = &error as &dyn std::error::Error, "a client's connection broke");
+    }
+    let lost = watched.lost_writes.swap(0, Ordering::Relaxed);
+    if lost > 0 {
+        worker.counters.lost_writes.add(lost);
+        tracing::error!(%client, lost, "a reply was written to a connection that was taken for idle: it is lost");
+    }
+}
+
+/// A connection, until it ends, with what hyper says of that, or its socket is laid down. Replies are written down as they
+/// leave.
 struct UntilRest<'a, C, T> {
     connection: C,
     bed: &'a Bed<T>,
+    watched: &'a Watched,
+    unflushed: &'a Unflushed,
 }
 
-impl<C: Future + Unpin, T> Future for UntilRest<'_, C, T> {
-    type Output = ();
+impl<C: Future<Output = hyper::Result<()>> + Unpin, T> Future for UntilRest<'_, C, T> {
+    type Output = hyper::Result<()>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
         let this = self.get_mut();
-        if Pin::new(&mut this.connection).poll(cx).is_ready() || this.bed.is_taken() {
-            return Poll::Ready(());
+        let ended = Pin::new(&mut this.connection).poll(cx);
+        this.unflushed.write_down(this.watched);
+        match ended {
+            Poll::Pending if this.bed.is_taken() => Poll::Ready(Ok(())),
+            ended => ended,
         }
-        Poll::Pending
     }
 }
 
@@ -180,7 +207,7 @@ async fn wakes<T: Wakes>(worker: &Worker, resting: &Resting<T>, idle: Duration) 
     let mut stage = worker.shared.stage.subscribe();
     let word = std::future::poll_fn(|cx| resting.io.poll_wakes(cx));
     tokio::select! {
-        word = tokio::time::timeout_at((resting.heard_at + idle).into(), word) => word.is_ok(),
+        word = tokio::time::timeout_at(resting.heard_at + idle, word) => word.is_ok(),
         _ = stage.wait_for(|stage| *stage >= Stage::Draining) => false,
     }
 }
@@ -232,7 +259,7 @@ async fn http2<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Clien
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let watched = Arc::clone(&client.watched);
+    let (address, watched) = (client.address, Arc::clone(&client.watched));
     let called = Rc::new(RefCell::new(None));
     let streams =
         Streams { watched: Arc::clone(&watched), stall: config.stall_time, called: Rc::clone(&called) };
@@ -258,13 +285,15 @@ where
     let stream = Counted { io: stream, watched: Arc::clone(&watched) };
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let (idle, stall) = (config.idle_time, config.stall_time);
+    let silent = Arc::clone(&watched);
     let bored = async move {
-        match silence(&watched, idle, stall).await {
+        match silence(&silent, idle, stall).await {
             Silence::Idle => stall,
             Silence::Stalled => Duration::ZERO,
         }
     };
-    to_its_end(worker, connection, bored, |connection| connection.graceful_shutdown()).await;
+    let ended = to_its_end(worker, connection, bored, |connection| connection.graceful_shutdown()).await;
+    note_end(worker, address, &watched, ended);
 }
 
 /// What hyper is given of a stream's reply at a time, in bytes: it keeps that until the client takes it. A frame holds no
@@ -398,17 +427,17 @@ async fn silence(watched: &Watched, idle: Duration, stall: Duration) -> Silence 
 }
 
 /// Serves until the client or the server ends it: asked to end when the server drains, cut off when that lasts too long;
-/// asked to end when it is `bored`, and cut off so long after.
+/// asked to end when it is `bored`, and cut off so long after. Gives what comes of it; nothing when it was cut off.
 async fn to_its_end<C: Future>(
     worker: &Worker,
     connection: C,
     bored: impl Future<Output = Duration>,
     ask_to_end: impl FnOnce(Pin<&mut C>),
-) {
+) -> Option<C::Output> {
     let mut connection = std::pin::pin!(connection);
     let mut stage = worker.shared.stage.subscribe();
     let left = tokio::select! {
-        _ = connection.as_mut() => return,
+        ended = connection.as_mut() => return Some(ended),
         left = bored => Some(left),
         _ = stage.wait_for(|stage| *stage >= Stage::Draining) => None,
     };
@@ -420,8 +449,8 @@ async fn to_its_end<C: Future>(
         }
     };
     tokio::select! {
-        _ = connection => {}
-        () = late => {}
-        _ = stage.wait_for(|stage| *stage >= Stage::Cut) => {}
+        ended = connection => Some(ended),
+        () = late => None,
+        _ = stage.wait_for(|stage| *stage >= Stage::Cut) => None,
     }
 }

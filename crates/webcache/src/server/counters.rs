@@ -162,6 +162,8 @@ pub struct Counters {
     pub connections_refused: Counter,
     pub connections_ended: Counter,
     pub connections_rested: Counter,
+    pub connections_broken: Counter,
+    pub lost_writes: Counter,
     pub malformed_requests: Counter,
     pub aborted_replies: Counter,
     pub origin_requests: Counter,

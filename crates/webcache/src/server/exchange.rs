@@ -30,7 +30,7 @@ use super::counters::Outcome;
 use super::fill::{Fill, Heading};
 use super::flights::{Epoch, Flight, Guard};
 use super::hit::Served;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Unflushed};
 use super::reply::plain;
 use super::request::RequestBody;
 use super::sentry::Watched;
@@ -55,6 +55,8 @@ pub struct Client {
     pub watched: Arc<Watched>,
     /// Of one stream of HTTP/2: since when its client could take more of the reply.
     pub stream: Option<Since>,
+    /// Its replies by HTTP/1 that have yet to leave.
+    pub unflushed: Rc<Unflushed>,
     /// It counts as long as one of its requests goes on, also as a tunnel.
     pub admitted: Rc<Admitted>,
 }

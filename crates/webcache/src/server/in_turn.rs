@@ -5,6 +5,8 @@
 //! in turn    A reads  B reads  C reads  A writes  B writes  C writes      the first wakes it, and it finds the others' there
 //! ```
 //!
+//! This one stands before origins; the clients' side has the same in its one write state (`sentry`).
+//!
 //! Always holds: only the first write after a read waits, and that for one turn of those that are ready, not for time: alone, it
 //! goes out at once; what follows in a long reply waits for nothing.
 

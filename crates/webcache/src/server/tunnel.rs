@@ -85,6 +85,7 @@ pub async fn open(
         }
     };
     ledger.answered(Outcome::Tunnel, 200, None);
+    ledger.tunnelled();
     let upgraded = hyper::upgrade::on(request);
     let admitted = Rc::clone(&asker.admitted);
     tokio::task::spawn_local(async move {
@@ -146,6 +147,7 @@ impl Exchange {
             let busy = Busy::new(&self.worker);
             let Some(mut ledger) = self.ledger.take() else { return };
             ledger.answered(Outcome::Tunnel, 101, None);
+            ledger.tunnelled();
             if let (Ok(client), Ok(origin)) = (client.await, origin.await) {
                 let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
                 carry(&self.worker, client, origin, self.config.tunnel_idle_time, &mut ledger).await;

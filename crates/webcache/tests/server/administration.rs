@@ -19,6 +19,12 @@ fn figures_are_told_and_what_is_banned_by_prefix_or_tag_is_fetched_again() {
         got.is_hit()
     };
     assert_eq!([fetch("/a"), fetch("/a"), fetch("/b"), fetch("/b")], [false, true, false, true]);
+    // What a client has read to its end is counted in the same turn, which may not be over.
+    let counted = |proxy: &Proxy| {
+        let metrics = admin(proxy, "GET", "/metrics", "").text();
+        metrics.contains("crumb_latency_seconds_count{from=\"hit\"} 2\n")
+    };
+    proxy.until("both hits are counted", counted);
     let metrics = admin(&proxy, "GET", "/metrics", "").text();
     for line in [
         "crumb_requests_total{outcome=\"hit\"} 2",

@@ -16,6 +16,7 @@ mod origins;
 mod parts;
 mod prefetch;
 mod public_suite;
+mod slow_misses;
 mod squid;
 mod tls;
 mod tunnels;
