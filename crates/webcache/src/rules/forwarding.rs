@@ -6,8 +6,8 @@
 //! Not here: the cache's own report (`cache_status`).
 
 use http::header::{
-    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE,
-    HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, COOKIE,
+    DATE, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
     SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE, VARY, VIA,
 };
 
@@ -112,6 +112,21 @@ pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
         let mut words = member.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
         words.nth(1) == Some(pseudonym.as_bytes())
     })
+}
+
+/// Puts the Cookie lines of a request by HTTP/2 together to one: there a client may send each cookie in a line of its own, and
+/// elsewhere more than one line is an error (RFC 9113 section 8.2.3, RFC 6265 section 5.4).
+pub fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<&HeaderValue> = headers.get_all(COOKIE).iter().collect();
+    if lines.len() < 2 {
+        return;
+    }
+    let whole = lines.iter().map(|line| line.as_bytes()).collect::<Vec<_>>().join(&b"; "[..]);
+    let sensitive = lines.iter().any(|line| line.is_sensitive());
+    if let Ok(mut whole) = HeaderValue::from_maybe_shared(bytes::Bytes::from(whole)) {
+        whole.set_sensitive(sensitive);
+        headers.insert(COOKIE, whole);
+    }
 }
 
 /// What Max-Forwards of an OPTIONS or TRACE lets happen (RFC 9110 section 7.6.2).

@@ -15,8 +15,8 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Uri, Version};
 
 use crate::config::{Config, Site, Upstream};
-use crate::rules::RequestFacts;
 use crate::rules::key::{CacheKey, KeyError, Realm};
+use crate::rules::{RequestFacts, forwarding};
 
 /// Which kind of listener a client came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Asked {
     pub target: Uri,
     /// Of the target.
     pub key: CacheKey,
-    /// As the client sent them.
+    /// As the client sent them, the cookies of HTTP/2 in one line.
     pub headers: HeaderMap,
     /// As the client spoke.
     pub version: Version,
@@ -79,7 +79,7 @@ impl Asked {
     ///
     /// # Errors
     /// When it asks for nothing that can be had here.
-    pub fn read(parts: http::request::Parts, side: Side, config: &Config) -> Result<Self, Unserved> {
+    pub fn read(mut parts: http::request::Parts, side: Side, config: &Config) -> Result<Self, Unserved> {
         let bad = |why| Unserved::new(StatusCode::BAD_REQUEST, why);
         let target = match side {
             Side::Forward if parts.uri.authority().is_none() => {
@@ -107,6 +107,10 @@ impl Asked {
             Err(KeyError::Host) => return Err(bad("the host is neither a name nor an address")),
             Err(_) => return Err(bad("the target has no host")),
         };
+        if parts.version == Version::HTTP_2 {
+            // Before any rule sees them: Vary: Cookie must not tell two clients apart by how they speak.
+            forwarding::join_cookies(&mut parts.headers);
+        }
         let facts = RequestFacts::of(&parts.method, &parts.headers);
         let route = match side {
             Side::Forward => Route::Direct(Upstream::of(&target).ok_or(bad("the target has no host"))?),

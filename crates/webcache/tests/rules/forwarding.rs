@@ -2,7 +2,7 @@
 
 use webcache::rules::cache_status::CacheStatus;
 use webcache::rules::forwarding::{
-    Forwards, Received, add_date, add_via, age_value, count_forwards, is_loop, storable_fields,
+    Forwards, Received, add_date, add_via, age_value, count_forwards, is_loop, join_cookies, storable_fields,
     strip_hop_by_hop,
 };
 use webcache::rules::reuse::ForwardReason;
@@ -121,4 +121,18 @@ fn cache_status_is_a_structured_field_after_those_of_other_caches() {
         fields("cache-status: origin; hit|cache-status: edge; hit; ttl=376"),
         "RFC 9211 section 2"
     );
+}
+
+#[test]
+fn cookies_in_lines_of_their_own_become_one_line_in_their_order() {
+    let rows = [
+        ("", ""),
+        ("cookie: a=1", "cookie: a=1"),
+        ("cookie: a=1|b: 2|cookie: c=3; d=4|cookie: e=é", "b: 2|cookie: a=1; c=3; d=4; e=é"),
+    ];
+    for (sent, expected) in rows {
+        let mut headers = fields(sent);
+        join_cookies(&mut headers);
+        assert_eq!(headers, fields(expected), "9113 8.2.3: {sent}");
+    }
 }

@@ -125,6 +125,17 @@ impl Frames {
         self.send(HEADERS, 4 | u8::from(ends), stream, &block);
     }
 
+    /// GET https://localhost/ with each of these cookies in a line of its own, as browsers send them.
+    fn ask_with_cookies(&mut self, stream: u32, cookies: &[&str]) {
+        let mut block = [&[0x82, 0x87, 0x84, 0x41, 9][..], b"localhost"].concat();
+        for cookie in cookies {
+            // A literal whose name is number 32 of the static table.
+            block.extend([0x60, u8::try_from(cookie.len()).unwrap()]);
+            block.extend(cookie.as_bytes());
+        }
+        self.send(HEADERS, 4 | END_STREAM, stream, &block);
+    }
+
     /// Kind, flags, stream and payload of the next frame.
     fn next(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
         let head = self.head()?;
@@ -212,6 +223,40 @@ fn a_stream_that_its_client_takes_nothing_of_ends_though_another_goes_on() {
             _ => {}
         }
     }
+    drop(client);
+    drop(server.stop());
+}
+
+/// Symptom: logins fail by HTTP/2. Cause: browsers send each cookie in a line of its own there, and the origin got as many,
+/// of which many take the last one only. Fix: they are one line for an origin that speaks HTTP/1.1 (RFC 9113 section 8.2.3).
+#[test]
+fn the_cookies_of_a_browser_reach_the_origin_in_one_line() {
+    let Some(files) = Files::make() else { return };
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\nVary: Cookie\r\n", "x"));
+    let server = files.server(&origin, "");
+    let mut client = Frames::new(&files, &server, b"");
+    let mut ask = |stream: u32, cookies: &[&str]| {
+        client.ask_with_cookies(stream, cookies);
+        loop {
+            match client.next().expect("a reply") {
+                (HEADERS | DATA, flags, of, _) if of == stream && flags & END_STREAM > 0 => break,
+                _ => {}
+            }
+        }
+        let began = Instant::now();
+        while !server.shared().flights.is_empty() {
+            assert!(began.elapsed() < PATIENCE, "a fill does not end");
+            std::thread::yield_now();
+        }
+    };
+    ask(1, &["session=abc", "theme=dark", "csrf=1"]);
+    let seen = origin.seen();
+    let lines: Vec<_> = seen[0].fields.iter().filter(|(name, _)| name == "cookie").collect();
+    assert!(matches!(lines[..], [(_, value)] if value == "session=abc; theme=dark; csrf=1"), "{lines:?}");
+    ask(3, &["session=abc; theme=dark", "csrf=1"]);
+    assert_eq!(origin.seen().len(), 1, "for Vary it is the same Cookie");
+    ask(5, &["session=xyz", "theme=dark", "csrf=1"]);
+    assert_eq!(origin.seen().len(), 2, "and this another");
     drop(client);
     drop(server.stop());
 }
