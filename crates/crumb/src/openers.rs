@@ -26,7 +26,7 @@ pub struct TransportOptions {
     /// First time-out of a datagram, and how often it is sent again.
     pub udp_timeout: Duration,
     pub udp_retransmits: u8,
-    /// How long a broken TCP connection may take to be regained.
+    /// How long the server may be away: a broken connection not regained, or no reply at all.
     pub reconnect_timeout: Duration,
     /// Worker threads of a directory; none: as many as suit the machine.
     pub threads: Option<NonZeroUsize>,

@@ -91,6 +91,16 @@ pub enum TransportError {
         /// The last attempt's error.
         source: io::Error,
     },
+    /// Nothing was answered, although requests waited.
+    #[error(
+        "{target}: no reply for {waited_s:.0} s while requests were waiting; is the server still running, and the network up?"
+    )]
+    Silent {
+        /// The target's URL.
+        target: String,
+        /// How long requests waited.
+        waited_s: f64,
+    },
     /// The operating system refused a call that should work.
     #[error("{target}: {what} failed")]
     Io {

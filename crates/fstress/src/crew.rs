@@ -1,7 +1,8 @@
 //! Many requests in flight at once for building and removing a file set: as fast as replies come.
 //!
 //! Always holds: each job is asked until it is done or has failed for good; a server that asks to retry later
-//! (`NFS3ERR_JUKEBOX`) is asked again, which is counted and told; a reply to a request of the metronome that
+//! (`NFS3ERR_JUKEBOX`) is asked again, and a request without an answer too, which is reported; only an answer ends a
+//! silence, and none is waited for much longer once the user asked to stop; a reply to a request of the metronome that
 //! comes this late is handed over in `Site::late`.
 
 use std::collections::{HashMap, VecDeque};
@@ -25,12 +26,36 @@ pub(crate) struct Site<'a> {
     pub transport: &'a mut dyn Transport,
     pub clock: &'a Clock,
     pub stop: &'a AtomicBool,
+    /// Removing what was made goes on after `stop`, but waits less long for storage that does not answer.
+    pub is_cleanup: bool,
     pub tell: &'a mut dyn FnMut(Event),
     /// Tickets that were not the crew's.
     pub late: &'a mut Vec<Ticket>,
     /// The next crew ticket of the run. It outlives a crew, and an interrupted one too, so that a late reply to one
     /// is not taken for a reply to the next.
     pub next_ticket: &'a mut u32,
+}
+
+impl Site<'_> {
+    fn new_ticket(&mut self) -> Ticket {
+        let ticket = *self.next_ticket;
+        *self.next_ticket = ticket.checked_add(1).unwrap_or(TICKETS_FROM);
+        Ticket(ticket)
+    }
+
+    /// # Errors
+    /// `Interrupted`, when the user asked to stop and this is not what is done after that.
+    fn go_on(&self) -> Result<(), FstressError> {
+        if !self.is_cleanup && self.stop.load(Ordering::Relaxed) {
+            return Err(FstressError::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// How long to wait for storage that answers nothing, or only that it wants to be asked later.
+    fn patience(&self) -> Duration {
+        if self.stop.load(Ordering::Relaxed) { PATIENCE_STOPPED } else { PATIENCE }
+    }
 }
 
 /// One object on its way. With `look` it may be there already.
@@ -52,32 +77,33 @@ pub(crate) struct Crew {
     in_flight_max: usize,
     /// The server asked to retry later: nothing is sent before.
     rest_until: Option<Instant>,
-    retries_in_row: u32,
+    /// Since when it has been asking for that and has done nothing.
+    put_off_since: Option<Instant>,
     told_of_retries: bool,
+    told_of_silence: bool,
     work: SetWork,
     asked: u64,
     done: u64,
     bytes: u64,
     next_tell: Option<Instant>,
+    /// The last answer, or when the first request after an idle time was waited for.
     last_reply: Option<Instant>,
     /// Directories that could not be removed as something was left in them.
     pub not_empty: Vec<DirectoryId>,
 }
 
-/// The ticket of a request by itself, see [`call`].
-const CALL_TICKET: Ticket = Ticket(u32::MAX);
-/// Tickets from here on are a crew's, below a metronome's.
+/// Tickets from here on are a crew's or a call's, below a metronome's.
 const TICKETS_FROM: u32 = 1 << 31;
 const FILL_BYTES_MAX: u32 = 256 << 10;
 const RETRY_LATER: Duration = Duration::from_millis(100);
-/// A server that asks to retry later for so many replies in a row has failed.
-const RETRIES_IN_ROW_MAX: u32 = 50_000;
-/// A request that was never answered, however often it was sent, weighs as much as so many that were put off.
-const UNANSWERED_COUNTS: u32 = 100;
 const TELL_EVERY: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(50);
-/// Longer than a server takes for one call, and than all retransmissions over UDP together.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Longer than a server takes for one call. A transport with a limit of its own ends sooner.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The same once the user asked to stop.
+const PATIENCE_STOPPED: Duration = Duration::from_secs(5);
+/// A silence is reported once it has lasted so long.
+const SILENCE_TOLD: Duration = Duration::from_secs(5);
 
 /// Why one request came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +140,9 @@ impl Crew {
             waiting: VecDeque::new(),
             in_flight_max,
             rest_until: None,
-            retries_in_row: 0,
+            put_off_since: None,
             told_of_retries: false,
+            told_of_silence: false,
             work,
             asked,
             done: 0,
@@ -135,6 +162,10 @@ impl Crew {
     }
 
     pub fn push(&mut self, job: Job) {
+        if self.is_idle() {
+            // What was done meanwhile may have taken its time.
+            self.last_reply = None;
+        }
         self.waiting.push_back(job);
     }
 
@@ -145,9 +176,7 @@ impl Crew {
         set: &mut ObjectSets,
         site: &mut Site<'_>,
     ) -> Result<(), FstressError> {
-        if site.stop.load(Ordering::Relaxed) {
-            return Err(FstressError::Interrupted);
-        }
+        site.go_on()?;
         let now = site.clock.now();
         self.tell(now, site);
         if self.rest_until.is_none_or(|until| now >= until) {
@@ -157,8 +186,10 @@ impl Crew {
         let poll_until =
             now + self.rest_until.map_or(POLL, |until| until.saturating_duration_since(now).min(POLL));
         let mut problem = None;
+        let mut replied = false;
         let Site { transport, late, .. } = site;
-        let delivered = transport.poll(Some(poll_until), &mut |completion| {
+        transport.poll(Some(poll_until), &mut |completion| {
+            replied |= is_reply(&completion.outcome);
             let Some(job) = self.in_flight.remove(&completion.ticket.0) else {
                 late.push(completion.ticket);
                 return;
@@ -167,22 +198,19 @@ impl Crew {
                 Ok(Some(next)) => self.waiting.push_front(next),
                 Ok(None) => {}
                 Err(Problem::Refused(Status::JUKEBOX)) => {
-                    self.retries_in_row += 1;
+                    self.put_off_since.get_or_insert(completion.done);
                     self.rest_until = Some(completion.done + RETRY_LATER);
                     self.waiting.push_front(job);
                 }
                 // Whether it took effect is unknown. Asking again is harmless: `settle` knows what is there already.
-                Err(Problem::Unanswered) => {
-                    self.retries_in_row += UNANSWERED_COUNTS;
-                    self.waiting.push_front(job);
-                }
+                Err(Problem::Unanswered) => self.waiting.push_front(job),
                 Err(other) => {
                     problem.get_or_insert(other.about(job.tried(), job.name(set)));
                 }
             }
         })?;
         let now = site.clock.now();
-        if delivered > 0 || self.in_flight.is_empty() {
+        if replied {
             self.last_reply = Some(now);
         }
         if self.rest_until.is_some() && !self.told_of_retries {
@@ -191,13 +219,20 @@ impl Crew {
                 "the server asks to retry later (NFS3ERR_JUKEBOX); waiting and retrying".into(),
             ));
         }
-        if self.retries_in_row > RETRIES_IN_ROW_MAX {
+        let patience = site.patience();
+        if self.put_off_since.is_some_and(|since| now.saturating_duration_since(since) > patience) {
             problem.get_or_insert(
                 Problem::Refused(Status::JUKEBOX).about("work on the file set", set.root_name()),
             );
         }
-        let silent_since = *self.last_reply.get_or_insert(now);
-        if now.saturating_duration_since(silent_since) > SILENCE_MAX {
+        let silence = now.saturating_duration_since(*self.last_reply.get_or_insert(now));
+        if silence > SILENCE_TOLD && !self.told_of_silence {
+            self.told_of_silence = true;
+            (site.tell)(Event::Note(format!(
+                "the storage has answered nothing for {SILENCE_TOLD:?}; waiting"
+            )));
+        }
+        if silence > patience {
             problem.get_or_insert(Problem::Unanswered.about("work on the file set", set.root_name()));
         }
         problem.map_or(Ok(()), Err)
@@ -207,12 +242,10 @@ impl Crew {
         let io_bytes_max = site.transport.io_bytes_max().min(FILL_BYTES_MAX);
         while let Some(&job) = self.waiting.front() {
             let mut name = None;
-            let ticket = Ticket(*site.next_ticket);
+            let ticket = site.new_ticket();
             if site.transport.submit(ticket, &job.request(set, payload, io_bytes_max, &mut name)).is_err() {
                 break;
             }
-            *site.next_ticket =
-                site.next_ticket.checked_add(1).filter(|&next| next != CALL_TICKET.0).unwrap_or(TICKETS_FROM);
             self.waiting.pop_front();
             self.in_flight.insert(ticket.0, job);
         }
@@ -261,7 +294,7 @@ impl Crew {
             (Outcome::Cancelled | Outcome::Lost, _) => return Err(Problem::Unanswered),
             (Outcome::BadReply, _) => return Err(Problem::BadReply),
         };
-        self.retries_in_row = 0;
+        self.put_off_since = None;
         let (handle, size) = match reply {
             Reply::Created { object, .. } => (Some(object.ok_or(Problem::NoHandle)?.0), 0),
             Reply::Lookup { object, attributes, .. } => (Some(object.0), attributes.map_or(0, |a| a.size)),
@@ -402,6 +435,14 @@ impl Job {
     }
 }
 
+/// Whether the storage said something. A request that was given up is no sign of life.
+fn is_reply(outcome: &Outcome<'_>) -> bool {
+    match outcome {
+        Outcome::Ok(_) | Outcome::Failed(_) | Outcome::Rejected(_) | Outcome::BadReply => true,
+        Outcome::Cancelled | Outcome::Lost => false,
+    }
+}
+
 /// One request by itself, with its reply looked at by `read`. Asked again when the server asks for that.
 pub(crate) fn call<T>(
     site: &mut Site<'_>,
@@ -409,16 +450,22 @@ pub(crate) fn call<T>(
     mut read: impl FnMut(&Reply<'_>) -> T,
 ) -> Result<Result<T, Problem>, FstressError> {
     let begun = site.clock.now();
+    let patience_is_over =
+        |site: &Site<'_>| site.clock.now().saturating_duration_since(begun) > site.patience();
     loop {
         let mut result = None;
-        // Of no crew and no metronome: nothing else is in flight that could be mistaken for it.
-        let ticket = CALL_TICKET;
+        let ticket = site.new_ticket();
         while site.transport.submit(ticket, request).is_err() {
+            site.go_on()?;
+            if patience_is_over(site) {
+                return Ok(Err(Problem::Unanswered));
+            }
             let Site { transport, late, clock, .. } = site;
             transport.poll(Some(clock.now() + POLL), &mut |completion| late.push(completion.ticket))?;
         }
         site.transport.flush()?;
         while result.is_none() {
+            site.go_on()?;
             let Site { transport, late, clock, .. } = site;
             transport.poll(Some(clock.now() + POLL), &mut |completion| {
                 if completion.ticket != ticket {
@@ -432,16 +479,18 @@ pub(crate) fn call<T>(
                     Outcome::BadReply => Err(Problem::BadReply),
                 });
             })?;
-            let waited = site.clock.now().saturating_duration_since(begun);
-            if result.is_none() && waited > SILENCE_MAX {
+            if result.is_none() && patience_is_over(site) {
                 return Ok(Err(Problem::Unanswered));
             }
         }
         match result.expect("the loop above ends with one") {
-            Err(Problem::Refused(Status::JUKEBOX)) if site.clock.now() < begun + SILENCE_MAX => {
-                let Site { transport, late, clock, .. } = site;
-                transport
-                    .poll(Some(clock.now() + RETRY_LATER), &mut |completion| late.push(completion.ticket))?;
+            Err(Problem::Refused(Status::JUKEBOX)) if !patience_is_over(site) => {
+                let rested = site.clock.now() + RETRY_LATER;
+                while site.clock.now() < rested {
+                    site.go_on()?;
+                    let Site { transport, late, .. } = site;
+                    transport.poll(Some(rested), &mut |completion| late.push(completion.ticket))?;
+                }
             }
             other => return Ok(other),
         }

@@ -149,6 +149,9 @@ const FULL_WAIT: Duration = Duration::from_micros(200);
 /// So many latencies between two looks at the progress are all in its percentiles.
 const RECENT_ALL: u64 = 4096;
 const TELL_EVERY: Duration = Duration::from_millis(500);
+/// How long to wait for the last replies once the user asked to stop, and how soon that is seen.
+const DRAIN_STOPPED: Duration = Duration::from_secs(2);
+const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
 impl Metronome<'_> {
     /// Runs one load point from `begin`, which is now, to its end, or until stopped.
@@ -271,9 +274,12 @@ impl Metronome<'_> {
                 next_due = begin + *later + schedule.next_due();
             }
         }
-        let storage_there = !matches!(cut_short, Some(CutShort::Gone(_)));
-        if storage_there && let Err(gone) = self.drain(stopped_at + spans.drain, &mut count) {
-            cut_short = Some(gone.into());
+        if !matches!(cut_short, Some(CutShort::Gone(_))) {
+            match self.drain(stopped_at + spans.drain, &mut count) {
+                Ok(Drained::InTime) => {}
+                Ok(Drained::Stopped) => cut_short = Some(CutShort::Stopped),
+                Err(gone) => cut_short = Some(gone.into()),
+            }
         }
         count.give_up();
 
@@ -313,13 +319,30 @@ impl Metronome<'_> {
         Ok(())
     }
 
-    /// Takes replies until all counted requests are answered or the time is over.
-    fn drain(&mut self, until: Instant, count: &mut Count<'_>) -> Result<(), TransportError> {
-        while count.in_flight > 0 && self.transport.in_flight() > 0 && self.clock.now() < until {
-            self.poll(Some(until), count)?;
+    /// Takes replies until all counted requests are answered or the time is over; the user's wish to stop leaves little.
+    fn drain(&mut self, until: Instant, count: &mut Count<'_>) -> Result<Drained, TransportError> {
+        let mut until = until;
+        let mut stopped = false;
+        while count.in_flight > 0 && self.transport.in_flight() > 0 {
+            let now = self.clock.now();
+            if !stopped && self.stop.load(Ordering::Relaxed) {
+                stopped = true;
+                until = until.min(now + DRAIN_STOPPED);
+            }
+            if now >= until {
+                return Ok(if stopped { Drained::Stopped } else { Drained::InTime });
+            }
+            self.poll(Some(until.min(now + STOP_SEEN_WITHIN)), count)?;
         }
-        Ok(())
+        Ok(Drained::InTime)
     }
+}
+
+/// How waiting for the last replies ended.
+enum Drained {
+    InTime,
+    /// The user asked to stop, and some replies had not come.
+    Stopped,
 }
 
 /// How many requests a closed loop sends now: all there is room for, but not fewer than make a write worth while

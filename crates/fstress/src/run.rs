@@ -427,17 +427,8 @@ impl Session<'_> {
 
     fn remove(&mut self, mut set: ObjectSets) -> (Option<Work>, Result<(), FstressError>) {
         // Interrupted or not, the set goes; a second Ctrl-C ends the process.
-        let go_on = AtomicBool::new(false);
         let (begun, cpu, items) = (self.clock.now(), CpuMeter::start(), set.file_count());
-        let mut site = Site {
-            transport: &mut *self.transport,
-            clock: self.clock,
-            stop: &go_on,
-            tell: &mut *self.tell,
-            late: &mut self.late,
-            next_ticket: &mut self.next_ticket,
-        };
-        let result = self.builder.remove(&mut set, &mut site);
+        let result = self.at_site(true, |builder, site| builder.remove(&mut set, site));
         let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
         (Some(work(false, wall_s, cpu.used(), items, 0)), result)
     }
@@ -492,10 +483,15 @@ impl Session<'_> {
     }
 
     fn with_site<T>(&mut self, work: impl FnOnce(&mut Builder, &mut Site<'_>) -> T) -> T {
+        self.at_site(false, work)
+    }
+
+    fn at_site<T>(&mut self, is_cleanup: bool, work: impl FnOnce(&mut Builder, &mut Site<'_>) -> T) -> T {
         let mut site = Site {
             transport: &mut *self.transport,
             clock: self.clock,
             stop: self.stop,
+            is_cleanup,
             tell: &mut *self.tell,
             late: &mut self.late,
             next_ticket: &mut self.next_ticket,

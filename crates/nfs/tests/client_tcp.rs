@@ -197,6 +197,27 @@ fn a_poll_ends_at_its_time_when_nothing_comes_and_silence_ends_the_calls() {
 }
 
 #[test]
+fn a_server_that_is_connected_and_answers_nothing_is_gone_after_the_reconnect_timeout() {
+    let peer = Peer::tcp(|_| Vec::new());
+    // The silence of a single connection has a much longer limit.
+    let mut transport = peer.connect(&options());
+    submit_nulls(&mut *transport, [1, 2]);
+    let clock = quanta::Clock::new();
+    let end = clock.now() + PATIENCE;
+    let mut lost = Vec::new();
+    let error = loop {
+        match transport.poll(Some(end), &mut |completion| lost.push(completion.ticket.0)) {
+            Ok(_) => assert!(clock.now() < end, "no error came"),
+            Err(error) => break error,
+        }
+    };
+    let TransportError::Silent { target, waited_s } = &error else { panic!("{error}") };
+    assert!(target.starts_with("nfs://127.0.0.1:"), "{target}");
+    assert!((0.3..5.0).contains(waited_s), "{waited_s}");
+    assert_eq!(lost, [1, 2], "what was in flight is given back first");
+}
+
+#[test]
 fn calls_beyond_the_limit_are_not_taken_and_all_connections_carry_load() {
     let seen = std::sync::Arc::new(Mutex::new(std::collections::BTreeSet::new()));
     let peer = Peer::tcp({

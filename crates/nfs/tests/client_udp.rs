@@ -9,8 +9,13 @@ use std::{
 };
 
 use client_peer::*;
-use files::{Request, SubmitError, Ticket};
+use files::{Request, SubmitError, Ticket, TransportError};
 use nfs::client::ClientOptions;
+
+/// Options under which calls are cancelled long before the server is given up.
+fn patient() -> ClientOptions {
+    ClientOptions { reconnect_timeout: PATIENCE, ..options() }
+}
 
 #[test]
 fn a_lost_datagram_is_sent_again_byte_for_byte() {
@@ -56,7 +61,7 @@ fn repeated_replies_are_counted_not_delivered() {
 #[test]
 fn a_call_never_answered_is_cancelled_after_its_last_time_out() {
     let peer = Peer::udp(|_| Vec::new());
-    let mut transport = peer.connect(&options());
+    let mut transport = peer.connect(&patient());
     let start = Instant::now();
     submit_nulls(&mut *transport, 0..5);
     let expected: Vec<_> = (0..5).map(|ticket| ended(ticket, "cancelled", 3)).collect();
@@ -79,7 +84,7 @@ fn a_reply_after_the_cancellation_matches_no_later_call() {
         }
         Vec::new()
     });
-    let mut transport = peer.connect(&options());
+    let mut transport = peer.connect(&patient());
     submit_nulls(&mut *transport, [1]);
     assert_eq!(drain(&mut *transport).unwrap(), [ended(1, "cancelled", 3)]);
     submit_nulls(&mut *transport, [2]);
@@ -90,13 +95,50 @@ fn a_reply_after_the_cancellation_matches_no_later_call() {
 #[test]
 fn a_server_that_went_away_costs_its_calls_and_not_the_transport() {
     let peer = Peer::udp(|asked| vec![Act::Reply(null_reply(asked.xid))]);
-    let mut transport = peer.connect(&options());
+    let mut transport = peer.connect(&patient());
     submit_nulls(&mut *transport, [1]);
     assert_eq!(drain(&mut *transport).unwrap(), [ended(1, "ok", 0)]);
     // From here on each datagram is answered by "port unreachable".
     drop(peer);
     submit_nulls(&mut *transport, [2, 3]);
     assert_eq!(drain(&mut *transport).unwrap(), [ended(2, "cancelled", 3), ended(3, "cancelled", 3)]);
+}
+
+/// Symptom: a run against a silent server went on for as long as calls could be made anew. Cause: nothing but the end of
+/// each call was looked at. Fix: only a reply ends a silence, which has a limit.
+#[test]
+fn a_server_that_answers_nothing_is_gone_however_often_calls_are_cancelled_and_made_anew() {
+    let silent = std::sync::atomic::AtomicBool::new(false);
+    let peer = Peer::udp(move |asked| {
+        // One answer, so that it is known to have been there.
+        if silent.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            return vec![Act::Reply(b"garbage".to_vec())];
+        }
+        vec![Act::Reply(null_reply(asked.xid))]
+    });
+    let reconnect_timeout = Duration::from_millis(700);
+    let mut transport = peer.connect(&ClientOptions { reconnect_timeout, ..options() });
+    submit_nulls(&mut *transport, [0]);
+    assert_eq!(drain(&mut *transport).unwrap(), [ended(0, "ok", 0)]);
+    let (start, mut cancelled) = (Instant::now(), 0);
+    let error = loop {
+        assert!(start.elapsed() < PATIENCE, "it was never given up");
+        if transport.in_flight() == 0 {
+            // Once it is given up nothing more need be taken.
+            let _ = transport.submit(Ticket(1), &Request::Null);
+        }
+        let until = quanta::Clock::new().now() + Duration::from_millis(50);
+        let polled = transport.poll(Some(until), &mut |completion| {
+            cancelled += u32::from(matches!(completion.outcome, files::Outcome::Cancelled));
+        });
+        if let Err(error) = polled {
+            break error;
+        }
+    };
+    let TransportError::Silent { target, waited_s } = &error else { panic!("{error}") };
+    assert!(target.starts_with("nfs://127.0.0.1:"), "{target}");
+    assert!(*waited_s >= 0.7 && start.elapsed() >= reconnect_timeout, "{waited_s}");
+    assert!(cancelled >= 1, "a call ends after 300 ms");
 }
 
 #[test]

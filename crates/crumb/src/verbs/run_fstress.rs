@@ -110,7 +110,8 @@ pub struct FstressArgs {
     #[arg(long, default_value_t = 5, value_name = "N")]
     udp_retransmits: u8,
 
-    /// How long a broken TCP connection may take to be regained before the run ends
+    /// How long the server may be away before the run ends: a TCP connection that is not regained, or no reply at all,
+    /// over UDP or TCP, while requests wait
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
     reconnect_timeout: Duration,
 

@@ -17,6 +17,7 @@ mod control;
 mod fs;
 mod mount;
 mod options;
+mod silence;
 mod slots;
 mod socket;
 mod tcp;

@@ -20,10 +20,11 @@ pub struct ClientOptions {
     pub udp: UdpOptions,
     /// How long to wait for a connection, and for each answer while mounting. Default 5 s.
     pub connect_timeout: Duration,
-    /// How long a broken TCP connection may take to be regained before the run ends. Default 30 s: a server's restart.
+    /// How long the server may be away before the run ends: a broken TCP connection not regained, or no reply at all, over
+    /// UDP or TCP, while calls wait. Default 30 s: a server's restart.
     pub reconnect_timeout: Duration,
-    /// TCP: how long a connection with calls in flight may stay silent before it counts as broken.
-    /// Default 60 s, the Linux client's `timeo=600`.
+    /// TCP: how long one connection with calls in flight may stay silent before it counts as broken, while others are
+    /// answered. Default 60 s, the Linux client's `timeo=600`.
     pub silence_timeout: Duration,
     /// Sleep or spin while waiting.
     pub patience: Patience,

@@ -7,7 +7,7 @@
 //!
 //! Always holds: a connection that breaks gives back its calls as `Lost` at the next poll, then is made anew;
 //! while it is away, the others go on. A peer's lengths never size a buffer: a record over the bound breaks the
-//! connection.
+//! connection. A server that takes connections but answers nothing for too long is gone, too.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -24,6 +24,7 @@ use rustix::{
 
 use super::{
     ClientOptions, Mount, SourcePort,
+    silence::Silence,
     slots::{Slots, read_reply},
     socket,
     template::Template,
@@ -47,6 +48,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 pub(super) struct TcpTransport {
     clock: Clock,
     patience: Patience,
+    silence: Silence,
     template: Template,
     links: Vec<Link>,
     /// Index of the link that takes the next call, and how many it took in this run.
@@ -83,6 +85,8 @@ struct Link {
     records: RecordReader,
     /// Last time anything came in, or that nothing was awaited.
     heard: Instant,
+    /// A reply came in since this was last looked at.
+    replied: bool,
     trouble: Option<Trouble>,
 }
 
@@ -118,6 +122,7 @@ impl TcpTransport {
         Ok(Self {
             clock,
             patience: options.patience,
+            silence: Silence::new(options.reconnect_timeout),
             template: Template::new(&options.user.credential()),
             links,
             turn: 0,
@@ -147,7 +152,7 @@ impl TcpTransport {
 
     /// Waits for any link, at most for `left`.
     fn wait(&self, left: Duration, now: Instant) -> Result<(), TransportError> {
-        let mut left = left;
+        let mut left = left.min(self.silence.left(now));
         let mut fds = Vec::with_capacity(self.links.len());
         for link in &self.links {
             match &link.state {
@@ -171,6 +176,22 @@ impl TcpTransport {
             what: "waiting for the server",
             source,
         })
+    }
+
+    /// The server is as good as gone: gives back what is in flight, then says so.
+    #[cold]
+    fn give_up(
+        &mut self,
+        lasted: Duration,
+        now: Instant,
+        deliver: &mut dyn FnMut(Completion<'_>),
+    ) -> TransportError {
+        for link in self.links.iter_mut().filter(|link| link.slots.in_flight() > 0) {
+            // Replies that come yet would find calls that nobody knows any more.
+            link.break_down(io::ErrorKind::TimedOut.into(), now);
+            link.give_up_calls(&self.clock, deliver);
+        }
+        TransportError::Silent { target: self.dial.target.clone(), waited_s: lasted.as_secs_f64() }
     }
 
     /// Brings links back that are down, as far as that needs no waiting.
@@ -242,15 +263,25 @@ impl Transport for TcpTransport {
             for link in &mut self.links {
                 link.send(&mut self.counters, &self.clock);
                 delivered += link.receive(&self.clock, &mut self.counters, deliver);
+                if std::mem::take(&mut link.replied) {
+                    self.silence.end();
+                }
             }
             if delivered > 0 {
                 return Ok(delivered);
             }
             let now = self.clock.now();
+            if let Some(lasted) = self.silence.goes_on(now, self.in_flight()) {
+                return Err(self.give_up(lasted, now, deliver));
+            }
             let mut all_up = true;
             for link in &mut self.links {
                 link.check_silence(now, self.dial.silence_timeout);
                 all_up &= link.is_up();
+            }
+            // What a break left behind is delivered first: on the connection made next no reply to it comes.
+            if self.links.iter().any(|link| !link.is_up() && link.slots.in_flight() > 0) {
+                continue;
             }
             if !all_up {
                 self.mend(now)?;
@@ -260,10 +291,6 @@ impl Transport for TcpTransport {
             else {
                 return Ok(0);
             };
-            // What a break left behind is delivered first.
-            if self.links.iter().any(|link| !link.is_up() && link.slots.in_flight() > 0) {
-                continue;
-            }
             match self.patience.sleep_for(left) {
                 Some(sleep) => self.wait(sleep, now)?,
                 None => std::hint::spin_loop(),
@@ -300,6 +327,7 @@ impl Link {
             filled: 0,
             records: RecordReader::new(record_bytes_max),
             heard: now,
+            replied: false,
             trouble: None,
         }
     }
@@ -388,6 +416,7 @@ impl Link {
                 },
                 Ok(None) => break,
                 Err(error) => {
+                    self.replied |= delivered > 0;
                     counters.bad_replies += 1;
                     self.break_down(io::Error::new(io::ErrorKind::InvalidData, error), done);
                     return delivered + self.give_up_calls(clock, deliver);
@@ -401,6 +430,7 @@ impl Link {
         self.filled = left;
         if delivered > 0 {
             self.trouble = None;
+            self.replied = true;
         }
         delivered
     }
@@ -417,7 +447,6 @@ impl Link {
 
     #[cold]
     fn break_down(&mut self, cause: io::Error, now: Instant) {
-        tracing::warn!(%cause, in_flight = self.slots.in_flight(), "connection to the NFS server broke");
         self.out.clear();
         self.sent = 0;
         self.blocked = false;
@@ -426,11 +455,13 @@ impl Link {
         match &mut self.trouble {
             // Broke again before any reply came: slow down, so that a server that drops every caller is not flooded.
             Some(trouble) => {
+                tracing::debug!(%cause, in_flight = self.slots.in_flight(), "connection to the NFS server broke again");
                 trouble.cause = cause;
                 trouble.backoff = (2 * trouble.backoff).min(BACKOFF_MAX);
                 self.state = LinkState::Down { retry: now + trouble.backoff };
             }
             None => {
+                tracing::warn!(%cause, in_flight = self.slots.in_flight(), "connection to the NFS server broke");
                 self.trouble = Some(Trouble { since: now, backoff: BACKOFF_MIN, cause });
                 self.state = LinkState::Down { retry: now };
             }

@@ -9,7 +9,8 @@
 //! the next one due is found, and an answered one taken out, in constant time.
 //!
 //! Always holds: a call in flight keeps its encoded bytes until it ends; a send that the socket does not take now is
-//! queued, and one that fails is a lost datagram; a reply to a call that has ended counts as a bad reply.
+//! queued, and one that fails is a lost datagram; a reply to a call that has ended counts as a bad reply; a server that
+//! answers nothing for too long is gone, however many calls were cancelled and made anew meanwhile.
 
 use std::{collections::VecDeque, os::fd::OwnedFd, time::Duration};
 
@@ -26,6 +27,7 @@ use rustix::{
 
 use super::{
     ClientOptions, Mount, UdpOptions,
+    silence::Silence,
     slots::{Slots, read_reply},
     socket,
     template::Template,
@@ -44,6 +46,7 @@ pub(super) struct UdpTransport {
     clock: Clock,
     patience: Patience,
     udp: UdpOptions,
+    silence: Silence,
     template: Template,
     links: Vec<Link>,
     turn: usize,
@@ -109,6 +112,12 @@ impl UdpTransport {
             clock,
             patience: options.patience,
             udp: options.udp,
+            // What was not sent at least twice may just have been lost on its way.
+            silence: Silence::new(
+                options
+                    .reconnect_timeout
+                    .max(options.udp.timeout_after(0).saturating_add(options.udp.timeout_after(1))),
+            ),
             template: Template::new(&options.user.credential()),
             links,
             turn: 0,
@@ -119,8 +128,22 @@ impl UdpTransport {
         })
     }
 
+    /// The server is as good as gone: gives back what is in flight, then says so.
+    #[cold]
+    fn give_up(
+        &mut self,
+        lasted: Duration,
+        now: Instant,
+        deliver: &mut dyn FnMut(Completion<'_>),
+    ) -> TransportError {
+        for link in &mut self.links {
+            link.give_up(now, deliver);
+        }
+        TransportError::Silent { target: self.target.clone(), waited_s: lasted.as_secs_f64() }
+    }
+
     fn wait(&self, left: Duration, now: Instant) -> Result<(), TransportError> {
-        let mut left = left;
+        let mut left = left.min(self.silence.left(now));
         let mut fds = Vec::with_capacity(self.links.len());
         for link in &self.links {
             let out = if link.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
@@ -172,12 +195,18 @@ impl Transport for UdpTransport {
                 link.send_queued(&mut self.counters);
                 delivered += link.receive(&mut self.datagram, &self.clock, &mut self.counters, deliver);
             }
+            if delivered > 0 {
+                self.silence.end();
+            }
             let now = self.clock.now();
             for link in &mut self.links {
                 delivered += link.expire(now, &self.udp, &mut self.counters, deliver);
             }
             if delivered > 0 {
                 return Ok(delivered);
+            }
+            if let Some(lasted) = self.silence.goes_on(now, self.in_flight()) {
+                return Err(self.give_up(lasted, now, deliver));
             }
             let Some(left) =
                 until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
@@ -308,6 +337,15 @@ impl Link {
             }
         }
         cancelled
+    }
+
+    #[cold]
+    fn give_up(&mut self, now: Instant, deliver: &mut dyn FnMut(Completion<'_>)) {
+        self.waiting.fill(List { first: NONE, last: NONE });
+        self.unsent.clear();
+        self.slots.release_all(|ticket| {
+            deliver(Completion { ticket, outcome: Outcome::Lost, retransmits: 0, done: now });
+        });
     }
 
     #[inline]
