@@ -17,7 +17,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("netnews", &["files", "measure"]),
     ("dirscale", &["files", "measure"]),
     ("webload", &["measure"]),
-    ("stackfs", &["files", "measure"]),
+    ("stackfs", &["files", "measure", "sys"]),
     ("packstore", &["files", "measure"]),
     ("sys", &[]),
     ("webcache", &["packstore", "sys", "measure"]),

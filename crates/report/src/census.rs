@@ -66,7 +66,7 @@ struct Tick {
 const TABLE_1: [(&str, f64); 5] =
     [("lookup", 88.41), ("unlink", 5.41), ("create", 4.32), ("readdir", 0.48), ("all other", 1.38)];
 /// Operations without a name, which table 1 does not count.
-const WITHOUT_NAME: [&str; 12] = [
+const WITHOUT_NAME: [&str; 13] = [
     "read",
     "write",
     "release",
@@ -77,6 +77,7 @@ const WITHOUT_NAME: [&str; 12] = [
     "fallocate",
     "lseek",
     "copy_file_range",
+    "ioctl",
     "open",
     "opendir",
 ];

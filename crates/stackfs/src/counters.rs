@@ -41,7 +41,7 @@ operations! {
     Read "read" Write "write" Release "release" Fsync "fsync" Opendir "opendir" Readdir "readdir"
     Releasedir "releasedir" Fsyncdir "fsyncdir" Statfs "statfs" Getxattr "getxattr" Listxattr "listxattr"
     Setxattr "setxattr" Removexattr "removexattr" Fallocate "fallocate" Lseek "lseek" CopyFileRange "copy_file_range"
-    Forget "forget"
+    Forget "forget" Ioctl "ioctl"
 }
 
 impl Operation {
@@ -59,6 +59,7 @@ impl Operation {
                 | Self::Fallocate
                 | Self::Lseek
                 | Self::CopyFileRange
+                | Self::Ioctl
                 | Self::Open
                 | Self::Opendir
         )

@@ -203,6 +203,11 @@ impl Listing {
         }
     }
 
+    /// The directory that is read.
+    pub(crate) fn itself(&self) -> &OwnedFd {
+        &self.directory
+    }
+
     /// Does something to all lower directories that hold its entries, and to itself.
     pub(crate) fn each_lower(
         &mut self,

@@ -9,10 +9,10 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::process::Command;
 
-use rustix::fs::{FallocateFlags, FlockOperation, XattrFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, IFlags, XattrFlags};
 use rustix::io::Errno;
 use scene::{Scene, cannot_mount};
-use stackfs::StackOptions;
+use stackfs::{Operation, StackOptions};
 
 /// Both ways of reading and writing.
 fn scenes() -> impl Iterator<Item = (bool, Scene)> {
@@ -400,4 +400,45 @@ fn large_files_come_back_as_they_went_by_all_ways_of_reading() {
         assert_eq!(end, bytes[4_999_990..]);
         assert_eq!(scene.mount.as_ref().unwrap().census().passed_through, usize::from(passthrough));
     }
+}
+
+/// chattr(1) and lsattr(1) ask by ioctl, which the mount did not know.
+#[test]
+fn file_flags_are_shown_and_set_and_every_other_ioctl_is_counted_and_refused() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let group = scene.managed("group");
+    fs::write(group.join("1"), "x").unwrap();
+    fs::create_dir(group.join("2")).unwrap();
+    let flags = |path: &std::path::Path| rustix::fs::ioctl_getflags(File::open(path).unwrap());
+    if flags(&scene.lower("group")) == Err(Errno::NOTTY) {
+        eprintln!("skipped: no file flags below");
+        return;
+    }
+    for (at, below) in [("group/1", "group/000/1"), ("group/2", "group/000/2"), ("group", "group")] {
+        let (at, below) = (scene.at(at), scene.lower(below));
+        assert_eq!(flags(&at), flags(&below), "{}", at.display());
+        let set = flags(&at).unwrap() | IFlags::NODUMP;
+        let done = rustix::fs::ioctl_setflags(File::open(&at).unwrap(), set);
+        if at == group {
+            assert_eq!(done, Err(Errno::OPNOTSUPP), "its entries are not in it");
+        } else {
+            assert_eq!((done, flags(&below)), (Ok(()), Ok(set)), "{}", at.display());
+        }
+    }
+    // Only root makes a file immutable.
+    chown(group.join("1"), Some(12_345), None).unwrap();
+    let (told, fine) = as_user(&group, "chattr +i 1");
+    assert!(!fine && told.contains("not permitted"), "{told}");
+    assert!(!flags(&scene.lower("group/000/1")).unwrap().contains(IFlags::IMMUTABLE));
+    let of = |scene: &Scene| {
+        scene.mount.as_ref().unwrap().census().operations.get(&Operation::Ioctl).map(|of| of.failed)
+    };
+    let before = of(&scene).unwrap_or(0);
+    let asked = Command::new("stty").arg("-F").arg(group.join("1")).output().unwrap();
+    assert!(String::from_utf8_lossy(&asked.stderr).contains("Inappropriate ioctl"), "{asked:?}");
+    assert!(of(&scene).unwrap_or(0) > before);
 }

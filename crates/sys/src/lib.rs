@@ -2,10 +2,13 @@
 //!
 //! | module | what | for whom |
 //! |---|---|---|
+//! | `file_flags` | an inode's extended flags | the stackable file system |
 //! | `reads` | reads of files by io_uring(7) that an event loop does not wait for | the proxy |
 //!
 //! Not here: what rustix says safely, which is nearly all.
 
+mod file_flags;
 mod reads;
 
+pub use file_flags::{EXTENDED_FLAGS_BYTES, extended_flags};
 pub use reads::Reads;

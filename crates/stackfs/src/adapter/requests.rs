@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Generation, INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{OFlags, XattrFlags};
 
@@ -19,6 +19,13 @@ use super::{Adapter, DATA_BYTES_MAX, answer, caller, shown};
 use crate::counters::Operation;
 use crate::nodes::lock;
 use crate::tree::{Change, New};
+
+/// The flags of an inode, as chattr(1) shows and sets them (linux/fs.h, on 64 bits). The variants of 32-bit programs are
+/// never passed on: the kernel translates them, and checks rights while it does.
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+/// Their longer form, which the kernel asks for before it sets the others.
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 
 impl Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
@@ -490,6 +497,35 @@ impl Filesystem for Adapter {
             self.timed(Operation::Fallocate, |tree| tree.allocate(fh.0, mode as u32, offset, length)),
             reply,
         );
+    }
+
+    /// The kernel asks this way for file flags, and hands on every other ioctl of a program: reading a file as text begins
+    /// with the question whether it is a terminal.
+    fn ioctl(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: IoctlFlags,
+        cmd: u32,
+        in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        let _turn = self.readers.turn();
+        let done = self.timed(Operation::Ioctl, |tree| match (cmd, in_data) {
+            (FS_IOC_GETFLAGS, _) => Ok(tree.flags(ino.0, fh.0)?.to_ne_bytes().to_vec()),
+            (FS_IOC_FSGETXATTR, _) => Ok(tree.extended_flags(ino.0, fh.0)?.to_vec()),
+            (FS_IOC_SETFLAGS, [a, b, c, d, ..]) => {
+                let flags = u32::from_ne_bytes([*a, *b, *c, *d]);
+                tree.set_flags(ino.0, fh.0, flags, caller(request)).map(|()| Vec::new())
+            }
+            _ => Err(rustix::io::Errno::NOTTY),
+        });
+        match done {
+            Ok(data) => reply.ioctl(0, &data),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn lseek(

@@ -3,10 +3,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Statx};
+use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use super::{Done, Tree};
+use crate::identity::Caller;
 use crate::listing::{Listing, Told};
 use crate::nodes::{Kind, lock};
 use crate::opened::{OpenDirectory, OpenFile};
@@ -148,6 +149,45 @@ impl Tree {
         let file = self.file(handle)?;
         let mode = FallocateFlags::from_bits_retain(mode);
         self.writing(&file, false, || rustix::fs::fallocate(&file.descriptor, mode, offset, len))
+    }
+
+    /// The inode flags of what is open.
+    pub(crate) fn flags(&self, id: u64, handle: u64) -> Done<u32> {
+        self.by_handle(id, handle, |opened| Ok(rustix::fs::ioctl_getflags(opened)?.bits()))
+    }
+
+    /// The same in their longer form, `struct fsxattr`.
+    pub(crate) fn extended_flags(&self, id: u64, handle: u64) -> Done<[u8; sys::EXTENDED_FLAGS_BYTES]> {
+        self.by_handle(id, handle, |opened| {
+            sys::extended_flags(opened).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })
+    }
+
+    /// Sets the flags. The caller's ownership was checked by the kernel.
+    pub(crate) fn set_flags(&self, id: u64, handle: u64, flags: u32, caller: Caller) -> Done<()> {
+        if let Some(Kind::Managed(_) | Kind::Unreadable) = self.nodes.kind(id) {
+            // They would hold for the managed directory and not for the hidden ones, where the entries are.
+            return Err(Errno::OPNOTSUPP);
+        }
+        let flags = IFlags::from_bits_retain(flags);
+        self.by_handle(id, handle, |opened| {
+            // As the kernel does: these take a capability, which the daemon has and an ordinary caller has not.
+            let privileged = IFlags::IMMUTABLE | IFlags::APPEND;
+            let changed = rustix::fs::ioctl_getflags(opened)? ^ flags;
+            if caller.uid != 0 && changed.intersects(privileged) {
+                return Err(Errno::PERM);
+            }
+            rustix::fs::ioctl_setflags(opened, flags)
+        })
+    }
+
+    /// Does something to an open file or directory.
+    fn by_handle<T>(&self, id: u64, handle: u64, work: impl FnOnce(&OwnedFd) -> Done<T>) -> Done<T> {
+        if self.nodes.kind(id) == Some(Kind::Leaf) {
+            return work(&self.file(handle)?.descriptor);
+        }
+        let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
+        work(lock(&directory.listing).itself())
     }
 
     /// Finds data or a hole.
