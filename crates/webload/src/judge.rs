@@ -25,6 +25,8 @@ const LATENESS_US_MIN: f64 = 50.0;
 const BUSY_MAX: f64 = 0.95;
 /// Share of failed requests above which the figures mean little.
 const ERRORS_MAX: f64 = 0.01;
+/// Share of requests without a reply in their time above which a tenth of what lies beyond the 99.9th percentile is not known.
+const TIMED_OUT_MAX: f64 = 0.0001;
 const SAMPLES_MIN: u64 = 1000;
 /// Hits over those possible from which an earlier run must have helped; collapsed requests make some as well.
 const WARM_MIN: f64 = 1.1;
@@ -187,6 +189,7 @@ fn judge(point: &mut LoadPoint, phase: &Phase, tally: &Tally) {
         verdict.invalidate("generator-busy", text);
     }
     content_and_errors(&mut verdict, tally);
+    unanswered_in_time(&mut verdict, tally);
     if let (Pace::Open { .. }, Some(asked)) = (phase.pace, point.offered_per_sec) {
         let planned = tally.planned as f64 / tally.wall.as_secs_f64().max(1e-9);
         // Four standard deviations of a Poisson count, and a hundredth.
@@ -204,6 +207,24 @@ fn judge(point: &mut LoadPoint, phase: &Phase, tally: &Tally) {
         verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
     }
     point.verdict = verdict;
+}
+
+/// Requests without a reply in their time: how long they would have taken is not known.
+fn unanswered_in_time(verdict: &mut Verdict, tally: &Tally) {
+    if tally.timed_out == 0 {
+        return;
+    }
+    let text = format!(
+        "{} of {} requests had no reply in their time (--timeout): they are counted with the time that was waited, so that \
+         mean, highest percentiles and maximum are those figures at least",
+        tally.timed_out,
+        tally.attempted()
+    );
+    if tally.timed_out as f64 > TIMED_OUT_MAX * tally.attempted() as f64 {
+        verdict.invalidate("timed-out", text);
+    } else {
+        verdict.remark("timed-out", text);
+    }
 }
 
 /// False content in a phase, or too many errors.

@@ -271,3 +271,28 @@ fn nobody_there_is_said_before_anything_is_sent() {
     let error = run(&config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains(&address.to_string()) && error.contains("start the proxy"), "{error}");
 }
+
+/// Symptom: requests that time out make a proxy look faster, and the run is VALID. Cause: they were in no histogram. Fix: they
+/// are counted with the time that was waited for them, and too many of them make the figures those of no proxy.
+#[test]
+fn requests_without_a_reply_in_their_time_are_in_mean_and_maximum_and_the_run_is_not_valid() {
+    let address = liar(|object, out| {
+        if object.number % 10 == 0 {
+            // Longer than is waited for, which ends the connection.
+            std::thread::sleep(Duration::from_secs(20));
+        }
+        with_body(object, size_of(object), |_| {}, out)
+    });
+    let phases = vec![Phase::new("silence", Pace::Closed, End::Requests(60)).measured()];
+    let timeout = Duration::from_millis(400);
+    let config = WebloadConfig { timeout, ..config(address, set(AGAIN), phases, SHARED) };
+    let outcome = done(&config);
+    let (point, plain) = (&outcome.points[0], &outcome.points[0].ops["plain"]);
+    let timed_out = plain.errors["TIMED_OUT"];
+    assert!(timed_out > 0 && plain.ok > 0, "{timed_out} {}", plain.ok);
+    assert_eq!(point.latency_us.count, plain.ok + timed_out);
+    assert!(point.latency_us.max >= 400_000.0, "{:?}", point.latency_us);
+    assert!(outcome.metrics["response_mean_us"] >= 400_000.0 * timed_out as f64 / 60.0);
+    let reason = outcome.verdict.reasons.iter().find(|reason| reason.code == "timed-out");
+    assert!(reason.is_some_and(|reason| reason.fatal), "{:?}", outcome.verdict);
+}

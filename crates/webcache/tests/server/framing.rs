@@ -197,3 +197,21 @@ fn a_body_that_is_sent_for_longer_than_an_origin_may_take_to_reply_is_taken_to_i
     }
     assert_eq!(slow.receive(false).unwrap().text(), "5 bytes");
 }
+
+/// Symptom: a reply that never reached its client is logged as sent, and `aborted_replies_total` stays 0. Cause: it counted as
+/// sent when hyper had all of it. Fix: it counts when it was flushed.
+#[test]
+fn a_reply_that_did_not_leave_before_its_client_went_counts_as_aborted() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", vec![b'x'; 200_000]));
+    let proxy = Proxy::new(&origin);
+    assert!(proxy.get("/").whole);
+    proxy.settled();
+    let mut client = Connection::new(proxy.reverse);
+    // More than sockets hold, each reply handed to hyper in one piece.
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(200));
+    assert_eq!(client.receive_head().unwrap().0, 200);
+    drop(client);
+    proxy.until("it is counted", |proxy| proxy.count(|counters| counters.aborted_replies.get()) == 1);
+    assert_eq!(proxy.count(|counters| counters.connections_broken.get()), 1);
+    assert_eq!(proxy.count(|counters| counters.lost_writes.get()), 0);
+}

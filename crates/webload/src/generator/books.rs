@@ -112,7 +112,11 @@ impl Books {
         if fault.is_false_content() {
             tracing::warn!("{}: {:?}", fault.name(), flight.planned.object);
         }
-        self.tally_of(flight).fault(&flight.planned, fault);
+        let tally = self.tally_of(flight);
+        tally.fault(&flight.planned, fault);
+        if fault == Fault::TimedOut {
+            tally.timed_out(&flight.planned, flight.due.elapsed());
+        }
         self.moment(flight.due).failed += 1;
     }
 
@@ -120,6 +124,7 @@ impl Books {
     pub fn cancelled(&mut self, flight: &Flight, cut_off: bool) {
         self.tally_of(flight).cancelled(&flight.planned, cut_off);
         if !cut_off {
+            self.tally_of(flight).timed_out(&flight.planned, flight.due.elapsed());
             self.moment(flight.due).failed += 1;
         }
     }
