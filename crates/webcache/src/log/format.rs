@@ -160,6 +160,16 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_has_its_status_and_only_what_broke_off_is_aborted() {
+        let failed = Entry { outcome: Outcome::Failed, status: 502, ..entry() };
+        assert!(failed.line(LogFormat::Squid).contains(" TCP_MISS/502 "));
+        let left = Entry { aborted: true, ..failed };
+        assert!(left.line(LogFormat::Squid).contains(" TCP_MISS_ABORTED/502 "));
+        let cut = Entry { aborted: true, ..entry() };
+        assert!(cut.line(LogFormat::Squid).contains(" TCP_HIT_ABORTED/200 "));
+    }
+
+    #[test]
     fn whatever_a_client_sends_one_request_is_one_line() {
         let nasty = Entry { url: "http://a/\r\n1 x".to_owned(), agent: "\u{85}\n\"".to_owned(), ..entry() };
         for format in [LogFormat::Squid, LogFormat::Common, LogFormat::Combined, LogFormat::Json] {

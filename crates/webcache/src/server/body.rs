@@ -6,6 +6,8 @@
 //! Slice: what is wanted of that
 //! ```
 //!
+//! Trailers are passed on behind what is neither stored nor joined, and are not stored (RFC 9110 section 6.5.1).
+//!
 //! Always holds: a body that breaks off is an error and never an end; what was promised as its length is its length; an
 //! origin that says nothing for `upstream.reply_s` in the middle of a body has broken off.
 
@@ -17,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use packstore::Object;
 use tokio::task::JoinHandle;
@@ -25,6 +28,7 @@ use tokio::time::Sleep;
 use super::fill::{Piece, Reader};
 use super::ledger::Ledger;
 use super::link::Arriving;
+use crate::rules::forwarding;
 use crate::shelf::StoredBody;
 
 /// Read from the store at once, in bytes.
@@ -65,6 +69,8 @@ struct Through {
     owed: Option<u64>,
     /// While nothing comes.
     silence: Option<Pin<Box<Sleep>>>,
+    /// What came behind it.
+    trailers: Option<Box<HeaderMap>>,
 }
 
 /// One of several parts of a body.
@@ -137,7 +143,7 @@ impl ReplyBody {
     /// What comes from the origin. `patience`: the longest silence of an origin that lives.
     pub fn through(incoming: Arriving, patience: Duration) -> Self {
         let left = incoming.size_hint().exact();
-        let through = Through { incoming, patience, owed: None, silence: None };
+        let through = Through { incoming, patience, owed: None, silence: None, trailers: None };
         Self::of(Source::Through(through), left)
     }
 
@@ -152,7 +158,8 @@ impl ReplyBody {
         let left = Some(stored.bytes() + bytes);
         let whole = stored.bytes();
         let stored = Source::stored(stored, 0, whole);
-        let through = Source::Through(Through { incoming, patience, owed: Some(bytes), silence: None });
+        let through =
+            Source::Through(Through { incoming, patience, owed: Some(bytes), silence: None, trailers: None });
         let parts = if behind { [stored, through] } else { [through, stored] };
         Self::of(Source::Several(parts.into()), left)
     }
@@ -192,6 +199,14 @@ impl Source {
             Self::Slice(slice) => slice.source.fills_store(),
             _ => false,
         }
+    }
+
+    /// What came behind a body that goes to one client alone, once.
+    fn take_trailers(&mut self) -> Option<HeaderMap> {
+        let Self::Through(through) = self else { return None };
+        let mut trailers = *through.trailers.take()?;
+        forwarding::strip_hop_by_hop(&mut trailers);
+        Some(trailers)
     }
 
     fn stored(body: StoredBody, from: u64, end: u64) -> Self {
@@ -282,8 +297,7 @@ impl Through {
                     }
                     return Poll::Ready(Some(Ok(bytes)));
                 }
-                // Trailers are not passed on (RFC 9110 section 6.5.1).
-                Some(Ok(Err(_))) => {}
+                Some(Ok(Err(frame))) => self.trailers = frame.into_trailers().ok().map(Box::new),
                 Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
             }
         }
@@ -372,6 +386,11 @@ impl Body for ReplyBody {
                 Some(Err(_)) => ledger.broke_off(),
                 None => ledger.finished(),
             }
+        }
+        if piece.is_none()
+            && let Some(trailers) = this.source.take_trailers()
+        {
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
         if let Some(Err(error)) = piece {
             return this.tell_broken(error, TURNS_TO_WRITE, cx);

@@ -65,11 +65,12 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
             None => http1(&worker, &config, stream, Rc::new(client)).await,
             Some(tls) => Box::pin(encrypted(&worker, &config, stream, tls, client)).await,
         }
-        if watched.refused.load(Ordering::Relaxed) > 0 {
-            worker.counters.malformed_requests.add(1);
-            if worker.logs() {
-                worker.log(&malformed(address, began, worker.request_id()));
-            }
+        // After either nothing is read, so that there is one at most.
+        let refused = watched.refused.load(Ordering::Relaxed);
+        worker.counters.malformed_requests.add(refused + watched.refused_bodies.load(Ordering::Relaxed));
+        // One whose head was read has a line of its own.
+        if refused > 0 && worker.logs() {
+            worker.log(&malformed(address, began, worker.request_id()));
         }
         worker.counters.connections_ended.add(1);
         drop(busy);
@@ -92,7 +93,7 @@ async fn encrypted(
     }
 }
 
-/// Of a request whose head or framing was refused: after it nothing is read, so that there is one at most.
+/// Of a request whose head was refused.
 fn malformed(client: IpAddr, began: Instant, request_id: u64) -> Entry {
     Entry {
         at: SystemTime::now(),

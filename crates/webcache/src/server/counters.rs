@@ -86,10 +86,10 @@ impl Outcome {
             Self::Revalidated => "TCP_REFRESH_UNMODIFIED",
             Self::Collapsed => "TCP_CF_HIT",
             Self::Refreshed => "TCP_REFRESH_MODIFIED",
-            Self::Miss | Self::Pass | Self::Purge => "TCP_MISS",
+            // A failure has its status: 502, 504. What broke off has `_ABORTED` behind its word.
+            Self::Miss | Self::Pass | Self::Purge | Self::Failed => "TCP_MISS",
             Self::Tunnel => "TCP_TUNNEL",
             Self::Denied => "TCP_DENIED",
-            Self::Failed => "TCP_MISS_ABORTED",
         }
     }
 

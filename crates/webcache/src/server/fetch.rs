@@ -142,15 +142,16 @@ impl Exchange {
             UpstreamError::Own { .. } => (StatusCode::FORBIDDEN, Outcome::Denied),
             UpstreamError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, Outcome::Denied),
             UpstreamError::Silent(_) => (StatusCode::REQUEST_TIMEOUT, Outcome::Failed),
+            UpstreamError::Broken(_) => (StatusCode::BAD_REQUEST, Outcome::Denied),
             _ => (StatusCode::BAD_GATEWAY, Outcome::Failed),
         };
         let mut reply = plain(status, &told(error));
-        if matches!(error, UpstreamError::TooLong(_) | UpstreamError::Silent(_)) {
+        if error.is_the_clients() {
             // More of it may follow, which nobody will read.
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let status =
-            CacheStatus { detail: Some("no reply"), ..CacheStatus::forwarded(&self.config.name, why) };
+        let detail = if error.is_the_clients() { "request body" } else { "no reply" };
+        let status = CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&self.config.name, why) };
         status.append_to(reply.headers_mut());
         self.own(reply, outcome)
     }

@@ -26,6 +26,9 @@ use super::request::RequestBody;
 use super::upstream::{Pool, READ_BYTES};
 use crate::config::{IdleMax, Upstream};
 
+/// Fields of a reply at most. hyper's own bound is 100, which some sites pass.
+pub const REPLY_FIELDS_MAX: usize = 256;
+
 type Run = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A connection that speaks HTTP.
@@ -45,7 +48,7 @@ impl Link {
         T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
         let mut builder = http1::Builder::new();
-        builder.read_buf_exact_size(Some(head_max_bytes.max(READ_BYTES)));
+        builder.read_buf_exact_size(Some(head_max_bytes.max(READ_BYTES))).max_headers(REPLY_FIELDS_MAX);
         let (sender, connection) = builder.handshake(InTurn::new(io)).await?;
         let run: Run = Box::pin(async move {
             // Errors are told to whoever waits for the reply.

@@ -24,6 +24,11 @@ pub struct TooLong;
 #[error("nothing came of the rest of the body (limits.stall_s)")]
 pub struct Silent;
 
+/// A client's body ended before its end, or is not framed as its head says.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the request's body broke off, or its chunks are malformed")]
+pub struct BrokenBody;
+
 /// Head of a request that goes on.
 pub struct RequestHead {
     pub method: Method,
@@ -113,7 +118,8 @@ impl Body for RequestBody {
                         }
                     }
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+                // The client's doing, whatever it is: no reply of the origin's is missing.
+                Poll::Ready(frame.map(|frame| frame.map_err(|_| BrokenBody.into())))
             }
         }
     }

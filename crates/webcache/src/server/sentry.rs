@@ -66,8 +66,10 @@ pub struct Watched {
     pub progress: AtomicU64,
     /// What follows is of another protocol.
     pub switched: AtomicBool,
-    /// Requests that were refused for how they were written.
+    /// Requests that were refused for how their heads were written.
     pub refused: AtomicU64,
+    /// Those refused for how their chunks were: they have a head, and are answered by that.
+    pub refused_bodies: AtomicU64,
 }
 
 impl Watched {
@@ -241,7 +243,7 @@ impl<T> Sentry<T> {
                         }
                     }
                     Err(_) => {
-                        self.watched.refused.fetch_add(1, Ordering::Relaxed);
+                        self.watched.refused_bodies.fetch_add(1, Ordering::Relaxed);
                         self.place = Place::Refused;
                         return at;
                     }

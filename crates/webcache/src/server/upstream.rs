@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 use super::counters::Counters;
 use super::kept::Kept;
 use super::link::{Arriving, Link};
-use super::request::{RequestBody, RequestHead, Silent, TooLong};
+use super::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong};
 use crate::config::{Config, IdleMax, Upstream};
 use crate::rules::framing::{self, Violation};
 
@@ -102,12 +102,20 @@ pub enum UpstreamError {
     /// The client sends nothing of its body.
     #[error(transparent)]
     Silent(#[from] Silent),
+    /// The client's body is not one.
+    #[error(transparent)]
+    Broken(#[from] BrokenBody),
 }
 
 impl UpstreamError {
+    /// Whether it is about the client's body, of which more may follow that nobody will read.
+    pub fn is_the_clients(&self) -> bool {
+        matches!(self, Self::TooLong(_) | Self::Silent(_) | Self::Broken(_))
+    }
+
     /// Whether another try, with whomever, would end so too.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Own { .. } | Self::TooLong(_) | Self::Silent(_))
+        matches!(self, Self::Own { .. }) || self.is_the_clients()
     }
 }
 
@@ -398,6 +406,9 @@ fn reply_error(upstream: &Upstream, source: hyper::Error) -> UpstreamError {
         }
         if let Some(silent) = error.downcast_ref::<Silent>() {
             return (*silent).into();
+        }
+        if let Some(broken) = error.downcast_ref::<BrokenBody>() {
+            return (*broken).into();
         }
         cause = error.source();
     }

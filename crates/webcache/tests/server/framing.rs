@@ -1,5 +1,6 @@
 //! Requests that two readers could read in two ways, clients that say nothing, and old and hurried ones.
 
+use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Connection, Origin, Proxy, reply};
@@ -196,6 +197,71 @@ fn a_body_that_is_sent_for_longer_than_an_origin_may_take_to_reply_is_taken_to_i
         slow.send("x");
     }
     assert_eq!(slow.receive(false).unwrap().text(), "5 bytes");
+}
+
+/// Symptom: 502, and a failure of the origin's is counted. Cause: a body that breaks off looked like a reply that did not come.
+#[test]
+fn malformed_chunks_are_the_client_s_fault_and_answered_400() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("access.log");
+    let proxy = Proxy::with(origin.address, &format!("[log]\nfile = '{}'\n", file.display()));
+    let rows = ["x\r\n", "5\r\nhelloX\r\n0\r\n\r\n", "5\nhello\r\n0\r\n\r\n", "0\r\nA: b\nC: d\r\n\r\n"];
+    for row in rows {
+        let mut connection = Connection::new(proxy.reverse);
+        connection.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{row}"));
+        let got = connection.receive(false).unwrap_or_else(|| panic!("no reply to {row:?}"));
+        assert_eq!((got.status, got.field("connection")), (400, Some("close")), "{row:?}");
+        assert!(connection.has_ended(), "{row:?}");
+    }
+    assert!(origin.seen().is_empty(), "no whole request: {:?}", origin.seen());
+    let told = rows.len() as u64;
+    proxy.until("all are counted", |proxy| proxy.count(|counters| counters.malformed_requests.get()) == told);
+    assert_eq!(proxy.count(|counters| counters.origin_failures.get()), 0);
+    drop(proxy);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), rows.len(), "one line each: {text}");
+    assert!(lines.iter().all(|line| line.contains(" TCP_DENIED/400 ") && line.contains(" POST ")), "{text}");
+}
+
+#[test]
+fn a_reply_of_150_fields_passes_and_one_of_more_than_256_is_refused() {
+    let origin = Origin::new(|seen, _| {
+        let count: usize = seen.target.trim_start_matches('/').parse().unwrap();
+        let fields: String = (0..count).map(|number| format!("X-{number}: {number}\r\n")).collect();
+        reply(&format!("Cache-Control: max-age=60\r\n{fields}"), "x")
+    });
+    let proxy = Proxy::new(&origin);
+    for hit in [false, true] {
+        let got = proxy.get("/150");
+        assert_eq!((got.status, got.is_hit(), got.field("x-149")), (200, hit, Some("149")));
+        proxy.settled();
+    }
+    assert_eq!(proxy.get("/300").status, 502);
+}
+
+/// Passed on where hyper can: by HTTP/1 to a client that says it wants them, when the origin announced them.
+#[test]
+fn trailers_of_a_reply_that_is_not_stored_reach_a_client_that_wants_them() {
+    let origin = Origin::new(|_, _| {
+        crate::harness::send(
+            "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n\
+             5\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n",
+        )
+    });
+    let proxy = Proxy::new(&origin);
+    for (fields, end) in [
+        ("Connection: close, TE\r\nTE: trailers\r\n", "0\r\nx-sum: 5\r\n\r\n"),
+        ("Connection: close\r\n", "0\r\n\r\n"),
+    ] {
+        let mut stream = std::net::TcpStream::connect(proxy.reverse).unwrap();
+        stream.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.ends_with(&format!("hello\r\n{end}")), "{text}");
+    }
 }
 
 /// Symptom: a reply that never reached its client is logged as sent, and `aborted_replies_total` stays 0. Cause: it counted as
