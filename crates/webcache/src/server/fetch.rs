@@ -466,8 +466,6 @@ impl Exchange {
             told.append_to(&mut headers);
             return self.reply(Served { status: told_status, headers, body: sliced(body) }, outcome);
         };
-        told.stored = true;
-        told.append_to(&mut headers);
         let fill = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.fill));
         let stored_head = Arc::clone(&plan.head);
         let head = FilledHead { status, stored: stored_head, announced: plan.announced, requested_at };
@@ -478,14 +476,23 @@ impl Exchange {
         fill.tell(Heading::Shared(Arc::new(head)));
         let reader = (!unchanged).then(|| fill.read_own());
         let announced = plan.announced;
+        let shared = Arc::clone(&fill);
         pump::start(&self.worker, &self.config, Filling { fill, guard, plan, page, fetched }, body).await;
+        if let Some(reader) = &reader {
+            reader.settle().await;
+        }
+        // The head leaves before a long body has come: whether that is stored is not known yet, and not said.
+        match shared.stays() {
+            Some(stays) => told.stored = stays,
+            None => told.detail = told.detail.or(Some("storing")),
+        }
+        told.append_to(&mut headers);
         let Some(reader) = reader else {
             // The client's own conditions, which the origin did not see, hold for the new reply.
             conditional::leave_for_304(&mut headers);
             let served = Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() };
             return self.reply(served, outcome);
         };
-        reader.settle().await;
         let body = sliced(ReplyBody::filled(reader, announced));
         self.reply(Served { status: told_status, headers, body }, outcome)
     }

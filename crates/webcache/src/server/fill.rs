@@ -73,6 +73,8 @@ struct State {
     storing: bool,
     /// Told when the store has it or not.
     stored: Option<Option<StoredBody>>,
+    /// Whether it is found in the store from now on; nothing as long as that is not known.
+    stays: Option<bool>,
     readers: Vec<(u64, u64)>,
     next_reader: u64,
     /// Must not be found any more: purged or invalidated meanwhile.
@@ -191,8 +193,22 @@ impl Fill {
             if body.is_none() {
                 state.storing = false;
             }
+            state.stays.get_or_insert(false);
             state.stored.get_or_insert(body);
         });
+    }
+
+    /// Whether requests find it in the store from now on. Before [`Fill::set_stored`], which takes it for not found.
+    pub fn set_stays(&self, stays: bool) {
+        self.change(|state| {
+            state.stays.get_or_insert(stays);
+        });
+    }
+
+    /// Whether it is found in the store; nothing as long as that is not known.
+    pub fn stays(&self) -> Option<bool> {
+        let state = self.lock();
+        state.stays.or((state.heading.is_some() && !state.storing).then_some(false))
     }
 
     /// Whether all of it has come, so that clients may know, and the store has yet to say whether it has it.

@@ -1,7 +1,7 @@
 //! Brings a reply's body from the origin to its readers and to the store.
 //!
 //! ```text
-//! up to 256 KiB: kept, and put whole at the end      longer: written on the way, a piece at a time
+//! up to 256 KiB: kept, and put whole at the end      longer: written on the way, a piece at a time, as fast as the disk takes it
 //! no reader left: finished when little is missing, else dropped
 //! ```
 //!
@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
@@ -30,6 +31,10 @@ use crate::shelf::{If, NewHead, Still, Writing};
 
 /// Bodies up to this are put in one piece (the store's own measure).
 pub const KEPT_BYTES_MAX: u64 = 256 << 10;
+
+/// How long the store may have no room at all for more of a long body, until it is not stored after all. A disk that writes makes
+/// room several times a second, so that a fetch goes on at its pace; one that hangs holds up no client for longer.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What is to be stored, and how.
 pub struct Plan {
@@ -137,30 +142,45 @@ impl Pump {
             } else {
                 self.kept.push(chunk.clone());
                 if self.received > KEPT_BYTES_MAX {
-                    self.begin_writing();
+                    self.begin_writing().await;
                 }
             }
         }
         self.fill.push(chunk, self.config.fill_window_bytes);
     }
 
-    /// When too much waits already, that is waited for if readers have fallen behind: else they would be cut off.
+    /// When too much waits already, that is waited for: longer if readers have fallen behind, as they would be cut off.
     async fn write(&self, writing: &Writing, chunk: Bytes) -> bool {
         if writing.write(chunk.clone()) {
             return true;
         }
-        let patience = self.config.reply_time;
-        self.fill.has_readers_behind()
-            && tokio::time::timeout(patience, writing.write_when_room(chunk)).await.unwrap_or(false)
+        let patience = match self.fill.has_readers_behind() {
+            true => self.config.reply_time.max(ROOM_WAIT_MAX),
+            false => ROOM_WAIT_MAX,
+        };
+        tokio::time::timeout(patience, writing.write_when_room(chunk)).await.unwrap_or(false)
     }
 
-    fn begin_writing(&mut self) {
-        let writing = self.worker.shared.shelf.clerks().begin(Arc::clone(&self.plan.head));
-        self.writing = writing.filter(|writing| self.kept.drain(..).all(|chunk| writing.write(chunk)));
-        if self.writing.is_none() {
+    async fn begin_writing(&mut self) {
+        if let Some(writing) = self.begun().await {
+            self.writing = Some(writing);
+        } else {
             self.worker.counters.unstored_behind.add(1);
             self.store_no_more();
         }
+    }
+
+    /// With what has come so far.
+    async fn begun(&mut self) -> Option<Writing> {
+        let shared = Arc::clone(&self.worker.shared);
+        let begun = shared.shelf.clerks().begin_when_room(Arc::clone(&self.plan.head));
+        let writing = tokio::time::timeout(ROOM_WAIT_MAX, begun).await.ok()??;
+        for chunk in std::mem::take(&mut self.kept) {
+            if !self.write(&writing, chunk).await {
+                return None;
+            }
+        }
+        Some(writing)
     }
 
     fn store_no_more(&mut self) {
@@ -235,6 +255,7 @@ impl Pump {
                 page.fetch_embedded(body);
             }
         }
+        self.fill.set_stays(counts.as_ref().is_some_and(|counts| counts.stays));
         self.fill.set_stored(counts.and_then(|counts| counts.body));
     }
 }

@@ -1,6 +1,7 @@
 //! How much waits for all clerks together.
 //!
-//! Always holds: no more is counted in than may wait; who waits for room is told whenever there is more of it.
+//! Always holds: no more is counted in than may wait; who waits for room is told whenever there is more of it; bodies that come in
+//! parts, which wait for room, leave a quarter of it to whole replies, which do not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,14 +28,21 @@ impl Backlog {
 
     /// Whether a job has room once nothing else waits.
     pub(super) fn can_ever_take(&self, job: &Job) -> bool {
-        job.bytes() <= self.bytes_max
+        job.bytes() <= self.bytes_max(job)
+    }
+
+    fn bytes_max(&self, job: &Job) -> u64 {
+        match job {
+            Job::Begin { .. } | Job::More { .. } => self.bytes_max - self.bytes_max / 4,
+            _ => self.bytes_max,
+        }
     }
 
     /// Counts a job in, if there is room for it.
     pub(super) fn take(&self, job: &Job) -> bool {
         let bytes = job.bytes();
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before + bytes <= self.bytes_max;
+        let fits = before + bytes <= self.bytes_max(job);
         if !fits {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }

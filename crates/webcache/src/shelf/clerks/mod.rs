@@ -110,6 +110,20 @@ impl Clerks {
         Writing::begin(desk, number, head)
     }
 
+    /// As [`Clerks::begin`], but waits until less waits.
+    pub async fn begin_when_room(&self, head: Arc<NewHead>) -> Option<Writing> {
+        if !self.backlog.can_ever_take(&Job::Begin { id: 0, head: Arc::clone(&head) }) {
+            return None;
+        }
+        loop {
+            let room = self.backlog.room.notified();
+            if let Some(writing) = self.begin(Arc::clone(&head)) {
+                return Some(writing);
+            }
+            room.await;
+        }
+    }
+
     /// Gives what is stored another head, while it lies there: its body is copied. Nothing when too much waits already.
     pub fn update(&self, head: Arc<NewHead>, over: Version) -> Option<Stored> {
         let (done, stored) = oneshot::channel();

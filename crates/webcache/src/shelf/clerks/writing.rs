@@ -31,7 +31,7 @@ impl Writing {
         self.desk.backlog.take(&more) && self.desk.give(self.number, more)
     }
 
-    /// As [`Writing::write`], but waits until less waits: for readers who have nothing else to go on from.
+    /// As [`Writing::write`], but waits until less waits.
     pub async fn write_when_room(&self, chunk: Bytes) -> bool {
         let backlog = &self.desk.backlog;
         if !backlog.can_ever_take(&Job::More { id: self.id, chunk: chunk.clone() }) {
