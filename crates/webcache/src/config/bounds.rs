@@ -8,6 +8,7 @@ pub(super) fn check(raw: &Raw, wrong: &mut Problems) {
     let Raw { proxy, cache, collapse, prefetch, limits, upstream, icp, log, .. } = raw;
     wrong.at_least("cache.size_mib", cache.size_mib, 8);
     wrong.at_least("cache.object_mean_bytes", cache.object_mean_bytes.into(), 64);
+    wrong.at_least("cache.object_max_one_in", cache.object_max_one_in, 1);
     wrong.at_least("cache.fill_window_kib", cache.fill_window_kib, 64);
     wrong.at_least("cache.clerks", cache.clerks as u64, 1);
     wrong.at_least("cache.verify_one_in", cache.verify_one_in.into(), 1);

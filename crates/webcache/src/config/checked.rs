@@ -281,7 +281,8 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         directories: cache.directories.iter().map(PathBuf::from).collect(),
         size_bytes: cache.size_mib << 20,
         object_mean_bytes: cache.object_mean_bytes,
-        object_max_bytes: cache.object_max_kib << 10,
+        object_max_bytes: (cache.object_max_kib << 10)
+            .min((cache.size_mib << 20) / cache.object_max_one_in.max(1)),
         fill_window_bytes: cache.fill_window_kib << 10,
         memory_bytes_max: cache.memory_mib << 20,
         behind_max_bytes: cache.behind_max_kib << 10,

@@ -97,6 +97,7 @@ pub(super) struct Cache {
     pub size_mib: u64,
     pub object_mean_bytes: u32,
     pub object_max_kib: u64,
+    pub object_max_one_in: u64,
     pub memory_mib: u64,
     pub fill_window_kib: u64,
     pub behind_max_kib: u64,

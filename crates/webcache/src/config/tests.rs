@@ -117,3 +117,12 @@ fn caches_that_may_ask_by_icp_are_those_listed_else_those_whose_clients_are_serv
     let listed = "[access]\nclients = ['10.0.0.0/8']\n[icp]\nclients = ['192.168.0.7']";
     assert!(may(listed, "192.168.0.7") && !may(listed, "10.0.0.1"));
 }
+
+#[test]
+fn one_object_may_take_a_sixteenth_of_a_directory_s_space_unless_said_otherwise() {
+    let bytes = |text: &str| read(text, flags(ENOUGH)).expect("enough").object_max_bytes;
+    assert_eq!(bytes("[cache]\nsize_mib = 160"), 10 << 20);
+    assert_eq!(bytes("[cache]\nsize_mib = 160\nobject_max_one_in = 4"), 40 << 20);
+    assert_eq!(bytes("[cache]\nsize_mib = 160\nobject_max_one_in = 1\nobject_max_kib = 64"), 64 << 10);
+    assert!(read("[cache]\nobject_max_one_in = 0", flags(ENOUGH)).is_err());
+}

@@ -357,3 +357,32 @@ fn long_replies_are_stored_however_fast_they_come_and_only_what_is_stored_is_sai
         "{short:?}"
     );
 }
+
+/// Symptom: one endless reply empties the cache. Cause: a reply of unknown length made room for up to `object_max_kib` of itself.
+#[test]
+fn an_endless_reply_takes_no_more_than_its_share_of_the_cache() {
+    const SMALL: usize = 40;
+    let origin = Origin::new(move |seen, _| match seen.target.as_str() {
+        "/endless" => {
+            let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let chunk = [b"100000\r\n", &vec![b'e'; 1 << 20][..], b"\r\n"].concat();
+            let mut steps = vec![Step::Send(head.as_bytes().to_vec())];
+            // More than the cache holds.
+            steps.extend((0..80).map(|_| Step::Send(chunk.clone())));
+            steps.push(Step::Send(b"0\r\n\r\n".to_vec()));
+            steps
+        }
+        path => reply("Cache-Control: max-age=600\r\n", path.repeat(20_000)),
+    });
+    let proxy = Proxy::with(origin.address, "[cache]\nsize_mib = 64\n");
+    for number in 0..SMALL {
+        proxy.get(&format!("/{number}"));
+    }
+    proxy.settled();
+    let got = proxy.get("/endless");
+    assert!(got.whole && got.body.len() == 80 << 20, "it is passed on");
+    proxy.settled();
+    let hits = (0..SMALL).filter(|number| proxy.get(&format!("/{number}")).is_hit()).count();
+    assert_eq!(hits, SMALL, "those that were there still are");
+    assert!(!proxy.get("/endless").is_hit());
+}
