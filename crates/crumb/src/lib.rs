@@ -19,6 +19,7 @@ mod cpus;
 mod exit;
 mod layout;
 mod names;
+mod notify;
 mod openers;
 mod outcome;
 mod output;

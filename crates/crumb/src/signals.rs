@@ -19,6 +19,14 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 /// # Errors
 /// When the operating system lets no handler be set.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    stop_flag_waking(|| {})
+}
+
+/// The same; `wake` is called when it is raised, for a thread that sleeps until then.
+///
+/// # Errors
+/// As [`stop_flag`].
+pub fn stop_flag_waking(wake: impl Fn() + Send + 'static) -> anyhow::Result<Arc<AtomicBool>> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to Ctrl-C")?;
     let stop = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stop);
@@ -26,6 +34,7 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
         let mut first: Option<Instant> = None;
         for _ in signals.forever() {
             raised.store(true, Ordering::Relaxed);
+            wake();
             if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL {
                 std::process::exit(KILLED);
             }

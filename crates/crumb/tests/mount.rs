@@ -54,7 +54,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        for place in ["at", "spool"] {
+        for place in ["at", "second", "spool"] {
             let _ = stackfs::mounts::unmount(&self.0.path(place), true);
         }
     }
@@ -62,8 +62,12 @@ impl Drop for Place {
 
 /// Waits until the daemon has seen that its mount is gone.
 fn gone(path: &Path) -> bool {
+    within_20_s(|| !path.exists())
+}
+
+fn within_20_s(so: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
-    while path.exists() {
+    while !so() {
         if begun.elapsed() > Duration::from_secs(20) {
             return false;
         }
@@ -126,10 +130,10 @@ fn a_signal_unmounts_and_a_kill_leaves_a_tree_that_mounts_again() {
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
     assert!(fs::read(bench.path("at/cancel/8")).is_err());
-    let again = bench.fails(2, &["mount", "spool", "at", "--daemon"]);
-    assert!(again.contains("crumb unmount"), "{again}");
-    bench.fine(&["unmount", "at"]);
+    // As a service manager does that starts it again.
     bench.fine(&["mount", "spool", "at", "--daemon", "--no-store"]);
+    let spool = bench.path("spool").canonicalize().unwrap();
+    assert_eq!(stackfs::mounts::showing(&spool).unwrap().len(), 1, "the dead mount is gone");
     assert_eq!(bench.read("at/cancel/7") + &bench.read("at/cancel/8"), "seveneight");
     bench.fine(&["unmount", "at"]);
 }
@@ -385,6 +389,199 @@ fn a_mount_over_a_half_converted_directory_says_in_its_log_which_and_what_finish
     bench.fine(&["manage", "spool/control"]);
     bench.fine(&["mount", "spool", "at", "--daemon"]);
     assert_eq!(bench.read("at/control/123456") + &bench.read("at/control/123457"), "movednot yet");
+    bench.fine(&["unmount", "at"]);
+}
+
+/// Symptom: an old daemon that ended removed the pid file of the one that had replaced it. Cause: it removed whatever was
+/// at the path. Fix: only what has its own process id. The old daemon held the new one's statistics socket as well.
+#[test]
+fn a_daemon_that_ends_late_leaves_the_pid_file_and_the_socket_to_the_one_that_replaced_it() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    bench.write("spool/used", "used");
+    let mut old = place.serving(&["mount", "spool", "at", "--pid-file", "pid", "--no-store"]);
+    let used = fs::File::open(bench.path("at/used")).unwrap();
+    kill_process(Pid::from_child(&old), Signal::TERM).unwrap();
+    let spool = bench.path("spool").canonicalize().unwrap();
+    let detached = || stackfs::mounts::showing(&spool).unwrap().is_empty();
+    assert!(within_20_s(detached), "the old mount stays");
+    bench.fine(&["mount", "spool", "at", "--daemon", "--pid-file", "pid", "--no-store"]);
+    let new = bench.read("pid");
+    drop(used);
+    assert_eq!(old.wait().unwrap().code(), Some(0));
+    assert_eq!(bench.read("pid"), new);
+    assert!(bench.fine(&["mount", "--stats", "at"]).contains("mounted for"));
+    bench.fine(&["unmount", "at"]);
+    assert!(gone(&bench.path("pid")), "its own it removes");
+}
+
+#[test]
+fn a_second_mount_of_a_tree_is_reported_and_refused_beside_one_that_is_exclusive() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    fs::create_dir(bench.path("second")).unwrap();
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store"]);
+    let said = bench.crumb(&["mount", "spool", "second", "--daemon", "--no-store"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("is shown at") && said.err.contains("too"), "{}", said.err);
+    bench.fine(&["unmount", "second"]);
+    let refused = bench.fails(1, &["mount", "spool/cancel", "second", "--daemon", "--exclusive"]);
+    assert!(refused.contains("exclusive") && refused.lines().count() == 1, "{refused}");
+    bench.fine(&["unmount", "at"]);
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store", "--exclusive"]);
+    for args in [
+        &["mount", "spool", "second"][..],
+        &["mount", "spool/cancel", "second", "--daemon"],
+        &["mount", "spool", "second", "--daemon", "--exclusive"],
+    ] {
+        let refused = bench.fails(1, args);
+        assert!(refused.contains("exclusive") && refused.lines().count() == 1, "{args:?}: {refused}");
+    }
+    bench.fine(&["unmount", "at"]);
+}
+
+#[test]
+fn remount_changes_what_the_kernel_keeps_and_nothing_else() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    let not = bench.fails(2, &["mount", "spool", "at", "-o", "remount,ro"]);
+    assert!(not.contains("no mount of Crumb's"), "{not}");
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store", "-o", "rw,sync,lazytime"]);
+    bench.write("at/cancel/1", "synchronous");
+    bench.fine(&["mount", "spool", "at", "--daemon", "-o", "rw,exclusive,remount,ro"]);
+    let refused = fs::write(bench.path("at/cancel/2"), "").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    bench.fine(&["mount", "spool", "at", "--daemon", "-o", "remount,rw"]);
+    bench.write("at/cancel/2", "two");
+    assert_eq!(bench.read("spool/cancel/000/1") + &bench.read("spool/cancel/000/2"), "synchronoustwo");
+    bench.fine(&["unmount", "at"]);
+}
+
+/// How often the threads of a process went to sleep up to now.
+fn sleeps(pid: &str) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let of = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:").map(str::to_owned));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    tasks.map(of).sum()
+}
+
+/// Symptom: an idle mount woke a processor some 25 times a second. Cause: the program looked for signals, and a thread for
+/// requests, by the clock. Fix: both are woken by what they wait for.
+#[test]
+fn a_mount_that_nobody_uses_sleeps_until_it_is_used_or_ended() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store", "--pid-file", "pid", "-o", "threads=4"]);
+    for number in 0..100 {
+        bench.write(&format!("at/cancel/{number}"), "in use");
+    }
+    let pid = bench.read("pid");
+    // What was read last is given up every five seconds: one thread wakes for that.
+    const WINDOW: Duration = Duration::from_secs(2);
+    let idle = || {
+        let (before, until) = (sleeps(pid.trim()), Instant::now() + WINDOW);
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            std::thread::park_timeout(left);
+        }
+        sleeps(pid.trim()) - before
+    };
+    let least = (0..5).map(|_| idle()).take_while(|count| *count > 2).count();
+    assert!(least < 5, "it never sleeps");
+    assert_eq!(bench.read("at/cancel/99"), "in use", "and wakes");
+    bench.fine(&["unmount", "at"]);
+    assert!(gone(&bench.path("pid")), "and ends");
+}
+
+#[test]
+fn the_service_manager_hears_when_the_mount_answers_and_when_it_ends() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    let manager = std::os::unix::net::UnixDatagram::bind(bench.path("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))
+        .args(["mount", "spool", "at", "--no-store"])
+        .current_dir(bench.directory())
+        .env("NOTIFY_SOCKET", bench.path("notify"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let heard = || {
+        let mut word = [0; 64];
+        let len = manager.recv(&mut word).expect("the service manager hears");
+        String::from_utf8(word[..len].to_vec()).unwrap()
+    };
+    assert_eq!(heard(), "READY=1");
+    assert!(bench.path("at/cancel").exists());
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(heard(), "STOPPING=1");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Symptom: one user with many open files, and open(2) failed with EMFILE for everybody. Cause: they all are descriptors of
+/// the daemon. Fix: nobody gets more than what is left for others.
+#[test]
+fn a_user_with_many_open_files_leaves_some_for_others() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    if no_nobody(bench) {
+        return;
+    }
+    fs::set_permissions(bench.directory(), fs::Permissions::from_mode(0o755)).unwrap();
+    for number in 0..1500 {
+        bench.write(&format!("spool/{number}"), "x");
+    }
+    // Without SYS_RESOURCE it cannot raise its hard limit.
+    let few =
+        "ulimit -n 1200; exec setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource \"$0\" \"$@\"";
+    let (code, text) =
+        said(&in_a_place_of(bench, &["sh", "-ec", few], &["mount", "spool", "at", "--daemon"]));
+    assert_eq!(code, 0, "{text}");
+    let many = "ulimit -n 4096; cd at; exec tail -n 0 -f $(seq 0 1499)";
+    let mut greedy = Command::new(AS_NOBODY[0])
+        .args(&AS_NOBODY[1..])
+        .args(["sh", "-ec", many])
+        .current_dir(bench.directory())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut refused = String::new();
+    let mut said_by_it = BufReader::new(greedy.stderr.take().unwrap());
+    while !refused.contains("Too many open files") {
+        refused.clear();
+        assert!(said_by_it.read_line(&mut refused).unwrap() > 0, "it got all it wanted");
+    }
+    let others: Vec<_> =
+        (1400..1450).map(|number| fs::File::open(bench.path(&format!("at/{number}")))).collect();
+    greedy.kill().unwrap();
+    greedy.wait().unwrap();
+    let failed = others.iter().filter_map(|opened| opened.as_ref().err()).next();
+    assert!(failed.is_none(), "{failed:?}");
+    drop(others);
     bench.fine(&["unmount", "at"]);
 }
 

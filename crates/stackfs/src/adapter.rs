@@ -16,9 +16,10 @@ mod requests;
 mod session;
 mod shown;
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fuser::{
@@ -33,11 +34,13 @@ use crate::listing::Told;
 use crate::nodes::Kind;
 use crate::opened::OpenFile;
 use crate::options::{StackOptions, Timeouts};
+use crate::shares::{Share, Shares};
 use crate::tree::{Done, Entry, Tree};
 use awake::Awake;
 use backings::Backings;
 use readers::Readers;
 
+pub(crate) use mounting::remount;
 pub(crate) use session::{Session, device, start};
 
 /// What is shared by the mount's handle and its worker threads.
@@ -45,6 +48,9 @@ pub(crate) struct Shared {
     pub(crate) tree: Tree,
     pub(crate) counters: Counters,
     backings: Backings<BackingId>,
+    shares: Arc<Shares>,
+    /// Of directories that are open, by their handles.
+    directory_shares: Mutex<HashMap<u64, Share>>,
 }
 
 /// The file system that fuser drives.
@@ -65,12 +71,24 @@ pub(crate) struct Adapter {
 
 /// File data in one request, without pass-through. The kernel takes no more than 1 MiB.
 const DATA_BYTES_MAX: u32 = 1 << 20;
+/// Descriptors that the daemon needs besides those of directories and open files: threads, files read lately (256), and
+/// those that are open for an operation.
+const DESCRIPTORS_NEEDED: u64 = 512;
+/// An open directory, and the subdirectory of the hidden level that is being read.
+const DESCRIPTORS_OF_A_LISTING: u64 = 2;
 /// Requests that may wait for the daemon in the background (reading ahead).
 const BACKGROUND_MAX: u16 = 64;
 
 impl Shared {
-    pub(crate) fn new(tree: Tree) -> Self {
-        Self { tree, counters: Counters::default(), backings: Backings::default() }
+    /// `descriptors` are those that the process may have, for users and for itself.
+    pub(crate) fn new(tree: Tree, descriptors: u64, directories_max: usize) -> Self {
+        Self {
+            shares: Shares::new(descriptors, directories_max as u64 + DESCRIPTORS_NEEDED),
+            directory_shares: Mutex::default(),
+            tree,
+            counters: Counters::default(),
+            backings: Backings::default(),
+        }
     }
 
     pub(crate) fn census(&self) -> Census {
@@ -126,8 +144,10 @@ impl Adapter {
         self.passthrough &= offered.contains(InitFlags::FUSE_PASSTHROUGH);
         if self.passthrough {
             wanted |= InitFlags::FUSE_PASSTHROUGH;
-            // Two levels: the lower tree may itself be stacked (overlayfs).
-            let _ = config.set_max_stack_depth(2);
+            // The kernel stacks two levels in all. Over a file system of disks this one is the first, so that an
+            // overlay can have it below; over one that is stacked itself it has to be the last.
+            let depth = if self.tree().is_over_a_stack() { 2 } else { 1 };
+            let _ = config.set_max_stack_depth(depth);
         }
         let _ = config.add_capabilities(wanted & offered);
         let _ = config.set_max_write(DATA_BYTES_MAX);
@@ -179,9 +199,11 @@ impl Adapter {
         descriptor: Arc<OwnedFd>,
         caller: Caller,
         passed_through: bool,
+        share: Share,
     ) -> FileHandle {
         let by_ordinary_user = caller.uid != 0;
-        FileHandle(self.tree().opened.add(OpenFile { id, descriptor, by_ordinary_user, passed_through }))
+        let file = OpenFile { id, descriptor, by_ordinary_user, passed_through, _share: share };
+        FileHandle(self.tree().opened.add(file))
     }
 
     /// The kernel gives references to a node back.

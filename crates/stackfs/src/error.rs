@@ -56,6 +56,17 @@ pub enum StackError {
         /// The place.
         mountpoint: PathBuf,
     },
+    /// Another mount shows the tree, or a part of it, and one of the two is to be alone with it.
+    #[error(
+        "{}: is shown at {} already, and nothing else may change a tree that is mounted `exclusive`; unmount that, or \
+         mount both without it", lower.display(), mountpoint.display()
+    )]
+    Shared {
+        /// The tree.
+        lower: PathBuf,
+        /// The other mount.
+        mountpoint: PathBuf,
+    },
     /// No FUSE here.
     #[error(
         "/dev/fuse: {source}; load the kernel's fuse module (modprobe fuse) or let this container have the device"

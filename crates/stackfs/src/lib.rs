@@ -24,6 +24,7 @@ mod mount;
 mod nodes;
 mod opened;
 mod options;
+mod shares;
 mod tree;
 
 pub use counters::{Census, Counted, Operation};

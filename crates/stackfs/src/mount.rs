@@ -45,15 +45,25 @@ pub enum Ending {
 impl Mount {
     /// Mounts, and returns when the mount answers.
     pub fn start(mut options: StackOptions) -> Result<Self, StackError> {
-        // Before looking there: a mount whose daemon was killed does not answer.
-        if is_mounted(&mounts::resolved(&options.mountpoint)) {
+        // Before looking there: a mount whose daemon was killed does not answer. It is replaced, so that a service
+        // manager can start the daemon again.
+        let place = mounts::resolved(&options.mountpoint);
+        if mounts::clear_dead(&place)? > 0 {
+            tracing::warn!("{}: took away a mount whose daemon had been killed", place.display());
+        }
+        if is_mounted(&place) {
             return Err(StackError::Twice { mountpoint: options.mountpoint });
         }
         let lower = directory(&options.lower)?;
         let mountpoint = directory(&options.mountpoint)?;
         check_places(&lower, &mountpoint, options.nonempty)?;
+        if options.exclusive
+            && let Some(other) = mounts::serving(&lower).into_iter().next()
+        {
+            return Err(StackError::Shared { lower, mountpoint: other.mountpoint });
+        }
         adapter::device().map_err(|source| StackError::NoDevice { source })?;
-        raise_descriptor_limit();
+        let descriptors = raise_descriptor_limit();
         let of_lower = |source| StackError::Place { path: lower.clone(), source };
         // Until the mount is to be seen: conversions look for it once they hold their locks.
         let _starting = crate::convert::guard::starting_mount(&lower).map_err(of_lower)?;
@@ -66,7 +76,7 @@ impl Mount {
         let trusted_for = options.timeouts.entry;
         let tree =
             Tree::new(root, options.layout_new, options.directories_max, trusted_for).map_err(of_lower)?;
-        let shared = Arc::new(Shared::new(tree));
+        let shared = Arc::new(Shared::new(tree, descriptors, options.directories_max));
         options.mountpoint.clone_from(&mountpoint);
         let adapter =
             Adapter::new(Arc::clone(&shared), &options).map_err(|source| StackError::Asleep { source })?;
@@ -100,6 +110,14 @@ impl Mount {
     /// Whether it has ended: unmounted by somebody else, and its last user gone.
     pub fn is_over(&self) -> bool {
         self.session.as_ref().is_none_or(Session::is_over)
+    }
+
+    /// Unparks a thread when it has ended.
+    pub fn wake_at_end(&self, thread: std::thread::Thread) {
+        match &self.session {
+            Some(session) => session.wake_at_end(thread),
+            None => thread.unpark(),
+        }
     }
 
     /// Unmounts it; detaches it when it is in use. `wait` then tells when the last user has gone.
@@ -188,16 +206,28 @@ fn is_mounted(mountpoint: &Path) -> bool {
     mounted.iter().any(|Mounted { mountpoint: other, .. }| other == mountpoint)
 }
 
-/// Every file open through the mount costs a descriptor here.
-fn raise_descriptor_limit() {
+/// Every file open through the mount costs a descriptor here: the process may have as many as the kernel lets it. How
+/// many those are.
+fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        if let Err(errno) = setrlimit(Resource::Nofile, raised) {
-            tracing::warn!("files that can be open at once stay limited to {:?}: {errno}", limit.current);
+    let ceiling = std::fs::read_to_string("/proc/sys/fs/nr_open");
+    let ceiling = ceiling.ok().and_then(|text| text.trim().parse::<u64>().ok());
+    // Beyond the hard limit only with the capability SYS_RESOURCE.
+    let beyond = ceiling.filter(|ceiling| limit.maximum.is_some_and(|maximum| maximum < *ceiling));
+    let wanted = [beyond, limit.maximum].into_iter().flatten().filter(|most| Some(*most) != limit.current);
+    let mut refused = None;
+    for most in wanted {
+        match setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) }) {
+            Ok(()) => return most,
+            Err(errno) => refused = Some((most, errno)),
         }
     }
+    let current = limit.current.or(limit.maximum).or(ceiling).unwrap_or(u64::MAX);
+    if let Some((_, errno)) = refused.filter(|(most, _)| Some(*most) == limit.maximum) {
+        tracing::warn!("files that can be open at once stay limited to {current}: {errno}");
+    }
+    current
 }
 
 fn refusal(error: &io::Error, allow_other: bool) -> String {

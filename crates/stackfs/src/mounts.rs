@@ -6,11 +6,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::StackError;
+use crate::options::StackOptions;
 
 /// The type that mounts of ours have.
 pub const MOUNT_TYPE: &str = "fuse.crumb";
@@ -36,6 +38,59 @@ pub fn showing(path: &Path) -> std::io::Result<Vec<Mounted>> {
     let all = mounted()?;
     Ok(all.into_iter().filter(|one| path.starts_with(&one.lower) || one.lower.starts_with(path)).collect())
 }
+
+/// The same without those whose daemons were killed.
+pub fn serving(path: &Path) -> Vec<Mounted> {
+    let all = showing(path).unwrap_or_default();
+    all.into_iter().filter(|one| !is_dead(&one.mountpoint)).collect()
+}
+
+/// Whether the mount at this place has lost its daemon, which was killed: then each call on it fails with ENOTCONN.
+pub fn is_dead(mountpoint: &Path) -> bool {
+    let place = mountpoint.to_owned();
+    let (told, heard) = std::sync::mpsc::channel();
+    let ask = move || {
+        let dead = rustix::fs::statfs(&place).is_err_and(|errno| errno == Errno::NOTCONN);
+        // Nobody listens any more when it took too long.
+        let _ = told.send(dead);
+    };
+    // In a thread of its own: a daemon that hangs would hang the caller.
+    match std::thread::Builder::new().name("is-dead".into()).spawn(ask) {
+        Ok(_) => heard.recv_timeout(ANSWERS_WITHIN).unwrap_or(false),
+        Err(_) => false,
+    }
+}
+
+/// Takes mounts of ours away from a place whose daemons were killed; how many there were.
+pub(crate) fn clear_dead(place: &Path) -> Result<usize, StackError> {
+    let unreadable = |source| StackError::Place { path: "/proc/self/mountinfo".into(), source };
+    let mut cleared = 0;
+    loop {
+        let mut topmost = Line::all().map_err(unreadable)?.into_iter().rev();
+        let here = topmost.find(|line| line.point == *place);
+        if !here.is_some_and(|line| line.is_ours()) || !is_dead(place) {
+            return Ok(cleared);
+        }
+        detach(place, true)?;
+        cleared += 1;
+    }
+}
+
+/// Changes what the kernel itself keeps of the mount at `options.mountpoint`: read-only or not, and the flags.
+pub fn remount(options: &StackOptions) -> Result<(), StackError> {
+    let place = resolved(&options.mountpoint);
+    let unreadable = |source| StackError::Place { path: "/proc/self/mountinfo".into(), source };
+    if !mounted().map_err(unreadable)?.iter().any(|one| one.mountpoint == place) {
+        return Err(StackError::NotMounted { mountpoint: options.mountpoint.clone() });
+    }
+    crate::adapter::remount(options, &place).map_err(|error| StackError::Refused {
+        reason: format!("{error}; changing a mount needs root"),
+        mountpoint: place,
+    })
+}
+
+/// A daemon that does not answer for so long is busy, and not dead.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Ends the mount at this place; with `lazy` it is taken out of sight at once and ends with its last user.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), StackError> {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::listing::Listing;
 use crate::nodes::lock;
+use crate::shares::Share;
 
 /// An open regular file.
 pub(crate) struct OpenFile {
@@ -20,6 +21,8 @@ pub(crate) struct OpenFile {
     pub(crate) by_ordinary_user: bool,
     /// Its data passes by the daemon.
     pub(crate) passed_through: bool,
+    /// What it counts for among its user's descriptors.
+    pub(crate) _share: Share,
 }
 
 /// An open directory.

@@ -69,6 +69,8 @@ pub struct StackOptions {
     pub threads: usize,
     /// Directories of which a descriptor is kept. Default 1024.
     pub directories_max: usize,
+    /// Nothing is mounted: the mount that is there gets this `read_only` and these `flags` (`-o remount`).
+    pub remount: bool,
     /// Device files work (`-o dev`), set-user-id programs do (`-o suid`), programs do not (`-o noexec`), times of
     /// access do not (`-o noatime`).
     pub flags: KernelFlags,
@@ -85,6 +87,8 @@ pub struct KernelFlags {
     pub noexec: bool,
     /// Reading changes no time of access.
     pub noatime: bool,
+    /// A write is on the disk when it returns.
+    pub sync: bool,
 }
 
 impl StackOptions {
@@ -104,6 +108,7 @@ impl StackOptions {
             access_lists: true,
             extended: true,
             nonempty: false,
+            remount: false,
             threads: cpus.clamp(2, 8),
             directories_max: 1024,
             flags: KernelFlags::default(),
@@ -158,12 +163,21 @@ impl StackOptions {
             ("exec", None) => self.flags.noexec = false,
             ("noexec", None) => self.flags.noexec = true,
             ("noatime", None) => self.flags.noatime = true,
-            // Always so, or nothing to us.
+            ("atime", None) => self.flags.noatime = false,
+            ("sync", None) => self.flags.sync = true,
+            ("async", None) => self.flags.sync = false,
+            ("remount", None) => self.remount = true,
+            // Always so.
+            ("default_permissions" | "defaults", None) => {}
+            // What the lower file system does with its times, it does.
             (
-                "default_permissions" | "defaults" | "atime" | "relatime" | "async" | "auto" | "noauto",
+                "relatime" | "norelatime" | "strictatime" | "nostrictatime" | "lazytime" | "nolazytime",
                 None,
             ) => {}
-            ("user" | "users" | "nouser" | "nofail" | "_netdev", None) => {}
+            ("diratime" | "nodiratime" | "iversion" | "noiversion" | "silent" | "loud", None) => {}
+            // For mount(8) alone.
+            ("auto" | "noauto" | "user" | "users" | "nouser" | "nousers", None) => {}
+            ("owner" | "noowner" | "group" | "nogroup" | "nofail" | "_netdev", None) => {}
             _ if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => return None,
         }
@@ -191,6 +205,11 @@ mod tests {
         assert_eq!(options.layout_new, Layout::D56D34);
         assert_eq!(options.timeouts.attributes, Duration::from_millis(2500));
         assert!(options.read_only && options.flags.dev && !options.flags.suid);
+        let options = applied("rw,sync,lazytime,strictatime,nodiratime,user,owner,nofail").unwrap();
+        assert!(options.flags.sync && !options.remount);
+        assert!(!applied("sync,async").unwrap().flags.sync);
+        let options = applied("remount,ro,exclusive,noatime").unwrap();
+        assert!(options.remount && options.read_only && options.flags.noatime);
     }
 
     #[test]

@@ -104,6 +104,16 @@ impl Tree {
     }
 
     /// The number of the inode with these attributes: its own on the root's file system.
+    /// Whether the lower tree's file system may itself lie on another one, as the kernel counts it.
+    pub(crate) fn is_over_a_stack(&self) -> bool {
+        const STACKED: [i64; 3] = [OVERLAYFS, ECRYPTFS, FUSE];
+        const OVERLAYFS: i64 = 0x794c_7630;
+        const ECRYPTFS: i64 = 0xf15f;
+        const FUSE: i64 = 0x6573_5546;
+        // What cannot be asked for is taken for the worse.
+        rustix::fs::fstatfs(&self.root).map_or(true, |of| STACKED.contains(&of.f_type))
+    }
+
     pub(crate) fn number(&self, attributes: &Statx) -> u64 {
         let of = (device(attributes), attributes.stx_ino);
         if of == self.root_of {

@@ -147,3 +147,66 @@ fn the_end_of_a_mount_leaves_a_new_one_in_its_place_alone() {
         assert!(sorted(&at).is_empty());
     }
 }
+
+/// What overlayfs says to these layers, mounted at `at`.
+fn overlaid(lower: &Path, folder: &Path, at: &Path) -> bool {
+    let (upper, work) = (folder.join("upper"), folder.join("work"));
+    [&upper, &work].iter().for_each(|place| fs::create_dir_all(place).unwrap());
+    let layers =
+        format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+    let mut command = std::process::Command::new("mount");
+    command.args(["-t", "overlay", "overlay", "-o", &layers]).arg(at);
+    command.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Symptom: an overlay with a mount of ours below was refused. Cause: the mount said that it stands on two levels of file
+/// systems, the most that there may be. Fix: two only where the tree below is on a stacked file system itself.
+#[test]
+#[allow(clippy::print_stderr)]
+fn an_overlay_can_lie_over_a_mount_and_below_one() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    let at = |name: &str| scene.folder.path().join(name);
+    for name in ["plain", "over", "second"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    fs::write(at("plain/x"), "below").unwrap();
+    if !overlaid(&at("plain"), &at("layers-1"), &at("over")) {
+        eprintln!("skipped: no overlay can be mounted here");
+        return;
+    }
+    // Below: data of files in the overlay passes through.
+    let mount = Mount::start(StackOptions::new(at("over"), at("second"))).unwrap();
+    let mut open = File::open(at("second/x")).unwrap();
+    let passed = mount.census().passed_through;
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    drop((open, mount));
+    let plain = fs::File::open(scene.at("")).is_ok() && {
+        fs::write(scene.lower("y"), "y").unwrap();
+        let _open = File::open(scene.at("y")).unwrap();
+        scene.mount.as_ref().unwrap().census().passed_through == 1
+    };
+    rustix::mount::unmount(at("over"), rustix::mount::UnmountFlags::empty()).unwrap();
+    assert_eq!(text, "below");
+    // Where the kernel passes nothing through, it does not here either.
+    assert_eq!(passed == 1, plain);
+    // Over.
+    assert!(overlaid(&scene.at(""), &at("layers-2"), &at("over")), "an overlay over a mount is refused");
+    let seen = fs::read_to_string(at("over/y"));
+    rustix::mount::unmount(at("over"), rustix::mount::UnmountFlags::empty()).unwrap();
+    assert_eq!(seen.unwrap(), "y");
+}
+
+#[test]
+fn a_mount_that_serves_is_not_taken_for_a_dead_one() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    assert!(!stackfs::mounts::is_dead(&scene.at("")));
+    assert_eq!(stackfs::mounts::serving(&scene.lower("").canonicalize().unwrap()).len(), 1);
+    assert!(refused(&scene.lower(""), &scene.at("")).contains("already mounted"));
+}

@@ -30,9 +30,10 @@ use stackfs::{Census, Ending, Mount, StackError, StackOptions, Watch};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::grid;
+use crate::notify::Supervisor;
 use crate::outcome::Begun;
 use crate::output::{note, print};
-use crate::signals::stop_flag;
+use crate::signals::stop_flag_waking;
 
 pub use control::wait_for_end;
 pub use record::day_of;
@@ -56,7 +57,8 @@ Which directories are spread: `crumb advise` says, `crumb manage` does it. To en
 
 Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
 attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, noxattr, threads=N, directories=N,
-dev, suid, noexec, noatime; what only mount(8) minds is passed over."
+dev, suid, noexec, noatime, sync; what only mount(8) minds is passed over. -o remount changes ro, rw, dev,
+suid, noexec, noatime and sync of a mount that is there, and nothing else."
 )]
 pub struct MountArgs {
     /// The tree to show
@@ -128,8 +130,6 @@ pub struct MountArgs {
 
 /// How often the status line and `--stats` are drawn.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
-/// How soon a signal, or an unmount by somebody else, is noticed.
-const NOTICED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Mounts, or tells of a mount.
 ///
@@ -144,6 +144,13 @@ pub fn run(args: MountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         return Err(anyhow::anyhow!("--prometheus goes with --stats MOUNTPOINT").context(BadUsage));
     }
     let options = args.options().map_err(|error| error.context(BadUsage))?;
+    if options.remount {
+        stackfs::mounts::remount(&options).map_err(told)?;
+        return Ok(ExitStatus::Fine);
+    }
+    if !args.serve_daemon {
+        look_at_others(&options, context)?;
+    }
     if args.serve_daemon {
         return daemon::serve(|ready| serve(&args, options, context, ready));
     }
@@ -179,6 +186,29 @@ impl MountArgs {
     }
 }
 
+/// Refuses a second mount of a tree beside one that is to be alone with it, and says what any other second one means.
+fn look_at_others(options: &StackOptions, context: &Context) -> anyhow::Result<()> {
+    // Places that are not there, or that are mounted already, are told of when it is mounted.
+    let Ok(lower) = options.lower.canonicalize() else { return Ok(()) };
+    let here = options.mountpoint.canonicalize().ok();
+    let others = stackfs::mounts::serving(&lower);
+    for other in others.into_iter().filter(|other| Some(&other.mountpoint) != here.as_ref()) {
+        if options.exclusive || control::is_exclusive(&other.mountpoint) == Some(true) {
+            return Err(told(StackError::Shared { lower, mountpoint: other.mountpoint }));
+        }
+        note(
+            context,
+            &format!(
+                "crumb: {} is shown at {} too: what one mount changes the other shows within its time-outs, and locks \
+                 of one do not count in the other",
+                other.lower.display(),
+                other.mountpoint.display()
+            ),
+        );
+    }
+    Ok(())
+}
+
 fn serve(
     args: &MountArgs,
     options: StackOptions,
@@ -186,32 +216,44 @@ fn serve(
     ready: impl FnOnce(&Mount) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitStatus> {
     // Before the ready line: whoever has read it may send a signal.
-    let stop = stop_flag()?;
+    let waiting = std::thread::current();
+    let stop = stop_flag_waking(move || waiting.unpark())?;
     // A daemon leaves the directory it was started in.
     let store = std::path::absolute(&context.store)?;
     let pid_path = args.pid_file.as_deref().map(std::path::absolute).transpose()?;
-    let begun = Begun::now("mount", &Target::Directory(options.lower.clone()));
+    // Of a daemon the first process is known to the service manager, and that one ends.
+    let supervisor = if args.serve_daemon { Supervisor::none() } else { Supervisor::from_environment() };
+    let (begun, exclusive) =
+        (Begun::now("mount", &Target::Directory(options.lower.clone())), options.exclusive);
     let config = record::config_of(&options);
     let mount = Mount::start(options).map_err(told)?;
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
-    let control = control::Control::listen(mount.mountpoint(), mount.watch());
+    let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch());
     if let Err(error) = &control {
         tracing::warn!("`crumb mount --stats` will not find this mount: {error:#}");
     }
     // Without a reader of the line it serves all the same.
     let announced = ready(&mount);
+    supervisor.tell("READY=1");
     let watched = !args.serve_daemon && !context.quiet && std::io::stderr().is_terminal();
     wait(&mount, &stop, watched);
+    supervisor.tell("STOPPING=1");
+    let mut control = Some(control);
     if !mount.is_over() {
         match mount.stop().map_err(told)? {
             Ending::Unmounted => {}
-            Ending::Detached => note(
-                context,
-                &format!(
-                    "crumb: {} is in use: detached, and served until its last user is gone (Ctrl-C ends that too)",
-                    mount.mountpoint().display()
-                ),
-            ),
+            Ending::Detached => {
+                // A new mount at this place has the socket from now on.
+                control = None;
+                supervisor.tell("STATUS=detached while in use, served until its last user is gone");
+                note(
+                    context,
+                    &format!(
+                        "crumb: {} is in use: detached, and served until its last user is gone (Ctrl-C ends that too)",
+                        mount.mountpoint().display()
+                    ),
+                );
+            }
         }
     }
     let (lower, at) = (mount.lower().to_owned(), mount.mountpoint().to_owned());
@@ -236,6 +278,7 @@ fn told(error: StackError) -> anyhow::Error {
             | StackError::Refused { .. }
             | StackError::Unmount { .. }
             | StackError::Busy { .. }
+            | StackError::Shared { .. }
     );
     let error = anyhow::Error::from(error);
     if usage { error.context(BadUsage) } else { error }
@@ -245,9 +288,15 @@ fn wait(mount: &Mount, stop: &AtomicBool, watched: bool) {
     let line = if watched { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     line.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is a constant"));
     let watch = mount.watch();
+    mount.wake_at_end(std::thread::current());
     let (mut before, mut drawn) = (0, Instant::now());
     while !stop.load(Ordering::Relaxed) && !mount.is_over() {
-        std::thread::park_timeout(NOTICED_WITHIN);
+        // Woken by a signal, and at the mount's end.
+        if watched {
+            std::thread::park_timeout(DRAWN_EVERY)
+        } else {
+            std::thread::park()
+        }
         if watched && drawn.elapsed() >= DRAWN_EVERY {
             let census = watch.census();
             let rate = (census.total() - before) as f64 / drawn.elapsed().as_secs_f64();
@@ -328,6 +377,11 @@ impl<'a> PidFile<'a> {
 
 impl Drop for PidFile<'_> {
     fn drop(&mut self) {
+        // A daemon that was started meanwhile has written its own: that one stays.
+        let ours = |text: String| text.trim() == std::process::id().to_string();
+        if !std::fs::read_to_string(self.0).is_ok_and(ours) {
+            return;
+        }
         if let Err(error) = std::fs::remove_file(self.0) {
             tracing::warn!("{}: not removed: {error}", self.0.display());
         }

@@ -8,7 +8,6 @@
 //! that the next start knows at once what is there.
 
 mod memory;
-mod notify;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,10 +26,9 @@ use webcache::server::{Server, Side};
 
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
+use crate::notify::Supervisor;
 use crate::output::{note, print};
 use crate::verbs::pack::place::{Place, SizedVolume};
-
-use self::notify::Supervisor;
 
 /// Run the caching web proxy on a packed store.
 #[derive(Args, Debug)]

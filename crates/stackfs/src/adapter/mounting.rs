@@ -26,17 +26,27 @@ pub(super) fn mount(options: &StackOptions, source: &Path) -> std::io::Result<Ow
     if options.allow_other {
         data.push_str(",allow_other");
     }
+    let flags = flags(options);
+    let data = std::ffi::CString::new(data)?;
+    rustix::mount::mount(source, &options.mountpoint, "fuse", flags, data.as_c_str())?;
+    Ok(device.into())
+}
+
+/// Gives the mount at this place the kernel's own flags as the options have them.
+pub(crate) fn remount(options: &StackOptions, place: &Path) -> std::io::Result<()> {
+    Ok(rustix::mount::mount_remount(place, flags(options), c"")?)
+}
+
+fn flags(options: &StackOptions) -> MountFlags {
     let chosen = [
         (!options.flags.dev, MountFlags::NODEV),
         (!options.flags.suid, MountFlags::NOSUID),
         (options.flags.noexec, MountFlags::NOEXEC),
         (options.flags.noatime, MountFlags::NOATIME),
+        (options.flags.sync, MountFlags::SYNCHRONOUS),
         (options.read_only, MountFlags::RDONLY),
     ];
-    let flags = chosen.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| *flag).collect();
-    let data = std::ffi::CString::new(data)?;
-    rustix::mount::mount(source, &options.mountpoint, "fuse", flags, data.as_c_str())?;
-    Ok(device.into())
+    chosen.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| *flag).collect()
 }
 
 /// The device, opened for a new connection.

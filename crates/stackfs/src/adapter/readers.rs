@@ -10,8 +10,8 @@
 //! by itself, having seen that nobody waits and none has come back for a tick  (a request that takes long)
 //! ```
 //!
-//! One parked thread looks, every `TICK_MIN` while requests come and more and more seldom while none do; it also sees the
-//! connection's end, and lets all go.
+//! One parked thread looks, every `TICK_MIN` while requests come, more and more seldom while none do, and then not before
+//! the next one comes: an idle mount wakes no processor. It also sees the connection's end, and lets all go.
 //!
 //! Always holds: while a thread is parked, a request waits no longer than two ticks of `TICK_MIN` for others to be served.
 //! What is counted as waiting may for a moment be wrong by one: then a thread too many waits, or parking is put off.
@@ -109,6 +109,17 @@ impl Readers {
         poll(&mut polled, Some(&now)).is_ok_and(|_| polled[0].revents().intersects(flags))
     }
 
+    /// Sleeps until a request waits; true when the connection has ended.
+    fn until_asked(&self) -> bool {
+        let Some(connection) = self.connection.get() else { return false };
+        let mut polled = [PollFd::new(connection, PollFlags::IN)];
+        match poll(&mut polled, None) {
+            // Where it cannot be waited for, nobody is held.
+            Err(errno) => errno != rustix::io::Errno::INTR,
+            Ok(_) => polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),
+        }
+    }
+
     fn call_one(&self) {
         let mut parked = lock(&self.parked);
         if parked.called < parked.threads {
@@ -141,10 +152,17 @@ impl Readers {
                 // The others are all held up by what they serve, or one that was counted as waiting is gone.
                 parked.called += 1;
                 self.waiting.fetch_add(1, Ordering::SeqCst);
-            } else {
+            } else if tick < TICK_MAX {
                 tick = (tick * 2).min(TICK_MAX);
                 self.slow.store(true, Ordering::Relaxed);
                 parked.over = self.asked(PollFlags::ERR);
+            } else {
+                // Nothing has come for a while: the next request wakes this thread too, which then looks again.
+                drop(parked);
+                let over = self.until_asked();
+                parked = lock(&self.parked);
+                parked.over |= over;
+                tick = TICK_MIN;
             }
             taken_before = taken;
         }

@@ -15,7 +15,7 @@ use fuser::{
 };
 use rustix::fs::{OFlags, XattrFlags};
 
-use super::{Adapter, DATA_BYTES_MAX, answer, caller, shown};
+use super::{Adapter, DATA_BYTES_MAX, DESCRIPTORS_OF_A_LISTING, answer, caller, shown};
 use crate::counters::Operation;
 use crate::nodes::lock;
 use crate::tree::{Change, New};
@@ -188,16 +188,17 @@ impl Filesystem for Adapter {
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let caller = caller(request);
         let done = self.timed(Operation::Create, |tree| {
+            let share = self.shared.shares.take(caller.uid, 1)?;
             let (mode, flags) = ((mode, umask), (shown::flags_below(flags), exclusive));
             let (entry, descriptor) = tree.create(parent.0, name.as_bytes(), mode, flags, caller)?;
             let backing = self.backing(entry.id, None, || reply.open_backing(descriptor.as_fd()));
-            Ok((entry, descriptor, backing))
+            Ok((entry, descriptor, backing, share))
         });
-        let (entry, descriptor, backing) = match done {
+        let (entry, descriptor, backing, share) = match done {
             Ok(done) => done,
             Err(errno) => return reply.error(errno),
         };
-        let handle = self.keep_open(entry.id, Arc::new(descriptor), caller, backing.is_some());
+        let handle = self.keep_open(entry.id, Arc::new(descriptor), caller, backing.is_some(), share);
         // One time for both: the protocol has two, fuser has not.
         let ttl = self.timeouts.attributes.min(self.timeouts.entry);
         let (attributes, generation) =
@@ -216,18 +217,19 @@ impl Filesystem for Adapter {
         let flags = shown::flags_below(flags.0);
         let reading = flags == OFlags::RDONLY;
         let done = self.timed(Operation::Open, |tree| {
+            let share = self.shared.shares.take(request.uid(), 1)?;
             if reading && let Some((backing, descriptor)) = self.shared.backings.open_again(ino.0) {
-                return Ok((Some(backing), descriptor));
+                return Ok((Some(backing), descriptor, share));
             }
             let descriptor = Arc::new(tree.open(ino.0, flags)?);
             let register = || reply.open_backing(&*descriptor);
-            Ok((self.backing(ino.0, reading.then_some(&descriptor), register), descriptor))
+            Ok((self.backing(ino.0, reading.then_some(&descriptor), register), descriptor, share))
         });
-        let (backing, descriptor) = match done {
+        let (backing, descriptor, share) = match done {
             Ok(done) => done,
             Err(errno) => return reply.error(errno),
         };
-        let handle = self.keep_open(ino.0, descriptor, caller(request), backing.is_some());
+        let handle = self.keep_open(ino.0, descriptor, caller(request), backing.is_some(), share);
         match backing {
             Some(backing) => reply.opened_passthrough(handle, FopenFlags::FOPEN_NOFLUSH, &backing),
             None => reply.opened(handle, self.open_flags()),
@@ -311,10 +313,17 @@ impl Filesystem for Adapter {
         answer(self.timed(Operation::Fsync, |tree| tree.sync(fh.0, datasync)), reply);
     }
 
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let _turn = self.readers.turn();
-        match self.timed(Operation::Opendir, |tree| tree.open_directory(ino.0)) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+        let done = self.timed(Operation::Opendir, |tree| {
+            let share = self.shared.shares.take(request.uid(), DESCRIPTORS_OF_A_LISTING)?;
+            Ok((tree.open_directory(ino.0)?, share))
+        });
+        match done {
+            Ok((handle, share)) => {
+                lock(&self.shared.directory_shares).insert(handle, share);
+                reply.opened(FileHandle(handle), FopenFlags::empty());
+            }
             Err(errno) => reply.error(errno),
         }
     }
@@ -399,6 +408,8 @@ impl Filesystem for Adapter {
         let _turn = self.readers.turn();
         let done = self.timed(Operation::Releasedir, |tree| {
             tree.opened.close_directory(fh.0);
+            let given_back = lock(&self.shared.directory_shares).remove(&fh.0);
+            drop(given_back);
             Ok(())
         });
         answer(done, reply);

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Thread};
 use std::time::Instant;
 
 use fuser::{Config, MountOption, SessionACL};
@@ -12,6 +13,7 @@ use fuser::{Config, MountOption, SessionACL};
 use super::backings::IDLE_FOR;
 use super::{Adapter, mounting};
 use crate::mounts;
+use crate::nodes::lock;
 use crate::options::StackOptions;
 
 /// Mounts, and starts the worker threads.
@@ -39,10 +41,13 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
         fuser::Session::new(adapter, &options.mountpoint, &config)?
     };
     readers.connected(&session);
+    let over = Arc::new(Over::default());
+    let ended = Arc::clone(&over);
     let sweep = move || {
         while served.recv_timeout(IDLE_FOR) == Err(RecvTimeoutError::Timeout) {
             shared.backings.expire(Instant::now() - IDLE_FOR);
         }
+        ended.tell();
         shared.backings.expire(Instant::now());
         if let Some(awake) = awake {
             awake.end();
@@ -52,7 +57,7 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
     if let Some(awake) = watched {
         helpers.push(helper("crumb-awake", move || awake.watch())?);
     }
-    Ok(Session { background: session.spawn()?, helpers })
+    Ok(Session { background: session.spawn()?, helpers, over })
 }
 
 fn helper(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
@@ -73,6 +78,7 @@ fn for_fusermount(options: &StackOptions, source: &Path) -> Vec<MountOption> {
         (flags.suid, MountOption::Suid),
         (flags.noexec, MountOption::NoExec),
         (flags.noatime, MountOption::NoAtime),
+        (flags.sync, MountOption::Sync),
     ];
     told.extend(chosen.into_iter().filter(|(wanted, _)| *wanted).map(|(_, option)| option));
     told
@@ -84,12 +90,43 @@ pub(crate) struct Session {
     background: fuser::BackgroundSession,
     /// They end what has been idle for long, and then themselves, with the adapter.
     helpers: Vec<JoinHandle<()>>,
+    over: Arc<Over>,
+}
+
+/// Whether nothing is served any more, and the thread that waits for it.
+#[derive(Default)]
+struct Over {
+    over: AtomicBool,
+    waiter: Mutex<Option<Thread>>,
+}
+
+impl Over {
+    fn tell(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        if let Some(waiter) = lock(&self.waiter).take() {
+            waiter.unpark();
+        }
+    }
+
+    fn wake(&self, thread: Thread) {
+        let mut waiter = lock(&self.waiter);
+        if self.over.load(Ordering::SeqCst) {
+            thread.unpark();
+        } else {
+            *waiter = Some(thread);
+        }
+    }
 }
 
 impl Session {
     /// Whether the mount has come to its end.
     pub(crate) fn is_over(&self) -> bool {
-        self.background.guard.is_finished()
+        self.over.over.load(Ordering::SeqCst) || self.background.guard.is_finished()
+    }
+
+    /// Unparks a thread when it has.
+    pub(crate) fn wake_at_end(&self, thread: Thread) {
+        self.over.wake(thread);
     }
 
     /// Waits until it has.

@@ -1,4 +1,5 @@
-//! The socket by which a mount tells its counts: `table` or `prometheus` in, text out.
+//! The socket by which a mount tells its counts: `table` or `prometheus` in, text out; and `exclusive`, whether it is to
+//! be alone with its tree: `yes` or `no`.
 //!
 //! Its name is in Linux's abstract space and made of the mount point, so there is no file to find, to protect or to
 //! leave behind. Any local user may read the counts; nothing can be changed through it.
@@ -21,6 +22,8 @@ use crate::exit::ExitStatus;
 use crate::output::print;
 use crate::signals::stop_flag;
 
+const YES: &str = "yes";
+const NO: &str = "no";
 /// Longest request that is read.
 const REQUEST_BYTES_MAX: u64 = 64;
 /// A client that says nothing is let go.
@@ -39,7 +42,7 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn listen(mountpoint: &Path, watch: Watch) -> anyhow::Result<Self> {
+    pub fn listen(mountpoint: &Path, exclusive: bool, watch: Watch) -> anyhow::Result<Self> {
         let address = address(mountpoint)?;
         let listener = UnixListener::bind_addr(&address).context("its socket's name is taken")?;
         let over = Arc::new(AtomicBool::new(false));
@@ -50,7 +53,7 @@ impl Control {
                     return;
                 }
                 // A client that goes away is its own affair.
-                let _ = stream.and_then(|stream| reply(stream, &watch));
+                let _ = stream.and_then(|stream| reply(stream, exclusive, &watch));
             }
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(answer)?;
@@ -71,13 +74,14 @@ impl Drop for Control {
     }
 }
 
-fn reply(stream: UnixStream, watch: &Watch) -> std::io::Result<()> {
+fn reply(stream: UnixStream, exclusive: bool, watch: &Watch) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut request)?;
     let text = match request.trim() {
         "prometheus" => watch.census().prometheus(),
+        "exclusive" => format!("{}\n", if exclusive { YES } else { NO }),
         _ => super::told_to_a_terminal(watch),
     };
     (&stream).write_all(text.as_bytes())
@@ -120,6 +124,16 @@ pub fn wait_for_end(mountpoint: &Path) {
     let begun = Instant::now();
     while begun.elapsed() < ENDED_WITHIN && UnixStream::connect_addr(&address).is_ok() {
         std::thread::park_timeout(LOOK_EVERY);
+    }
+}
+
+/// Whether nothing else may change the tree of the mount at this place; none where its program does not say.
+pub fn is_exclusive(mountpoint: &Path) -> Option<bool> {
+    match ask(mountpoint, "exclusive").ok()?.trim() {
+        YES => Some(true),
+        NO => Some(false),
+        // An earlier version's table.
+        _ => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tells the service manager how far the proxy is, as sd_notify(3) does: a datagram to the socket that NOTIFY_SOCKET names.
+//! Tells the service manager how far a server of ours is, as sd_notify(3) does: a datagram to the socket that NOTIFY_SOCKET names.
 //!
 //! Always holds: without a service manager nothing happens, and its absence is no error.
 
@@ -18,6 +18,11 @@ impl Supervisor {
         let address = std::env::var_os("NOTIFY_SOCKET").and_then(address);
         let socket = address.and_then(|address| Some((UnixDatagram::unbound().ok()?, address)));
         Self { socket }
+    }
+
+    /// Nobody.
+    pub fn none() -> Self {
+        Self { socket: None }
     }
 
     /// Tells a state.
