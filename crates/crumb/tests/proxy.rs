@@ -432,3 +432,20 @@ fn connections_that_lie_idle_take_few_bytes_each() {
     let each = resident[4].saturating_sub(resident[0]) / (4 * PART as u64);
     assert!(each <= IDLE_BYTES_MAX, "{each} bytes each: {resident:?}");
 }
+
+#[test]
+fn clients_of_a_proxy_for_other_machines_do_not_reach_what_only_this_one_may_unless_told() {
+    let bench = Bench::in_memory();
+    let (origin, asked) = origin();
+    let url = format!("http://{origin}/x");
+    let others = ["--listen", "0.0.0.0:0", "--set", "access.clients=['127.0.0.0/8']"];
+    let proxy = Running::start(&bench, &others);
+    let (head, told) = proxy.get(&url);
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    assert!(String::from_utf8_lossy(&told).contains("access.internal"), "the key is told");
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    drop(proxy);
+    let excepted = ["--set", "access.internal_allowed=['127.0.0.1']"];
+    let proxy = Running::start(&bench, &[&others[..], &excepted].concat());
+    assert!(proxy.get(&url).0.starts_with("HTTP/1.1 200"));
+}

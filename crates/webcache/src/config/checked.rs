@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use super::bounds;
+use super::destinations::Destinations;
 use super::network::Network;
 use super::problem::{ConfigError, Problems};
 use super::raw::Raw;
@@ -118,6 +119,7 @@ pub struct Config {
     pub upgrades: Vec<String>,
     pub hosts: Vec<String>,
     pub hosts_denied: Vec<String>,
+    pub destinations: Destinations,
     pub purge: Vec<Network>,
     pub admin_listen: Option<SocketAddr>,
     pub admin_user: String,
@@ -254,7 +256,23 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
             Err(_) => host.trim_end_matches('.').to_ascii_lowercase(),
         }
     };
-    let lower = |hosts: &[String]| hosts.iter().map(plain).collect();
+    let lower = |hosts: &[String]| hosts.iter().map(plain).collect::<Vec<String>>();
+    let hosts_denied = lower(&access.hosts_denied);
+    let internal = wrong.word(
+        "access.internal",
+        &access.internal,
+        &[("auto", None), ("deny", Some(true)), ("allow", Some(false))],
+    );
+    let destinations = Destinations {
+        internal_denied: internal.unwrap_or_else(|| serves_others(&forward_listen)),
+        internal_is_auto: internal.is_none(),
+        internal_allowed: wrong.each("access.internal_allowed", &access.internal_allowed, str::parse),
+        denied: wrong
+            .each("access.destinations_denied", &access.destinations_denied, str::parse)
+            .into_iter()
+            .chain(hosts_denied.iter().filter_map(|host| host.parse().ok()))
+            .collect(),
+    };
     let config = Config {
         name: proxy.name.clone(),
         loops: proxy.loops,
@@ -332,7 +350,8 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
             false => Err(format!("`{name}`, which is no protocol's name such as websocket")),
         }),
         hosts: lower(&access.hosts),
-        hosts_denied: lower(&access.hosts_denied),
+        hosts_denied,
+        destinations,
         purge: wrong.each("access.purge", &access.purge, str::parse),
         admin_listen,
         admin_user: admin.user.clone(),
@@ -363,6 +382,11 @@ fn lists(networks: &[Network], address: IpAddr) -> bool {
     }
 }
 
+/// Whether clients of other machines may come by one of these.
+fn serves_others(listen: &[SocketAddr]) -> bool {
+    listen.iter().any(|address| !address.ip().to_canonical().is_loopback())
+}
+
 fn no_limit(given: usize) -> usize {
     if given == 0 { usize::MAX } else { given }
 }
@@ -375,6 +399,14 @@ impl Config {
     /// Whether an address is one of those whose clients are served.
     pub fn serves(&self, address: IpAddr) -> bool {
         lists(&self.clients, address)
+    }
+
+    /// Listens where `old` does: what a reload does not change, and what follows from it.
+    pub(crate) fn listen_as(&mut self, old: &Self) {
+        self.forward_listen.clone_from(&old.forward_listen);
+        if self.destinations.internal_is_auto {
+            self.destinations.internal_denied = serves_others(&self.forward_listen);
+        }
     }
 
     /// Whether a cache at this address is answered when it asks by ICP.

@@ -10,12 +10,14 @@
 
 mod bounds;
 mod checked;
+mod destinations;
 mod network;
 mod problem;
 mod raw;
 mod upstream;
 
 pub use checked::{Admission, Choice, Config, LogFormat, PrefetchHosts};
+pub use destinations::{DeniedBy, Destinations};
 pub use network::Network;
 pub use problem::{ConfigError, Problem};
 pub use upstream::{IdleMax, Parent, Sibling, Site, Upstream};

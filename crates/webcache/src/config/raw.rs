@@ -170,6 +170,9 @@ pub(super) struct Access {
     pub upgrades: Vec<String>,
     pub hosts: Vec<String>,
     pub hosts_denied: Vec<String>,
+    pub internal: String,
+    pub internal_allowed: Vec<String>,
+    pub destinations_denied: Vec<String>,
     pub purge: Vec<String>,
 }
 

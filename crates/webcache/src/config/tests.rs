@@ -62,6 +62,12 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
         ("[[sibling]]\naddress = '10.0.0.8:3128'\nicp_port = 0", "sibling.icp_port is 0"),
         ("[[sibling]]\naddress = '10.0.0.8:3128'", "missing field `icp_port`"),
         ("[[parent]]\naddress = 'a:1'\nicp_ports = 1", "unknown field `icp_ports`"),
+        (
+            "[access]\ninternal = 'maybe'",
+            "access.internal is `maybe`, and should be one of auto, deny, allow",
+        ),
+        ("[access]\ninternal_allowed = ['a']", "access.internal_allowed has `a`"),
+        ("[access]\ndestinations_denied = ['10.0.0.0/33']", "access.destinations_denied has `10.0.0.0/33`"),
         ("[prefetch]\nhosts = 'some'", "prefetch.hosts is `some`"),
         ("[prefetch]\nin_flight_max = 0", "prefetch.in_flight_max is 0"),
         ("[prefetch]\npage_max_kib = 257", "prefetch.page_max_kib is 257, and should be at most 256"),
@@ -125,4 +131,40 @@ fn one_object_may_take_a_sixteenth_of_a_directory_s_space_unless_said_otherwise(
     assert_eq!(bytes("[cache]\nsize_mib = 160\nobject_max_one_in = 4"), 40 << 20);
     assert_eq!(bytes("[cache]\nsize_mib = 160\nobject_max_one_in = 1\nobject_max_kib = 64"), 64 << 10);
     assert!(read("[cache]\nobject_max_one_in = 0", flags(ENOUGH)).is_err());
+}
+
+#[test]
+fn internal_addresses_are_denied_where_others_than_this_machine_may_ask_unless_told() {
+    let denied = |listen: &str, internal: &str| {
+        let text = format!(
+            "forward.listen = [{listen}]\nreverse.listen = ['0.0.0.0:80']\naccess.clients = ['::/0']\n\
+             site = [{{ hosts = ['*'], origins = ['http://10.0.0.1'] }}]\n{internal}\n\
+             cache.directories = ['/cache']"
+        );
+        let config = read("", flags(&text)).expect("right");
+        config.destinations.denies([10, 0, 0, 1].into()).is_some()
+    };
+    for (listen, others) in [
+        ("", false),
+        ("'127.0.0.1:1'", false),
+        ("'[::1]:1', '127.0.0.2:1', '[::ffff:127.0.0.1]:1'", false),
+        ("'0.0.0.0:1'", true),
+        ("'[::]:1'", true),
+        ("'127.0.0.1:1', '192.168.0.7:1'", true),
+    ] {
+        assert_eq!(denied(listen, ""), others, "{listen}");
+        assert!(denied(listen, "access.internal = 'deny'"), "{listen}");
+        assert!(!denied(listen, "access.internal = 'allow'"), "{listen}");
+        assert!(!denied(listen, "access.internal_allowed = ['10.0.0.0/24']"), "{listen}");
+        assert!(denied(listen, "access.destinations_denied = ['10.0.0.1']"), "{listen}");
+        assert!(denied(listen, "access.hosts_denied = ['10.0.0.1']"), "{listen}");
+    }
+    // What was listened at stays until the next start, and so does what follows from it.
+    let serving = read(
+        "forward.listen = ['0.0.0.0:1']\naccess.clients = ['::/0']",
+        flags("cache.directories = ['/c']"),
+    );
+    let mut reloaded = read("", flags(ENOUGH)).expect("enough");
+    reloaded.listen_as(&serving.expect("right"));
+    assert!(reloaded.destinations.denies([10, 0, 0, 1].into()).is_some());
 }

@@ -14,7 +14,7 @@ use http::header::{HOST, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Uri, Version};
 
-use crate::config::{Config, Site, Upstream};
+use crate::config::{Config, DeniedBy, Site, Upstream};
 use crate::rules::key::{CacheKey, KeyError, Realm};
 use crate::rules::{RequestFacts, forwarding};
 
@@ -168,6 +168,16 @@ pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
     if config.hosts_denied.iter().any(is_of) {
         return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts_denied)"));
     }
+    // Also what is stored already; where names lead is seen when they are connected to (`upstream`).
+    if let Some(by) = host.parse().ok().and_then(|address| config.destinations.denies(address)) {
+        return Err(Unserved::new(
+            StatusCode::FORBIDDEN,
+            match by {
+                DeniedBy::Internal => "clients may not reach this address (access.internal)",
+                DeniedBy::Listed => "clients may not reach this address (access.destinations_denied)",
+            },
+        ));
+    }
     if !config.hosts.is_empty() && !config.hosts.iter().any(is_of) {
         return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts)"));
     }
@@ -245,6 +255,11 @@ mod tests {
             "::ffff:127.0.0.1",
             "::1",
             "0:0::1",
+            // They reach the same programs.
+            "127.0.0.2",
+            "0.0.0.0",
+            "::",
+            "64:ff9b::7f00:1",
         ];
         for host in denied {
             let refused = allowed_host(host, &config).expect_err(host);
@@ -254,7 +269,7 @@ mod tests {
             let refused = allowed_host(host, &config).expect_err(host);
             assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{host}");
         }
-        for host in ["example.com", "badexample.org", "127.0.0.2", "a.1x", "::2", "0xg.example", "a"] {
+        for host in ["example.com", "badexample.org", "128.0.0.1", "a.1x", "::2", "0xg.example", "a"] {
             assert_eq!(allowed_host(host, &config), Ok(()), "{host}");
         }
     }

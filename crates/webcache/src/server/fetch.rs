@@ -32,7 +32,7 @@ use super::neighbours::Found;
 use super::pump::{self, Filling, Plan, expires_s};
 use super::reply::{X_REQUEST_ID, hexadecimal, plain};
 use super::request::{RequestBody, RequestHead};
-use super::upstream::UpstreamError;
+use super::upstream::{NamedBy, UpstreamError};
 use super::worker::now;
 use crate::config::{Admission, Choice, Upstream};
 use crate::rules::cache_status::CacheStatus;
@@ -96,6 +96,8 @@ impl Exchange {
         });
         let mut answer = self.ask(headers, body, &found).await;
         let failure = match &answer {
+            // What is stored must not stand in for what clients may not reach.
+            Err(error) if error.is_refusal() => None,
             Err(_) => Some(Failure::NoReply),
             Ok(answer) if reuse::is_error_status(answer.reply.status()) => Some(Failure::ErrorStatus),
             Ok(_) => None,
@@ -139,7 +141,7 @@ impl Exchange {
     pub(super) fn no_reply(&mut self, error: &UpstreamError, why: ForwardReason) -> Response<ReplyBody> {
         let (status, outcome) = match error {
             UpstreamError::Late { .. } => (StatusCode::GATEWAY_TIMEOUT, Outcome::Failed),
-            UpstreamError::Own { .. } => (StatusCode::FORBIDDEN, Outcome::Denied),
+            error if error.is_refusal() => (StatusCode::FORBIDDEN, Outcome::Denied),
             UpstreamError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, Outcome::Denied),
             UpstreamError::Silent(_) => (StatusCode::REQUEST_TIMEOUT, Outcome::Failed),
             UpstreamError::Broken(_) => (StatusCode::BAD_REQUEST, Outcome::Denied),
@@ -253,7 +255,11 @@ impl Exchange {
             }
             let requested_at = now();
             let body = body.take().unwrap_or(RequestBody::Nothing);
-            match self.worker.pool.send(upstream, &head, body, &self.config).await {
+            let named_by = match self.asked.route {
+                Route::Direct(_) if !as_proxy => NamedBy::Client,
+                Route::Direct(_) | Route::Site(_) => NamedBy::Operator,
+            };
+            match self.worker.pool.send(upstream, named_by, &head, body, &self.config).await {
                 Ok(reply) => {
                     return Ok(Answer {
                         reply,

@@ -8,6 +8,7 @@ use http::header::{HOST, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 
 use super::request::{RequestBody, RequestHead};
+use super::upstream::NamedBy;
 use super::worker::{Stage, Worker};
 use crate::config::Upstream;
 
@@ -38,7 +39,10 @@ pub async fn watch(worker: Rc<Worker>) {
                 let (worker, origin, every, config) =
                     (Rc::clone(&worker), origin.clone(), *every, config.clone());
                 tokio::task::spawn_local(async move {
-                    let reply = worker.pool.send(&origin, &head, RequestBody::Nothing, &config).await;
+                    let reply = worker
+                        .pool
+                        .send(&origin, NamedBy::Operator, &head, RequestBody::Nothing, &config)
+                        .await;
                     let lives = reply.is_ok_and(|reply| reply.status().as_u16() < 400);
                     let until = (!lives).then(|| Instant::now() + every * 2 + Duration::from_secs(1));
                     if lives != worker.pool.is_up(&origin) {

@@ -9,6 +9,7 @@
 //! goes on in one; a connection that a client's body goes out by, or that may change protocols, is a task after all, as it
 //! has to go on also while nobody takes the reply.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -33,17 +34,18 @@ type Run = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A connection that speaks HTTP.
 pub struct Link {
+    peer: SocketAddr,
     sender: SendRequest<RequestBody>,
     /// What moves it. Nothing when it is a task, or has ended.
     run: Option<Run>,
 }
 
 impl Link {
-    /// Over a socket, for replies with heads of so many bytes.
+    /// Over a socket that leads to `peer`, for replies with heads of so many bytes.
     ///
     /// # Errors
     /// As hyper's handshake, which sends nothing.
-    pub async fn over<T>(io: T, head_max_bytes: usize) -> hyper::Result<Self>
+    pub async fn over<T>(io: T, peer: SocketAddr, head_max_bytes: usize) -> hyper::Result<Self>
     where
         T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
@@ -54,7 +56,12 @@ impl Link {
             // Errors are told to whoever waits for the reply.
             let _ = connection.with_upgrades().await;
         });
-        Ok(Self { sender, run: Some(run) })
+        Ok(Self { peer, sender, run: Some(run) })
+    }
+
+    /// The address at its other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// Sends a request and waits for the head of its reply.

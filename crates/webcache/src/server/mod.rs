@@ -251,7 +251,7 @@ impl Server {
     ///
     /// # Errors
     /// When the new log cannot be opened, or the files of TLS cannot be used: then all stays as it was.
-    pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, ServerError> {
+    pub fn reload(&self, mut config: Config) -> Result<Vec<&'static str>, ServerError> {
         let InForce { config: old, log, tls } = self.shared.in_force();
         // Doors of TLS stay open until the next start, and stay doors of TLS.
         let tls = start_tls(&config)?.or(tls);
@@ -275,6 +275,7 @@ impl Server {
         same("prefetch.in_flight_max", old.prefetch_in_flight_max == config.prefetch_in_flight_max);
         same("icp.listen", old.icp_listen == config.icp_listen);
         same("admin.listen", old.admin_listen == config.admin_listen);
+        config.listen_as(&old);
         let log = match (log, old.log_file == config.log_file) {
             (Some(log), true) => {
                 log.reopen(config.log_rotate_bytes, config.log_keep);

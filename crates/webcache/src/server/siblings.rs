@@ -17,6 +17,7 @@ use super::exchange::Exchange;
 use super::fetch::Answer;
 use super::neighbours::Found;
 use super::request::{RequestBody, RequestHead};
+use super::upstream::NamedBy;
 use super::worker::now;
 use crate::config::Upstream;
 use crate::log::Way;
@@ -52,7 +53,8 @@ impl Exchange {
             ledger.asked_by(&sibling.host, Way::SiblingHit);
         }
         let requested_at = now();
-        let sent = self.worker.pool.send(sibling, &head, RequestBody::Nothing, &self.config);
+        let sent =
+            self.worker.pool.send(sibling, NamedBy::Operator, &head, RequestBody::Nothing, &self.config);
         // What is stored comes at once; who does not even begin with it is not worth more than a connection's time.
         let reply = tokio::time::timeout(self.config.connect_time, sent).await;
         let reply = reply.ok().and_then(Result::ok).filter(|reply| icp::is_taken(reply.status()));

@@ -29,7 +29,7 @@ use super::ledger::Ledger;
 use super::neighbours::Found;
 use super::reply::plain;
 use super::request::RequestBody;
-use super::upstream::UpstreamError;
+use super::upstream::NamedBy;
 use super::worker::{Busy, Stage, Worker};
 use crate::config::Config;
 use crate::rules::forwarding::{self, Received};
@@ -75,9 +75,9 @@ pub async fn open(
         return refuse(ledger, Outcome::Denied, unserved.status, unserved.why);
     }
     ledger.asked(&host, false);
-    let origin = match worker.pool.tcp(&host, port, &config).await {
+    let origin = match worker.pool.tcp(&host, port, NamedBy::Client, &config).await {
         Ok(origin) => origin,
-        Err(error @ UpstreamError::Own { .. }) => {
+        Err(error) if error.is_refusal() => {
             return refuse(ledger, Outcome::Denied, StatusCode::FORBIDDEN, &error.to_string());
         }
         Err(error) => {

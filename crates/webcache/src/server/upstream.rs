@@ -7,8 +7,9 @@
 //!
 //! Always holds: connecting and waiting for a head are bounded; a request is sent a second time only if it may be repeated
 //! and no byte of a reply came; addresses and connections kept are bounded by time and number; the proxy is no origin of
-//! itself: its own doors are not reached through it, whatever name they are called by; a connection whose
-//! reply could be read in two ways is not used again.
+//! itself: its own doors are not reached through it, whatever name they are called by; what a client named is connected to,
+//! and a kept connection used for it, only after the very address has been judged (`access.internal`,
+//! `access.destinations_denied`); a connection whose reply could be read in two ways is not used again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ use super::counters::Counters;
 use super::kept::Kept;
 use super::link::{Arriving, Link};
 use super::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong};
-use crate::config::{Config, IdleMax, Upstream};
+use crate::config::{Config, DeniedBy, IdleMax, Upstream};
 use crate::rules::framing::{self, Violation};
 
 /// Names whose addresses are remembered at most.
@@ -96,6 +97,14 @@ pub enum UpstreamError {
         /// As it was asked for.
         authority: String,
     },
+    /// All its addresses are denied to clients.
+    #[error("{authority}: leads to no address that clients may reach ({})", by.key())]
+    Denied {
+        /// As the client named it.
+        authority: String,
+        /// What denies it.
+        by: DeniedBy,
+    },
     /// The client's body.
     #[error(transparent)]
     TooLong(#[from] TooLong),
@@ -115,12 +124,35 @@ impl UpstreamError {
 
     /// Whether another try, with whomever, would end so too.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Own { .. }) || self.is_the_clients()
+        self.is_refusal() || self.is_the_clients()
+    }
+
+    /// Whether this proxy does not connect there for a client.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Own { .. } | Self::Denied { .. })
     }
 }
 
 fn humane(time: Duration) -> String {
     format!("{} ms", time.as_millis())
+}
+
+/// Who chose an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    /// The operator, in the configuration.
+    Operator,
+    /// A client: its addresses are judged.
+    Client,
+}
+
+impl NamedBy {
+    fn denies(self, address: SocketAddr, config: &Config) -> Option<DeniedBy> {
+        match self {
+            Self::Operator => None,
+            Self::Client => config.destinations.denies(address.ip()),
+        }
+    }
 }
 
 /// Of a name, and until when they count.
@@ -179,12 +211,13 @@ impl Pool {
     pub async fn send(
         self: &Rc<Self>,
         upstream: &Upstream,
+        named_by: NamedBy,
         head: &RequestHead,
         body: RequestBody,
         config: &Config,
     ) -> Result<Response<Arriving>, UpstreamError> {
         self.counters.origin_requests.add(1);
-        let result = self.try_send(upstream, head, body, config).await;
+        let result = self.try_send(upstream, named_by, head, body, config).await;
         match &result {
             Err(UpstreamError::Connect { .. } | UpstreamError::Name { .. }) => {
                 self.counters.origin_failures.add(1);
@@ -204,6 +237,7 @@ impl Pool {
     async fn try_send(
         self: &Rc<Self>,
         upstream: &Upstream,
+        named_by: NamedBy,
         head: &RequestHead,
         mut body: RequestBody,
         config: &Config,
@@ -223,7 +257,7 @@ impl Pool {
             check(upstream, &reply, may_switch)?;
             Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max)))
         };
-        while let Some(mut link) = self.kept(upstream, age_max) {
+        while let Some(mut link) = self.kept(upstream, named_by, age_max, config) {
             let request = head.with(std::mem::replace(&mut body, RequestBody::Nothing));
             match self.within(upstream, config, moved.as_deref(), link.send(request)).await? {
                 Ok(reply) => return arriving(reply, link),
@@ -237,7 +271,7 @@ impl Pool {
                 },
             }
         }
-        let mut link = Box::pin(self.connect(upstream, config)).await?;
+        let mut link = Box::pin(self.connect(upstream, named_by, config)).await?;
         let sent = self.within(upstream, config, moved.as_deref(), link.send(head.with(body))).await?;
         arriving(sent.map_err(|error| reply_error(upstream, error.into_error()))?, link)
     }
@@ -268,8 +302,16 @@ impl Pool {
     }
 
     /// Apart, so that nothing is borrowed any more while the link is used.
-    fn kept(&self, upstream: &Upstream, age_max: Duration) -> Option<Link> {
-        self.idle.borrow_mut().take(upstream, age_max, Link::is_ready)
+    fn kept(
+        &self,
+        upstream: &Upstream,
+        named_by: NamedBy,
+        age_max: Duration,
+        config: &Config,
+    ) -> Option<Link> {
+        // It may have been made for a site, or under other rules.
+        let may_be_used = |link: &mut Link| named_by.denies(link.peer(), config).is_none() && link.is_ready();
+        self.idle.borrow_mut().take(upstream, age_max, may_be_used)
     }
 
     /// A link that a reply has come by whole, for reuse.
@@ -295,12 +337,25 @@ impl Pool {
     /// A TCP connection.
     ///
     /// # Errors
-    /// When there is none to be had in time.
-    pub async fn tcp(&self, host: &str, port: u16, config: &Config) -> Result<TcpStream, UpstreamError> {
+    /// When there is none to be had in time, or none that a client may have.
+    pub async fn tcp(
+        &self,
+        host: &str,
+        port: u16,
+        named_by: NamedBy,
+        config: &Config,
+    ) -> Result<TcpStream, UpstreamError> {
         let authority = || Upstream { host: host.to_owned(), port, tls: false }.authority();
         let connect = async {
             let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+            let (mut tried, mut denied) = (false, None);
             for address in self.addresses(host, port, config).await? {
+                if let Some(by) = named_by.denies(address, config) {
+                    tracing::debug!(host, %address, key = by.key(), "not connected to for a client");
+                    denied = Some(by);
+                    continue;
+                }
+                tried = true;
                 match TcpStream::connect(address).await {
                     Ok(stream) if self.is_own(&stream) => {
                         return Err(UpstreamError::Own { authority: authority() });
@@ -313,6 +368,9 @@ impl Pool {
                 }
             }
             self.names.borrow_mut().remove(&(host.to_owned(), port));
+            if let (false, Some(by)) = (tried, denied) {
+                return Err(UpstreamError::Denied { authority: authority(), by });
+            }
             Err(UpstreamError::Connect { authority: authority(), source: last })
         };
         match tokio::time::timeout(config.connect_time, connect).await {
@@ -370,21 +428,29 @@ impl Pool {
         Ok(found)
     }
 
-    async fn connect(&self, upstream: &Upstream, config: &Config) -> Result<Link, UpstreamError> {
+    async fn connect(
+        &self,
+        upstream: &Upstream,
+        named_by: NamedBy,
+        config: &Config,
+    ) -> Result<Link, UpstreamError> {
         self.counters.origin_connections.add(1);
-        let tcp = self.tcp(&upstream.host, upstream.port, config).await?;
+        let tcp = self.tcp(&upstream.host, upstream.port, named_by, config).await?;
+        let peer = tcp
+            .peer_addr()
+            .map_err(|source| UpstreamError::Connect { authority: upstream.authority(), source })?;
         let link = if upstream.tls {
             let failed = |source| UpstreamError::Connect { authority: upstream.authority(), source };
             let name = ServerName::try_from(upstream.host.clone())
                 .map_err(|error| failed(io::Error::other(error)))?;
             let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
             match tokio::time::timeout(config.connect_time, tls).await {
-                Ok(Ok(tls)) => Link::over(TokioIo::new(tls), config.head_max_bytes).await,
+                Ok(Ok(tls)) => Link::over(TokioIo::new(tls), peer, config.head_max_bytes).await,
                 Ok(Err(error)) => return Err(failed(error)),
                 Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
             }
         } else {
-            Link::over(TokioIo::new(tcp), config.head_max_bytes).await
+            Link::over(TokioIo::new(tcp), peer, config.head_max_bytes).await
         };
         link.map_err(|source| reply_error(upstream, source))
     }

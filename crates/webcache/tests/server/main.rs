@@ -5,6 +5,7 @@
 mod administration;
 mod caching;
 mod chaos;
+mod destinations;
 mod disk;
 mod fills;
 mod framing;
