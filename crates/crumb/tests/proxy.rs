@@ -74,7 +74,9 @@ impl Running {
         let (line, began) = (format!("\n{metric} {is}\n"), Instant::now());
         loop {
             let mut asked = TcpStream::connect(&self.administration).unwrap();
-            asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+            asked
+                .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .unwrap();
             let mut told = String::new();
             asked.read_to_string(&mut told).unwrap();
             if told.contains(&line) {

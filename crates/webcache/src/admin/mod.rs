@@ -7,10 +7,12 @@
 //! POST /purge?url=U   takes U out          POST /ban?prefix=U, /ban?tag=T   what is stored until now does not count
 //! ```
 //!
-//! Always holds: with a password set nothing is told or done without it; what changes something is asked for with POST.
+//! Always holds: with a password set nothing is told or done without it; what changes something is asked for with POST, and by
+//! no page of another site (`origin`).
 
 mod figures;
 mod metrics;
+mod origin;
 
 use std::convert::Infallible;
 use std::net::TcpListener;
@@ -89,6 +91,9 @@ async fn answer(shared: &Shared, request: &Request<Incoming>) -> Reply {
         reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"crumb\""));
         return reply;
     }
+    if let Some(refusal) = origin::refused(request.method(), request.uri(), request.headers(), &config) {
+        return text(refusal.status(), "text/plain", format!("{refusal}\n"));
+    }
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/") => text(StatusCode::OK, "text/html; charset=utf-8", include_str!("status.html")),
         (&Method::GET, "/status.json") => {
@@ -154,6 +159,12 @@ fn word(uri: &Uri, name: &str) -> Option<String> {
     String::from_utf8(plain).ok()
 }
 
+/// Whether a prefix of URLs is long enough to say which scheme is meant.
+fn has_scheme(prefix: &str) -> bool {
+    let scheme = prefix.split_once("://").map_or("", |(scheme, _)| scheme);
+    ["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme))
+}
+
 async fn purge_url(shared: &Shared, uri: &Uri) -> Reply {
     let key = word(uri, "url").and_then(|url| CacheKey::of(&url.parse().ok()?).ok());
     let Some(key) = key else {
@@ -169,13 +180,14 @@ async fn purge_url(shared: &Shared, uri: &Uri) -> Reply {
 
 fn ban_all(shared: &Shared, uri: &Uri) -> Reply {
     let banned = match (word(uri, "prefix"), word(uri, "tag")) {
-        (Some(prefix), None) => Banned::Prefix(prefix),
+        // A shorter one covers all there is: more likely an empty variable in a script than meant.
+        (Some(prefix), None) if has_scheme(&prefix) => Banned::Prefix(prefix),
         (None, Some(tag)) if !tag.is_empty() => Banned::Tag(tag),
         _ => {
             return text(
                 StatusCode::BAD_REQUEST,
                 "text/plain",
-                "POST /ban?prefix=http://host/path or /ban?tag=TAG\n",
+                "POST /ban?prefix=http://host/path or /ban?tag=TAG; nothing was banned\n",
             );
         }
     };

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::uri::Authority;
 use http::{HeaderName, Method};
 
 use super::bounds;
@@ -122,6 +123,7 @@ pub struct Config {
     pub destinations: Destinations,
     pub purge: Vec<Network>,
     pub admin_listen: Option<SocketAddr>,
+    pub admin_hosts: Vec<String>,
     pub admin_user: String,
     pub admin_password: String,
     pub log_file: Option<PathBuf>,
@@ -354,6 +356,10 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         destinations,
         purge: wrong.each("access.purge", &access.purge, str::parse),
         admin_listen,
+        admin_hosts: wrong.each("admin.hosts", &admin.hosts, |text| match is_host_name(text) {
+            true => Ok(text.trim_end_matches('.').to_ascii_lowercase()),
+            false => Err(format!("`{text}`, which is no name without a port such as cache.example.org")),
+        }),
         admin_user: admin.user.clone(),
         admin_password: admin.password.clone(),
         log_file: (!log.file.is_empty()).then(|| log.file.clone().into()),
@@ -380,6 +386,11 @@ fn lists(networks: &[Network], address: IpAddr) -> bool {
         [] => address.to_canonical().is_loopback(),
         networks => networks.iter().any(|network| network.contains(address)),
     }
+}
+
+/// Whether a text is a host's name and nothing else: no port, no path.
+fn is_host_name(text: &str) -> bool {
+    !text.is_empty() && text.parse::<Authority>().is_ok_and(|authority| authority.host() == text)
 }
 
 /// Whether clients of other machines may come by one of these.

@@ -179,6 +179,7 @@ pub(super) struct Access {
 #[derive(Deserialize)]
 pub(super) struct Admin {
     pub listen: String,
+    pub hosts: Vec<String>,
     pub user: String,
     pub password: String,
 }

@@ -4,7 +4,8 @@ use crate::harness::{Connection, Got, Origin, Proxy, reply};
 
 fn admin(proxy: &Proxy, method: &str, target: &str, fields: &str) -> Got {
     let mut connection = Connection::new(proxy.server().admin_address().unwrap());
-    connection.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"));
+    connection
+        .send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n"));
     connection.receive(false).unwrap()
 }
 
@@ -82,4 +83,38 @@ fn a_request_that_no_two_readers_read_alike_is_in_the_log_too() {
     proxy.until("the line is there", |_| std::fs::read_to_string(&file).is_ok_and(|text| !text.is_empty()));
     let line = std::fs::read_to_string(&file).unwrap();
     assert!(line.contains(" 127.0.0.1 TCP_DENIED/400 0 NONE error:invalid-request "), "{line}");
+}
+
+/// Symptom: any web page emptied the cache of a proxy on the same machine, by a form or by a name of its own for 127.0.0.1.
+/// Cause: neither Host nor Origin was looked at. Fix: they are, and Fetch Metadata.
+#[test]
+fn no_web_page_takes_anything_out_and_an_empty_prefix_does_not_either() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", "x"));
+    let proxy = Proxy::with(origin.address, "[admin]\nlisten = '127.0.0.1:0'\n");
+    proxy.get("/");
+    proxy.settled();
+    let ask = |target: &str, fields: &str| {
+        let mut connection = Connection::new(proxy.server().admin_address().unwrap());
+        connection.send(format!("POST {target} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n"));
+        connection.receive(false).unwrap()
+    };
+    let own = proxy.server().admin_address().unwrap();
+    for target in ["/ban?prefix=http://site/", "/ban?tag=a", "/purge?url=http://site/"] {
+        for (fields, status) in [
+            ("Host: evil.example\r\n".to_owned(), 421),
+            (format!("Host: {own}\r\nOrigin: http://evil.example\r\n"), 403),
+            (format!("Host: {own}\r\nOrigin: null\r\n"), 403),
+            (format!("Host: {own}\r\nSec-Fetch-Site: cross-site\r\n"), 403),
+        ] {
+            assert_eq!(ask(target, &fields).status, status, "{target} {fields}");
+        }
+    }
+    for prefix in ["", "h", "http", "%20", "://", "ftp://site/", "site"] {
+        assert_eq!(ask(&format!("/ban?prefix={prefix}"), "Host: localhost\r\n").status, 400, "{prefix}");
+    }
+    assert_eq!(proxy.server().shared().bans.count(), 0);
+    assert!(proxy.get("/").is_hit(), "it is still there");
+    let from_its_own_page = format!("Host: {own}\r\nOrigin: http://{own}\r\nSec-Fetch-Site: same-origin\r\n");
+    assert_eq!(ask("/ban?prefix=http://site/", &from_its_own_page).status, 200);
+    assert!(!proxy.get("/").is_hit());
 }
