@@ -74,6 +74,8 @@ pub struct Exchange {
     pub(super) ledger: Option<Ledger>,
     /// Fetched ahead, before anybody asks for it.
     pub(super) ahead: bool,
+    /// A GET or HEAD with a body: no cache compares bodies, so that its reply answers no other request (RFC 9110 section 9.3.1).
+    pub(super) has_odd_body: bool,
 }
 
 /// How often the store is looked at for one request.
@@ -144,6 +146,7 @@ pub async fn answer(
         epoch,
         ledger: Some(ledger),
         ahead: false,
+        has_odd_body: false,
     };
     Ok(match upgrade {
         Some((protocol, upgraded)) => Box::pin(exchange.upgrade(protocol, upgraded, client)).await,
@@ -201,8 +204,9 @@ impl Exchange {
             _ => {}
         }
         let bodiless = body.is_end_stream();
-        let cacheable = self.asked.facts.method.may_be_served() && bodiless;
-        if !cacheable {
+        let may_be_served = self.asked.facts.method.may_be_served();
+        self.has_odd_body = may_be_served && !bodiless;
+        if !may_be_served || self.has_odd_body {
             let body = if bodiless {
                 RequestBody::Nothing
             } else {
@@ -213,6 +217,8 @@ impl Exchange {
             let why = if self.asked.facts.directives.only_if_cached {
                 return self
                     .gateway_timeout("only-if-cached was asked for, and this is not answered from a store");
+            } else if may_be_served {
+                ForwardReason::Bypass
             } else {
                 ForwardReason::Method
             };
@@ -483,6 +489,7 @@ impl Exchange {
             epoch: self.epoch,
             ledger: None,
             ahead: false,
+            has_odd_body: false,
         };
         tokio::task::spawn_local(background.refetch(guard, ForwardReason::Stale, u64::MAX));
     }

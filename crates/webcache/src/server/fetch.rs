@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+    TRANSFER_ENCODING,
 };
 use http::uri::PathAndQuery;
 use http::{Method, Response, StatusCode, Uri};
@@ -81,6 +82,10 @@ impl Exchange {
     ) -> Response<ReplyBody> {
         self.epoch = self.worker.shared.flights.epoch(&self.asked.key);
         let mut headers = self.onward();
+        if self.has_odd_body && !headers.contains_key(CONTENT_LENGTH) {
+            // Not said, hyper would take it for none, and the body for nothing.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         let asks_about = stored
             .as_ref()
             .filter(|stored| stored.meta().facts.has_validator() && why != ForwardReason::Partial);
@@ -421,7 +426,7 @@ impl Exchange {
     ) -> Response<ReplyBody> {
         let status = answer.reply.status();
         self.invalidate(&answer).await;
-        if self.asked.method == Method::HEAD {
+        if self.asked.method == Method::HEAD && !self.has_odd_body {
             self.after_head(&answer).await;
         }
         let name = self.config.name.clone();
@@ -430,8 +435,10 @@ impl Exchange {
             ..CacheStatus::forwarded(&name, why)
         };
         let judged = judge(&self.judged(&answer, status, answer.reply.headers()), &self.config.policy);
-        let judged = judged.ok().filter(|_| self.asked.method != Method::HEAD && self.admitted());
-        let outcome = match (&stored, self.asked.facts.method.may_be_served()) {
+        let judged = judged
+            .ok()
+            .filter(|_| self.asked.method != Method::HEAD && !self.has_odd_body && self.admitted());
+        let outcome = match (&stored, self.asked.facts.method.may_be_served() && !self.has_odd_body) {
             (_, false) => Outcome::Pass,
             (Some(_), true) => Outcome::Refreshed,
             (None, true) => Outcome::Miss,

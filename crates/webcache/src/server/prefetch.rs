@@ -223,6 +223,7 @@ impl Page {
             asked,
             ledger: None,
             ahead: true,
+            has_odd_body: false,
         };
         exchange.fetch_ahead().await;
         drop(slot);
