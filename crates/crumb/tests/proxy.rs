@@ -5,6 +5,7 @@ mod binary;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -450,4 +451,34 @@ fn clients_of_a_proxy_for_other_machines_do_not_reach_what_only_this_one_may_unl
     let excepted = ["--set", "access.internal_allowed=['127.0.0.1']"];
     let proxy = Running::start(&bench, &[&others[..], &excepted].concat());
     assert!(proxy.get(&url).0.starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn what_a_cache_keeps_is_readable_for_its_owner_alone() {
+    let bench = Bench::in_memory();
+    let (origin, _) = origin();
+    let args = ["--cache", "second", "--admin", "127.0.0.1:0"];
+    let proxy = Running::start(&bench, &args);
+    proxy.get(&format!("http://{origin}/x"));
+    let mut ban = TcpStream::connect(&proxy.administration).unwrap();
+    ban.write_all(b"POST /ban?prefix=http://a/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut told = String::new();
+    ban.read_to_string(&mut told).unwrap();
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    proxy.signal("-TERM");
+    assert_eq!(proxy.ended(), 0);
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    for directory in ["cache", "second"].map(|name| bench.path(name)) {
+        assert_eq!(mode(&directory), 0o700, "{}", directory.display());
+        let names: Vec<_> =
+            std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(names.len() > 2, "{names:?}");
+        for path in names.iter().filter(|path| path.is_file()) {
+            assert_eq!(mode(path), 0o600, "{}: {:o}", path.display(), mode(path));
+        }
+    }
+    for name in ["bans", "volumes", "table", "lock"] {
+        assert!(bench.path("cache").join(name).exists(), "{name} was looked at");
+    }
 }

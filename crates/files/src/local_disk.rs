@@ -1,6 +1,7 @@
 //! [`Disk`] on a directory of a local file system, by pread, pwrite, fdatasync and fallocate.
 //!
-//! Always holds: no name leads out of the directory; a file's length is made durable with its bytes.
+//! Always holds: no name leads out of the directory; a file's length is made durable with its bytes; a file that is made is
+//! its owner's alone.
 //! Not here: O_DIRECT, queues: the engine's threads are the queue.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,6 +15,9 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::io::Errno;
 
 use crate::disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
+
+/// Mode of files that are made: what is stored may be a mail, or one user's page.
+const FILE_MODE: u32 = 0o600;
 
 /// A directory as a [`Disk`].
 #[derive(Debug)]
@@ -57,7 +61,7 @@ impl Disk for LocalDisk {
     fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError> {
         let path = self.path("open", name)?;
         let mut options = OpenOptions::new();
-        options.read(true).write(how != DiskOpen::Read).create_new(how == DiskOpen::New).mode(0o644);
+        options.read(true).write(how != DiskOpen::Read).create_new(how == DiskOpen::New).mode(FILE_MODE);
         let file = options.open(path).map_err(|error| self.error("open", name, error))?;
         Ok(Arc::new(LocalDiskFile { place: self.place(), name: name.to_owned(), file }))
     }
@@ -90,7 +94,7 @@ impl Disk for LocalDisk {
 
     fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError> {
         let path = self.path("lock", name)?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
         let file = file.map_err(|error| self.error("lock", name, error))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(DiskLock::new(file))),
@@ -223,6 +227,18 @@ mod tests {
         let error = disk.open("once", DiskOpen::New).err().expect("taken");
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert!(error.to_string().contains("open of once"), "{error}");
+    }
+
+    #[test]
+    fn what_is_made_is_its_owner_s_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (dir, disk) = disk();
+        disk.open("volume", DiskOpen::New).expect("new");
+        disk.lock("lock").expect("locks work").expect("free");
+        for name in ["volume", "lock"] {
+            let mode = dir.path().join(name).metadata().expect("there").permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{name}: {mode:o}");
+        }
     }
 
     #[test]

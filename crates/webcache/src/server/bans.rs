@@ -7,6 +7,7 @@
 //! Locks: `list`, a leaf; `file`, held while it is written, which only those wait for who ban.
 
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -150,7 +151,8 @@ impl List {
 
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let new = file.with_extension("new");
-    let mut out = std::fs::File::create(&new)?;
+    let mut out =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()?;
     std::fs::rename(&new, file)

@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -244,7 +245,9 @@ impl Place {
         }
         let (new, list) = (self.store.join("volumes.new"), self.store.join(LIST));
         let write = || -> std::io::Result<()> {
-            let mut file = fs::File::create(&new)?;
+            let mut file = fs::OpenOptions::new();
+            let file = file.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = file.open(&new)?;
             file.write_all(&lines)?;
             file.sync_all()?;
             fs::rename(&new, &list)?;
@@ -254,8 +257,9 @@ impl Place {
     }
 }
 
+/// Its owner's alone: names and sizes are nobody else's business either.
 fn make_directory(path: &Path) -> anyhow::Result<()> {
-    match fs::create_dir(path) {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(error).with_context(|| format!("{}: cannot be made", path.display()))
         }
