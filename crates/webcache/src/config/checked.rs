@@ -48,6 +48,19 @@ pub enum PrefetchHosts {
     All,
 }
 
+/// What becomes of X-Forwarded-For on its way to an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardedFor {
+    /// The client's address is added.
+    Append,
+    /// The client's address stands alone.
+    Replace,
+    /// As the client sent it.
+    Keep,
+    /// Taken out.
+    Remove,
+}
+
 /// How a parent is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -71,6 +84,7 @@ pub struct Config {
     pub reverse_listen_tls: Vec<SocketAddr>,
     pub certificate: PathBuf,
     pub key: PathBuf,
+    pub forwarded_for: ForwardedFor,
     pub sites: Vec<Site>,
     pub parents: Vec<Parent>,
     pub parent_choice: Choice,
@@ -286,6 +300,16 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         reverse_listen_tls,
         certificate: reverse.certificate.clone().into(),
         key: reverse.key.clone().into(),
+        forwarded_for: wrong.word(
+            "reverse.x_forwarded_for",
+            &reverse.x_forwarded_for,
+            &[
+                ("append", ForwardedFor::Append),
+                ("replace", ForwardedFor::Replace),
+                ("keep", ForwardedFor::Keep),
+                ("remove", ForwardedFor::Remove),
+            ],
+        ),
         sites,
         parents: parent_list,
         parent_choice: wrong.word(

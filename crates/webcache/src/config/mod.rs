@@ -16,7 +16,7 @@ mod problem;
 mod raw;
 mod upstream;
 
-pub use checked::{Admission, Choice, Config, LogFormat, PrefetchHosts};
+pub use checked::{Admission, Choice, Config, ForwardedFor, LogFormat, PrefetchHosts};
 pub use destinations::{DeniedBy, Destinations};
 pub use network::Network;
 pub use problem::{ConfigError, Problem};

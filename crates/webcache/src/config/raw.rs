@@ -46,6 +46,7 @@ pub(super) struct Reverse {
     pub listen_tls: Vec<String>,
     pub certificate: String,
     pub key: String,
+    pub x_forwarded_for: String,
 }
 
 #[derive(Deserialize)]

@@ -69,6 +69,7 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
         ("[access]\ninternal_allowed = ['a']", "access.internal_allowed has `a`"),
         ("[access]\ndestinations_denied = ['10.0.0.0/33']", "access.destinations_denied has `10.0.0.0/33`"),
         ("[admin]\nhosts = ['a:1']", "admin.hosts has `a:1`"),
+        ("[reverse]\nx_forwarded_for = 'off'", "reverse.x_forwarded_for is `off`"),
         ("[prefetch]\nhosts = 'some'", "prefetch.hosts is `some`"),
         ("[prefetch]\nin_flight_max = 0", "prefetch.in_flight_max is 0"),
         ("[prefetch]\npage_max_kib = 257", "prefetch.page_max_kib is 257, and should be at most 256"),

@@ -35,7 +35,7 @@ use super::reply::{X_REQUEST_ID, hexadecimal, plain};
 use super::request::{RequestBody, RequestHead};
 use super::upstream::{NamedBy, UpstreamError};
 use super::worker::now;
-use crate::config::{Admission, Choice, Upstream};
+use crate::config::{Admission, Choice, ForwardedFor, Upstream};
 use crate::rules::cache_status::CacheStatus;
 use crate::rules::conditional::{self, Outcome as Conditions};
 use crate::rules::forwarding;
@@ -180,12 +180,23 @@ impl Exchange {
         }
         headers.entry(X_REQUEST_ID).or_insert_with(|| hexadecimal(self.request_id));
         if let Side::Reverse { tls } = self.side {
-            if let Ok(client) = HeaderValue::from_str(&self.client.to_canonical().to_string()) {
-                headers.append(X_FORWARDED_FOR, client);
-            }
+            self.forwarded_for(&mut headers);
             headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if tls { "https" } else { "http" }));
         }
         headers
+    }
+
+    /// Tells the origin of a site who the client is, as far as the operator wants that.
+    fn forwarded_for(&self, headers: &mut HeaderMap) {
+        let how = self.config.forwarded_for;
+        if matches!(how, ForwardedFor::Replace | ForwardedFor::Remove) {
+            headers.remove(X_FORWARDED_FOR);
+        }
+        if matches!(how, ForwardedFor::Append | ForwardedFor::Replace)
+            && let Ok(client) = HeaderValue::from_str(&self.client.to_canonical().to_string())
+        {
+            headers.append(X_FORWARDED_FOR, client);
+        }
     }
 
     /// Who may be asked, in order; and whether as a proxy.

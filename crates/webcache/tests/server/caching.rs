@@ -287,3 +287,22 @@ fn a_get_with_a_body_is_answered_by_the_origin_alone_and_leaves_nothing_behind()
     assert_eq!((got.text().as_str(), got.is_hit()), ("clean", true));
     assert!(proxy.ask("GET", "/fat", "Content-Length: 0\r\n").is_hit(), "an empty body is none");
 }
+
+#[test]
+fn x_forwarded_for_is_what_the_operator_wants_of_it() {
+    let origin = Origin::new(|_, _| reply("Cache-Control: no-store\r\n", "x"));
+    let proxy = Proxy::new(&origin);
+    for (how, seen) in [
+        ("append", &["10.9.8.7", "127.0.0.1"][..]),
+        ("replace", &["127.0.0.1"]),
+        ("keep", &["10.9.8.7"]),
+        ("remove", &[]),
+    ] {
+        assert!(proxy.reload(&format!("reverse.x_forwarded_for = '{how}'")).is_empty(), "it counts at once");
+        origin.forget();
+        proxy.ask("GET", "/", "X-Forwarded-For: 10.9.8.7\r\n");
+        let fields = origin.seen().remove(0).fields;
+        let told: Vec<_> = fields.iter().filter(|(name, _)| name == "x-forwarded-for").collect();
+        assert_eq!(told.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(), seen, "{how}");
+    }
+}
