@@ -585,6 +585,33 @@ fn a_user_with_many_open_files_leaves_some_for_others() {
     bench.fine(&["unmount", "at"]);
 }
 
+/// Symptom: names vanished from a directory whose set-user-id bit was set by hand, and nothing said why. Cause: a managed
+/// directory shows its hidden level only. Fix: the log says so when it is first opened.
+#[test]
+fn names_beside_the_hidden_level_are_reported_in_the_log_when_the_directory_is_first_opened() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    for name in ["one", "two", "123456"] {
+        bench.write(&format!("spool/cancel/{name}"), "not shown");
+    }
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store", "--log", "log"]);
+    assert_eq!(fs::read_dir(bench.path("at/cancel")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(bench.path("at/cancel")).unwrap().count(), 0);
+    let log = bench.read("log");
+    let path = bench.path("spool/cancel").canonicalize().unwrap();
+    let says = [format!("crumb check {} --repair", path.display()), "3 names in it are not shown".to_owned()];
+    assert!(says.iter().all(|says| log.contains(says)), "{log}");
+    assert_eq!(log.matches("not shown").count(), 1, "said once: {log}");
+    assert!(!log.contains('\u{1b}'), "a file has no colours: {log:?}");
+    bench.fine(&["unmount", "at"]);
+    bench.fine(&["check", "spool", "--repair"]);
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store"]);
+    assert_eq!(bench.read("at/cancel/one") + &bench.read("at/cancel/123456"), "not shownnot shown");
+}
+
 #[test]
 fn a_census_is_drawn_by_report_and_taken_as_the_day_by_advise() {
     if cannot_mount() {

@@ -15,6 +15,7 @@ mod readers;
 mod requests;
 mod session;
 mod shown;
+mod strangers;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -39,6 +40,7 @@ use crate::tree::{Done, Entry, Tree};
 use awake::Awake;
 use backings::Backings;
 use readers::Readers;
+use strangers::Strangers;
 
 pub(crate) use mounting::remount;
 pub(crate) use session::{Session, device, start};
@@ -48,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) tree: Tree,
     pub(crate) counters: Counters,
     backings: Backings<BackingId>,
+    strangers: Strangers,
     shares: Arc<Shares>,
     /// Of directories that are open, by their handles.
     directory_shares: Mutex<HashMap<u64, Share>>,
@@ -88,6 +91,7 @@ impl Shared {
             tree,
             counters: Counters::default(),
             backings: Backings::default(),
+            strangers: Strangers::default(),
         }
     }
 

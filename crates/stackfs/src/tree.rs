@@ -38,6 +38,7 @@ use crate::opened::Opened;
 use holders::Holders;
 
 pub(crate) use attributes::{Change, Set};
+pub(crate) use hidden::by_descriptor;
 pub(crate) use naming::New;
 
 /// What an operation comes to.
@@ -103,7 +104,6 @@ impl Tree {
         })
     }
 
-    /// The number of the inode with these attributes: its own on the root's file system.
     /// Whether the lower tree's file system may itself lie on another one, as the kernel counts it.
     pub(crate) fn is_over_a_stack(&self) -> bool {
         const STACKED: [i64; 3] = [OVERLAYFS, ECRYPTFS, FUSE];
@@ -114,6 +114,7 @@ impl Tree {
         rustix::fs::fstatfs(&self.root).map_or(true, |of| STACKED.contains(&of.f_type))
     }
 
+    /// The number of the inode with these attributes: its own on the root's file system.
     pub(crate) fn number(&self, attributes: &Statx) -> u64 {
         let of = (device(attributes), attributes.stx_ino);
         if of == self.root_of {

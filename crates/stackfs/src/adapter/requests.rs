@@ -322,6 +322,7 @@ impl Filesystem for Adapter {
         match done {
             Ok((handle, share)) => {
                 lock(&self.shared.directory_shares).insert(handle, share);
+                self.shared.strangers.look(self.tree(), ino.0);
                 reply.opened(FileHandle(handle), FopenFlags::empty());
             }
             Err(errno) => reply.error(errno),
