@@ -144,6 +144,7 @@ pub(super) struct Prefetch {
 pub(super) struct Limits {
     pub head_kib: usize,
     pub body_mib: u64,
+    pub body_bytes_per_s: u64,
     pub connections: usize,
     pub connections_per_client: usize,
     pub head_s: u64,

@@ -32,7 +32,7 @@ use super::flights::{Epoch, Flight, Guard};
 use super::hit::Served;
 use super::ledger::{Ledger, Unflushed};
 use super::reply::plain;
-use super::request::RequestBody;
+use super::request::{Pace, RequestBody};
 use super::sentry::Watched;
 use super::tunnel;
 use super::worker::{Admitted, Busy, Worker, now};
@@ -212,7 +212,8 @@ impl Exchange {
             } else {
                 // Of HTTP/1 the sentry keeps time.
                 let stall = (self.asked.version == Version::HTTP_2).then_some(self.config.stall_time);
-                RequestBody::client(body, self.config.body_max_bytes, stall)
+                let pace = Pace::new(self.config.body_bytes_per_s, self.config.stall_time);
+                RequestBody::client(body, self.config.body_max_bytes, stall, pace)
             };
             let why = if self.asked.facts.directives.only_if_cached {
                 return self

@@ -148,7 +148,9 @@ impl Exchange {
             UpstreamError::Late { .. } => (StatusCode::GATEWAY_TIMEOUT, Outcome::Failed),
             error if error.is_refusal() => (StatusCode::FORBIDDEN, Outcome::Denied),
             UpstreamError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, Outcome::Denied),
-            UpstreamError::Silent(_) => (StatusCode::REQUEST_TIMEOUT, Outcome::Failed),
+            UpstreamError::Silent(_) | UpstreamError::TooSlow(_) => {
+                (StatusCode::REQUEST_TIMEOUT, Outcome::Failed)
+            }
             UpstreamError::Broken(_) => (StatusCode::BAD_REQUEST, Outcome::Denied),
             _ => (StatusCode::BAD_GATEWAY, Outcome::Failed),
         };

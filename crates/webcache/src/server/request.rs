@@ -1,6 +1,7 @@
 //! A request to an origin: its head, made anew each time it is sent, and its body: nothing, or what the client sends.
 //!
-//! Always holds: a client's body is no longer than `limits.body_mib`, and no pause in it than `limits.stall_s`.
+//! Always holds: a client's body is no longer than `limits.body_mib`, no pause in it than `limits.stall_s`, and it does not
+//! come more slowly than `limits.body_bytes_per_s` for longer than that.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -28,6 +29,11 @@ pub struct Silent;
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the request's body broke off, or its chunks are malformed")]
 pub struct BrokenBody;
+
+/// A client sends its body byte by byte.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the body comes too slowly (limits.body_bytes_per_s)")]
+pub struct TooSlow;
 
 /// Head of a request that goes on.
 pub struct RequestHead {
@@ -64,6 +70,37 @@ pub struct ClientBody {
     /// How long nothing may come while the origin would take it, where nobody else keeps time; and since when nothing does.
     stall: Option<Duration>,
     silence: Option<Pin<Box<Sleep>>>,
+    pace: Option<Pace>,
+}
+
+/// How far a client may still fall behind the least rate. Only the time counts in which nothing but its bytes is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    bytes_per_s: u64,
+    /// The most that there is of `left`.
+    grace: Duration,
+    left: Duration,
+    waiting_since: Option<Instant>,
+}
+
+impl Pace {
+    /// At this rate, or `grace` behind it; nothing when any rate will do.
+    pub fn new(bytes_per_s: u64, grace: Duration) -> Option<Self> {
+        (bytes_per_s > 0).then_some(Self { bytes_per_s, grace, left: grace, waiting_since: None })
+    }
+
+    fn waits(&mut self, now: Instant) {
+        self.waiting_since.get_or_insert(now);
+    }
+
+    fn came(&mut self, bytes: usize, now: Instant) -> Result<(), TooSlow> {
+        let waited =
+            self.waiting_since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let left = self.left.checked_sub(waited).ok_or(TooSlow)?;
+        let earned = Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
+        self.left = left.saturating_add(earned).min(self.grace);
+        Ok(())
+    }
 }
 
 impl ClientBody {
@@ -74,10 +111,15 @@ impl ClientBody {
 }
 
 impl RequestBody {
-    /// The client's, of at most so many bytes, with no longer a pause than `stall`.
-    pub fn client(incoming: Incoming, bytes_max: Option<u64>, stall: Option<Duration>) -> Self {
+    /// The client's, of at most so many bytes, with no longer a pause than `stall`, and at a pace.
+    pub fn client(
+        incoming: Incoming,
+        bytes_max: Option<u64>,
+        stall: Option<Duration>,
+        pace: Option<Pace>,
+    ) -> Self {
         let moved = Rc::new(Cell::new(Instant::now()));
-        Self::Client(Box::new(ClientBody { incoming, left: bytes_max, moved, stall, silence: None }))
+        Self::Client(Box::new(ClientBody { incoming, left: bytes_max, moved, stall, silence: None, pace }))
     }
 
     /// Whether a request of this method with this body may be sent again when no reply came (RFC 9110 section 9.2.2): a
@@ -99,8 +141,11 @@ impl Body for RequestBody {
         match self.get_mut() {
             Self::Nothing => Poll::Ready(None),
             Self::Client(body) => {
-                let ClientBody { incoming, left, moved, stall, silence } = &mut **body;
+                let ClientBody { incoming, left, moved, stall, silence, pace } = &mut **body;
                 let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
+                    if let Some(pace) = pace {
+                        pace.waits(Instant::now());
+                    }
                     let Some(stall) = *stall else { return Poll::Pending };
                     let silence = silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
                     std::task::ready!(silence.as_mut().poll(cx));
@@ -108,6 +153,11 @@ impl Body for RequestBody {
                 };
                 *silence = None;
                 moved.set(Instant::now());
+                if let (Some(Ok(frame)), Some(pace)) = (&frame, pace)
+                    && let Err(slow) = pace.came(frame.data_ref().map_or(0, Bytes::len), moved.get())
+                {
+                    return Poll::Ready(Some(Err(slow.into())));
+                }
                 if let (Some(Ok(frame)), Some(left)) = (&frame, left)
                     && let Some(bytes) = frame.data_ref()
                 {
@@ -136,5 +186,39 @@ impl Body for RequestBody {
             Self::Nothing => SizeHint::with_exact(0),
             Self::Client(body) => body.incoming.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_may_lag_behind_its_rate_by_the_grace_and_no_more() {
+        let began = Instant::now();
+        let grace = Duration::from_secs(30);
+        // When it is cut off that sends so many bytes every so often; nothing within a day.
+        let cut_off = |bytes: usize, every: Duration| {
+            let mut pace = Pace::new(500, grace)?;
+            let mut now = began;
+            while now < began + Duration::from_secs(86_400) {
+                pace.waits(now);
+                now += every;
+                if pace.came(bytes, now).is_err() {
+                    return Some((now - began).as_secs());
+                }
+            }
+            None
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(cut_off(1, second), Some(31), "a byte a second");
+        assert_eq!(cut_off(1, second * 29), Some(58), "a byte in time for limits.stall_s");
+        assert_eq!(cut_off(499, second), Some(14_502), "a little too slow");
+        assert_eq!(cut_off(500, second), None);
+        assert_eq!(cut_off(15_000, second * 30), None, "in bursts");
+        assert_eq!(cut_off(1 << 20, second * 31), Some(31), "what was sent before lasts for no longer");
+        assert!(Pace::new(0, grace).is_none(), "no least rate");
+        let mut pace = Pace::new(500, grace).expect("a rate");
+        assert!(pace.came(1, began + second * 3600).is_ok(), "when the origin is waited for no time counts");
     }
 }

@@ -30,7 +30,7 @@ use tokio_rustls::TlsConnector;
 use super::counters::Counters;
 use super::kept::Kept;
 use super::link::{Arriving, Link};
-use super::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong};
+use super::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong, TooSlow};
 use crate::config::{Config, DeniedBy, IdleMax, Upstream};
 use crate::rules::framing::{self, Violation};
 
@@ -114,12 +114,15 @@ pub enum UpstreamError {
     /// The client's body is not one.
     #[error(transparent)]
     Broken(#[from] BrokenBody),
+    /// The client sends its body too slowly.
+    #[error(transparent)]
+    TooSlow(#[from] TooSlow),
 }
 
 impl UpstreamError {
     /// Whether it is about the client's body, of which more may follow that nobody will read.
     pub fn is_the_clients(&self) -> bool {
-        matches!(self, Self::TooLong(_) | Self::Silent(_) | Self::Broken(_))
+        matches!(self, Self::TooLong(_) | Self::Silent(_) | Self::TooSlow(_) | Self::Broken(_))
     }
 
     /// Whether another try, with whomever, would end so too.
@@ -475,6 +478,9 @@ fn reply_error(upstream: &Upstream, source: hyper::Error) -> UpstreamError {
         }
         if let Some(broken) = error.downcast_ref::<BrokenBody>() {
             return (*broken).into();
+        }
+        if let Some(slow) = error.downcast_ref::<TooSlow>() {
+            return (*slow).into();
         }
         cause = error.source();
     }

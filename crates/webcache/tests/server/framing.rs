@@ -281,3 +281,39 @@ fn a_reply_that_did_not_leave_before_its_client_went_counts_as_aborted() {
     assert_eq!(proxy.count(|counters| counters.connections_broken.get()), 1);
     assert_eq!(proxy.count(|counters| counters.lost_writes.get()), 0);
 }
+
+/// Symptom: a client that sent a byte of its body every 29 s kept a connection, and one to the origin, for hours. Cause: any
+/// byte in time was enough. Fix: there is a least rate, from which a client may fall behind by `limits.stall_s`.
+#[test]
+fn a_body_that_comes_too_slowly_is_cut_off_though_no_pause_is_too_long() {
+    let origin = Origin::new(|seen, _| reply("", format!("{} bytes", seen.body.len())));
+    let proxy = Proxy::with(origin.address, "[limits]\nstall_s = 1\n");
+    for head in ["Content-Length: 40\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let piece = if head.starts_with('C') { "x" } else { "1\r\nx\r\n" };
+        let mut slow = Connection::new(proxy.reverse);
+        slow.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
+        let answered = |slow: &Connection| rustix::io::ioctl_fionread(&slow.stream).unwrap() > 0;
+        // A client that is slow: each pause is shorter than a second.
+        for _ in 0..40 {
+            std::thread::sleep(Duration::from_millis(300));
+            if answered(&slow) {
+                break;
+            }
+            slow.send(piece);
+        }
+        let got = slow.receive(false).unwrap_or_else(|| panic!("no reply: {head}"));
+        assert_eq!(got.status, 408, "{got:?}");
+        assert!(got.text().contains("limits.body_bytes_per_s"), "{got:?}");
+        assert!(slow.has_ended(), "what follows would be read as a request");
+    }
+    assert!(origin.seen().is_empty(), "no whole request came");
+    assert_eq!(proxy.ask("POST", "/", "Content-Length: 5\r\n\r\nhello").text(), "5 bytes");
+    assert!(proxy.reload("[limits]\nstall_s = 1\nbody_bytes_per_s = 0\n").is_empty());
+    let mut slow = Connection::new(proxy.reverse);
+    slow.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n");
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(300));
+        slow.send("x");
+    }
+    assert_eq!(slow.receive(false).unwrap().text(), "8 bytes", "where no rate is asked for");
+}

@@ -265,7 +265,10 @@ fn the_cookies_of_a_browser_reach_the_origin_in_one_line() {
 fn a_body_by_http_2_that_does_not_go_on_is_not_waited_for_longer_than_one_by_http_1() {
     let Some(files) = Files::make() else { return };
     let origin = Origin::new(|seen, _| reply("", format!("{} bytes", seen.body.len())));
-    let server = files.server(&origin, "[limits]\nidle_s = 60\nstall_s = 1\n[upstream]\nreply_s = 3600\n");
+    let server = files.server(
+        &origin,
+        "[limits]\nidle_s = 60\nstall_s = 1\nbody_bytes_per_s = 0\n[upstream]\nreply_s = 3600\n",
+    );
     let mut client = Frames::new(&files, &server, b"");
     client.ask(1, 0x83, false);
     client.send(DATA, 0, 1, b"hello");
