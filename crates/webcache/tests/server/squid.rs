@@ -16,6 +16,11 @@ struct Squid {
     icp_port: u16,
 }
 
+/// A name that no other Squid on this machine has: letters and digits, by what it alone listens at.
+fn service(address: SocketAddr) -> String {
+    format!("crumb{}x{}", std::process::id(), address.port())
+}
+
 impl Squid {
     fn start(more: &str) -> Option<Self> {
         let squid = program("squid")?;
@@ -34,7 +39,8 @@ impl Squid {
         );
         std::fs::write(directory.path().join("conf"), text).unwrap();
         let process = Command::new(squid)
-            .args(["-N", "-f", &format!("{at}/conf")])
+            // Its segments of shared memory are named by the service: other Squids on this machine have theirs.
+            .args(["-N", "-n", &service(address), "-f", &format!("{at}/conf")])
             .current_dir(directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
