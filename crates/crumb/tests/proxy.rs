@@ -29,6 +29,11 @@ struct Running {
 
 impl Running {
     fn start(bench: &Bench, args: &[&str]) -> Self {
+        Self::start_saying(bench, args, Stdio::inherit())
+    }
+
+    /// With another place for what it says on standard error.
+    fn start_saying(bench: &Bench, args: &[&str], said: Stdio) -> Self {
         // With few descriptors, as most systems give them.
         let mut process = Command::new("sh")
             .args(["-c", "ulimit -Sn 256; exec \"$0\" \"$@\""])
@@ -49,7 +54,7 @@ impl Running {
             .current_dir(bench.directory())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(said)
             .spawn()
             .unwrap();
         let out = BufReader::new(process.stdout.take().unwrap());
@@ -481,4 +486,21 @@ fn what_a_cache_keeps_is_readable_for_its_owner_alone() {
     for name in ["bans", "volumes", "table", "lock"] {
         assert!(bench.path("cache").join(name).exists(), "{name} was looked at");
     }
+}
+
+#[test]
+fn a_log_that_is_no_terminal_has_no_colours() {
+    let bench = Bench::in_memory();
+    bench.write("proxy.toml", "");
+    let mut proxy = Running::start_saying(&bench, &["-c", "proxy.toml"], Stdio::piped());
+    let mut said = BufReader::new(proxy.process.stderr.take().unwrap());
+    bench.write("proxy.toml", "[proxy]\nnome = \"x\"\n");
+    proxy.signal("-HUP");
+    let mut line = String::new();
+    while !line.contains("the configuration stays as it was") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    assert!(line.contains("ERROR"), "{line:?}");
+    assert!(!line.contains('\x1b'), "{line:?}");
 }
