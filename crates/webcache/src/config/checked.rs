@@ -75,6 +75,8 @@ pub enum Choice {
 #[allow(missing_docs, reason = "default.toml tells each of them, with unit and default")]
 pub struct Config {
     pub name: String,
+    /// In Via. Empty where each server makes one for itself.
+    pub via: String,
     pub loops: usize,
     pub drain: Duration,
     pub forward_listen: Vec<SocketAddr>,
@@ -168,7 +170,7 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
         log,
         ..
     } = &raw;
-    if !is_token(proxy.name.as_bytes()) {
+    if !proxy.name.is_empty() && !is_token(proxy.name.as_bytes()) {
         wrong.add("proxy.name", format!("is `{}`, and should be one word of letters and digits", proxy.name));
     }
     let forward_listen = wrong.each("forward.listen", &forward.listen, address);
@@ -291,7 +293,8 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
             .collect(),
     };
     let config = Config {
-        name: proxy.name.clone(),
+        name: if proxy.name.is_empty() { NAME.to_owned() } else { proxy.name.clone() },
+        via: proxy.name.clone(),
         loops: proxy.loops,
         drain: Duration::from_secs(proxy.drain_s),
         forward_listen,
@@ -405,6 +408,9 @@ pub(super) fn check(raw: Raw, table: toml::Table) -> Result<Config, ConfigError>
     };
     if wrong.0.is_empty() { Ok(config) } else { Err(ConfigError { problems: wrong.0 }) }
 }
+
+/// In Cache-Status where the operator gave none.
+const NAME: &str = "crumb";
 
 /// Of an empty list only this machine is part.
 fn lists(networks: &[Network], address: IpAddr) -> bool {

@@ -130,7 +130,7 @@ pub async fn answer(
         Ok(asked) => asked,
         Err(unserved) => return refused(ledger, unserved),
     };
-    if forwarding::is_loop(&asked.headers, &config.name) {
+    if forwarding::is_loop(&asked.headers, &config.via) {
         let why =
             "this request came through this proxy before: give each proxy a name of its own (proxy.name)";
         return refused(ledger, Unserved::new(StatusCode::LOOP_DETECTED, why));

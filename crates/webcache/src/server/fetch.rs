@@ -170,7 +170,7 @@ impl Exchange {
         self.asked.detach();
         let mut headers = self.asked.headers.clone();
         forwarding::strip_hop_by_hop(&mut headers);
-        forwarding::add_via(&mut headers, received(self.asked.version), &self.config.name);
+        forwarding::add_via(&mut headers, received(self.asked.version), &self.config.via);
         let host = match &self.asked.route {
             Route::Site(site) => self.config.sites[*site].host.as_ref(),
             Route::Direct(_) => None,

@@ -45,6 +45,7 @@ mod tunnel;
 mod upstream;
 mod worker;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -117,6 +118,8 @@ pub struct Server {
     addresses: Vec<(SocketAddr, Side)>,
     admin: Option<SocketAddr>,
     icp: Option<SocketAddr>,
+    /// In Via, where the operator gave none.
+    own_name: String,
     /// Logs of before a reload that a loop may hold still. They end here, as no loop shall wait for what they have yet to
     /// write.
     old_logs: Mutex<Vec<Arc<LogWriter>>>,
@@ -131,7 +134,9 @@ impl Server {
     ///
     /// # Errors
     /// When an address is taken, or a file cannot be used.
-    pub fn start(config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
+    pub fn start(mut config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
+        let own_name = own_name(&config.name);
+        name_in_via(&mut config, &own_name);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let reads_in_time = sys::Reads::are_possible();
         if !reads_in_time {
@@ -223,7 +228,7 @@ impl Server {
                 Some(address)
             }
         };
-        Ok(Self { shared, threads, addresses, admin, icp, old_logs: Mutex::default() })
+        Ok(Self { shared, threads, addresses, admin, icp, own_name, old_logs: Mutex::default() })
     }
 
     /// Where it listens.
@@ -276,6 +281,7 @@ impl Server {
         same("icp.listen", old.icp_listen == config.icp_listen);
         same("admin.listen", old.admin_listen == config.admin_listen);
         config.listen_as(&old);
+        name_in_via(&mut config, &self.own_name);
         let log = match (log, old.log_file == config.log_file) {
             (Some(log), true) => {
                 log.reopen(config.log_rotate_bytes, config.log_keep);
@@ -319,6 +325,19 @@ impl Server {
 /// When the ban cannot be written down.
 pub fn ban(shared: &Shared, banned: Banned, at: WallSeconds) -> io::Result<()> {
     shared.bans.add(banned, at)
+}
+
+/// A name that no other proxy has, so that one of the same default name is no loop.
+fn own_name(name: &str) -> String {
+    // Each is seeded by the kernel's random numbers.
+    let number = RandomState::new().hash_one(name);
+    format!("{name}-{:08x}", number as u32)
+}
+
+fn name_in_via(config: &mut Config, own_name: &str) {
+    if config.via.is_empty() {
+        own_name.clone_into(&mut config.via);
+    }
 }
 
 fn start_tls(config: &Config) -> Result<Option<TlsAcceptor>, ServerError> {

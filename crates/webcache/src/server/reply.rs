@@ -76,7 +76,7 @@ impl Exchange {
     /// The reply with what the proxy adds to all, and its end in the books.
     pub(super) fn reply(&mut self, served: Served, outcome: Outcome) -> Response<ReplyBody> {
         let Served { status, mut headers, body } = served;
-        forwarding::add_via(&mut headers, Received::Http11, &self.config.name);
+        forwarding::add_via(&mut headers, Received::Http11, &self.config.via);
         let x_cache = if outcome.is_hit() { "HIT from " } else { "MISS from " };
         if let Ok(value) = HeaderValue::try_from([x_cache, &self.config.name].concat()) {
             headers.insert(X_CACHE, value);

@@ -138,7 +138,7 @@ impl Exchange {
         let headers = reply.headers_mut();
         let protocol = headers.get(UPGRADE).cloned().unwrap_or(protocol);
         forwarding::strip_hop_by_hop(headers);
-        forwarding::add_via(headers, Received::Http11, &self.config.name);
+        forwarding::add_via(headers, Received::Http11, &self.config.via);
         switching(headers, protocol);
         // Nothing that the client sends from here on is HTTP.
         asker.watched.switched.store(true, Ordering::Relaxed);
