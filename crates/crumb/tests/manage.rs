@@ -236,10 +236,35 @@ fn advice_names_its_assumptions_and_leaves_no_scratch_behind() {
     let directory = &json["directories"][0];
     assert_eq!((&directory["files"], &directory["beyond_measured"]), (&601.into(), &true.into()));
     assert!(directory["gain_s_per_day_low"].as_f64() <= directory["gain_s_per_day"].as_f64());
+    assert!(!out.contains("--rounds"), "no flag of this verb\n{out}");
+    if cannot_mount() {
+        assert!(out.contains("is not in the figures"), "{out}");
+    } else {
+        assert!(out.contains("A mount adds"), "{out}");
+        assert!(json["mount_us"].as_f64().is_some_and(|us| us > 0.0), "{json:#}");
+    }
     assert_eq!(fs::read_dir(bench.path("spool")).unwrap().count(), 1);
     fs::create_dir(bench.path("small")).unwrap();
     let out = bench.fine(&["advise", "small"]);
     assert!(out.contains("nothing to gain: no directory holds 512 files"), "{out}");
+}
+
+#[test]
+fn without_sizes_advice_measures_at_the_size_of_the_largest_directory() {
+    let bench = Bench::in_memory();
+    group(&bench, 5000);
+    let out = bench.fine(&["advise", "spool", "--quick", "--json", "advice.json"]);
+    assert_fits(&out);
+    let json: serde_json::Value = serde_json::from_str(&bench.read("advice.json")).unwrap();
+    // On a machine so busy that the time is too short, it says so.
+    if json["cut_short"] == false {
+        let sizes = json["cost_us"]["lines"][0]["points"].as_array().unwrap();
+        let sizes: Vec<f64> = sizes.iter().map(|point| point["x"].as_f64().unwrap()).collect();
+        assert_eq!(sizes, [512.0, 4096.0, 5001.0]);
+        assert_eq!(json["directories"][0]["beyond_measured"], false);
+    } else {
+        assert!(out.contains("then the time was up"), "{out}");
+    }
 }
 
 #[test]

@@ -5,12 +5,14 @@
 //!                    costs of an operation by the size, flat and laid out, measured on this file system  -> Advice
 //! ```
 //!
-//! gain a day = operations a day x (files here / files in all) x (cost flat - cost laid out), both at its size.
+//! gain a day = operations a day x (files here / files in all) x (cost flat - cost laid out - what a mount adds), all at
+//! its size.
 //!
-//! The share is an estimate: operations are taken to fall on files evenly, as in the paper's figure 6. Costs are those
-//! of the lower file system alone, as measured; what the mount itself adds to every operation, in managed and other
-//! directories alike, is not in them. The interval of a gain takes the low end of one cost with the high end of the
-//! other, which is wider than need be and never flatters.
+//! The share is an estimate: operations are taken to fall on files evenly, as in the paper's figure 6. What a mount adds
+//! falls on all directories of the tree, managed or not: [`total`] takes it off. The interval of a gain takes the low end
+//! of one cost with the high end of the other, which is wider than need be and never flatters. Beyond the sizes measured a
+//! cost is extrapolated, and its interval holds whatever lies between a cost that no longer grows and one that grows with
+//! the size; the lower end of a gain that was growing is what it was at the largest size.
 //!
 //! Always holds: nothing is told to gain whose interval reaches zero.
 //! Not here: measuring costs (the binary joins this with `dirscale`), converting.
@@ -52,14 +54,80 @@ pub struct Worth {
     pub managed: bool,
     /// Operations a day that fall on it, as estimated.
     pub operations_per_day: f64,
-    /// Seconds a day that managing saves; negative when it costs.
+    /// Seconds a day that managing saves, less what the mount costs here; negative when it costs more.
     pub gain_s: f64,
     /// The interval of it.
     pub gain_s_range: (f64, f64),
-    /// Whether it is larger than any size measured, so that its costs are those of the largest.
+    /// Seconds a day that a mount adds to the operations here, whether it is managed or not; 0 where it is not known.
+    pub mount_s: f64,
+    /// Whether it is larger than any size measured, so that its costs are extrapolated.
     pub beyond_measured: bool,
     /// What to do.
     pub advice: Advice,
+}
+
+/// What operations cost on average, by the size of their directory.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    /// In flat directories, below any mount.
+    pub flat: CostCurve,
+    /// In directories of the layout, below any mount.
+    pub managed: CostCurve,
+    /// What a mount adds; none where it could not be measured.
+    pub mount: Option<MountCost>,
+}
+
+impl Costs {
+    /// What a layout saves at least in directories beyond the sizes measured, microseconds an operation: what it saved at
+    /// the largest, where it saved more than at the size before. The cost of a flat directory grows at least as fast as that
+    /// of one that is spread; below such a size nothing is known.
+    fn least_difference(&self) -> Option<f64> {
+        let largest = self.flat.largest().min(self.managed.largest());
+        let before = self.flat.below(largest)?.max(self.managed.below(largest)?);
+        let difference = |files| Some(self.flat.at(files)?.us - self.managed.at(files)?.us);
+        let (flat, managed) = (self.flat.at(largest)?, self.managed.at(largest)?);
+        (difference(largest)? > difference(before)?).then_some(flat.low - managed.high)
+    }
+}
+
+/// What a mount adds to an operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MountCost {
+    /// Whatever the size of the directory, microseconds.
+    pub each: Cost,
+    /// For each file in the directory, as those who list it are shown all: microseconds.
+    pub per_file: Cost,
+}
+
+impl MountCost {
+    /// In a directory of this size. Less than nothing is what noise made of it.
+    pub fn at(&self, files: f64) -> Cost {
+        let of = |part: fn(&Cost) -> f64| (part(&self.each) + files * part(&self.per_file)).max(0.0);
+        Cost { us: of(|c| c.us), low: of(|c| c.low), high: of(|c| c.high) }
+    }
+}
+
+/// What managing comes to in the whole tree.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Total {
+    /// Seconds a day that are saved in the directories that gain, less what the mount costs there.
+    pub gain_s: f64,
+    /// Seconds a day that the mount costs in the rest of the tree.
+    pub elsewhere_s: f64,
+}
+
+/// Adds up what directories gain that are managed or should be, and what the mount costs in all others.
+pub fn total(worth: &[Worth], files_total: u64, operations_per_day: f64, costs: &Costs) -> Total {
+    let gains = |one: &&Worth| matches!(one.advice, Advice::Manage | Advice::KeepManaged);
+    let others = worth.iter().filter(|one| !gains(one));
+    // Directories too small to be listed: few files in each.
+    let listed: u64 = worth.iter().map(|one| one.files).sum();
+    let share = files_total.saturating_sub(listed) as f64 / files_total.max(1) as f64;
+    let small_us = costs.mount.map_or(0.0, |mount| mount.at(0.0).us);
+    Total {
+        gain_s: worth.iter().filter(gains).map(|one| one.gain_s).sum::<f64>() + 0.0,
+        elsewhere_s: others.map(|one| one.mount_s).sum::<f64>() + operations_per_day * share * small_us / 1e6,
+    }
 }
 
 /// Weighs all directories that were counted, the greatest gain first.
@@ -69,26 +137,33 @@ pub fn weigh(
     directories: &[Counted],
     files_total: u64,
     operations_per_day: f64,
-    flat: &CostCurve,
-    managed: &CostCurve,
+    costs: &Costs,
 ) -> Vec<Worth> {
-    let largest = flat.largest().min(managed.largest());
+    let largest = costs.flat.largest().min(costs.managed.largest());
     let mut worth: Vec<Worth> = directories
         .iter()
         .filter_map(|directory| {
-            let files = (directory.files as f64).min(largest);
-            let (flat, laid_out) = (flat.at(files)?, managed.at(files)?);
+            let files = directory.files as f64;
+            let (flat, laid_out) = (costs.flat.at(files)?, costs.managed.at(files)?);
+            let nothing = Cost { us: 0.0, low: 0.0, high: 0.0 };
+            let mount = costs.mount.map_or(nothing, |mount| mount.at(files));
             let operations = operations_per_day * directory.files as f64 / files_total.max(1) as f64;
             let seconds = |us: f64| operations * us / 1e6;
-            let range = (seconds(flat.low - laid_out.high), seconds(flat.high - laid_out.low));
+            let beyond_measured = files > largest;
+            let low_us = match costs.least_difference() {
+                Some(least) if beyond_measured => least,
+                _ => flat.low - laid_out.high,
+            };
+            let range = (seconds(low_us - mount.high), seconds(flat.high - laid_out.low - mount.low));
             Some(Worth {
                 path: directory.path.clone(),
                 files: directory.files,
                 managed: directory.managed,
                 operations_per_day: operations,
-                gain_s: seconds(flat.us - laid_out.us),
+                gain_s: seconds(flat.us - laid_out.us - mount.us),
                 gain_s_range: range,
-                beyond_measured: directory.files as f64 > largest,
+                mount_s: seconds(mount.us),
+                beyond_measured,
                 advice: advice(range, directory.managed),
             })
         })

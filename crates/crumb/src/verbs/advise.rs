@@ -1,6 +1,7 @@
 //! `crumb advise`: which directories would gain from being managed, by costs measured on their own file system.
 
-use std::num::NonZeroU32;
+mod measuring;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use dirscale::{Cache, Crossover, DirscaleConfig, Event, Frequencies, Question, Sizes, Work};
-use files::{FileSystem, Layout, LocalFs};
-use measure::{CacheControl, Curve, KernelCaches, RunRecord, UnreachableCaches};
+use dirscale::{Event, Frequencies, Sizes, Work};
+use files::Layout;
+use measure::RunRecord;
 use report::count_text;
-use stackfs::advise::{Advice, Cost, CostCurve, Scan, ScanWatch, Worth, scan, weigh};
+use stackfs::advise::{Advice, Costs, Scan, ScanWatch, Total, Worth, scan, total, weigh};
+
+use self::measuring::Measured;
 
 use crate::context::Context;
 use crate::exit::ExitStatus;
@@ -25,8 +28,9 @@ use crate::signals;
 /// Say which directories of a tree would gain from being managed, and how much in a day.
 ///
 /// Counts the tree, then measures in a scratch directory on the same file system what operations cost by the size of
-/// the directory, flat and laid out (as `crumb run dirscale` does), for about a minute. Each directory's share of the
-/// day's operations is taken to be its share of the files.
+/// the directory, flat and laid out (as `crumb run dirscale` does), and what a mount adds, for two minutes at most: at the
+/// size of the largest directory when it can be filled in that time. Each directory's share of the day's operations is taken
+/// to be its share of the files.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseArgs {
@@ -34,7 +38,8 @@ pub struct AdviseArgs {
     #[arg(value_name = "TREE")]
     tree: PathBuf,
 
-    /// Sizes to measure, in files: FROM..TO by doubling, or a list [default: up to the largest directory found]
+    /// Sizes to measure, in files: FROM..TO by doubling, or a list [default: those of the directories found, the largest
+    /// first]
     #[arg(long, value_name = "SIZES")]
     sizes: Option<Sizes>,
 
@@ -42,8 +47,8 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "LAYOUT", default_value = "345", value_parser = layout)]
     layout: Layout,
 
-    /// Measure for this long at most; what is larger than fits in is left out
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    /// Measure for this long at most; what is larger than can be filled in it is extrapolated
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = humantime::parse_duration)]
     time: Duration,
 
     /// Measure each size once and for 15 s at most: a first look
@@ -111,52 +116,37 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     };
     let operations = args.ops_per_day.map_or(day.per_day(), |count| count as f64);
     if scan.large.is_empty() {
-        let answer = Answer { scan: &scan, worth: Vec::new(), measured: None, from };
+        let answer = Answer {
+            scan: &scan,
+            worth: Vec::new(),
+            total: Total { gain_s: 0.0, elsewhere_s: 0.0 },
+            measured: None,
+            from,
+        };
         return args.tell(&answer, &day, operations);
     }
-    let measured = args.measured(&scan, day, &stop, context)?;
-    let (Some(flat), Some(laid_out)) = (measured.curve(Layout::Flat), measured.curve(args.layout)) else {
+    let measured = measuring::measured(args, &scan, day, &stop, context)?;
+    let (Some(flat), Some(managed)) = (measured.curve(Layout::Flat), measured.curve(args.layout)) else {
         bail!(
             "{}: not one size was measured within {}; give more by --time, or smaller --sizes",
             args.tree.display(),
             humantime::format_duration(args.limit())
         );
     };
-    let worth = weigh(&scan.large, scan.files, operations, &flat, &laid_out);
-    args.tell(&Answer { scan: &scan, worth, measured: Some(measured), from }, &day, operations)
+    let costs = Costs { flat, managed, mount: measured.mount.as_ref().ok().copied() };
+    let worth = weigh(&scan.large, scan.files, operations, &costs);
+    let total = total(&worth, scan.files, operations, &costs);
+    args.tell(&Answer { scan: &scan, worth, total, measured: Some(measured), from }, &day, operations)
 }
 
 /// What is told in the end.
 struct Answer<'a> {
     scan: &'a Scan,
     worth: Vec<Worth>,
+    total: Total,
     measured: Option<Measured>,
     /// The mount's run that the day was taken from, and for how long it counted.
     from: Option<(String, Duration)>,
-}
-
-/// What the scratch directory showed.
-struct Measured {
-    day: Curve,
-    /// From which size the layout pays in all.
-    pays: Option<Crossover>,
-    remarks: Vec<String>,
-    cut_short: bool,
-    took: Duration,
-}
-
-impl Measured {
-    fn curve(&self, layout: Layout) -> Option<CostCurve> {
-        let line = self.day.lines.iter().find(|line| line.label == layout.name())?;
-        let cost = |us: f64, low: Option<f64>, high: Option<f64>| Cost {
-            us,
-            low: low.unwrap_or(us),
-            high: high.unwrap_or(us),
-        };
-        let curve =
-            CostCurve::new(line.points.iter().map(|point| (point.x, cost(point.y, point.low, point.high))));
-        (curve.sizes() > 0).then_some(curve)
-    }
 }
 
 /// The day by a mount's census, and where it is from.
@@ -199,61 +189,6 @@ fn scanned(tree: &Path, stop: &AtomicBool, context: &Context) -> anyhow::Result<
 impl AdviseArgs {
     fn limit(&self) -> Duration {
         if self.quick { QUICK } else { self.time }
-    }
-
-    fn measured(
-        &self,
-        scan: &Scan,
-        day: Frequencies,
-        stop: &Arc<AtomicBool>,
-        context: &Context,
-    ) -> anyhow::Result<Measured> {
-        let sizes = match &self.sizes {
-            Some(sizes) => sizes.clone(),
-            None => default_sizes(scan.largest),
-        };
-        let config = DirscaleConfig {
-            layouts: vec![Layout::Flat, self.layout],
-            sizes,
-            cache: if self.cold { Cache::Cold } else { Cache::Warm },
-            operations: NonZeroU32::new(if self.quick { 200 } else { 500 }).expect("not 0"),
-            rounds: NonZeroU32::new(if self.quick { 1 } else { 3 }).expect("not 0"),
-            frequencies: day,
-            ..DirscaleConfig::new(format!("advise-{}", std::process::id()))
-        };
-        let tree = self.tree.canonicalize().with_context(|| self.tree.display().to_string())?;
-        let fs = LocalFs::open(tree.clone())
-            .with_context(|| format!("{}: no scratch directory can be made there", tree.display()))?;
-        let fs: Arc<dyn FileSystem> = Arc::new(fs);
-        let mut caches: Box<dyn CacheControl> = if self.cold {
-            Box::new(KernelCaches::open(&tree).with_context(|| tree.display().to_string())?)
-        } else {
-            Box::new(UnreachableCaches { why: "not asked for".to_owned() })
-        };
-        let mut progress = Progress::new(context.quiet);
-        let mut tell = |event: Event| show(&mut progress, &event);
-        let begun = Instant::now();
-        let outcome =
-            within(self.limit(), stop, |ended| dirscale::run(&config, fs, &mut *caches, ended, &mut tell))?;
-        progress.finish();
-        if stop.load(Ordering::Relaxed) {
-            bail!("{}: interrupted; the scratch directory is removed, run it again", self.tree.display());
-        }
-        if let Some(error) = outcome.error {
-            return Err(anyhow::Error::from(error).context("cannot measure what directories cost"));
-        }
-        let day = outcome.curves.into_iter().find(|curve| curve.name == "day_us");
-        let of_day = outcome.paying.into_iter().find(|paying| paying.question == Question::Day);
-        let remarks = outcome.verdict.reasons.into_iter().filter(|reason| reason.code != "pays-from");
-        Ok(Measured {
-            day: day.ok_or_else(|| {
-                anyhow!("{}: nothing was measured; give more by --time", self.tree.display())
-            })?,
-            pays: of_day.map(|paying| paying.crossover),
-            remarks: remarks.map(|reason| reason.text).collect(),
-            cut_short: !outcome.complete,
-            took: begun.elapsed(),
-        })
     }
 
     fn tell(&self, answer: &Answer<'_>, day: &Frequencies, operations: f64) -> anyhow::Result<ExitStatus> {
@@ -311,6 +246,17 @@ impl AdviseArgs {
             let counted = humantime::format_duration(Duration::from_secs(counted.as_secs().max(1)));
             text.push_str(&named("Counted by", &format!("mount {run}, in {counted}, and taken to go on so")));
         }
+        if let Ok(mount) = &measured.mount {
+            let files = scan.largest as f64;
+            let (small, large) = (mount.at(0.0).us, mount.at(files).us);
+            text.push_str(&named(
+                "A mount adds",
+                &format!(
+                    "{small:.0} µs to an operation of the day in a small directory, {large:.0} in one of {} files",
+                    count_text(scan.largest)
+                ),
+            ));
+        }
         text.push_str(&named("Caches", if self.cold { "cold" } else { "warm (--cold for the other end)" }));
         if let Some(flat) = measured.curve(Layout::Flat) {
             let cut = if measured.cut_short { ", then the time was up" } else { "" };
@@ -333,34 +279,72 @@ impl AdviseArgs {
             text.push_str(&format!("{} more directories; --top N lists more\n", count_text(more as u64)));
         }
         text.push('\n');
-        text.push_str(&named("Verdict", &self.verdict(worth)));
+        text.push_str(&named("Verdict", &self.verdict(worth, &answer.total)));
         if let Some(pays) = &measured.pays {
             let sentence = format!("layout {} pays for the whole day {pays}", self.layout);
             text.push_str(&wrapped("  note: ", &sentence));
         }
         if worth.iter().any(|worth| worth.beyond_measured) {
-            let sentence = "≥: larger than any size measured, and counted as of the largest one";
+            let sentence = "≥ and ~: larger than any size measured; ≥ is what is certain all the same, ~ goes on as costs last \
+                            grew, and the interval holds all that is possible; give more by --time";
             text.push_str(&wrapped("  note: ", sentence));
         }
         for remark in &measured.remarks {
             text.push_str(&wrapped("  note: ", remark));
         }
-        let sentence = "operations are taken to fall on files evenly; what the mount itself adds to each \
-                        operation, in any directory of the tree, is not in the figures";
-        text + &wrapped("  note: ", sentence)
+        let sentence = match &measured.mount {
+            Ok(_) => "operations are taken to fall on files evenly; gains are less what the mount itself adds to each \
+                      operation"
+                .to_owned(),
+            Err(why) => format!(
+                "operations are taken to fall on files evenly; what the mount itself adds to each operation, in any \
+                 directory of the tree, is not in the figures: {why}"
+            ),
+        };
+        text + &wrapped("  note: ", &sentence)
     }
 
-    fn verdict(&self, worth: &[Worth]) -> String {
+    fn verdict(&self, worth: &[Worth], total: &Total) -> String {
         let of = |advice: Advice| worth.iter().filter(move |worth| worth.advice == advice);
         let (gaining, losing) = (of(Advice::Manage).count(), of(Advice::Unmanage).count());
+        let net_s = total.gain_s - total.elsewhere_s;
+        let unknown = of(Advice::NotShown).filter(|worth| worth.beyond_measured).count();
         let mut verdict = match gaining {
+            0 if unknown > 0 => format!(
+                "nothing is certain: {} larger than any size that could be measured in the time; give more by --time",
+                counted(unknown, "directory is", "directories are"),
+            ),
             0 => "nothing to gain by managing more on this file system, as far as can be shown".to_owned(),
+            _ if net_s <= 0.0 => format!(
+                "nothing to gain: the mount would cost {} a day in the rest of the tree, more than the {} that {} would \
+                 gain",
+                seconds_text(total.elsewhere_s),
+                seconds_text(total.gain_s),
+                counted(gaining, "directory", "directories"),
+            ),
             _ => {
-                let gain: f64 = of(Advice::Manage).map(|worth| worth.gain_s).sum();
+                let gaining_here = of(Advice::Manage).chain(of(Advice::KeepManaged));
+                // Of what lies beyond the sizes measured, what is certain.
+                let unsure_s: f64 = gaining_here
+                    .filter(|worth| worth.beyond_measured)
+                    .map(|worth| worth.gain_s - worth.gain_s_range.0)
+                    .sum();
+                let least = if unsure_s > 0.0 { "at least" } else { "about" };
+                let elsewhere = if total.elsewhere_s > 0.0 {
+                    format!(
+                        ", less {} that the mount costs in the rest of the tree",
+                        seconds_text(total.elsewhere_s)
+                    )
+                } else {
+                    String::new()
+                };
+                let kept = of(Advice::KeepManaged).count();
+                let kept_text =
+                    if kept > 0 { format!(" ({kept} of them managed now)") } else { String::new() };
                 format!(
-                    "managing {} would save about {} a day",
-                    counted(gaining, "directory", "directories"),
-                    seconds_text(gain)
+                    "managing {}{kept_text} would save {least} {} a day{elsewhere}",
+                    counted(gaining + kept, "directory", "directories"),
+                    seconds_text(total.gain_s - unsure_s)
                 )
             }
         };
@@ -384,6 +368,7 @@ impl AdviseArgs {
                 "gain_s_per_day": worth.gain_s,
                 "gain_s_per_day_low": worth.gain_s_range.0,
                 "gain_s_per_day_high": worth.gain_s_range.1,
+                "mount_s_per_day": worth.mount_s,
                 "beyond_measured": worth.beyond_measured,
             })
         };
@@ -399,7 +384,13 @@ impl AdviseArgs {
             "operations_per_day": operations,
             "caches": if self.cold { "cold" } else { "warm" },
             "cost_us": measured.map(|measured| serde_json::to_value(&measured.day).unwrap_or_default()),
-            "pays": measured.and_then(|measured| measured.pays.as_ref()).map(ToString::to_string),
+            "gain_s_per_day": answer.total.gain_s,
+            "mount_elsewhere_s_per_day": answer.total.elsewhere_s,
+            "mount_us": measured.and_then(|measured| measured.mount.as_ref().ok()).map(|mount| mount.at(0.0).us),
+            "mount_us_at_the_largest": measured
+                .and_then(|measured| measured.mount.as_ref().ok())
+                .map(|mount| mount.at(answer.scan.largest as f64).us),
+            "pays": measured.and_then(|measured| measured.pays.as_ref()),
             "cut_short": measured.is_some_and(|measured| measured.cut_short),
             "remarks": measured.map(|measured| measured.remarks.clone()),
             "directories": answer.worth.iter().map(directory).collect::<Vec<_>>(),
@@ -411,13 +402,17 @@ fn row_of(worth: &Worth, tree: &Path) -> Vec<String> {
     let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
     let path = worth.path.strip_prefix(&tree).unwrap_or(&worth.path);
     let name = if path.as_os_str().is_empty() { ".".to_owned() } else { path.display().to_string() };
-    let bound = if worth.beyond_measured && worth.gain_s > 0.0 { "≥ " } else { "" };
     let (low, high) = worth.gain_s_range;
+    let (bound, gain_s) = match worth.beyond_measured {
+        true if low > 0.0 => ("≥ ", low),
+        true => ("~ ", worth.gain_s),
+        false => ("", worth.gain_s),
+    };
     vec![
         shortened(&name, 26),
         worth.advice.name().to_owned(),
         count_text(worth.files),
-        format!("{bound}{}", seconds_text(worth.gain_s)),
+        format!("{bound}{}", seconds_text(gain_s)),
         format!("{} to {}", seconds_text(low), seconds_text(high)),
     ]
 }
@@ -431,16 +426,6 @@ fn seconds_text(seconds: f64) -> String {
         size if size >= 9.95 => format!("{sign}{size:.0} s"),
         size => format!("{sign}{size:.1} s"),
     }
-}
-
-/// By doubling up to the first size that is no smaller than the largest directory.
-fn default_sizes(largest: u64) -> Sizes {
-    let mut top = FILES_MIN;
-    while top < largest && top < 1 << 19 {
-        top *= 2;
-    }
-    // One size has no slope: a second one below the smallest directory of interest.
-    format!("{}..{top}", FILES_MIN / 2).parse().expect("a rising range")
 }
 
 /// Does `work`, whose flag is raised by a signal or when the time is up.

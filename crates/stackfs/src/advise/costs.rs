@@ -11,7 +11,7 @@ pub struct Cost {
     pub high: f64,
 }
 
-/// Costs by size, straight between points on log-log paper.
+/// Costs by size, straight between points on log-log paper, and beyond the last one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CostCurve {
     /// Rising sizes.
@@ -43,11 +43,17 @@ impl CostCurve {
         self.points.last().map_or(0.0, |(files, _)| *files)
     }
 
-    /// The cost at a size: at the ends when it lies beyond them; none when nothing was measured.
+    /// The largest size measured that is smaller than this.
+    pub(super) fn below(&self, files: f64) -> Option<f64> {
+        self.points.iter().rev().map(|(size, _)| *size).find(|size| *size < files)
+    }
+
+    /// The cost at a size: that of the smallest when it is below it, extrapolated when it is above the largest; none when
+    /// nothing was measured.
     pub fn at(&self, files: f64) -> Option<Cost> {
         let above = self.points.partition_point(|(size, _)| *size < files);
         let Some((size_above, cost_above)) = self.points.get(above) else {
-            return self.points.last().map(|(_, cost)| *cost);
+            return self.beyond(files);
         };
         let Some((size_below, cost_below)) = above.checked_sub(1).and_then(|below| self.points.get(below))
         else {
@@ -59,5 +65,17 @@ impl CostCurve {
             (from + (to - from) * way).exp()
         };
         Some(Cost { us: between(|c| c.us), low: between(|c| c.low), high: between(|c| c.high) })
+    }
+
+    /// Above the largest size measured. An operation in a larger directory costs no less, and at most as many times more
+    /// as the directory is larger: between the two the cost goes on as it last grew.
+    fn beyond(&self, files: f64) -> Option<Cost> {
+        let (largest, cost) = self.points.last()?;
+        let times = (files / largest).max(1.0);
+        let before = self.points.len().checked_sub(2).map(|before| self.points[before]);
+        let slope = before.map_or(0.0, |(size, before)| {
+            ((cost.us / before.us).ln() / (largest / size).ln()).clamp(0.0, 1.0)
+        });
+        Some(Cost { us: cost.us * times.powf(slope), low: cost.low, high: cost.high * times })
     }
 }
