@@ -14,7 +14,7 @@ use report::Store;
 
 use crate::context::Context;
 use crate::exit::ExitStatus;
-use crate::output::print;
+use crate::output::{complain, print};
 
 /// Where results go besides the terminal; the same for every benchmark.
 #[derive(Args, Clone, Debug)]
@@ -153,7 +153,7 @@ impl OutputArgs {
         match Store::open(&context.store).and_then(|store| store.replace(record)) {
             Ok(()) => true,
             Err(error) => {
-                eprintln!("crumb: the run was not stored: {:#}", anyhow::Error::from(error));
+                complain(&format!("crumb: the run was not stored: {:#}", anyhow::Error::from(error)));
                 false
             }
         }

@@ -24,8 +24,13 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// Tells something on standard error, unless `--quiet`.
 pub fn note(context: &Context, text: &str) {
     if !context.quiet {
-        eprintln!("{text}");
+        complain(text);
     }
+}
+
+/// A line on standard error. Where nobody reads it any more, what is done goes on all the same.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Where `-o` sends something.

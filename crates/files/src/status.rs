@@ -67,7 +67,10 @@ impl Status {
             Self::PERM | Self::ACCES => {
                 "the server denies it to this user: run as another user, or export with no_root_squash"
             }
-            Self::ROFS => "the export is read-only: export it read-write, or choose a read-only workload",
+            Self::ROFS => {
+                "the storage is read-only: make it writable, or measure a read-only workload on a file set made before, \
+                 by --keep there and --reuse here"
+            }
             Self::NOSPC => "the file system is full: free space there, or ask for a smaller file set",
             Self::DQUOT => "the quota is used up: raise it, or ask for a smaller file set",
             Self::STALE => {

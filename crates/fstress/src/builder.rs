@@ -9,16 +9,16 @@
 //!
 //! Always holds: the same workload and seed make the same tree with the same sizes and weights, whatever the
 //! order of replies; growing continues where it stopped; removing leaves nothing, also of what operations made
-//! beside the set.
+//! beside the set, or says what it could not remove; a set to reuse that is whole is only read.
 //! Source: Fstress paper, sections 3.1 and 4 (recursive creation, self-scaling).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
-use files::{CreateHow, Handle, HandleRef, Reply, Request, Stability};
+use files::{CreateHow, FileKind, Handle, HandleRef, Reply, Request, Stability, Status};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::arrivals::stream;
-use crate::crew::{Crew, Job, Problem, Site, call, make_dir};
+use crate::crew::{Crew, Job, Problem, Site, call, find, make_dir};
 use crate::error::FstressError;
 use crate::objects::{DirectoryId, FileFlags, FileId, ObjectSets};
 use crate::payload::Payload;
@@ -33,6 +33,8 @@ pub(crate) struct Builder {
     rng: Xoshiro256PlusPlus,
     /// Directories whose children are still to be made.
     frontier: VecDeque<Unfilled>,
+    /// The root directory may have been made.
+    root_asked: bool,
     options: BuilderOptions,
 }
 
@@ -69,6 +71,7 @@ impl Builder {
             payload: Payload::new(options.seed),
             rng: stream(options.seed, 10),
             frontier: VecDeque::new(),
+            root_asked: false,
             options,
         }
     }
@@ -77,7 +80,11 @@ impl Builder {
     pub fn begin(&mut self, site: &mut Site<'_>) -> Result<ObjectSets, FstressError> {
         let name = self.options.root_name.clone();
         let top = Handle::new(site.transport.root().0).expect("a root handle is a handle");
-        let root = make_dir(site, top.by_ref(), &name, self.options.adopt)?;
+        self.root_asked = true;
+        let root = make_dir(site, top.by_ref(), &name, self.options.adopt);
+        // Of another, or not there at all.
+        self.root_asked = !matches!(root, Err(FstressError::Refused { .. }));
+        let root = root?;
         let weight = self.weight_of_dir(1);
         let mut set = ObjectSets::new(&name, weight);
         if !set.set_directory_handle(DirectoryId::ROOT, root.as_bytes()) {
@@ -104,9 +111,53 @@ impl Builder {
     }
 
     /// Removes the set from the storage, its root included.
+    ///
+    /// # Errors
+    /// `LeftBehind` with the number of names that could not be removed; all others are.
     pub fn remove(&mut self, set: &mut ObjectSets, site: &mut Site<'_>) -> Result<(), FstressError> {
         let asked = set.file_count() + set.symlink_count() + set.directory_count() - 1;
-        let mut crew = Crew::new(self.options.in_flight_max, SetWork::Remove, asked);
+        let mut crew = Crew::that_removes_on(self.options.in_flight_max, asked);
+        let mut left = Left::default();
+        let removed = self.remove_with(&mut crew, set, site, &mut left);
+        if let Err(error) = removed {
+            // The storage is gone or silent: what it did not say it removed may be there.
+            left.names = asked + 1 - crew.done().min(asked);
+            left.first = Some(error);
+        }
+        self.left_behind(left)
+    }
+
+    /// Removes the root of a set that could not be begun, if there is one.
+    ///
+    /// # Errors
+    /// As for [`Self::remove`].
+    pub fn remove_root(&mut self, site: &mut Site<'_>) -> Result<(), FstressError> {
+        if !self.root_asked {
+            return Ok(());
+        }
+        let mut left = Left::default();
+        if let Err(error) = self.remove_top(site, &mut left) {
+            (left.names, left.first) = (1, Some(error));
+        }
+        self.left_behind(left)
+    }
+
+    fn left_behind(&self, left: Left) -> Result<(), FstressError> {
+        let Some(first) = left.first else { return Ok(()) };
+        Err(FstressError::LeftBehind {
+            name: self.options.root_name.clone(),
+            names: left.names,
+            source: Box::new(first),
+        })
+    }
+
+    fn remove_with(
+        &mut self,
+        crew: &mut Crew,
+        set: &mut ObjectSets,
+        site: &mut Site<'_>,
+        left: &mut Left,
+    ) -> Result<(), FstressError> {
         let links: Vec<_> = set.symlinks().collect();
         let mut jobs = links.into_iter().map(|link| Job::Unlink { link });
         loop {
@@ -139,18 +190,33 @@ impl Builder {
             }
             for dir in std::mem::take(&mut crew.not_empty) {
                 let handle = handle_of(set, dir);
-                empty(site, handle.by_ref())?;
                 let (parent, name) = (handle_of(set, set.directory_parent(dir)), set.directory_name(dir));
-                call(site, &Request::Rmdir { dir: parent.by_ref(), name: name.as_bytes() }, |_| ())?
-                    .map_err(|problem| problem.about("remove directory", name.as_str()))?;
+                let emptied = empty(site, handle.by_ref(), left)?;
+                remove_dir(site, parent.by_ref(), name.as_bytes(), emptied, left)?;
             }
         }
         crew.tell_now(site);
-        empty(site, handle_of(set, DirectoryId::ROOT).by_ref())?;
+        left.first = crew.first_refused.take().or(left.first.take());
+        // All that is still there is met again, and counted, on the way down from the top.
+        left.names = 0;
+        self.remove_top(site, left)
+    }
+
+    fn remove_top(&self, site: &mut Site<'_>, left: &mut Left) -> Result<(), FstressError> {
         let top = Handle::new(site.transport.root().0).expect("a root handle is a handle");
         let name = self.options.root_name.as_bytes();
-        call(site, &Request::Rmdir { dir: top.by_ref(), name }, |_| ())?
-            .map_err(|problem| problem.about("remove directory", &self.options.root_name))
+        let emptied = match find(site, top.by_ref(), name)? {
+            Ok(root) => empty(site, root.by_ref(), left)?,
+            Err(Problem::Refused(Status::NOENT | Status::STALE)) => return Ok(()),
+            // Removing it says what is wrong.
+            Err(_) => true,
+        };
+        remove_dir(site, top.by_ref(), name, emptied, left)?;
+        // A name that was refused first and is gone by now is none that is left.
+        if left.names == 0 {
+            left.first = None;
+        }
+        Ok(())
     }
 
     /// Writes what the set is for into it, or checks that a set to adopt is for the same.
@@ -159,26 +225,22 @@ impl Builder {
             "crumb fstress file set 1\nworkload {}\nseed {}\n",
             self.workload.name, self.options.seed
         );
-        if self.options.adopt {
-            let found = call(site, &Request::Lookup { dir: root, name: LABEL }, |reply| match reply {
-                Reply::Lookup { object, .. } => Handle::new(object.0),
-                _ => None,
+        if self.options.adopt
+            && let Ok(label) = find(site, root, LABEL)?
+        {
+            let read = Request::Read { file: label.by_ref(), offset: 0, count: LABEL_BYTES_MAX };
+            let was = call(site, &read, |reply| match reply {
+                Reply::Read { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+                _ => String::new(),
             })?;
-            if let Ok(Some(label)) = found {
-                let read = Request::Read { file: label.by_ref(), offset: 0, count: LABEL_BYTES_MAX };
-                let was = call(site, &read, |reply| match reply {
-                    Reply::Read { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
-                    _ => String::new(),
-                })?;
-                let was = was.map_err(|problem| problem.about("read", "crumb-set"))?;
-                // Empty: it was interrupted while it was being made.
-                if was != text && !was.is_empty() {
-                    return Err(FstressError::OtherSet {
-                        name: self.options.root_name.clone(),
-                        was,
-                        is: text,
-                    });
-                }
+            let was = was.map_err(|problem| problem.about("read", "crumb-set"))?;
+            if was == text {
+                return Ok(());
+            }
+            // Empty: it was interrupted while it was being made.
+            if !was.is_empty() {
+                let name = self.options.root_name.clone();
+                return Err(FstressError::OtherSet { name, was, is: text });
             }
         }
         let create = Request::Create { dir: root, name: LABEL, how: CreateHow::Unchecked(FILE_ATTRIBUTES) };
@@ -328,36 +390,118 @@ fn handle_of(set: &ObjectSets, dir: DirectoryId) -> Handle {
         .unwrap_or(Handle::new(&[]).expect("no bytes are few enough"))
 }
 
-/// Removes everything in a directory: what operations made beside the set, and what was in an adopted one.
-fn empty(site: &mut Site<'_>, dir: HandleRef<'_>) -> Result<(), FstressError> {
-    // Names and not cookies, as removing changes what a cookie means on some servers.
+/// What could not be removed.
+#[derive(Default)]
+struct Left {
+    names: u64,
+    /// Why not, of the first.
+    first: Option<FstressError>,
+}
+
+impl Left {
+    fn add(&mut self, error: FstressError) {
+        self.names += 1;
+        self.first.get_or_insert(error);
+    }
+}
+
+/// One look at a directory.
+#[derive(Default)]
+struct Page {
+    names: Vec<Vec<u8>>,
+    next: (u64, [u8; 8]),
+    is_last: bool,
+}
+
+/// Removes everything in a directory: what operations made beside the set, and what was in an adopted one. Tells whether
+/// nothing is left in it.
+fn empty(site: &mut Site<'_>, dir: HandleRef<'_>, left: &mut Left) -> Result<bool, FstressError> {
+    let mut refused: HashSet<Vec<u8>> = HashSet::new();
+    let mut from = (0, [0; 8]);
     loop {
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        let list = Request::Readdir { dir, cookie: 0, verifier: [0; 8], count: 32_768 };
-        call(site, &list, |reply| {
-            if let Reply::Listing { entries, .. } = reply {
-                names =
-                    entries.map(|e| e.name.to_vec()).filter(|name| name != b"." && name != b"..").collect();
+        let mut page = Page { is_last: true, ..Page::default() };
+        let list = Request::Readdir { dir, cookie: from.0, verifier: from.1, count: 32_768 };
+        let listed = call(site, &list, |reply| {
+            if let Reply::Listing { entries, verifier, end, .. } = reply {
+                page.is_last = *end;
+                for entry in *entries {
+                    page.next = (entry.cookie, *verifier);
+                    if entry.name != b"." && entry.name != b".." {
+                        page.names.push(entry.name.to_vec());
+                    }
+                }
             }
-        })?
-        .map_err(|problem| problem.about("list", "a directory of the file set"))?;
-        if names.is_empty() {
-            return Ok(());
+        })?;
+        if let Err(problem) = listed {
+            left.add(problem.about("list", "a directory of the file set"));
+            return Ok(false);
         }
-        for name in names {
-            let shown = || String::from_utf8_lossy(&name).into_owned();
-            if call(site, &Request::Remove { dir, name: &name }, |_| ())?.is_ok() {
-                continue;
+        page.names.retain(|name| !refused.contains(name));
+        if page.names.is_empty() {
+            if page.is_last {
+                return Ok(refused.is_empty());
             }
-            let found = call(site, &Request::Lookup { dir, name: &name }, |reply| match reply {
-                Reply::Lookup { object, .. } => Handle::new(object.0),
-                _ => None,
-            })?;
-            if let Ok(Some(child)) = found {
-                empty(site, child.by_ref())?;
-                call(site, &Request::Rmdir { dir, name: &name }, |_| ())?
-                    .map_err(|problem| problem.about("remove", shown()))?;
+            // All that is seen here stays: on to what is behind it.
+            from = page.next;
+            continue;
+        }
+        for name in page.names {
+            if !remove_any(site, dir, &name, left)? {
+                refused.insert(name);
             }
+        }
+        // From the begin, as removing changes what a cookie means on some servers.
+        from = (0, [0; 8]);
+    }
+}
+
+/// Removes a name of any kind; tells whether it is gone.
+fn remove_any(
+    site: &mut Site<'_>,
+    dir: HandleRef<'_>,
+    name: &[u8],
+    left: &mut Left,
+) -> Result<bool, FstressError> {
+    let problem = match call(site, &Request::Remove { dir, name }, |_| ())? {
+        Ok(()) | Err(Problem::Refused(Status::NOENT)) => return Ok(true),
+        Err(problem) => problem,
+    };
+    let found = call(site, &Request::Lookup { dir, name }, |reply| match reply {
+        Reply::Lookup { object, attributes, .. } => {
+            Handle::new(object.0).map(|handle| (handle, attributes.map(|attributes| attributes.kind)))
+        }
+        _ => None,
+    })?;
+    match found {
+        Err(Problem::Refused(Status::NOENT)) => Ok(true),
+        Ok(Some((child, kind))) if kind.is_none_or(|kind| kind == FileKind::Directory) => {
+            let emptied = empty(site, child.by_ref(), left)?;
+            remove_dir(site, dir, name, emptied, left)
+        }
+        _ => {
+            left.add(problem.about("remove", String::from_utf8_lossy(name)));
+            Ok(false)
+        }
+    }
+}
+
+/// Removes a directory unless something is left in it; tells whether it is gone.
+fn remove_dir(
+    site: &mut Site<'_>,
+    dir: HandleRef<'_>,
+    name: &[u8],
+    emptied: bool,
+    left: &mut Left,
+) -> Result<bool, FstressError> {
+    if !emptied {
+        left.names += 1;
+        return Ok(false);
+    }
+    match call(site, &Request::Rmdir { dir, name }, |_| ())? {
+        Ok(()) | Err(Problem::Refused(Status::NOENT)) => Ok(true),
+        Err(problem) => {
+            left.add(problem.about("remove directory", String::from_utf8_lossy(name)));
+            Ok(false)
         }
     }
 }

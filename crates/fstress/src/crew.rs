@@ -90,6 +90,9 @@ pub(crate) struct Crew {
     last_reply: Option<Instant>,
     /// Directories that could not be removed as something was left in them.
     pub not_empty: Vec<DirectoryId>,
+    /// What could not be removed does not keep the rest from being removed: the first reason is kept here.
+    removes_on: bool,
+    pub first_refused: Option<FstressError>,
 }
 
 /// Tickets from here on are a crew's or a call's, below a metronome's.
@@ -150,7 +153,19 @@ impl Crew {
             next_tell: None,
             last_reply: None,
             not_empty: Vec::new(),
+            removes_on: false,
+            first_refused: None,
         }
+    }
+
+    /// A crew that removes what it can, whatever is refused.
+    pub fn that_removes_on(in_flight_max: usize, asked: u64) -> Self {
+        Self { removes_on: true, ..Self::new(in_flight_max, SetWork::Remove, asked) }
+    }
+
+    /// Things done.
+    pub fn done(&self) -> u64 {
+        self.done
     }
 
     pub fn has_room(&self) -> bool {
@@ -205,7 +220,13 @@ impl Crew {
                 // Whether it took effect is unknown. Asking again is harmless: `settle` knows what is there already.
                 Err(Problem::Unanswered) => self.waiting.push_front(job),
                 Err(other) => {
-                    problem.get_or_insert(other.about(job.tried(), job.name(set)));
+                    let error = other.about(job.tried(), job.name(set));
+                    if self.removes_on {
+                        self.first_refused.get_or_insert(error);
+                        Self::release(job, set);
+                    } else {
+                        problem.get_or_insert(error);
+                    }
                 }
             }
         })?;
@@ -344,11 +365,15 @@ impl Crew {
         Ok(None)
     }
 
-    fn finish(&mut self, job: Job, set: &mut ObjectSets) {
+    fn release(job: Job, set: &mut ObjectSets) {
         match job {
             Job::File { file, .. } | Job::Fill { file, .. } | Job::Remove { file } => set.end_file_op(file),
             Job::Dir { .. } | Job::Link { .. } | Job::Unlink { .. } | Job::Rmdir { .. } => {}
         }
+    }
+
+    fn finish(&mut self, job: Job, set: &mut ObjectSets) {
+        Self::release(job, set);
         self.done += u64::from(!matches!(job, Job::Dir { .. } | Job::Link { .. }));
     }
 
@@ -497,6 +522,19 @@ pub(crate) fn call<T>(
     }
 }
 
+/// Looks `name` up in `dir`: its handle, when it is there.
+pub(crate) fn find(
+    site: &mut Site<'_>,
+    dir: HandleRef<'_>,
+    name: &[u8],
+) -> Result<Result<Handle, Problem>, FstressError> {
+    let found = call(site, &Request::Lookup { dir, name }, |reply| match reply {
+        Reply::Lookup { object, .. } => Handle::new(object.0),
+        _ => None,
+    })?;
+    Ok(found.and_then(|handle| handle.ok_or(Problem::BadReply)))
+}
+
 /// Makes directory `name` in `dir`, or takes the one that is there when `take` allows; returns its handle.
 pub(crate) fn make_dir(
     site: &mut Site<'_>,
@@ -506,6 +544,14 @@ pub(crate) fn make_dir(
 ) -> Result<Handle, FstressError> {
     const TRIED: &str = "make directory";
     let bytes = name.as_bytes();
+    // A set that is there needs no leave to make anything: it may be on a read-only export or a snapshot.
+    if take {
+        match find(site, dir, bytes)? {
+            Ok(handle) => return Ok(handle),
+            Err(Problem::Refused(Status::NOENT)) => {}
+            Err(problem) => return Err(problem.about("look up", name)),
+        }
+    }
     let made = call(site, &Request::Mkdir { dir, name: bytes, new: DIR_ATTRIBUTES }, |reply| match reply {
         Reply::Created { object, .. } => object.and_then(|handle| Handle::new(handle.0)),
         _ => None,
@@ -517,13 +563,7 @@ pub(crate) fn make_dir(
         Err(Problem::Refused(Status::EXIST)) if take => {}
         Err(problem) => return Err(problem.about(TRIED, name)),
     }
-    let found = call(site, &Request::Lookup { dir, name: bytes }, |reply| match reply {
-        Reply::Lookup { object, .. } => Handle::new(object.0),
-        _ => None,
-    })?;
-    found
-        .map_err(|problem| problem.about("look up", name))?
-        .ok_or_else(|| Problem::BadReply.about("look up", name))
+    find(site, dir, bytes)?.map_err(|problem| problem.about("look up", name))
 }
 
 /// The first tickets of a run's first crew.

@@ -149,6 +149,16 @@ pub enum FstressError {
         /// The label wanted.
         is: String,
     },
+    /// The file set, or a part of it, could not be removed.
+    #[error("the file set is not removed: {names} of its names are left in {name}; remove them by hand")]
+    LeftBehind {
+        /// Name of its directory.
+        name: String,
+        /// Names of files and directories that are left, as far as is known.
+        names: u64,
+        /// Why the first of them is.
+        source: Box<FstressError>,
+    },
     /// The file of raw samples cannot be written.
     #[error("cannot write the raw samples to {}; give --raw a directory with room for some 35 bytes a request, or leave it out", path.display())]
     Raw {

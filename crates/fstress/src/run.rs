@@ -92,6 +92,8 @@ pub struct RunOutcome {
     pub complete: bool,
     /// What cut it short, if it was not the user.
     pub error: Option<FstressError>,
+    /// Why the file set, or a part of it, is still there, when that is not the error itself.
+    pub left_behind: Option<FstressError>,
 }
 
 impl RunOutcome {
@@ -104,6 +106,7 @@ impl RunOutcome {
             phases: vec![],
             complete: false,
             error: None,
+            left_behind: None,
         }
     }
 }
@@ -162,9 +165,13 @@ pub fn run_together(
     let (set, result) = session.all_points();
     let removed = match set {
         Some(set) if config.keep == Keep::Remove => session.remove(set),
+        // It was not even begun, but its directory may be there.
+        None if config.keep == Keep::Remove => {
+            (None, session.at_site(true, |builder, site| builder.remove_root(site)))
+        }
         _ => (None, Ok(())),
     };
-    let ended = session.removed(removed, result);
+    let (ended, left_behind) = session.removed(removed, result);
     let (complete, error) = match ended {
         // Of several ranks each would have its own moment to look.
         Ok(()) => (session.ensemble.is_joined() || !stop.load(Ordering::Relaxed), None),
@@ -179,6 +186,7 @@ pub fn run_together(
         phases,
         complete,
         error,
+        left_behind,
     }
 }
 
@@ -438,12 +446,16 @@ impl Session<'_> {
         &mut self,
         (work, removed): (Option<Work>, Result<(), FstressError>),
         measured: Result<(), FstressError>,
-    ) -> Result<(), FstressError> {
+    ) -> (Result<(), FstressError>, Option<FstressError>) {
         let (work, together) = self.ensemble.agree_on("the end", removed, work);
         if let Some(work) = work {
             self.phase("remove", &work);
         }
-        measured.and(together)
+        match (measured, together) {
+            // That the user asked for the end is no reason for what is left.
+            (Ok(()) | Err(FstressError::Interrupted), Err(left)) => (Err(left), None),
+            (measured, together) => (measured, together.err()),
+        }
     }
 
     /// Goes on when all ranks have done `step`, and well.

@@ -23,6 +23,7 @@ use crate::exit::ExitStatus;
 use crate::names::kept_name;
 use crate::openers::{TransportOptions, open_transport, proto, proto_of};
 use crate::outcome::{Begun, OutputArgs, Run};
+use crate::output::complain;
 use crate::progress::Progress;
 use crate::series::{SeriesArgs, Turn};
 use crate::{signals, tables};
@@ -150,7 +151,8 @@ Examples:
   What can the server do at most (closed loop)?
     crumb run fstress nfs://filer/vol --workload sfs97 --rate max --outstanding 64
 
-Ctrl-C ends the run early: what was measured is kept and the file set removed.
+Ctrl-C ends the run early: what was measured is kept and the file set removed. Each load point is stored as soon as it
+is measured, so that a run that is killed keeps those it had.
 Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
 
 /// Lengths that no run needs and that arithmetic on clocks does not like.
@@ -248,7 +250,7 @@ impl FstressArgs {
         };
 
         let (events, heard) = mpsc::sync_channel(1024);
-        let keeps_so_far = ensemble.is_joined();
+        let mut any_kept = false;
         let outcome = std::thread::scope(|threads| {
             let (config, clock, stop, pin) = (&config, &clock, &**stop, self.pin.as_ref());
             let (transport, ensemble) = (&mut *transport, &mut *ensemble);
@@ -269,18 +271,19 @@ impl FstressArgs {
             let mut progress = Progress::new(context.quiet);
             let mut so_far = Vec::new();
             for event in heard {
-                progress.show(&event);
-                // When a rank dies, whatever started the ranks ends them all without a word, and no time to keep anything.
-                match event {
+                // The process may be killed at any moment, and removing the files takes its time: each level is in the
+                // store before it is shown.
+                match &event {
                     // What a search measured anew does not count.
-                    Event::PointBegins { number, .. } => so_far.truncate(number as usize - 1),
-                    Event::PointDone(point) if keeps_so_far => {
-                        so_far.push(*point);
+                    Event::PointBegins { number, .. } => so_far.truncate(*number as usize - 1),
+                    Event::PointDone(point) => {
+                        so_far.push((**point).clone());
                         let outcome = RunOutcome::so_far(so_far.clone(), &config.load);
-                        self.output.keep(context, &record_of(outcome));
+                        any_kept |= self.output.keep(context, &record_of(outcome));
                     }
                     _ => {}
                 }
+                progress.show(&event);
             }
             progress.finish();
             match generator.join() {
@@ -290,10 +293,13 @@ impl FstressArgs {
         });
         let mut outcome = outcome?;
         let error = outcome.error.take().map(anyhow::Error::from);
+        if let Some(left) = outcome.left_behind.take().filter(|_| !context.silent) {
+            complain(&format!("crumb: {:#}", anyhow::Error::from(left)));
+        }
         let record = record_of(outcome);
         let interrupted = stop.load(Ordering::Relaxed);
         let any_measured = !record.points.is_empty();
-        if keeps_so_far && !any_measured {
+        if !any_measured && any_kept {
             self.output.forget(context, &record.id);
         }
         Ok(Run { record, any_measured, error, interrupted })
@@ -398,12 +404,17 @@ fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
         Some(points) => format!("about {}", humantime::format_duration(point * points)),
         None => format!("{} for each load point", humantime::format_duration(point)),
     };
-    eprintln!("{} on {target}, {}; seed {}", config.workload.name, load_text(&config.load), config.seed);
+    complain(&format!(
+        "{} on {target}, {}; seed {}",
+        config.workload.name,
+        load_text(&config.load),
+        config.seed
+    ));
     ranks::announce(ensemble);
     if let Some(raw) = &config.raw {
-        eprintln!("every measured request goes to {}-rank-{}.csv", raw.display(), ensemble.rank());
+        complain(&format!("every measured request goes to {}-rank-{}.csv", raw.display(), ensemble.rank()));
     }
-    eprintln!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has");
+    complain(&format!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has"));
 }
 
 fn config_json(
