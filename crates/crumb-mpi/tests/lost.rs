@@ -21,7 +21,7 @@ fn serve(export: &Path) -> Server {
 
 /// Three ranks that have come to `phase`, and the load points done by then.
 fn brought_to(phase: &str, url: &str, dir: &Path) -> (Job, usize) {
-    let args = sweep(url, "90,100", phase);
+    let args = sweep(url, "90, 100", phase);
     let mut job = Job::start(3, dir, &args.iter().map(String::as_str).collect::<Vec<_>>());
     let points = job.bring_to(phase, 3);
     (job, points)

@@ -120,7 +120,7 @@ fn ran(network: &Network, phase: &str) -> (usize, Ended, Vec<RunRecord>) {
     let (dir, export) = (place(), place());
     let server = network.serve(export.path());
     let url = format!("nfs://{}/", server.addr());
-    let args = [sweep(&url, "80,120", phase), vec!["--reconnect-timeout".into(), "5s".into()]].concat();
+    let args = [sweep(&url, "80, 120", phase), vec!["--reconnect-timeout".into(), "5s".into()]].concat();
     let mut job = network.start(dir.path(), &args);
     let points = job.bring_to(phase, RANKS as usize);
     let pids = job.ranks();

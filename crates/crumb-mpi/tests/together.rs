@@ -26,7 +26,7 @@ fn one_two_and_four_ranks_offer_the_rate_of_the_whole_and_leave_one_run() {
             "--workload",
             "null",
             "--rate",
-            "400,800",
+            "400, 800",
             "--warm",
             "200ms",
             "--measure",

@@ -235,7 +235,7 @@ fn the_raw_samples_of_each_run_make_the_histograms_of_its_record() {
     fs::create_dir(&target).expect("a folder");
     let [target, to] = [&target, &raw].map(|path| path.to_str().expect("a plain path").to_owned());
     let flags =
-        ["-w", "web-server", "--rate", "300,600", "--measure", "500ms", "--files", "150", "--raw", &to];
+        ["-w", "web-server", "--rate", "300, 600", "--measure", "500ms", "--files", "150", "--raw", &to];
     for runs in 1..=2 {
         let record = fstress(&target, &flags);
         assert_eq!(entries(&raw).len(), runs, "each has a file of its own");

@@ -225,7 +225,7 @@ impl Drop for Unmounted<'_> {
 fn advice_names_its_assumptions_and_leaves_no_scratch_behind() {
     let bench = Bench::in_memory();
     group(&bench, 600);
-    let asked = ["advise", "spool", "--quick", "--sizes", "256,512", "--json", "advice.json"];
+    let asked = ["advise", "spool", "--quick", "--sizes", "256, 512", "--json", "advice.json"];
     let out = bench.fine(&asked);
     assert_fits(&out);
     for words in ["control", "A day", "lookups", "Verdict", "pays for the whole day", "fall on files evenly"]

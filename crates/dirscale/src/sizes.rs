@@ -63,6 +63,11 @@ impl FromStr for Sizes {
             Ok(_) => Err(error("more than 4294967296 files")),
             Err(_) => Err(error("not a number of files")),
         };
+        if measure::grouped_number(text).is_some_and(|one| one <= SIZE_MAX) {
+            return Err(error(
+                "one number with its thousands parted, or several? Write one without commas, several with \", \"",
+            ));
+        }
         let mut sizes = Vec::new();
         for part in text.split(',') {
             match part.split_once("..") {
@@ -90,7 +95,7 @@ impl fmt::Display for Sizes {
             return write!(f, "{first}..{last}");
         }
         let texts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&texts.join(","))
+        f.write_str(&texts.join(", "))
     }
 }
 

@@ -55,7 +55,7 @@ impl Load {
     pub const FIRST_DEFAULT: f64 = 500.0;
 
     /// Reads `1000`, `500,1000,4000`, `500..8000/500`, `auto` or `auto:FIRST`. (`max` is the caller's, as it
-    /// needs the number outstanding.)
+    /// needs the number outstanding.) What could also be one number with its thousands parted is refused.
     ///
     /// # Errors
     /// In words, naming what was expected.
@@ -81,6 +81,12 @@ impl Load {
                 ));
             }
             return Ok(Self::Sweep((0..points).map(|n| from + n as f64 * step).collect()));
+        }
+        if let Some(one) = measure::grouped_number(text).filter(|&one| one as f64 <= RATE_MAX) {
+            let several = text.replace(',', ", ");
+            return Err(format!(
+                "`{text}`: one rate or several? Write {one} for one, or '{several}' with spaces for several"
+            ));
         }
         text.split(',').map(rate).collect::<Result<Vec<_>, _>>().map(Self::Sweep)
     }
@@ -225,6 +231,20 @@ mod tests {
             let error = Load::parse(text).expect_err(text);
             assert!(error.contains(names), "{text}: {error}");
         }
+    }
+
+    /// Symptom: `--rate 20,300`, copied from our own table, measured 20/s and 300/s without a word. Cause: a comma parts
+    /// rates here and thousands there. Fix: what can be read both ways is asked back.
+    #[test]
+    fn a_rate_copied_from_our_own_table_is_not_taken_for_two() {
+        for (text, one) in [("20,300", "20300"), ("300,600", "300600"), ("1,250,000", "1250000")] {
+            let error = Load::parse(text).expect_err(text);
+            assert!(error.contains(one) && error.contains(&text.replace(',', ", ")), "{text}: {error}");
+        }
+        assert_eq!(Load::parse("20, 300"), Ok(Load::Sweep(vec![20.0, 300.0])));
+        assert_eq!(Load::parse("500,1000,4000"), Ok(Load::Sweep(vec![500.0, 1000.0, 4000.0])));
+        // Two hundred million requests a second are no rate.
+        assert_eq!(Load::parse("200,200,200"), Ok(Load::Sweep(vec![200.0; 3])));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod caches;
 mod cpu;
 mod disk;
 mod environment;
+mod grouped;
 mod latency;
 mod record;
 pub mod statistics;
@@ -23,6 +24,7 @@ pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCach
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DiskMeter, DiskUse};
 pub use environment::{Environment, MountPoint};
+pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA,

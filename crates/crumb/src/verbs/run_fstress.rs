@@ -43,7 +43,7 @@ pub struct FstressArgs {
     workload: String,
 
     /// Requests a second: 1000, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
-    /// for a closed loop (see --outstanding)
+    /// for a closed loop (see --outstanding). What may be one number, such as 20,300, is refused: write 20300 or '20, 300'
     #[arg(long, short, default_value = "auto", value_name = "RATES")]
     rate: String,
 
