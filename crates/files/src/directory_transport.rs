@@ -264,6 +264,10 @@ impl Transport for DirectoryTransport {
         self.io_bytes_max
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn counters(&self) -> TransportCounters {
         TransportCounters::default()
     }

@@ -82,6 +82,37 @@ impl Status {
     }
 }
 
+impl Status {
+    /// The same of a local file system, for a user who has no server: its own name, and what to do. None where it has no
+    /// other name, or no server of ours makes it of one.
+    pub fn local_words(self) -> Option<(&'static str, &'static str)> {
+        const DENIED: &str = "run as another user, or change the owner or mode of the directory";
+        Some(match self {
+            Self::PERM => ("operation not permitted (EPERM)", DENIED),
+            Self::ACCES => ("permission denied (EACCES)", DENIED),
+            Self::NOENT => ("no such file or directory (ENOENT)", ""),
+            Self::IO => ("input/output error (EIO)", "see the kernel's log: `dmesg`"),
+            Self::EXIST => ("it exists (EEXIST)", ""),
+            Self::NOTDIR => ("not a directory (ENOTDIR)", ""),
+            Self::INVAL => ("invalid argument (EINVAL)", ""),
+            Self::FBIG => {
+                ("file too large (EFBIG)", "the file system takes no such file: ask for smaller ones")
+            }
+            Self::NOSPC => ("no space left (ENOSPC)", Self::NOSPC.advice()),
+            Self::ROFS => ("read-only file system (EROFS)", Self::ROFS.advice()),
+            Self::NOTEMPTY => ("directory not empty (ENOTEMPTY)", ""),
+            Self::DQUOT => ("quota exceeded (EDQUOT)", Self::DQUOT.advice()),
+            Self::STALE => ("it is gone (ESTALE)", "the file set was removed or replaced meanwhile"),
+            Self::NOTSUPP => ("not supported (EOPNOTSUPP)", "the file system has no such operation"),
+            Self::JUKEBOX => (
+                "out of a resource (EMFILE, ENFILE or ENOMEM)",
+                "this process has too many open files or too little memory: raise `ulimit -n`, or ask for less at a time",
+            ),
+            _ => return None,
+        })
+    }
+}
+
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name())

@@ -63,6 +63,14 @@ pub enum TargetError {
         /// What stands before the colon.
         scheme: String,
     },
+    /// An NFS server's export as `mount` has it.
+    #[error("`{url}`: for an NFS server write {nfs}; for a directory of that name ./{url}")]
+    HostAndPath {
+        /// The text.
+        url: String,
+        /// What was probably meant.
+        nfs: String,
+    },
     /// The rest of the URL does not fit its kind.
     #[error("`{url}`: {wrong}; {expected}")]
     Form {
@@ -90,12 +98,27 @@ impl std::str::FromStr for Target {
             return Err(form("empty target", "give /path, nfs://host[:port]/export, pack:/path or null:"));
         }
         // A path may hold a colon; a scheme is letters only and has no slash before its colon.
-        match url.split_once(':') {
+        let parts = match url.rsplit_once("]:") {
+            Some((host, path)) if host.starts_with('[') && !host.contains('/') => {
+                Some((&url[..host.len() + 1], path))
+            }
+            _ => url.split_once(':'),
+        };
+        match parts {
             Some(("nfs", rest)) => NfsTarget::parse(url, rest).map(Target::Nfs),
             Some(("pack", "")) => Err(form("`pack:` names no store", "expected pack:/path")),
             Some(("pack", path)) => Ok(Target::Pack(PathBuf::from(path))),
             Some(("null", "")) => Ok(Target::Null),
             Some(("null", _)) => Err(form("`null:` takes nothing after its colon", "expected null:")),
+            // As mount and fstab have it.
+            Some((host, export))
+                if export.starts_with('/')
+                    && !export.starts_with("//")
+                    && !host.is_empty()
+                    && !host.contains('/') =>
+            {
+                Err(TargetError::HostAndPath { url: url.to_owned(), nfs: format!("nfs://{host}{export}") })
+            }
             Some((scheme, _))
                 if !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) =>
             {
@@ -239,6 +262,7 @@ mod tests {
     #[test]
     fn a_relative_path_with_a_colon_is_a_directory() {
         assert_eq!(parse("./a:b"), Ok(Target::Directory("./a:b".into())));
+        assert_eq!(parse("./a:/b"), Ok(Target::Directory("./a:/b".into())));
         assert_eq!(parse("/srv/mail"), Ok(Target::Directory("/srv/mail".into())));
     }
 
@@ -267,6 +291,11 @@ mod tests {
             ("nfs://host/%zz", "two hex digits"),
             ("null:x", "takes nothing"),
             ("pack:", "expected pack:/path"),
+            // Each was once an unknown kind, or a directory that does not exist.
+            ("filer:/export", "write nfs://filer/export"),
+            ("filer-2.example.org:/vol/mail", "write nfs://filer-2.example.org/vol/mail"),
+            ("10.0.0.1:/vol", "write nfs://10.0.0.1/vol"),
+            ("[::1]:/vol", "write nfs://[::1]/vol"),
         ] {
             let error = parse(url).expect_err(url);
             assert!(error.contains(names) && error.contains(url), "{url}: {error}");

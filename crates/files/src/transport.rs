@@ -147,6 +147,11 @@ pub trait Transport: Send {
     /// The most bytes that one READ or WRITE may carry.
     fn io_bytes_max(&self) -> u32;
 
+    /// Whether the storage is a local file system, so that its errors are explained as such and not as a server's.
+    fn is_local(&self) -> bool {
+        false
+    }
+
     /// What happened below the requests so far.
     fn counters(&self) -> TransportCounters;
 }

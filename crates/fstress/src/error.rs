@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use files::Status;
+
 /// A place in a text somebody wrote: a workload file, or a built-in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -214,6 +216,24 @@ pub enum FstressError {
         /// What was found and expected.
         problem: ValueProblem,
     },
+}
+
+impl FstressError {
+    /// The same where the storage is a local file system: no server said what it says.
+    pub(crate) fn in_local_words(self) -> Self {
+        match self {
+            Self::Refused { tried, name, why, advice } => {
+                match Status::from_name(&why).and_then(Status::local_words) {
+                    Some((why, advice)) => Self::Refused { tried, name, why: why.to_owned(), advice },
+                    None => Self::Refused { tried, name, why, advice },
+                }
+            }
+            Self::LeftBehind { name, names, source } => {
+                Self::LeftBehind { name, names, source: Box::new(source.in_local_words()) }
+            }
+            other => other,
+        }
+    }
 }
 
 fn advised(advice: &str) -> String {

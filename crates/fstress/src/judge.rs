@@ -24,6 +24,8 @@ pub(crate) struct Asked<'a> {
     pub outstanding: Option<u32>,
     pub mix: &'a Mix,
     pub file_set: FileSetRecord,
+    /// The storage is a local file system, and no server.
+    pub is_local: bool,
 }
 
 /// Share of what was due that must be answered in time.
@@ -99,11 +101,11 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
         verdict: Verdict::valid(),
         parts,
     };
-    judge(&mut point, measured);
+    judge(&mut point, measured, asked);
     point
 }
 
-fn judge(point: &mut LoadPoint, measured: &Measured) {
+fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
     let attempted = measured.tallies.sum(|tally| tally.attempted);
     let failed = measured.tallies.sum(|tally| tally.errors_total() + tally.cancelled);
     let mut verdict = Verdict::valid();
@@ -172,10 +174,10 @@ fn judge(point: &mut LoadPoint, measured: &Measured) {
     }
     let failed_share = failed as f64 / attempted as f64;
     if failed_share > ERRORS_MAX {
-        let most = commonest_error(point);
+        let most = commonest_error(point, asked.is_local);
         verdict.invalidate("errors", format!("{:.1}% of the operations failed{most}", 100.0 * failed_share));
     } else if failed > 0 {
-        let most = commonest_error(point);
+        let most = commonest_error(point, asked.is_local);
         verdict.remark("errors", format!("{failed} of {attempted} operations failed{most}"));
     }
     let set = &point.file_set;
@@ -279,13 +281,19 @@ pub(crate) fn generator_was_the_limit(point: &LoadPoint) -> bool {
 }
 
 /// The name of the error met most, with what to do about it, as the end of a sentence.
-fn commonest_error(point: &LoadPoint) -> String {
+fn commonest_error(point: &LoadPoint, is_local: bool) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, count) in point.ops.values().flat_map(|stats| &stats.errors) {
         *counts.entry(name).or_insert(0) += count;
     }
     let Some((name, _)) = counts.into_iter().max_by_key(|&(_, count)| count) else { return String::new() };
-    match Status::from_name(name).map(Status::advice) {
+    let status = Status::from_name(name);
+    if is_local && let Some((words, advice)) = status.and_then(Status::local_words) {
+        // The tables call it by its name in NFSv3, as every kind of storage does.
+        let advice = if advice.is_empty() { String::new() } else { format!(": {advice}") };
+        return format!(", most with {name}, here {words}{advice}");
+    }
+    match status.map(Status::advice) {
         Some(advice) if !advice.is_empty() => format!(", most with {name}: {advice}"),
         _ => format!(", most with {name}"),
     }

@@ -163,6 +163,7 @@ pub fn run_together(
         raw: None,
     };
     let (set, result) = session.all_points();
+    let result = session.in_its_words(result);
     let removed = match set {
         Some(set) if config.keep == Keep::Remove => session.remove(set),
         // It was not even begun, but its directory may be there.
@@ -171,6 +172,7 @@ pub fn run_together(
         }
         _ => (None, Ok(())),
     };
+    let removed = (removed.0, session.in_its_words(removed.1));
     let (ended, left_behind) = session.removed(removed, result);
     let (complete, error) = match ended {
         // Of several ranks each would have its own moment to look.
@@ -378,7 +380,8 @@ impl Session<'_> {
             bytes: set.file_bytes(),
         };
         let (measured, file_set, parts) = self.ensemble.merge(measured, rate, file_set, config.drain)?;
-        let asked = Asked { rate, outstanding, mix: &config.workload.mix, file_set };
+        let is_local = self.transport.is_local();
+        let asked = Asked { rate, outstanding, mix: &config.workload.mix, file_set, is_local };
         let point = judge::load_point(&measured, &asked, parts);
         let Measured { cut_short, measured, .. } = measured;
         let mut kept = Ok(());
@@ -469,6 +472,12 @@ impl Session<'_> {
             self.end_others();
         }
         self.ensemble.agree_on(step, went, work)
+    }
+
+    /// An error in the words of the storage.
+    fn in_its_words(&self, result: Result<(), FstressError>) -> Result<(), FstressError> {
+        let is_local = self.transport.is_local();
+        result.map_err(|error| if is_local { error.in_local_words() } else { error })
     }
 
     /// What spoils the run here spoils it everywhere: the others need not go on until they hear of it.
