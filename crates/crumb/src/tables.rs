@@ -59,8 +59,16 @@ pub fn load_points(record: &RunRecord) -> String {
     text
 }
 
-/// The load point that tells most about the storage: the highest load that it held, else the last one measured.
+/// The load point that tells most about the storage: the one that answers the question, the highest load that it held,
+/// else the last one measured.
 pub fn telling_point(record: &RunRecord) -> Option<&LoadPoint> {
+    // A search under a bound: levels above its answer may well have been held, but not within the bound.
+    if let Some(answer) = record.metrics.get("within_bound_per_sec") {
+        let within = |point: &&LoadPoint| point.verdict.valid && point.offered_per_sec == Some(*answer);
+        if let Some(point) = record.points.iter().rfind(within) {
+            return Some(point);
+        }
+    }
     let held = record.points.iter().filter(|point| !point.saturated && point.verdict.valid);
     held.max_by(|a, b| a.achieved_per_sec.total_cmp(&b.achieved_per_sec)).or(record.points.last())
 }
@@ -389,6 +397,22 @@ mod tests {
         assert!(summary.contains("Saturation point        4,000/s\n"), "{summary}");
         assert!(summary.ends_with("Verdict                 VALID\n"), "{summary}");
         assert_eq!(telling_point(&record).and_then(|point| point.offered_per_sec), Some(4_000.0));
+    }
+
+    /// Symptom: below the answer of `--find-max` stood the operations of another level. Cause: the highest load that was held
+    /// at all was taken, and the bound not looked at.
+    #[test]
+    fn the_operations_shown_are_those_of_the_answer_to_a_search_under_a_bound() {
+        let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        let held: Vec<f64> = record
+            .points
+            .iter()
+            .filter(|point| !point.saturated && point.verdict.valid)
+            .filter_map(|point| point.offered_per_sec)
+            .collect();
+        assert!(held.len() > 1, "{held:?}");
+        record.metrics.insert("within_bound_per_sec".to_owned(), held[0]);
+        assert_eq!(telling_point(&record).and_then(|point| point.offered_per_sec), Some(held[0]));
     }
 
     #[test]

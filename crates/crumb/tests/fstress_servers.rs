@@ -109,7 +109,7 @@ fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
     let mut child = Command::cargo_bin("crumb")
         .expect("the binary is built")
         .args(["run", "fstress", &ganesha.url(), "--no-store", "--warm", "100ms", "--measure", "2s"])
-        .args(["--rate", "200,200,200", "--files", "100", "--udp-timeout", "100ms", "--proto", "tcp"])
+        .args(["--rate", "200,200,200", "--files", "100", "--proto", "tcp"])
         .args(["--reconnect-timeout", "1s", "--json"])
         .arg(&record)
         .stderr(std::process::Stdio::piped())
@@ -319,6 +319,18 @@ fn what_cannot_work_is_told_with_what_to_do() {
             "60000000 requests",
         ),
         (&["null:", "-w", "null", "--rate", "500", "--raw", "/dev/null/x"], 1, "/dev/null/x"),
+        (&[&target, "--rate", "20,300"], 2, "Write 20300 for one"),
+        // Each was once ignored without a word.
+        (&[&target, "--rate", "100", "--outstanding", "8"], 2, "--outstanding is for --rate max"),
+        (&["nfs://127.0.0.1:1/vol", "--threads", "8"], 2, "--threads is for a directory"),
+        (&[&target, "--connections", "2"], 2, "--connections is for an nfs:// target"),
+        (
+            &["nfs://127.0.0.1:1/vol", "--udp-timeout", "1s"],
+            2,
+            "--udp-timeout is for an nfs:// target over UDP",
+        ),
+        (&[&target, "--find-max", "p99<20ms", "--rate", "100..300/100"], 2, "the first one only"),
+        (&["filer:/export"], 2, "write nfs://filer/export"),
         (&[], 2, "<TARGET>"),
     ];
     for (args, code, says) in cases {
@@ -393,4 +405,111 @@ fn ctrl_c_while_files_are_made_leaves_no_run_and_no_file() {
     assert!(told.contains("interrupted before anything was measured"), "{told}");
     assert!(output.stdout.is_empty() && !store.exists());
     assert_eq!(entries(&files), Vec::<String>::new(), "the file set is removed");
+}
+
+/// A run on a directory with three load points, to be interfered with after the first.
+fn three_levels(files: &Path, store: &Path) -> std::process::Child {
+    Command::cargo_bin("crumb")
+        .expect("the binary is built")
+        .args(["run", "fstress"])
+        .arg(files)
+        .args(["--warm", "100ms", "--measure", "500ms", "--files", "100", "--rate", "200,200,200", "--store"])
+        .arg(store)
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("crumb starts")
+}
+
+fn stored(store: &Path) -> Vec<RunRecord> {
+    let store = report::Store::open(store).expect("a store");
+    let runs = store.list().expect("readable");
+    runs.iter().map(|run| store.find(&run.id.0).expect("a good one")).collect()
+}
+
+/// Symptom: kill -9, SIGHUP, a second Ctrl-C lost every load point that was done. Cause: the run was stored at its end,
+/// behind the removal of its files. Fix: each load point is stored before it is shown.
+#[test]
+fn a_run_that_is_killed_keeps_the_load_points_it_had() {
+    let scratch = scratch();
+    let (files, store) = (scratch.path().join("files"), scratch.path().join("runs.db"));
+    fs::create_dir(&files).expect("a folder");
+    let mut child = three_levels(&files, &store);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().expect("piped")));
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("achieved"))), "no load point was finished");
+    child.kill().expect("SIGKILL");
+    child.wait().expect("waited");
+    let runs = stored(&store);
+    let [run] = &runs[..] else { panic!("{} runs", runs.len()) };
+    assert!(!run.complete && !run.points.is_empty() && run.points[0].latency_us.count > 0);
+}
+
+/// Symptom: `crumb run fstress … 2>&1 | head -1` panicked at its next line of progress. Fix: it goes on without a reader.
+#[test]
+fn a_run_whose_progress_nobody_reads_goes_on_to_its_end() {
+    let scratch = scratch();
+    let (files, store) = (scratch.path().join("files"), scratch.path().join("runs.db"));
+    fs::create_dir(&files).expect("a folder");
+    let mut child = three_levels(&files, &store);
+    drop(child.stderr.take());
+    let status = child.wait().expect("waited");
+    assert!(matches!(status.code(), Some(0 | 3)), "{status:?}");
+    let runs = stored(&store);
+    let [run] = &runs[..] else { panic!("{} runs", runs.len()) };
+    assert!(run.complete);
+    assert_eq!(run.points.len(), 3);
+    assert_eq!(entries(&files), Vec::<String>::new(), "the file set is removed");
+}
+
+/// Symptom: a 7-second run against a UDP server that had gone silent lasted 32 minutes and blamed NFS3ERR_JUKEBOX, which
+/// nobody had said. Fix: a silence is measured, has a limit of its own and a message of its own, over TCP too.
+#[test]
+fn a_server_that_falls_silent_ends_the_run_with_what_was_measured() {
+    for proto in ["udp", "tcp"] {
+        let scratch = scratch();
+        let export = scratch.path().join("export");
+        fs::create_dir(&export).expect("a folder");
+        let mut server = Command::cargo_bin("crumb")
+            .expect("the binary is built")
+            .args(["serve", "dir", "--listen", "127.0.0.1:0"])
+            .arg(&export)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("crumb starts");
+        let mut lines =
+            std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().expect("piped")));
+        let ready = lines.next().expect("a line").expect("readable");
+        let at = ready.split("nfs://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+        let record = scratch.path().join("record.json");
+        let mut child = Command::cargo_bin("crumb")
+            .expect("the binary is built")
+            .args(["run", "fstress", &format!("nfs://{at}/"), "--no-store", "--proto", proto])
+            .args(["--warm", "100ms", "--measure", "500ms", "--files", "100", "--rate", "200,200,200,200"])
+            .args(["--reconnect-timeout", "2s", "--json"])
+            .arg(&record)
+            .stderr(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("crumb starts");
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().expect("piped")));
+        assert!(
+            lines.any(|line| line.is_ok_and(|line| line.contains("achieved"))),
+            "no load point was finished"
+        );
+        let pause = Command::new("kill").args(["-STOP", &server.id().to_string()]).status().expect("kill");
+        assert!(pause.success());
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        let status = child.wait().expect("waited");
+        server.kill().expect("SIGKILL");
+        server.wait().expect("waited");
+        let told = rest.join("\n");
+        assert_eq!(status.code(), Some(1), "{proto}: {told}");
+        assert!(told.contains("no reply for") && told.contains("still running"), "{proto}: {told}");
+        assert!(!told.contains("JUKEBOX"), "{proto}: {told}");
+        // The file set is on the server, where nobody can remove it now.
+        assert!(told.contains("is not removed"), "{proto}: {told}");
+        let record =
+            RunRecord::from_json(&fs::read_to_string(&record).expect("a record")).expect("a good one");
+        assert!(!record.complete && !record.points.is_empty(), "{proto}");
+    }
 }

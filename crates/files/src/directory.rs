@@ -44,7 +44,7 @@ use rustix::process::{Resource, getrlimit};
 
 use self::nodes::Nodes;
 use self::table::ROOT;
-use crate::{Handle, Reply, Request, Status};
+use crate::{Handle, NodeKind, Reply, Request, Status};
 
 pub use scratch::Scratch;
 
@@ -53,6 +53,9 @@ pub use scratch::Scratch;
 pub struct DirectoryOptions {
     /// Refuse every change with `NFS3ERR_ROFS`. Default: no.
     pub read_only: bool,
+    /// Make device nodes for MKNOD, where this process may. Default: no, `NFS3ERR_PERM`: whoever has a device has what is
+    /// behind it.
+    pub devices: bool,
     /// The most bytes that one READ or WRITE carries. Default 1 MiB, what Linux clients use at most.
     pub io_bytes_max: u32,
     /// Descriptors kept open to files and directories. Default: a quarter of this process's limit
@@ -62,7 +65,7 @@ pub struct DirectoryOptions {
 
 impl Default for DirectoryOptions {
     fn default() -> Self {
-        Self { read_only: false, io_bytes_max: 1 << 20, descriptors_max: None }
+        Self { read_only: false, devices: false, io_bytes_max: 1 << 20, descriptors_max: None }
     }
 }
 
@@ -92,6 +95,7 @@ pub enum DirectoryError {
 pub struct Directory {
     nodes: Nodes,
     read_only: bool,
+    devices: bool,
     io_bytes_max: u32,
     caller: Caller,
     /// Told with every WRITE and COMMIT: changes when unwritten data may have been lost.
@@ -125,6 +129,7 @@ impl Directory {
         Ok(Self {
             nodes: Nodes::new(root, instance, descriptors_max).map_err(error)?,
             read_only: options.read_only,
+            devices: options.devices,
             io_bytes_max: options.io_bytes_max.max(512),
             caller: Caller { uid: rustix::process::geteuid().as_raw(), groups },
             write_verifier: AtomicU64::new(instance),
@@ -167,6 +172,11 @@ impl Directory {
         scratch.entries.clear();
         if self.read_only && changes(request) {
             return Err(Status::ROFS);
+        }
+        if !self.devices
+            && let R::Mknod { node: NodeKind::CharDevice { .. } | NodeKind::BlockDevice { .. }, .. } = request
+        {
+            return Err(Status::PERM);
         }
         match *request {
             R::Null => Ok(Reply::Null),

@@ -67,6 +67,8 @@ pub struct TransportCounters {
     pub reconnects: u64,
     /// Messages that were no reply to anything in flight, or none at all.
     pub bad_replies: u64,
+    /// Of these, messages that were none at all: no reply of RPC, whatever it may have been meant for.
+    pub garbage: u64,
     /// Requests sent again.
     pub retransmits: u64,
     /// Bytes sent, with headers.

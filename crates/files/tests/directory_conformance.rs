@@ -394,7 +394,13 @@ fn links_and_special_files_are_made_and_described() {
     assert_eq!(export.status(Request::Readlink { link: file.by_ref() }), Some(Status::INVAL));
     assert_eq!(export.read(&root, 0, 1), Err(Status::ISDIR));
     assert_eq!(export.lookup(&file, "x"), Err(Status::NOTDIR));
+    // Symptom: a server that ran as root made device nodes for whoever asked.
+    let node = NodeKind::CharDevice { device: (1, 3) };
+    let null = Request::Mknod { dir: root.by_ref(), name: b"null", node, new: mode(0o600) };
+    assert_eq!(export.created(null), Err(Status::PERM), "not unless it is told to");
     if root_user() {
+        let export = Export::with(DirectoryOptions { devices: true, ..DirectoryOptions::default() });
+        let root = export.root();
         let node = NodeKind::CharDevice { device: (1, 3) };
         let null = Request::Mknod { dir: root.by_ref(), name: b"null", node, new: mode(0o600) };
         match export.created(null) {

@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use files::{Completion, Outcome, SubmitError, Ticket, Transport, TransportCounters, TransportError};
+use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
 
@@ -55,6 +55,8 @@ pub(crate) struct Measured {
     pub sent: u64,
     /// Successes that arrived within the interval, whenever they were due.
     pub ok_within: u64,
+    /// The same with errors that the server gave for an answer; one that asks to retry later is none.
+    pub answered_within: u64,
     pub warmed: Duration,
     pub measured: Duration,
     /// Share of one core that was not spent on waiting, 0 to 1.
@@ -288,6 +290,7 @@ impl Metronome<'_> {
             planned: count.sent + count.unsent,
             sent: count.sent,
             ok_within: count.ok_within,
+            answered_within: count.answered_within,
             tallies: count.tallies,
             lateness: count.lateness,
             warmed: stopped_at.min(counted_from).saturating_duration_since(begin),
@@ -369,6 +372,7 @@ struct Count<'a> {
     sent: u64,
     unsent: u64,
     ok_within: u64,
+    answered_within: u64,
     in_flight: u64,
     idle: Duration,
     /// The transport refused a request, and what was due meanwhile has not all gone out yet.
@@ -399,6 +403,7 @@ impl<'a> Count<'a> {
             sent: 0,
             unsent: 0,
             ok_within: 0,
+            answered_within: 0,
             in_flight: 0,
             idle: Duration::ZERO,
             behind: false,
@@ -433,8 +438,9 @@ impl<'a> Count<'a> {
     fn settle(&mut self, flight: &Flight, completion: &Completion<'_>) {
         let latency = completion.done.saturating_duration_since(flight.due);
         let ok = matches!(completion.outcome, Outcome::Ok(_));
-        if ok && completion.done >= self.counted_from && completion.done < self.end {
-            self.ok_within += 1;
+        if completion.done >= self.counted_from && completion.done < self.end {
+            self.ok_within += u64::from(ok);
+            self.answered_within += u64::from(is_answer(&completion.outcome));
         }
         if ok {
             // For the eye only: at high rates one in sixteen tells as much, and spares a twentieth of the loop.
@@ -497,10 +503,20 @@ impl<'a> Count<'a> {
     }
 }
 
+/// Whether the storage did what it was asked for, or said that it will not.
+fn is_answer(outcome: &Outcome<'_>) -> bool {
+    match outcome {
+        Outcome::Ok(_) | Outcome::Rejected(_) => true,
+        Outcome::Failed(status) => *status != Status::JUKEBOX,
+        Outcome::Cancelled | Outcome::Lost | Outcome::BadReply => false,
+    }
+}
+
 fn difference(after: TransportCounters, before: TransportCounters) -> TransportCounters {
     TransportCounters {
         reconnects: after.reconnects - before.reconnects,
         bad_replies: after.bad_replies - before.bad_replies,
+        garbage: after.garbage - before.garbage,
         retransmits: after.retransmits - before.retransmits,
         sent_bytes: after.sent_bytes - before.sent_bytes,
         received_bytes: after.received_bytes - before.received_bytes,

@@ -269,13 +269,11 @@ impl Session<'_> {
                 }
                 Ok(())
             }
-            Load::Auto { first } => {
-                self.search(planner, first, needs_files, "held", |point| !point.saturated)
-            }
+            Load::Auto { first } => self.search(planner, first, needs_files, "held", judge::was_held),
             Load::FindMax { first, bound } => {
                 let goal = format!("held with {bound}");
                 self.search(planner, first, needs_files, &goal, |point| {
-                    !point.saturated && bound.is_met_by(&point.histogram)
+                    judge::was_held(point) && bound.is_met_by(&point.histogram)
                 })
             }
             Load::Max { outstanding } => {
@@ -541,11 +539,12 @@ fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
         }
     };
     let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
-    let any_saturated = points.iter().any(|point| point.saturated);
-    let held =
-        most(&mut points.iter().filter(|point| !point.saturated).filter_map(|point| point.offered_per_sec));
+    let any_failed = points.iter().any(|point| !judge::was_held(point));
+    let held = most(
+        &mut points.iter().filter(|point| judge::was_held(point)).filter_map(|point| point.offered_per_sec),
+    );
     // Without a point that failed nobody knows where it saturates; then this is only the highest rate held.
-    put("saturation_per_sec", held.filter(|_| any_saturated));
+    put("saturation_per_sec", held.filter(|_| any_failed));
     // A search under a bound stops before saturation and says its own answer.
     put("held_per_sec", held.filter(|_| !matches!(load, Load::FindMax { .. })));
     if let Load::FindMax { bound, .. } = load {

@@ -86,3 +86,15 @@ fn exports_are_listed_and_a_mounted_server_answers_pings() {
         assert_eq!(control.request(&Request::Null).unwrap(), Ok(files::Reply::Null));
     }
 }
+
+/// Symptom: a server that answered FSINFO with NFS3ERR_JUKEBOX, as one does that is just starting, ended a run at once.
+#[test]
+fn a_server_that_wants_to_be_asked_later_at_fsinfo_is_asked_later() {
+    let left = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(2));
+    let mounting = Mounting::PutsOff(std::sync::Arc::clone(&left));
+    let peer = Peer::start(files::NfsProto::Tcp, mounting, |asked| vec![Act::Reply(null_reply(asked.xid))]);
+    let mut transport = peer.connect(&options());
+    assert_eq!(left.load(std::sync::atomic::Ordering::SeqCst), 0);
+    submit_nulls(&mut *transport, [1]);
+    assert_eq!(drain(&mut *transport).unwrap(), [ended(1, "ok", 0)]);
+}

@@ -236,6 +236,8 @@ fn mount_takes_directories_below_the_export_and_nothing_else() {
     let (_folder, server) = exported();
     let mut peer = Peer::connect(&server);
     let root = mount(&mut peer, b"/").unwrap();
+    // Symptom: `nfs-cp FILE nfs://host/file` could not mount what is in front of `/file`.
+    assert_eq!(mount(&mut peer, b""), Ok(root));
     assert_eq!(mount(&mut peer, b"//sub/../sub"), Err(mount3::MountStatus::ACCES));
     assert_eq!(mount(&mut peer, b"/.."), Err(mount3::MountStatus::ACCES));
     assert_eq!(mount(&mut peer, b"/none"), Err(mount3::MountStatus::NOENT));

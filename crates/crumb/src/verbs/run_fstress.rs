@@ -25,7 +25,7 @@ use crate::openers::{TransportOptions, open_transport, proto, proto_of};
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::output::complain;
 use crate::progress::Progress;
-use crate::series::{SeriesArgs, Turn};
+use crate::series::{SeriesArgs, Sides, Turn};
 use crate::{signals, tables};
 
 /// Offer rising load to a file service and measure how its latency answers.
@@ -63,9 +63,9 @@ pub struct FstressArgs {
     #[arg(long, default_value = "uniform", value_name = "PROCESS")]
     arrivals: Arrivals,
 
-    /// Requests kept outstanding with --rate max
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=60_000), value_name = "N")]
-    outstanding: u32,
+    /// Requests kept outstanding with --rate max [default: 64]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60_000), value_name = "N")]
+    outstanding: Option<u32>,
 
     /// Same seed, same operations
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -95,26 +95,26 @@ pub struct FstressArgs {
     #[arg(long, value_parser = proto, value_name = "udp|tcp")]
     proto: Option<NfsProto>,
 
-    /// Connections to an NFS server
-    #[arg(long, default_value = "1", value_name = "N")]
-    connections: NonZeroU16,
+    /// Connections to an NFS server [default: 1]
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroU16>,
 
     /// Worker threads for a directory target; by default four for each processor
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Time-out of a UDP request before it is sent again; doubles each time
-    #[arg(long, default_value = "700ms", value_parser = humantime::parse_duration, value_name = "TIME")]
-    udp_timeout: Duration,
+    /// Time-out of a UDP request before it is sent again; doubles each time [default: 700ms]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    udp_timeout: Option<Duration>,
 
-    /// Retransmissions of a UDP request before it is cancelled
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    udp_retransmits: u8,
+    /// Retransmissions of a UDP request before it is cancelled [default: 5]
+    #[arg(long, value_name = "N")]
+    udp_retransmits: Option<u8>,
 
     /// How long the server may be away before the run ends: a TCP connection that is not regained, or no reply at all,
-    /// over UDP or TCP, while requests wait
-    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
-    reconnect_timeout: Duration,
+    /// over UDP or TCP, while requests wait [default: 30s]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    reconnect_timeout: Option<Duration>,
 
     /// Run the generator on these processors only, such as 1 or 2-3
     #[arg(long, value_name = "CPUS")]
@@ -159,6 +159,10 @@ Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is 
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// What file numbers of 32 bits leave room for, with as many again for files made in a run.
 const FILES_MAX: u64 = 1 << 31;
+const OUTSTANDING: u32 = 64;
+const UDP_TIMEOUT: Duration = Duration::from_millis(700);
+const UDP_RETRANSMITS: u8 = 5;
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const DRAIN: Duration = Duration::from_secs(10);
 const BUILD_IN_FLIGHT: usize = 64;
 /// Some servers lose what does not fit their receive buffer.
@@ -182,12 +186,14 @@ impl FstressArgs {
     ) -> anyhow::Result<ExitStatus> {
         let args = self;
         let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &[])?;
+        let idle = args.flags_without_use(&sides).map_err(|wrong| wrong.context(crate::exit::BadUsage));
+        on_all(ensemble, "its flags", idle)?;
         let transport_options = TransportOptions {
-            connections: args.connections,
+            connections: args.connections.unwrap_or(NonZeroU16::MIN),
             proto: args.proto,
-            udp_timeout: args.udp_timeout,
-            udp_retransmits: args.udp_retransmits,
-            reconnect_timeout: args.reconnect_timeout,
+            udp_timeout: args.udp_timeout.unwrap_or(UDP_TIMEOUT),
+            udp_retransmits: args.udp_retransmits.unwrap_or(UDP_RETRANSMITS),
+            reconnect_timeout: args.reconnect_timeout.unwrap_or(RECONNECT_TIMEOUT),
             threads: args.threads,
             patience: if args.spin { Patience::Spin } else { Patience::default() },
         };
@@ -305,6 +311,38 @@ impl FstressArgs {
         Ok(Run { record, any_measured, error, interrupted })
     }
 
+    /// A flag that changes nothing on any of the sides was meant for something else.
+    fn flags_without_use(&self, sides: &Sides) -> anyhow::Result<()> {
+        let mut targets = sides.variants.iter().map(|variant| &variant.target);
+        let any = |is: fn(&Target) -> bool| sides.variants.iter().any(|variant| is(&variant.target));
+        let nfs = any(|target| matches!(target, Target::Nfs(_)));
+        let directory = any(|target| matches!(target, Target::Directory(_)));
+        let udp = targets.any(|target| match target {
+            Target::Nfs(nfs) => nfs.proto.or(self.proto) == Some(NfsProto::Udp),
+            _ => false,
+        });
+        let closed = self.rate == "max";
+        for (flag, is_given, has_use, is_for) in [
+            ("--outstanding", self.outstanding.is_some(), closed, "--rate max"),
+            ("--threads", self.threads.is_some(), directory, "a directory"),
+            ("--proto", self.proto.is_some(), nfs, "an nfs:// target"),
+            ("--connections", self.connections.is_some(), nfs, "an nfs:// target"),
+            ("--reconnect-timeout", self.reconnect_timeout.is_some(), nfs, "an nfs:// target"),
+            ("--udp-timeout", self.udp_timeout.is_some(), udp, "an nfs:// target over UDP (--proto udp)"),
+            (
+                "--udp-retransmits",
+                self.udp_retransmits.is_some(),
+                udp,
+                "an nfs:// target over UDP (--proto udp)",
+            ),
+        ] {
+            if is_given && !has_use {
+                bail!("{flag} is for {is_for}: here it would change nothing, leave it out");
+            }
+        }
+        Ok(())
+    }
+
     fn config(&self, id: &RunId, proto: Option<NfsProto>) -> anyhow::Result<FstressConfig> {
         let mut workload = Workload::find(&self.workload)?;
         if let Some(files) = self.files_per_op {
@@ -327,14 +365,21 @@ impl FstressArgs {
             bail!("--measure: an interval must last at least 100ms");
         }
         let load = match (self.rate.as_str(), self.find_max) {
-            ("max", None) => Load::Max { outstanding: self.outstanding },
+            ("max", None) => Load::Max { outstanding: self.outstanding.unwrap_or(OUTSTANDING) },
             ("max", Some(_)) => bail!("--find-max searches with an open loop; leave --rate max out"),
             (rate, bound) => {
                 let load = Load::parse(rate).map_err(|wrong| anyhow::anyhow!("--rate: {wrong}"))?;
                 match (load, bound) {
                     (load, None) => load,
                     (Load::Auto { first }, Some(bound)) => Load::FindMax { first, bound },
-                    (Load::Sweep(rates), Some(bound)) => Load::FindMax { first: rates[0], bound },
+                    (Load::Sweep(rates), Some(bound)) if rates.len() == 1 => {
+                        Load::FindMax { first: rates[0], bound }
+                    }
+                    (Load::Sweep(_), Some(_)) => {
+                        bail!(
+                            "--find-max finds its own rates: give --rate the first one only, such as --rate 1000"
+                        )
+                    }
                     (other, Some(_)) => other,
                 }
             }
@@ -391,7 +436,7 @@ fn terms(target: &Target, config: &FstressConfig, args: &FstressArgs) -> Vec<(St
         ("files", format!("{files:?} {file_size:?}")),
         ("seed", seed.to_string()),
         ("file set", format!("{keep:?} {set_name}")),
-        ("way to the storage", format!("{:?} {} {threads:?}", args.proto, args.connections)),
+        ("way to the storage", format!("{:?} {:?} {threads:?}", args.proto, args.connections)),
         ("raw samples", args.raw.as_ref().map_or("none", |_| "written").to_owned()),
         ("repeats", format!("{:?}", args.series)),
     ];

@@ -67,6 +67,9 @@ All is done as the user who runs this: whoever reaches the port has his rights b
         /// Refuse every change
         #[arg(long)]
         read_only: bool,
+        /// Let clients make device nodes, where you may: by default that is refused
+        #[arg(long, conflicts_with = "read_only")]
+        devices: bool,
         #[command(flatten)]
         how: How,
     },
@@ -102,10 +105,10 @@ pub fn run(args: ServeArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             let options = how.options()?;
             serve(&how, context, "the null responder", || serve_null(options))
         }
-        What::Dir { path, read_only, how } => {
+        What::Dir { path, read_only, devices, how } => {
             let options = how.options()?;
             let name = format!("{}{}", path.display(), if read_only { ", read-only," } else { "" });
-            let directory = DirectoryOptions { read_only, ..DirectoryOptions::default() };
+            let directory = DirectoryOptions { read_only, devices, ..DirectoryOptions::default() };
             serve(&how, context, &name, || serve_dir(&path, options, directory))
         }
         What::Origin(args) => serve_origin::run(&args, context),

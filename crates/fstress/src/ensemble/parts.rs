@@ -35,11 +35,12 @@ pub(super) struct MeasuredPart {
     planned: u64,
     sent: u64,
     ok_within: u64,
+    answered_within: u64,
     warmed: Duration,
     measured: Duration,
     busy: f64,
-    /// Reconnects, bad replies, retransmits, bytes sent, bytes received.
-    counters: [u64; 5],
+    /// Reconnects, bad replies, garbage, retransmits, bytes sent, bytes received.
+    counters: [u64; 6],
     overtaken: u64,
     digest: u64,
     ended: Ended,
@@ -109,12 +110,14 @@ impl MeasuredPart {
             planned: measured.planned,
             sent: measured.sent,
             ok_within: measured.ok_within,
+            answered_within: measured.answered_within,
             warmed: measured.warmed,
             measured: measured.measured,
             busy: measured.busy,
             counters: [
                 counters.reconnects,
                 counters.bad_replies,
+                counters.garbage,
                 counters.retransmits,
                 counters.sent_bytes,
                 counters.received_bytes,
@@ -131,7 +134,7 @@ impl MeasuredPart {
 
     /// As it would have been measured by one. `mine` keeps the error of the rank it happened on.
     pub fn into_measured(self, mine: Measured, rows: &[RankPart], rank: u32) -> Measured {
-        let [reconnects, bad_replies, retransmits, sent_bytes, received_bytes] = self.counters;
+        let [reconnects, bad_replies, garbage, retransmits, sent_bytes, received_bytes] = self.counters;
         let mut tallies = Tallies::empty();
         for (kind, part) in &self.by_kind {
             // A kind of another version; versions were compared.
@@ -161,10 +164,18 @@ impl MeasuredPart {
             planned: self.planned,
             sent: self.sent,
             ok_within: self.ok_within,
+            answered_within: self.answered_within,
             warmed: self.warmed,
             measured: self.measured,
             busy: self.busy,
-            counters: TransportCounters { reconnects, bad_replies, retransmits, sent_bytes, received_bytes },
+            counters: TransportCounters {
+                reconnects,
+                bad_replies,
+                garbage,
+                retransmits,
+                sent_bytes,
+                received_bytes,
+            },
             overtaken: self.overtaken,
             digest: self.digest,
             cut_short,
@@ -199,6 +210,7 @@ impl Sums {
         whole.planned += part.planned;
         whole.sent += part.sent;
         whole.ok_within += part.ok_within;
+        whole.answered_within += part.answered_within;
         whole.overtaken += part.overtaken;
         add_each(&mut whole.counters, &part.counters);
         // Those cut short end a moment apart: the longest is what the counts were spread over.
@@ -218,7 +230,7 @@ impl Sums {
     }
 }
 
-fn add_each(sums: &mut [u64; 5], more: &[u64; 5]) {
+fn add_each<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
     for (sum, more) in sums.iter_mut().zip(more) {
         *sum += more;
     }

@@ -1,8 +1,9 @@
 //! From a target's URL to its root handle and limits: resolve, portmap, MOUNT, FSINFO.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
-use files::{Fsinfo, Handle, HandleRef, NfsProto, NfsTarget, Reply, Request};
+use files::{Fsinfo, Handle, HandleRef, NfsProto, NfsTarget, Reply, Request, Status};
 
 use super::{ClientOptions, Control};
 use crate::{
@@ -19,6 +20,9 @@ use crate::{
 const UDP_IO_BYTES_MAX: u32 = 32 << 10;
 /// What is asked at a time when a server names no limit, or a silly one.
 const IO_BYTES_MIN: u32 = 512;
+/// How long to go on asking a server that wants to be asked later, and how often.
+const RETRY_LATER_MAX: Duration = Duration::from_secs(10);
+const RETRY_LATER: Duration = Duration::from_millis(200);
 
 /// A mounted export.
 #[derive(Debug)]
@@ -47,10 +51,17 @@ impl Mount {
         let nfs = Peer { service: "NFS", address: nfs_address(address, target, options)?, proto };
         let root = mount(mount_peer(address, target, options)?, &target.export, options)?;
         let mut control = Control::connect(nfs, options)?;
-        let limits = match control.request(&Request::Fsinfo { root: root.by_ref() })? {
-            Ok(Reply::Fsinfo { limits, .. }) => limits,
-            Ok(_) => unreachable!("a reply is decoded as its request's"),
-            Err(status) => return Err(NfsError::Failed { peer: nfs, procedure: "fsinfo", status }),
+        let retry_until = Instant::now() + RETRY_LATER_MAX;
+        let limits = loop {
+            match control.request(&Request::Fsinfo { root: root.by_ref() })? {
+                Ok(Reply::Fsinfo { limits, .. }) => break limits,
+                Ok(_) => unreachable!("a reply is decoded as its request's"),
+                Err(Status::JUKEBOX) if Instant::now() < retry_until => {
+                    tracing::debug!("the server asks to retry FSINFO later");
+                    std::thread::sleep(RETRY_LATER);
+                }
+                Err(status) => return Err(NfsError::Failed { peer: nfs, procedure: "fsinfo", status }),
+            }
         };
         let io_bytes_max = io_bytes_max(&limits, proto, options);
         Ok(Self { root, limits, control, io_bytes_max })

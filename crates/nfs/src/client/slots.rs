@@ -7,7 +7,7 @@
 //! Always holds: a slot's generation moves on whenever it is freed, so that a late or repeated reply matches nothing;
 //! it begins at random, so that two runs do not share XIDs.
 
-use files::{OpKind, Outcome, Ticket};
+use files::{OpKind, Outcome, Ticket, TransportCounters};
 
 use super::socket::unique;
 use crate::wire::{nfs3, rpc};
@@ -146,6 +146,13 @@ pub(super) fn read_reply<'a, X: Default>(slots: &Slots<X>, message: &'a [u8]) ->
             _ => None,
         },
     }
+}
+
+/// Counts a message that answers nothing in flight: a late or repeated reply, or garbage.
+#[cold]
+pub(super) fn count_bad_reply(message: &[u8], counters: &mut TransportCounters) {
+    counters.bad_replies += 1;
+    counters.garbage += u64::from(rpc::decode_reply(message).is_err());
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use rustix::{
 use super::{
     ClientOptions, Mount, SourcePort,
     silence::Silence,
-    slots::{Slots, read_reply},
+    slots::{Slots, count_bad_reply, read_reply},
     socket,
     template::Template,
 };
@@ -412,12 +412,13 @@ impl Link {
                         deliver(Completion { ticket, outcome, retransmits: 0, done });
                         delivered += 1;
                     }
-                    None => counters.bad_replies += 1,
+                    None => count_bad_reply(message, counters),
                 },
                 Ok(None) => break,
                 Err(error) => {
                     self.replied |= delivered > 0;
                     counters.bad_replies += 1;
+                    counters.garbage += 1;
                     self.break_down(io::Error::new(io::ErrorKind::InvalidData, error), done);
                     return delivered + self.give_up_calls(clock, deliver);
                 }

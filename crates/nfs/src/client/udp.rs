@@ -28,7 +28,7 @@ use rustix::{
 use super::{
     ClientOptions, Mount, UdpOptions,
     silence::Silence,
-    slots::{Slots, read_reply},
+    slots::{Slots, count_bad_reply, read_reply},
     socket,
     template::Template,
 };
@@ -302,7 +302,7 @@ impl Link {
                     deliver(Completion { ticket, outcome, retransmits, done });
                     delivered += 1;
                 }
-                None => counters.bad_replies += 1,
+                None => count_bad_reply(message, counters),
             }
         }
         delivered

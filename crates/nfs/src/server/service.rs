@@ -102,7 +102,8 @@ impl Service {
         let path = || mount3::decode_path(call.args).map_err(|_| Refusal::GarbageArguments);
         let mounted = match procedure {
             Procedure::Mnt => Some(match (self, path()?) {
-                (_, path) if !path.starts_with(b"/") => Err(MountStatus::NOENT),
+                // libnfs mounts the directory part of `nfs://host/file`, which is nothing at all.
+                (_, path) if !path.is_empty() && !path.starts_with(b"/") => Err(MountStatus::NOENT),
                 (Self::Null(null), _) => Ok(null.root()),
                 (Self::Export(export), path) => export.mount(path, &mut worker.scratch),
             }),

@@ -58,6 +58,8 @@ pub enum Mounting {
     Flavours(Vec<u32>),
     NoSuchProgram,
     Silent,
+    /// Mounted at once, but so many FSINFO calls are to be asked again later.
+    PutsOff(Arc<AtomicU32>),
 }
 
 pub struct Peer {
@@ -215,6 +217,13 @@ fn answer(message: &[u8], connection: u32, mounting: &Mounting, script: &Script)
     }
     let kind = OpKind::from_number(call.procedure).unwrap();
     if kind == OpKind::Fsinfo {
+        if let Mounting::PutsOff(left) = mounting
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
+            rpc::put_success(&mut out, call.xid);
+            nfs3::put_reply(&mut out, kind, &Err(files::Status::JUKEBOX));
+            return vec![Act::Reply(out)];
+        }
         let limits = Fsinfo { read_max: 65_536, write_max: 32_768, ..Fsinfo::default() };
         rpc::put_success(&mut out, call.xid);
         nfs3::put_reply(&mut out, kind, &Ok(Reply::Fsinfo { attributes: None, limits }));

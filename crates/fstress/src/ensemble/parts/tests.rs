@@ -30,6 +30,7 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         lateness,
         planned: all + rank,
         sent: all,
+        answered_within: all / 2,
         ok_within: all / 2,
         warmed: Duration::from_secs(1),
         measured: Duration::from_secs(2),

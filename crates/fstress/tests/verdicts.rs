@@ -1,0 +1,114 @@
+//! What spoils a load point besides the generator: errors for answers, and what is no answer at all.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use files::{
+    Completion, HandleRef, Request, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError,
+};
+use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
+use quanta::Instant;
+use testkit::{Fault, Law, LawTransport};
+
+fn config(load: Load) -> FstressConfig {
+    FstressConfig {
+        workload: Workload::builtin("null").unwrap(),
+        load,
+        arrivals: Arrivals::Uniform,
+        warm: Duration::from_secs(1),
+        measure: Duration::from_secs(10),
+        drain: Duration::from_secs(10),
+        files: FileCount::Scaled,
+        seed: 42,
+        keep: Keep::Remove,
+        set_name: "crumb-fstress-test".to_owned(),
+        build_in_flight: 64,
+        raw: None,
+    }
+}
+
+fn run(load: Load, faults: &[Fault]) -> RunOutcome {
+    let (mut transport, clock) = LawTransport::new(Law::Constant(Duration::from_millis(1)), faults, 7);
+    fstress::run(&config(load), &mut transport, &clock, &AtomicBool::new(false), &mut |_| {})
+}
+
+/// Symptom: a server that answered every tenth request with an error "held" any load, so that a search for saturation rose
+/// and rose. Cause: errors counted as answers, and nothing else was looked at.
+#[test]
+fn a_level_with_many_errors_is_not_held() {
+    let outcome = run(Load::Auto { first: 500.0 }, &[Fault::Fail(10, Status::IO)]);
+    assert_eq!(outcome.metrics.get("held_per_sec"), None, "{:?}", outcome.metrics);
+    assert_eq!(outcome.metrics.get("saturation_per_sec"), None);
+    assert!(!outcome.verdict.valid);
+    // It goes down from where it began, and ends.
+    assert!(outcome.points.iter().all(|point| point.offered_per_sec <= Some(500.0)));
+    let point = &outcome.points[0];
+    assert!(!point.saturated && point.verdict.has("errors"), "{}", point.verdict);
+    let few = run(Load::Sweep(vec![500.0]), &[Fault::Fail(500, Status::IO)]);
+    assert_eq!(few.metrics["held_per_sec"], 500.0);
+}
+
+#[test]
+fn to_be_asked_later_is_no_answer() {
+    let outcome = run(Load::Sweep(vec![1000.0]), &[Fault::Fail(100, Status::JUKEBOX)]);
+    let point = &outcome.points[0];
+    assert!(point.saturated && point.verdict.has("rate-off"), "{}", point.verdict);
+}
+
+/// Counts messages that are none, one to so many requests.
+struct Noisy {
+    inner: LawTransport,
+    requests: u64,
+    one_in: u64,
+}
+
+impl Transport for Noisy {
+    fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
+        self.requests += 1;
+        self.inner.submit(ticket, request)
+    }
+
+    fn flush(&mut self) -> Result<(), TransportError> {
+        self.inner.flush()
+    }
+
+    fn poll(
+        &mut self,
+        until: Option<Instant>,
+        deliver: &mut dyn FnMut(Completion<'_>),
+    ) -> Result<usize, TransportError> {
+        self.inner.poll(until, deliver)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn root(&self) -> HandleRef<'_> {
+        self.inner.root()
+    }
+
+    fn io_bytes_max(&self) -> u32 {
+        self.inner.io_bytes_max()
+    }
+
+    fn counters(&self) -> TransportCounters {
+        let garbage = self.requests / self.one_in;
+        TransportCounters { bad_replies: garbage, garbage, ..TransportCounters::default() }
+    }
+}
+
+/// Symptom: a UDP server of whose replies one in ten was garbage made VALID runs, with a counter in the JSON only.
+#[test]
+fn garbage_for_replies_is_told_and_much_of_it_spoils_the_run() {
+    for (one_in, valid) in [(10, false), (1000, true)] {
+        let (inner, clock) = LawTransport::new(Law::Constant(Duration::from_millis(1)), &[], 7);
+        let mut transport = Noisy { inner, requests: 0, one_in };
+        let load = Load::Sweep(vec![1000.0]);
+        let outcome =
+            fstress::run(&config(load), &mut transport, &clock, &AtomicBool::new(false), &mut |_| {});
+        let point = &outcome.points[0];
+        assert!(point.verdict.has("garbage"), "{}", point.verdict);
+        assert_eq!(point.verdict.valid, valid, "{}", point.verdict);
+    }
+}
