@@ -3,6 +3,7 @@
 //! ```text
 //! crumb-fstress-7f3a/          the root of the set, made in the target's directory
 //!   crumb-set                  what it was made for: workload and seed, in plain text
+//!   crumb-lock                 host and process that have it, while a run has a set that is kept
 //!   f0000000000 ...            files, symbolic links and directories in numbers drawn for each new directory
 //!   d0000000001/               filled in the order the directories were made, down to the depth allowed
 //! ```
@@ -20,7 +21,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::arrivals::stream;
 use crate::crew::{Crew, Job, Problem, Site, call, find, make_dir};
 use crate::error::FstressError;
-use crate::objects::{DirectoryId, FileFlags, FileId, ObjectSets};
+use crate::objects::{DirectoryId, FileFlags, FileId, ObjectName, ObjectSets};
 use crate::payload::Payload;
 use crate::planner::FILE_ATTRIBUTES;
 use crate::progress::SetWork;
@@ -47,6 +48,8 @@ pub(crate) struct BuilderOptions {
     pub in_flight_max: usize,
     /// Take what is there already; otherwise a root directory that exists is an error.
     pub adopt: bool,
+    /// The set outlives the run, so that another may want it meanwhile.
+    pub kept: bool,
     pub seed: u64,
 }
 
@@ -60,6 +63,8 @@ struct Unfilled {
 }
 
 const LABEL: &[u8] = b"crumb-set";
+/// Who has the set.
+const LOCK: &[u8] = b"crumb-lock";
 const LABEL_BYTES_MAX: u32 = 4096;
 /// Subdirectories in the root before it takes files itself, for workloads whose directories draw none.
 const BARREN_MAX: u64 = 1000;
@@ -91,6 +96,9 @@ impl Builder {
             return Err(Problem::BadReply.about("make directory", name));
         }
         self.label(root.by_ref(), site)?;
+        if self.options.kept {
+            self.lock(root.by_ref(), site)?;
+        }
         self.unfold(DirectoryId::ROOT, 0);
         Ok(set)
     }
@@ -217,6 +225,108 @@ impl Builder {
             left.first = None;
         }
         Ok(())
+    }
+
+    /// Takes a set that is kept for this run alone.
+    fn lock(&self, root: HandleRef<'_>, site: &mut Site<'_>) -> Result<(), FstressError> {
+        let how = CreateHow::Guarded(FILE_ATTRIBUTES);
+        let made = call(site, &Request::Create { dir: root, name: LOCK, how }, |_| ())?;
+        match made {
+            // Where nothing can be made, nothing is changed either.
+            Ok(()) | Err(Problem::Refused(Status::ROFS | Status::ACCES | Status::PERM)) => {}
+            Err(Problem::Refused(Status::EXIST)) => {}
+            Err(problem) => return Err(problem.about("create", "crumb-lock")),
+        }
+        let in_use = |by: String| FstressError::SetInUse { name: self.options.root_name.clone(), by };
+        let lock = match find(site, root, LOCK)? {
+            Ok(lock) => lock,
+            Err(Problem::Refused(Status::NOENT)) if made.is_err() => return Ok(()),
+            Err(problem) => return Err(problem.about("look up", "crumb-lock")),
+        };
+        if made.is_err() {
+            let read = Request::Read { file: lock.by_ref(), offset: 0, count: LABEL_BYTES_MAX };
+            let by = call(site, &read, |reply| match reply {
+                Reply::Read { bytes, .. } => String::from_utf8_lossy(bytes).trim().to_owned(),
+                _ => String::new(),
+            })?;
+            let by = by.map_err(|problem| problem.about("read", "crumb-lock"))?;
+            if !is_dead(&by) {
+                return Err(in_use(by));
+            }
+            tracing::debug!(by, "the run that had this file set is gone");
+        }
+        let text = own_mark();
+        let write = Request::Write {
+            file: lock.by_ref(),
+            offset: 0,
+            bytes: text.as_bytes(),
+            stability: Stability::FileSync,
+        };
+        match call(site, &write, |_| ())? {
+            Ok(()) | Err(Problem::Refused(Status::ROFS | Status::ACCES | Status::PERM)) => Ok(()),
+            Err(problem) => Err(problem.about("write to", "crumb-lock")),
+        }
+    }
+
+    /// Leaves a set that is kept: what operations made beside it goes, and others may have it.
+    ///
+    /// # Errors
+    /// `LeftBehind` with the number of names that should have gone.
+    pub fn leave(
+        &mut self,
+        set: &mut ObjectSets,
+        makes_names: bool,
+        site: &mut Site<'_>,
+    ) -> Result<(), FstressError> {
+        let mut left = Left::default();
+        if let Err(error) = self.leave_with(set, makes_names, site, &mut left) {
+            left.add(error);
+        }
+        let Some(first) = left.first else { return Ok(()) };
+        let name = self.options.root_name.clone();
+        Err(FstressError::NotTidied { name, names: left.names, source: Box::new(first) })
+    }
+
+    fn leave_with(
+        &mut self,
+        set: &mut ObjectSets,
+        makes_names: bool,
+        site: &mut Site<'_>,
+        left: &mut Left,
+    ) -> Result<(), FstressError> {
+        if makes_names {
+            // Most of it is known; the rest are second names and what runs left that were killed.
+            let made: Vec<_> = set
+                .files()
+                .filter(|&file| ObjectName::is_of_operations(set.file_name(file).as_bytes()))
+                .collect();
+            let mut crew = Crew::that_removes_on(self.options.in_flight_max, made.len() as u64);
+            let mut made = made.into_iter();
+            loop {
+                while crew.has_room()
+                    && let Some(file) = made.next()
+                {
+                    crew.push(take_away(set, file));
+                }
+                if crew.is_idle() {
+                    break;
+                }
+                crew.turn(&self.payload, set, site)?;
+            }
+            for dir in set.directories_deepest_first() {
+                let handle = handle_of(set, dir);
+                let is_theirs = |name: &[u8]| ObjectName::is_of_operations(name);
+                empty_of(site, handle.by_ref(), &is_theirs, left)?;
+            }
+            let root = handle_of(set, DirectoryId::ROOT);
+            empty_of(site, root.by_ref(), &|name| ObjectName::is_of_operations(name), left)?;
+        }
+        let root = handle_of(set, DirectoryId::ROOT);
+        match call(site, &Request::Remove { dir: root.by_ref(), name: LOCK }, |_| ())? {
+            Ok(()) => Ok(()),
+            Err(Problem::Refused(Status::NOENT | Status::ROFS | Status::ACCES | Status::PERM)) => Ok(()),
+            Err(problem) => Err(problem.about("remove", "crumb-lock")),
+        }
     }
 
     /// Writes what the set is for into it, or checks that a set to adopt is for the same.
@@ -384,6 +494,24 @@ fn take_away(set: &mut ObjectSets, file: FileId) -> Job {
     Job::Remove { file }
 }
 
+/// This process, for others to know it by.
+fn own_mark() -> String {
+    format!("{} pid {}", host(), std::process::id())
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Whether a mark is of a process of this host that is no more.
+fn is_dead(mark: &str) -> bool {
+    match mark.split_once(" pid ").map(|(at, pid)| (at, pid.parse::<u32>())) {
+        Some((at, Ok(pid))) => at == host() && !std::path::Path::new(&format!("/proc/{pid}")).exists(),
+        _ => false,
+    }
+}
+
 fn handle_of(set: &ObjectSets, dir: DirectoryId) -> Handle {
     set.directory_handle(dir)
         .and_then(Handle::new)
@@ -416,6 +544,16 @@ struct Page {
 /// Removes everything in a directory: what operations made beside the set, and what was in an adopted one. Tells whether
 /// nothing is left in it.
 fn empty(site: &mut Site<'_>, dir: HandleRef<'_>, left: &mut Left) -> Result<bool, FstressError> {
+    empty_of(site, dir, &|_| true, left)
+}
+
+/// The same for names that are `wanted` gone.
+fn empty_of(
+    site: &mut Site<'_>,
+    dir: HandleRef<'_>,
+    wanted: &dyn Fn(&[u8]) -> bool,
+    left: &mut Left,
+) -> Result<bool, FstressError> {
     let mut refused: HashSet<Vec<u8>> = HashSet::new();
     let mut from = (0, [0; 8]);
     loop {
@@ -426,7 +564,7 @@ fn empty(site: &mut Site<'_>, dir: HandleRef<'_>, left: &mut Left) -> Result<boo
                 page.is_last = *end;
                 for entry in *entries {
                     page.next = (entry.cookie, *verifier);
-                    if entry.name != b"." && entry.name != b".." {
+                    if entry.name != b"." && entry.name != b".." && wanted(entry.name) {
                         page.names.push(entry.name.to_vec());
                     }
                 }

@@ -151,6 +151,28 @@ pub enum FstressError {
         /// The label wanted.
         is: String,
     },
+    /// Another run has the file set.
+    #[error(
+        "file set {name} is in use by another run ({}); wait for that, or if it is gone remove {name}/crumb-lock", if .by.is_empty() { "of an unknown host" } else { .by.as_str() }
+    )]
+    SetInUse {
+        /// Name of its directory.
+        name: String,
+        /// Host and process, as the lock has them.
+        by: String,
+    },
+    /// What operations made in a file set that is kept could not all be removed from it.
+    #[error(
+        "the file set {name} is kept with {names} names too many, which the next run with it tries to remove"
+    )]
+    NotTidied {
+        /// Name of its directory.
+        name: String,
+        /// Names that should have gone.
+        names: u64,
+        /// Why the first of them has not.
+        source: Box<FstressError>,
+    },
     /// The file set, or a part of it, could not be removed.
     #[error("the file set is not removed: {names} of its names are left in {name}; remove them by hand")]
     LeftBehind {

@@ -47,6 +47,10 @@ const SKEW_US_MAX: f64 = 10_000.0;
 /// Share by which the number of files may differ from the one asked.
 const FILES_OFF_MAX: f64 = 0.01;
 
+/// Share of the bytes it was made with that a file set may lack, because the writes of the mix do not fill the files that
+/// its creates make.
+const BYTES_LACKING_MAX: f64 = 0.3;
+
 /// One rank's row; who it is and how it began is the ensemble's to say.
 pub(crate) fn rank_part(measured: &Measured, rate: Option<f64>) -> RankPart {
     let seconds = measured.measured.as_secs_f64().max(1e-9);
@@ -206,6 +210,24 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
     {
         verdict
             .invalidate("file-set-off", format!("the set had {} files, not {}", set.files, set.files_asked));
+    }
+    // Sizes are drawn, so that a set of few files gains and loses bytes by chance: what counts is that bytes are lacking and
+    // that they are waited for.
+    let (made, to_come) = (measured.set_bytes_made as f64, measured.set_bytes_to_come as f64);
+    if made > 0.0
+        && to_come > BYTES_LACKING_MAX * made
+        && (set.bytes as f64) < (1.0 - BYTES_LACKING_MAX) * made
+    {
+        verdict.invalidate(
+            "set-bytes-off",
+            format!(
+                "the set held {:.0} MB, made with {:.0} MB: files that were created wait for {:.0} MB more, as the writes are too \
+                 few or too small to fill them; use larger transfers (TCP instead of UDP), or smaller files (--file-size)",
+                set.bytes as f64 / 1e6,
+                made / 1e6,
+                to_come / 1e6
+            ),
+        );
     }
     if point.latency_us.count < SAMPLES_MIN {
         verdict.remark(

@@ -66,6 +66,10 @@ pub(crate) struct Measured {
     pub overtaken: u64,
     /// Digest over all operations asked since the warm-up began: equal for equal seeds.
     pub digest: u64,
+    /// Bytes that the file set was made with, as of this load.
+    pub set_bytes_made: u64,
+    /// Bytes that created files are still to get.
+    pub set_bytes_to_come: u64,
     /// Why the interval ended before its time, if it did.
     pub cut_short: Option<CutShort>,
 }
@@ -138,6 +142,8 @@ pub(crate) struct Metronome<'a> {
     pub tell: &'a mut dyn FnMut(Live),
     /// Number of the load point, from 1.
     pub point: u32,
+    /// Bytes that the file set was made with.
+    pub set_bytes_made: u64,
     /// Where each counted request is kept by itself, when it is to be.
     pub samples: Option<&'a mut Samples>,
 }
@@ -284,6 +290,7 @@ impl Metronome<'_> {
             }
         }
         count.give_up();
+        let set_bytes_to_come = self.planner.bytes_to_come();
 
         let counters = difference(self.transport.counters(), counters_before);
         Measured {
@@ -299,6 +306,8 @@ impl Metronome<'_> {
             counters,
             overtaken: self.planner.overtaken(),
             digest: self.planner.digest(),
+            set_bytes_made: self.set_bytes_made,
+            set_bytes_to_come,
             cut_short,
         }
     }

@@ -27,7 +27,7 @@ use rand::Rng;
 pub use directories::DirectoryId;
 pub use files::{FileFlags, FileId};
 pub use handles::{HANDLE_BYTES_LIMIT, HandleTable};
-pub use names::ObjectName;
+pub use names::{Maker, ObjectName};
 pub use symlinks::SymlinkId;
 
 use directories::Directories;
@@ -65,6 +65,13 @@ impl ObjectSets {
             directories: Directories::with_root(root_weight),
             symlinks: Symlinks::default(),
         }
+    }
+
+    /// From now on new names are `maker`'s.
+    pub fn number_names_of(&mut self, maker: Maker) {
+        self.files.names.of(maker);
+        self.directories.names.of(maker);
+        self.symlinks.names.of(maker);
     }
 
     /// Name of the root directory within the export.

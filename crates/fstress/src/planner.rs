@@ -7,6 +7,8 @@
 //! schedule. Where the reply has not come even then, another operation of the same kind is asked instead and
 //! counted in `overtaken`.
 //!
+//! A request for more bytes than the storage takes at once becomes a series of the largest that it takes.
+//!
 //! Always holds: each plan asks one operation; a file is not removed while one of its operations is younger than
 //! [`QUIET`], if another can be found.
 //! Not here: what takes several requests (`series`), what waits for a reply (`births`), what goes out (`request`).
@@ -303,7 +305,8 @@ impl Planner {
 
     fn plan_read(&mut self, planned: &mut Planned, due: Instant) {
         let sequential = self.workload.access.read == ReadAccess::Sequential;
-        if sequential && let Some(slot) = self.next_of_series(OpKind::Read, due) {
+        // Reads at random are one request each, unless one is for more than the storage takes at once.
+        if let Some(slot) = self.next_of_series(OpKind::Read, due) {
             return self.plan_chunk(planned, slot, due);
         }
         let Some(file) = self.target(due) else { return self.instead(planned) };
@@ -312,9 +315,14 @@ impl Planner {
             let slot = self.begin_series(file, size, due);
             return self.plan_chunk(planned, slot, due);
         }
+        let count = self.wanted_bytes(OpKind::Read).min(size.try_into().unwrap_or(u32::MAX)).max(1);
+        let offset = self.aligned_offset(size, count);
+        if count > self.io_bytes_max {
+            let slot = self.begin_split(file, offset, count, due);
+            return self.plan_chunk(planned, slot, due);
+        }
         planned.target = Target::File(file);
-        planned.count = self.chunk_bytes(OpKind::Read).min(size.try_into().unwrap_or(u32::MAX)).max(1);
-        planned.offset = self.aligned_offset(size, planned.count);
+        (planned.offset, planned.count) = (offset, count);
     }
 
     fn plan_write(&mut self, planned: &mut Planned, due: Instant) {
@@ -328,17 +336,24 @@ impl Planner {
             let slot = self.begin_series(file, size.max(1), due);
             return self.plan_chunk(planned, slot, due);
         }
-        planned.target = Target::File(file);
-        planned.count = self.chunk_bytes(OpKind::Write);
+        let mut count = self.wanted_bytes(OpKind::Write);
+        let offset;
         if self.workload.access.write == WriteAccess::Append {
-            let end = size + u64::from(planned.count);
+            let end = size + u64::from(count);
             let fits = self.workload.access.append_bytes_max.is_none_or(|max| end <= max);
-            planned.offset = if fits { size } else { 0 };
+            offset = if fits { size } else { 0 };
         } else {
-            planned.count = planned.count.min(size.try_into().unwrap_or(u32::MAX)).max(1);
-            planned.offset = self.aligned_offset(size, planned.count);
+            count = count.min(size.try_into().unwrap_or(u32::MAX)).max(1);
+            offset = self.aligned_offset(size, count);
         }
-        self.set.set_file_size_bytes(file, size.max(planned.offset + u64::from(planned.count)));
+        // At once, so that what is appended next goes behind it.
+        self.set.set_file_size_bytes(file, size.max(offset + u64::from(count)));
+        if count > self.io_bytes_max {
+            let slot = self.begin_split(file, offset, count, due);
+            return self.plan_chunk(planned, slot, due);
+        }
+        planned.target = Target::File(file);
+        (planned.offset, planned.count) = (offset, count);
         self.written(file, due);
     }
 
@@ -471,10 +486,16 @@ impl Planner {
         self.set.file_flags(file).contains(FileFlags::REMOVING)
     }
 
+    /// Bytes of one request, of those that the workload wants at a time.
     #[inline]
     fn chunk_bytes(&mut self, kind: OpKind) -> u32 {
+        self.wanted_bytes(kind).min(self.io_bytes_max)
+    }
+
+    #[inline]
+    fn wanted_bytes(&mut self, kind: OpKind) -> u32 {
         let sizes = if kind == OpKind::Read { &self.workload.sizes.read } else { &self.workload.sizes.write };
-        sizes.sample_u64(&mut self.sizes).clamp(1, u64::from(self.io_bytes_max)) as u32
+        sizes.sample_u64(&mut self.sizes).clamp(1, u64::from(u32::MAX)) as u32
     }
 
     /// A multiple of `count` within `size` bytes.

@@ -21,7 +21,7 @@ use crate::error::FstressError;
 use crate::judge::{self, Asked};
 use crate::load::{Load, SEARCH_RULE, Search};
 use crate::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
-use crate::objects::ObjectSets;
+use crate::objects::{Maker, ObjectSets};
 use crate::planner::Planner;
 use crate::progress::Event;
 use crate::raw::RawFile;
@@ -151,6 +151,7 @@ pub fn run_together(
                 root_name: ensemble.set_name(&config.set_name),
                 in_flight_max: config.build_in_flight,
                 adopt: config.keep == Keep::Reuse,
+                kept: config.keep != Keep::Remove,
                 seed,
             },
         ),
@@ -161,12 +162,14 @@ pub fn run_together(
         late: Vec::new(),
         next_ticket: FIRST_TICKET,
         raw: None,
+        set_bytes_made: 0,
     };
     let (set, result) = session.all_points();
     let result = session.in_its_words(result);
     let removed = match set {
         Some(set) if config.keep == Keep::Remove => session.remove(set),
         // It was not even begun, but its directory may be there.
+        Some(set) => session.leave(set),
         None if config.keep == Keep::Remove => {
             (None, session.at_site(true, |builder, site| builder.remove_root(site)))
         }
@@ -208,6 +211,8 @@ struct Session<'a> {
     late: Vec<Ticket>,
     next_ticket: u32,
     raw: Option<RawFile>,
+    /// Bytes that the file set was made with, as of its present number of files.
+    set_bytes_made: u64,
 }
 
 impl Session<'_> {
@@ -358,6 +363,7 @@ impl Session<'_> {
             stop: self.stop,
             tell: &mut |live| tell(Event::Live(live)),
             point: number,
+            set_bytes_made: self.set_bytes_made,
             samples: self.raw.as_mut().map(|raw| &mut raw.samples),
         }
         .run(begin, pace, Spans { warm: config.warm, measure: config.measure, drain: config.drain });
@@ -418,10 +424,17 @@ impl Session<'_> {
         } else {
             let (begun, cpu) = (self.clock.now(), CpuMeter::start());
             tracing::debug!(rank = self.ensemble.rank(), files, "making files");
+            planner.set.number_names_of(Maker::Builder);
             let result = self.with_site(|builder, site| builder.resize(&mut planner.set, files, site));
+            planner.set.number_names_of(Maker::Operations);
             let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
             let items = planner.set.file_count().abs_diff(before);
             let bytes = planner.set.file_bytes().saturating_sub(bytes_before);
+            self.set_bytes_made = if files > before {
+                self.set_bytes_made + bytes
+            } else {
+                (self.set_bytes_made as f64 * files as f64 / before as f64) as u64
+            };
             (result, Some(work(files > before, wall_s, cpu.used(), items, bytes)))
         };
         let (work, result) = self.together("making files", result, work);
@@ -440,6 +453,15 @@ impl Session<'_> {
         let result = self.at_site(true, |builder, site| builder.remove(&mut set, site));
         let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
         (Some(work(false, wall_s, cpu.used(), items, 0)), result)
+    }
+
+    /// Leaves a set that is kept as it was made, as far as names go, and free for others.
+    fn leave(&mut self, mut set: ObjectSets) -> (Option<Work>, Result<(), FstressError>) {
+        let makes_names = self.config.workload.mix.shares().iter().any(|(kind, _)| {
+            use files::OpKind::{Create, Link, Mkdir, Mknod, Rename, Symlink};
+            matches!(kind, Create | Mkdir | Symlink | Mknod | Rename | Link)
+        });
+        (None, self.at_site(true, |builder, site| builder.leave(&mut set, makes_names, site)))
     }
 
     /// The end of all ranks: how removing went, and before it the load points.

@@ -228,3 +228,34 @@ fn the_overall_response_time_of_a_flat_curve_is_its_height() {
     assert!(!outcome.metrics.contains_key("saturation_per_sec"), "nothing saturated");
     assert_eq!(outcome.metrics["held_per_sec"], 4000.0);
 }
+
+/// Symptom: the set of the peer-to-peer workload shrank to a quarter of its bytes within 31 s, and was VALID. Cause: 35
+/// writes of 32 KiB to each create do not make files of 3.7 MB. Fix: larger writes, and a verdict on bytes.
+#[test]
+fn every_workloads_set_keeps_its_bytes_or_is_said_not_to() {
+    let outcome_of = |workload: Workload| {
+        let config = FstressConfig {
+            workload,
+            warm: Duration::from_secs(10),
+            measure: Duration::from_secs(50),
+            files: FileCount::Scaled,
+            ..config("p2p", Load::Sweep(vec![1000.0]))
+        };
+        run(&config, Law::Constant(Duration::from_millis(1)), &[])
+    };
+    for name in ["p2p", "web-proxy", "sfs97", "news", "mail", "database"] {
+        let outcome = outcome_of(Workload::builtin(name).unwrap());
+        let point = &outcome.points[0];
+        assert!(!point.verdict.has("set-bytes-off"), "{name}: {}", point.verdict);
+        if name == "p2p" {
+            let expected = 100.0 * 3.7e6;
+            assert!(point.file_set.bytes as f64 > 0.6 * expected, "{} bytes", point.file_set.bytes);
+        }
+    }
+    // As it was, and as it still is where the storage takes no more at a time.
+    let mut small = Workload::builtin("p2p").unwrap();
+    small.sizes.write = fstress::Distribution::parse("32KiB", fstress::Dimension::Bytes).unwrap();
+    let outcome = outcome_of(small);
+    let point = &outcome.points[0];
+    assert!(point.verdict.has("set-bytes-off") && !point.verdict.valid, "{}", point.verdict);
+}

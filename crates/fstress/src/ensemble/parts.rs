@@ -43,6 +43,8 @@ pub(super) struct MeasuredPart {
     counters: [u64; 6],
     overtaken: u64,
     digest: u64,
+    /// Bytes that the file set was made with, and those that created files are still to get.
+    set_bytes: [u64; 2],
     ended: Ended,
 }
 
@@ -124,6 +126,7 @@ impl MeasuredPart {
             ],
             overtaken: measured.overtaken,
             digest: measured.digest,
+            set_bytes: [measured.set_bytes_made, measured.set_bytes_to_come],
             ended: match &measured.cut_short {
                 None => Ended::InTime,
                 Some(CutShort::Stopped) => Ended::Stopped,
@@ -178,6 +181,8 @@ impl MeasuredPart {
             },
             overtaken: self.overtaken,
             digest: self.digest,
+            set_bytes_made: self.set_bytes[0],
+            set_bytes_to_come: self.set_bytes[1],
             cut_short,
         }
     }
@@ -213,6 +218,7 @@ impl Sums {
         whole.answered_within += part.answered_within;
         whole.overtaken += part.overtaken;
         add_each(&mut whole.counters, &part.counters);
+        add_each(&mut whole.set_bytes, &part.set_bytes);
         // Those cut short end a moment apart: the longest is what the counts were spread over.
         whole.warmed = whole.warmed.max(part.warmed);
         whole.measured = whole.measured.max(part.measured);

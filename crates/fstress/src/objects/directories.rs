@@ -3,6 +3,7 @@
 use rand::Rng;
 
 use super::chunks::Chunks;
+use super::names::NameNumbers;
 use super::{HandleTable, ObjectName};
 use crate::weights::WeightTree;
 
@@ -54,7 +55,7 @@ pub(super) struct Directories {
     weights: WeightTree,
     pub(super) handles: HandleTable,
     free_first: u32,
-    name_next: u32,
+    pub(super) names: NameNumbers,
     count: u64,
     // Directories that were empty when listed; looked at again before they are given out.
     empty: Vec<u32>,
@@ -67,7 +68,7 @@ impl Directories {
             weights: WeightTree::new(),
             handles: HandleTable::new(),
             free_first: NONE,
-            name_next: 0,
+            names: NameNumbers::default(),
             count: 1,
             empty: Vec::new(),
         };
@@ -80,11 +81,10 @@ impl Directories {
         let depth = self.taken(parent).depth;
         let record = DirectoryRecord {
             parent: parent.0,
-            name: self.name_next,
+            name: self.names.next(),
             depth: depth.checked_add(1).expect("trees are less than 65536 deep"),
             ..DirectoryRecord::default()
         };
-        self.name_next = self.name_next.wrapping_add(1);
         self.taken_mut(parent).directories += 1;
         self.count += 1;
         let slot = if self.free_first == NONE {

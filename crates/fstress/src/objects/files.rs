@@ -3,6 +3,7 @@
 use rand::Rng;
 
 use super::chunks::Chunks;
+use super::names::NameNumbers;
 use super::{DirectoryId, HandleTable, ObjectName};
 use crate::weights::{WeightTree, touch};
 
@@ -70,7 +71,7 @@ pub(super) struct Files {
     weights: WeightTree,
     pub(super) handles: HandleTable,
     free_first: u32,
-    name_next: u32,
+    pub(super) names: NameNumbers,
     count: u64,
     bytes: u64,
     // Choices made but not yet given out: `ahead[..ahead_len]`.
@@ -85,7 +86,7 @@ impl Default for Files {
             weights: WeightTree::new(),
             handles: HandleTable::new(),
             free_first: NONE,
-            name_next: 0,
+            names: NameNumbers::default(),
             count: 0,
             bytes: 0,
             ahead: [0; CHOICES_AHEAD],
@@ -116,12 +117,8 @@ impl Files {
         FileId(slot)
     }
 
-    // Four billion names last for 70 minutes of a million creations a second; after that old ones may repeat,
-    // of files long removed.
     fn new_name(&mut self) -> u32 {
-        let name = self.name_next;
-        self.name_next = self.name_next.wrapping_add(1);
-        name
+        self.names.next()
     }
 
     pub fn remove(&mut self, file: FileId) {

@@ -65,9 +65,77 @@ impl fmt::Debug for ObjectName {
     }
 }
 
+/// Who makes a name: the builder always makes the same ones, whatever operations made in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Maker {
+    /// The file set.
+    #[default]
+    Builder,
+    /// Operations of a run.
+    Operations,
+}
+
+/// Numbers from here on are in names that operations made.
+const OPERATIONS_FROM: u32 = 1 << 31;
+
+/// The numbers of names of one kind, those of the file set apart from those that operations make.
+// Two billion of these last for 35 minutes of a million creations a second; after that old ones may repeat, of files long
+// removed.
+#[derive(Debug, Default)]
+pub(super) struct NameNumbers {
+    maker: Maker,
+    builder: u32,
+    operations: u32,
+}
+
+impl NameNumbers {
+    pub fn of(&mut self, maker: Maker) {
+        self.maker = maker;
+    }
+
+    #[inline]
+    pub fn next(&mut self) -> u32 {
+        let (next, from) = match self.maker {
+            Maker::Builder => (&mut self.builder, 0),
+            Maker::Operations => (&mut self.operations, OPERATIONS_FROM),
+        };
+        let number = from | (*next % OPERATIONS_FROM);
+        *next = next.wrapping_add(1);
+        number
+    }
+}
+
+impl ObjectName {
+    /// Whether operations of a run made this name, and not the builder of a file set or anybody else.
+    pub fn is_of_operations(name: &[u8]) -> bool {
+        let [kind @ (b'f' | b'd' | b's' | b'x'), digits @ ..] = name else { return false };
+        let number = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == Self::LEN - 1);
+        let number = number.and_then(|digits| digits.parse::<u32>().ok());
+        number.is_some_and(|number| *kind == b'x' || number >= OPERATIONS_FROM)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_operations_make_is_told_from_the_set_by_its_name() {
+        let mut numbers = NameNumbers::default();
+        assert_eq!((numbers.next(), numbers.next()), (0, 1));
+        numbers.of(Maker::Operations);
+        let made = ObjectName::file(numbers.next());
+        assert_eq!(made.as_str(), "f2147483648");
+        assert!(ObjectName::is_of_operations(made.as_bytes()));
+        assert!(ObjectName::is_of_operations(ObjectName::extra(3).as_bytes()));
+        numbers.of(Maker::Builder);
+        assert_eq!(numbers.next(), 2, "whatever operations made");
+        for other in
+            ["f0000000002", "crumb-set", "f9999999999", "g4294967295", "f21474836480", "f214748364x", ""]
+        {
+            assert!(!ObjectName::is_of_operations(other.as_bytes()), "{other}");
+        }
+    }
 
     #[test]
     fn the_largest_number_still_fits_the_name() {

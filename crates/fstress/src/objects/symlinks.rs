@@ -3,6 +3,7 @@
 use rand::Rng;
 
 use super::chunks::Chunks;
+use super::names::NameNumbers;
 use super::{DirectoryId, HandleTable, ObjectName};
 use crate::weights::WeightTree;
 
@@ -34,7 +35,7 @@ pub(super) struct Symlinks {
     weights: WeightTree,
     pub(super) handles: HandleTable,
     free_first: u32,
-    name_next: u32,
+    pub(super) names: NameNumbers,
     count: u64,
 }
 
@@ -45,7 +46,7 @@ impl Default for Symlinks {
             weights: WeightTree::new(),
             handles: HandleTable::new(),
             free_first: NONE,
-            name_next: 0,
+            names: NameNumbers::default(),
             count: 0,
         }
     }
@@ -53,8 +54,7 @@ impl Default for Symlinks {
 
 impl Symlinks {
     pub fn insert(&mut self, parent: DirectoryId, weight: u32) -> SymlinkId {
-        let record = SymlinkRecord { parent: parent.slot(), name: self.name_next, free: false };
-        self.name_next = self.name_next.wrapping_add(1);
+        let record = SymlinkRecord { parent: parent.slot(), name: self.names.next(), free: false };
         self.count += 1;
         if self.free_first == NONE {
             self.records.push(record);

@@ -17,6 +17,8 @@ pub(super) struct Series {
     file: FileId,
     offset: u64,
     end: u64,
+    /// Bytes of each request; none: drawn for each by the workload.
+    chunk_bytes: Option<u32>,
     /// When the last request was due.
     last_due: Instant,
     in_flight: bool,
@@ -24,9 +26,19 @@ pub(super) struct Series {
 }
 
 impl Planner {
+    /// The whole file.
     pub(super) fn begin_series(&mut self, file: FileId, end: u64, due: Instant) -> u32 {
+        self.begin(file, 0, end, None, due)
+    }
+
+    /// A request for more than the storage takes at once: as many of the largest as it takes.
+    pub(super) fn begin_split(&mut self, file: FileId, offset: u64, count: u32, due: Instant) -> u32 {
+        self.begin(file, offset, offset + u64::from(count), Some(self.io_bytes_max), due)
+    }
+
+    fn begin(&mut self, file: FileId, offset: u64, end: u64, chunk_bytes: Option<u32>, due: Instant) -> u32 {
         self.set.begin_file_op(file);
-        let series = Series { file, offset: 0, end, last_due: due, in_flight: false, over: false };
+        let series = Series { file, offset, end, chunk_bytes, last_due: due, in_flight: false, over: false };
         match self.series_free.pop() {
             Some(slot) => {
                 self.series[slot as usize] = series;
@@ -77,7 +89,10 @@ impl Planner {
 
     pub(super) fn plan_chunk(&mut self, planned: &mut Planned, slot: u32, due: Instant) {
         let kind = planned.kind;
-        let count = self.chunk_bytes(kind);
+        let count = match self.series[slot as usize].chunk_bytes {
+            Some(count) => count,
+            None => self.chunk_bytes(kind),
+        };
         let series = &mut self.series[slot as usize];
         let left = series.end.saturating_sub(series.offset);
         // An empty file is read once all the same: that is how a reader learns that it is empty.
@@ -100,6 +115,12 @@ impl Planner {
                 self.written(file, due);
             }
         }
+    }
+
+    /// Bytes that files are still to get from series under way.
+    pub fn bytes_to_come(&self) -> u64 {
+        let of_series = |series: &Series| series.end.saturating_sub(self.set.file_size_bytes(series.file));
+        self.writes.iter().map(|&slot| of_series(&self.series[slot as usize])).sum()
     }
 
     pub(super) fn settle_series(&mut self, planned: &Planned, ok: bool) {

@@ -38,6 +38,8 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         counters: TransportCounters { reconnects: rank, sent_bytes: all * 100, ..Default::default() },
         overtaken: rank,
         digest: rank + 1,
+        set_bytes_made: all * 1000,
+        set_bytes_to_come: rank,
         cut_short: None,
     }
 }
