@@ -132,7 +132,7 @@ impl Builder {
             left.names = asked + 1 - crew.done().min(asked);
             left.first = Some(error);
         }
-        self.left_behind(left)
+        self.left_behind(&self.options.root_name, left)
     }
 
     /// Removes the root of a set that could not be begun, if there is one.
@@ -144,19 +144,27 @@ impl Builder {
             return Ok(());
         }
         let mut left = Left::default();
-        if let Err(error) = self.remove_top(site, &mut left) {
+        if let Err(error) = self.remove_top(&self.options.root_name, site, &mut left) {
             (left.names, left.first) = (1, Some(error));
         }
-        self.left_behind(left)
+        self.left_behind(&self.options.root_name, left)
     }
 
-    fn left_behind(&self, left: Left) -> Result<(), FstressError> {
+    /// Removes the whole set of another rank, which cannot do so any more.
+    ///
+    /// # Errors
+    /// As for [`Self::remove`].
+    pub fn remove_of_another(&self, name: &str, site: &mut Site<'_>) -> Result<(), FstressError> {
+        let mut left = Left::default();
+        if let Err(error) = self.remove_top(name, site, &mut left) {
+            left.add(error);
+        }
+        self.left_behind(name, left)
+    }
+
+    fn left_behind(&self, name: &str, left: Left) -> Result<(), FstressError> {
         let Some(first) = left.first else { return Ok(()) };
-        Err(FstressError::LeftBehind {
-            name: self.options.root_name.clone(),
-            names: left.names,
-            source: Box::new(first),
-        })
+        Err(FstressError::LeftBehind { name: name.to_owned(), names: left.names, source: Box::new(first) })
     }
 
     fn remove_with(
@@ -207,12 +215,12 @@ impl Builder {
         left.first = crew.first_refused.take().or(left.first.take());
         // All that is still there is met again, and counted, on the way down from the top.
         left.names = 0;
-        self.remove_top(site, left)
+        self.remove_top(&self.options.root_name, site, left)
     }
 
-    fn remove_top(&self, site: &mut Site<'_>, left: &mut Left) -> Result<(), FstressError> {
+    fn remove_top(&self, name: &str, site: &mut Site<'_>, left: &mut Left) -> Result<(), FstressError> {
         let top = Handle::new(site.transport.root().0).expect("a root handle is a handle");
-        let name = self.options.root_name.as_bytes();
+        let name = name.as_bytes();
         let emptied = match find(site, top.by_ref(), name)? {
             Ok(root) => empty(site, root.by_ref(), left)?,
             Err(Problem::Refused(Status::NOENT | Status::STALE)) => return Ok(()),

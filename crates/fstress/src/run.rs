@@ -176,7 +176,13 @@ pub fn run_together(
         _ => (None, Ok(())),
     };
     let removed = (removed.0, session.in_its_words(removed.1));
-    let (ended, left_behind) = session.removed(removed, result);
+    let (ended, mut left_behind) = session.removed(removed, result);
+    if config.keep == Keep::Remove
+        && let Some(name) = session.ensemble.orphaned_set_name(&config.set_name)
+    {
+        let removed = session.at_site(true, |builder, site| builder.remove_of_another(&name, site));
+        left_behind = session.in_its_words(removed).err().or(left_behind);
+    }
     let (complete, error) = match ended {
         // Of several ranks each would have its own moment to look.
         Ok(()) => (session.ensemble.is_joined() || !stop.load(Ordering::Relaxed), None),

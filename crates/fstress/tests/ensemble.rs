@@ -404,6 +404,43 @@ fn what_was_measured_before_a_rank_was_lost_is_kept() {
     assert!(told.contains("rank 1 on host1") && told.contains("another step"), "{told}");
 }
 
+/// Symptom: the directory of a rank that was killed stayed on the storage. Fix: rank 0 removes it, or without rank 0 the next.
+#[test]
+fn the_file_set_of_a_rank_that_was_lost_is_removed_by_another() {
+    for lost in [1, 0] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::new();
+        std::thread::scope(|threads| {
+            let mut ranks = Vec::new();
+            for exchange in Channels::of(3, &clock) {
+                let (clock, open) = (clock.clone(), on_directory(dir.path()));
+                ranks.push(threads.spawn(move || {
+                    let (rank, stop) = (exchange.rank, AtomicBool::new(false));
+                    let mut ensemble = Ensemble::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
+                    let asked = FstressConfig {
+                        workload: Workload::builtin("web-server").unwrap(),
+                        files: FileCount::Fixed(90.try_into().unwrap()),
+                        ..config(Load::Sweep(vec![300.0; 3]))
+                    };
+                    let mut transport = open(rank, &clock);
+                    let mut tell = |event: Event| {
+                        // As a process that is killed: without a word, and with its files there.
+                        if rank == lost && matches!(event, Event::PointDone(_)) {
+                            std::panic::resume_unwind(Box::new("killed"));
+                        }
+                    };
+                    run_together(&asked, &mut *transport, &clock, &stop, &mut tell, &mut ensemble)
+                }));
+            }
+            for (rank, thread) in (0..).zip(ranks) {
+                assert_eq!(thread.join().is_err(), rank == lost, "rank {rank}");
+            }
+        });
+        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+        assert!(left.is_empty(), "rank {lost} was lost: {left:?}");
+    }
+}
+
 /// What `copy` comes to on three ranks, each with its own stop flag.
 fn on_three<T: Send>(copy: impl Fn(u32, &mut Copies<'_>, &AtomicBool) -> T + Sync) -> Vec<T> {
     let clock = Clock::new();

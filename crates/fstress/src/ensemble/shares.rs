@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::Ensemble;
+use super::{Ensemble, Fate};
 use crate::arrivals::stream;
 
 /// How the load is divided.
@@ -39,6 +39,10 @@ impl std::str::FromStr for Share {
     }
 }
 
+fn set_name_of(name: &str, rank: u32) -> String {
+    format!("{name}-r{rank}")
+}
+
 impl Ensemble {
     /// This rank's seed. Alone and as rank 0 of one it is the seed itself.
     pub(crate) fn seed(&self, seed: u64) -> u64 {
@@ -54,8 +58,15 @@ impl Ensemble {
     pub(crate) fn set_name(&self, name: &str) -> String {
         match &self.0 {
             None => name.to_owned(),
-            Some(joined) => format!("{name}-r{}", joined.exchange.rank()),
+            Some(joined) => set_name_of(name, joined.exchange.rank()),
         }
+    }
+
+    /// The directory of a rank that was lost, when it is for this rank to remove it: for rank 0, or else for the next one.
+    pub(crate) fn orphaned_set_name(&self, name: &str) -> Option<String> {
+        let lost = self.lost().filter(|lost| matches!(lost.fate, Fate::Gone(_)))?;
+        let remover = u32::from(lost.rank == 0);
+        (self.rank() == remover).then(|| set_name_of(name, lost.rank))
     }
 
     /// This rank's part of so many things; the parts of all ranks sum up to them, but none has fewer than one.
