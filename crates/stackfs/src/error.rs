@@ -68,9 +68,7 @@ pub enum StackError {
         mountpoint: PathBuf,
     },
     /// No FUSE here.
-    #[error(
-        "/dev/fuse: {source}; load the kernel's fuse module (modprobe fuse) or let this container have the device"
-    )]
+    #[error("/dev/fuse: {source}; {}", device_hint(source))]
     NoDevice {
         /// Why.
         source: io::Error,
@@ -109,4 +107,13 @@ pub enum StackError {
         /// Why.
         reason: String,
     },
+}
+
+/// What to do about a device that cannot be opened.
+fn device_hint(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        "mount as root, or have root run `chmod 666 /dev/fuse`, as udev does; in a container, allow the device"
+    } else {
+        "load the kernel's fuse module (modprobe fuse) or let this container have the device"
+    }
 }
