@@ -62,9 +62,9 @@ prepare_nginx() { mkdir "$at/cache" && chown nobody "$at/cache"; }
 start_nginx() { exec nginx -c "$work/nginx.conf"; }
 prepare_squid() {
     mkdir "$at/cache" && chown proxy "$at/cache"
-    squid -N -z -f "$work/squid.conf" >"$work/said" 2>&1
+    squid -N -z -n "crumb$$" -f "$work/squid.conf" >"$work/said" 2>&1
 }
-start_squid() { exec squid -N -f "$work/squid.conf"; }
+start_squid() { exec squid -N -n "crumb$$" -f "$work/squid.conf"; }
 prepare_ats() {
     mkdir -p "$at/cache" "$work/ats"
     chown -R trafficserver "$at/cache"

@@ -76,7 +76,9 @@ fn squid(bench: &Bench, port: u16) -> Option<Running> {
     );
     bench.write("squid.conf", &conf);
     let conf = bench.path("squid.conf");
-    started("squid", &["-N", "-d1", "-f", conf.to_str().unwrap()], "Accepting HTTP", "squid")
+    // Its segments of shared memory are named by the service: other Squids on this machine have theirs.
+    let service = format!("crumb{}x{port}", std::process::id());
+    started("squid", &["-N", "-n", &service, "-d1", "-f", conf.to_str().unwrap()], "Accepting HTTP", "squid")
 }
 
 fn nginx(bench: &Bench, port: u16, origin: u16) -> Option<Running> {
