@@ -507,9 +507,11 @@ fn own_mark() -> String {
     format!("{} pid {}", host(), std::process::id())
 }
 
+/// Where the number of a process means one process: a host, and on it a container has its own.
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {}", name.trim(), space.display())
 }
 
 /// Whether a mark is of a process of this host that is no more.

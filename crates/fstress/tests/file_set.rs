@@ -248,7 +248,8 @@ fn a_kept_set_is_for_one_run_at_a_time() {
     assert!(!lock.exists());
     // The lock of a process that was killed: no process has this number, the largest is 4194304.
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    std::fs::write(&lock, format!("{} pid 4199999", host.trim())).unwrap();
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    std::fs::write(&lock, format!("{} {} pid 4199999", host.trim(), space.display())).unwrap();
     assert_went_well(&run(place.path(), &of(Keep::Reuse), false));
     // Of another host nobody can tell.
     std::fs::write(&lock, "elsewhere.example.org pid 4199999").unwrap();
