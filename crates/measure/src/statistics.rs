@@ -19,8 +19,10 @@
 
 mod bootstrap;
 mod student;
+mod trend;
 
 use bootstrap::MedianLaw;
+pub use trend::{POINTS_MIN, Trend};
 
 /// Samples of one side below which nothing is said about a ratio.
 pub const SAMPLES_MIN: usize = 3;

@@ -1,5 +1,6 @@
 //! A netnews run as tables for the terminal: a line a pass, where the time went, ageing, then the flat figures.
 
+use measure::statistics::POINTS_MIN;
 use measure::{CurveLine, Phase, RunRecord};
 use report::{count_text, rate_text};
 
@@ -90,10 +91,13 @@ fn ageing(record: &RunRecord) -> String {
         return String::new();
     };
     let interval = metric("ageing_per_pass_low_percent").zip(metric("ageing_per_pass_high_percent"));
-    let interval = interval.map_or_else(String::new, |(low, high)| {
-        let shown = if low <= 0.0 && high >= 0.0 { ": no trend shown" } else { "" };
-        format!(" (95%: {low:+.2}% to {high:+.2}%{shown})")
-    });
+    let interval = match interval {
+        Some((low, high)) => {
+            let shown = if low <= 0.0 && high >= 0.0 { "; trend not shown" } else { "" };
+            format!(" (95%: {low:+.2}% to {high:+.2}%{shown})")
+        }
+        None => format!(" (trend not shown: fewer than {POINTS_MIN} passes)"),
+    };
     let text = format!("{left:.1}% of pass 1's rate is left in pass {last}; {slope:+.2}% a pass{interval}");
     wrapped("Ageing: ", &text) + "\n"
 }
