@@ -17,6 +17,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,6 +110,15 @@ pub trait FileSystem: Send + Sync {
     /// `NOENT`, `NOTDIR`, …
     fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError>;
 
+    /// Locks the file `path`, made when it is missing, for this process until the guard goes or the process ends.
+    ///
+    /// # Errors
+    /// When the file cannot be made or locked.
+    fn lock(&self, path: &Path) -> Result<Locking, FsError> {
+        let _ = path;
+        Ok(Locking::Unsupported)
+    }
+
     /// The root as a user knows it: a path or an URL.
     fn place(&self) -> String;
 
@@ -165,6 +175,35 @@ pub trait OpenFile: Send {
     /// # Errors
     /// `NOSPC`, `IO`, …
     fn close(self: Box<Self>) -> Result<(), FsError>;
+}
+
+/// What came of [`FileSystem::lock`].
+#[derive(Debug)]
+pub enum Locking {
+    /// This process has it.
+    Held(FileLock),
+    /// Another one has it.
+    Busy,
+    /// The storage has no locks.
+    Unsupported,
+}
+
+/// The hold on a file; ends when it is dropped, or with the process.
+#[derive(Debug)]
+pub struct FileLock(OwnedFd);
+
+impl FileLock {
+    /// A hold that ends when this descriptor is closed.
+    pub fn new(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing is not enough while a child of this process has the descriptor between its fork and its exec.
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
 }
 
 /// What a file is opened for.

@@ -34,7 +34,9 @@ mod transport;
 pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
 pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
 pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
-pub use file_system::{Access, FileSystem, FsError, FsOp, ListedEntry, OpenFile, SyncScope};
+pub use file_system::{
+    Access, FileLock, FileSystem, FsError, FsOp, ListedEntry, Locking, OpenFile, SyncScope,
+};
 pub use layout::{Layout, LayoutError};
 pub use local_disk::LocalDisk;
 pub use local_fs::LocalFs;

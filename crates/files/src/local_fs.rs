@@ -7,6 +7,7 @@
 //! | read, write, seek, block_bytes, close | read, write, lseek, fstat, close |
 //! | sync | fdatasync or fsync |
 //! | sync_dir | openat, fsync, close |
+//! | lock | openat (`O_CREAT`), flock |
 //! | stat | statx (`AT_SYMLINK_NOFOLLOW`) |
 //! | readdir | openat, getdents64 until it is empty, close |
 //! | link, symlink, readlink, rename, unlink, mkdir, rmdir, statfs | linkat, symlinkat, readlinkat, renameat, unlinkat, mkdirat, unlinkat, fstatvfs |
@@ -19,11 +20,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, StatxFlags, openat, statx};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawDir, SeekFrom, StatxFlags, openat, statx};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::directory::attributes::{attributes_of, space_of};
-use crate::{Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, OpenFile, SyncScope};
+use crate::{
+    Access, Attributes, FileLock, FileSystem, FsError, FsOp, Fsstat, ListedEntry, Locking, OpenFile,
+    SyncScope,
+};
 
 /// A local directory.
 #[derive(Debug)]
@@ -201,6 +205,26 @@ impl FileSystem for LocalFs {
         Ok(Arc::new(Self { root, path: self.path.join(path) }))
     }
 
+    fn lock(&self, path: &Path) -> Result<Locking, FsError> {
+        let flags = OFlags::CREATE | OFlags::CLOEXEC;
+        let opened =
+            |more| from_root(path).and_then(|from| openat(&self.root, from, flags | more, FILE_MODE));
+        // For writing, as a mounted NFS locks nothing exclusively that is open for reading; a file that is there can be
+        // locked on a read-only file system too.
+        let file = match opened(OFlags::RDWR) {
+            Err(Errno::ROFS | Errno::ACCESS) => opened(OFlags::RDONLY),
+            other => other,
+        };
+        let file = file.map_err(self.failed(FsOp::Open, path))?;
+        match retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => Ok(Locking::Held(FileLock::new(file))),
+            Err(Errno::WOULDBLOCK) => Ok(Locking::Busy),
+            // A network mount without a lock service, or a file system that has none.
+            Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => Ok(Locking::Unsupported),
+            Err(errno) => Err(self.failed(FsOp::Open, path)(errno)),
+        }
+    }
+
     fn place(&self) -> String {
         self.path.display().to_string()
     }
@@ -286,6 +310,18 @@ mod tests {
         assert_eq!((error.op(), error.status()), (FsOp::Open, Some(crate::Status::NOENT)));
         let told = error.to_string();
         assert!(told.contains("/nowhere/at/all") && told.contains("No such file"), "{told}");
+    }
+
+    #[test]
+    fn one_holds_a_lock_until_it_lets_go() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fs = LocalFs::open(folder.path()).expect("opened");
+        let lock = || fs.lock(Path::new("lock")).expect("locks work");
+        let held = lock();
+        assert!(matches!(held, Locking::Held(_)));
+        assert!(matches!(lock(), Locking::Busy));
+        drop(held);
+        assert!(matches!(lock(), Locking::Held(_)));
     }
 
     #[test]

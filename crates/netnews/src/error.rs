@@ -105,7 +105,9 @@ pub enum NetnewsError {
         why: String,
     },
     /// No spool of that name.
-    #[error("{target}: no spool named {name} (no crumb-netnews-{name} there); `--keep` leaves one")]
+    #[error(
+        "{target}: no spool named {name} (no crumb-netnews-{name}/where there); `--keep {name}` leaves one"
+    )]
     NoSpool {
         /// Where it was looked for.
         target: String,
@@ -121,6 +123,16 @@ pub enum NetnewsError {
         target: String,
         /// Its name.
         name: String,
+    },
+    /// Another process works on the spool.
+    #[error("{target}: another process works on spool {name}{who}; wait for its end, or name another spool")]
+    SpoolBusy {
+        /// Where it is.
+        target: String,
+        /// Its name.
+        name: String,
+        /// Which process, and what to do where that cannot be known here; empty where the kernel keeps the lock.
+        who: String,
     },
     /// A spool that is to be gone on with in another way than it was begun.
     #[error("spool {name} was begun with {was} and is to go on with {asked}: ask for the same")]

@@ -25,6 +25,7 @@ mod groups;
 mod history;
 mod journal;
 mod layout;
+mod lock;
 mod meter;
 mod outcome;
 mod outgoing;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use files::{
-    Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, LocalFs, OpenFile, SyncScope,
+    Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, LocalFs, Locking, OpenFile, SyncScope,
 };
 use netnews::feed::Feed;
 use netnews::spool::{Event, HistoryIndex, Keep, NetnewsConfig, Storage};
@@ -122,6 +122,9 @@ impl FileSystem for Stopping {
     }
     fn place(&self) -> String {
         self.inner.place()
+    }
+    fn lock(&self, path: &Path) -> Result<Locking, FsError> {
+        self.inner.lock(path)
     }
     fn local_root(&self) -> Option<&Path> {
         None

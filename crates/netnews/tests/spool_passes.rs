@@ -5,10 +5,11 @@ mod spool_scene;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use netnews::NetnewsError;
 use netnews::article::Article;
 use netnews::batch::BatchReader;
 use netnews::spool::{
-    BatchSink, Event, FindingKind, HistoryIndex, Keep, LinkKind, NetnewsConfig, Removal, Storage,
+    self, BatchSink, Event, FindingKind, HistoryIndex, Keep, LinkKind, NetnewsConfig, Removal, Storage, Work,
 };
 use spool_scene::{Scene, assert_right, config, files_below, run, run_until, verified};
 
@@ -293,4 +294,63 @@ fn verify_finds_what_was_tampered_with_and_says_where() {
         assert_eq!(count(FindingKind::BadIndex), 1, "{:#?}", found.findings);
         assert!(found.findings.iter().any(|finding| finding.text.contains(alone[0].as_str())));
     }
+}
+
+/// Symptom: a run that went on with a spool removed what another run stored in it meanwhile, and that one ended VALID.
+/// Cause: nothing said that the spool was in use. Fix: the spool is locked as long as a process works on it.
+#[test]
+fn a_spool_that_is_being_worked_on_is_neither_gone_on_with_nor_begun_nor_verified() {
+    let scene = Scene::new();
+    let feed = scene.feed(300, 10);
+    let storage = Storage::of(scene.fs("target"));
+    let mut tried = 0;
+    let stop = AtomicBool::new(false);
+    let first = run_until(&config(3, 1, Keep::Keep), &storage, &feed, &stop, &mut |event| {
+        if !matches!(event, Event::Step { work: Work::Unbatch, pass: 2, done: 3, .. }) {
+            return;
+        }
+        for keep in [Keep::Resume, Keep::Keep, Keep::Remove] {
+            let second = run_until(&config(3, 1, keep), &storage, &feed, &stop, &mut |_| {});
+            let told = second.error.expect("refused").to_string();
+            assert!(told.contains("another process works on spool s"), "{keep:?}: {told}");
+            tried += 1;
+        }
+        let verified = spool::verify(&storage, "s", None, &stop, &mut |_, _| {});
+        assert!(matches!(verified, Err(NetnewsError::SpoolBusy { .. })), "{verified:?}");
+    });
+    assert_eq!(tried, 3);
+    assert!(first.complete && first.error.is_none(), "{:?}", first.error);
+    assert_right(&storage, &feed);
+    // Free again, and still not to be written over.
+    run(&config(3, 1, Keep::Resume), &storage, &feed);
+    let again = run_until(&config(3, 1, Keep::Keep), &storage, &feed, &stop, &mut |_| {});
+    assert!(matches!(again.error, Some(NetnewsError::SpoolExists { .. })), "{:?}", again.error);
+}
+
+#[test]
+fn history_of_another_spool_is_not_written_over_and_one_killed_while_it_was_made_is_begun_again() {
+    let scene = Scene::new();
+    let feed = scene.feed(100, 10);
+    let with = |target: &str| Storage { history: Some(scene.fs("history")), ..Storage::of(scene.fs(target)) };
+    run(&config(2, 1, Keep::Keep), &with("one"), &feed);
+    let stop = AtomicBool::new(false);
+    let second = run_until(&config(2, 1, Keep::Keep), &with("two"), &feed, &stop, &mut |_| {});
+    let told = second.error.expect("refused").to_string();
+    assert!(told.contains("history: there is a spool named s"), "{told}");
+    assert_right(&with("one"), &feed);
+
+    let killed = Storage::of(scene.fs("killed"));
+    std::fs::create_dir_all(scene.path("killed/crumb-netnews-s/articles")).unwrap();
+    let resumed = run_until(&config(2, 1, Keep::Resume), &killed, &feed, &stop, &mut |_| {});
+    assert!(matches!(resumed.error, Some(NetnewsError::NoSpool { .. })), "{:?}", resumed.error);
+    run(&config(2, 1, Keep::Keep), &killed, &feed);
+    assert_right(&killed, &feed);
+
+    // What a user put there is no spool, and stays.
+    std::fs::create_dir_all(scene.path("users/crumb-netnews-s")).unwrap();
+    std::fs::write(scene.path("users/crumb-netnews-s/notes"), "mine").unwrap();
+    let users =
+        run_until(&config(2, 1, Keep::Remove), &Storage::of(scene.fs("users")), &feed, &stop, &mut |_| {});
+    assert!(matches!(users.error, Some(NetnewsError::SpoolExists { .. })), "{:?}", users.error);
+    assert_eq!(files_below(&scene.path("users")).len(), 1);
 }

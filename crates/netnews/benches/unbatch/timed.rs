@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use files::{Access, Attributes, FileSystem, FsError, Fsstat, ListedEntry, OpenFile, SyncScope};
+use files::{Access, Attributes, FileSystem, FsError, Fsstat, ListedEntry, Locking, OpenFile, SyncScope};
 
 /// Nanoseconds within calls, of all that was opened through it.
 #[derive(Clone, Default)]
@@ -106,6 +106,9 @@ impl FileSystem for TimedFs {
         self.inner.place()
     }
 
+    fn lock(&self, path: &Path) -> Result<Locking, FsError> {
+        self.inner.lock(path)
+    }
     fn local_root(&self) -> Option<&Path> {
         self.inner.local_root()
     }

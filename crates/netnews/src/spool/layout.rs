@@ -3,6 +3,7 @@
 //! ```text
 //! TARGET/crumb-netnews-NAME/articles/rec/sport/hockey/117      what no place rule names
 //! TARGET/crumb-netnews-NAME/where                              where the rest is, for `crumb feed verify`
+//! TARGET/crumb-netnews-NAME/lock                               held by the process that works on it (see `lock`)
 //! PLACE/crumb-netnews-NAME/articles/alt/…                      what a rule names
 //! HISTORY/crumb-netnews-NAME/lib/                              active history history.pag outgoing.PASS state …
 //!                                                              HISTORY is TARGET unless another one is named
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use files::{FileSystem, FsError, Status};
 
+use super::lock::{LOCK_FILE, SpoolLock};
 use super::places::{Hierarchy, Places};
 use super::whole::{mkdir_if_missing, read_whole, replace};
 use crate::NetnewsError;
@@ -72,7 +74,7 @@ impl Storage {
         [&self.spool].into_iter().chain(&self.history).chain(self.places.iter().map(|(_, fs)| fs))
     }
 
-    /// Whether a spool of this name is there.
+    /// Whether the target has a directory for a spool of this name.
     ///
     /// # Errors
     /// When the storage fails.
@@ -82,6 +84,36 @@ impl Storage {
             Err(error) if error.status() == Some(Status::NOENT) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes the directory of a new spool in the target and locks it.
+    ///
+    /// # Errors
+    /// When any target has a spool of this name, or another process makes one.
+    pub(crate) fn begin(&self, name: &str) -> Result<SpoolLock, NetnewsError> {
+        let base = directory_of(name);
+        let made = self.spool.mkdir(&base).map(|()| true).or_else(|error| match error.status() {
+            Some(Status::EXIST) => Ok(false),
+            _ => Err(error),
+        })?;
+        // A directory that is no spool of ours gets no lock file either.
+        let refuse_spools = || -> Result<(), NetnewsError> {
+            for fs in self.targets() {
+                if !is_empty_spool(&**fs, &base)? {
+                    return Err(NetnewsError::SpoolExists { target: fs.place(), name: name.to_owned() });
+                }
+            }
+            Ok(())
+        };
+        let lock = match SpoolLock::look(&self.spool, name)? {
+            Some(lock) => refuse_spools().map(|()| lock),
+            None => refuse_spools().and_then(|()| SpoolLock::take(&self.spool, name)),
+        };
+        if lock.is_err() && made {
+            // Not there before, and nothing is in it unless another process has begun with it.
+            let _ = self.spool.rmdir(&base);
+        }
+        lock
     }
 
     /// Makes the directories, or those that are missing.
@@ -128,6 +160,31 @@ impl Storage {
             places: self.places.iter().map(|(hierarchy, fs)| (hierarchy.clone(), fs.place())).collect(),
         }
     }
+}
+
+/// Whether `base` is not there, or is what a run left that was killed while it made its directories: nothing had been
+/// stored then.
+fn is_empty_spool(fs: &dyn FileSystem, base: &Path) -> Result<bool, FsError> {
+    let names_in = |path: &Path| {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        match fs.readdir(path, &mut |entry| names.push(entry.name.to_vec())) {
+            Err(error) if error.status() == Some(Status::NOENT) => Ok(Vec::new()),
+            other => other.map(|()| names),
+        }
+    };
+    let where_new = format!("{WHERE}.new");
+    for name in names_in(base)? {
+        let empty = match std::str::from_utf8(&name) {
+            Ok(LOCK_FILE) => true,
+            Ok(new) if new == where_new => true,
+            Ok(directory @ (ARTICLES | LIB)) => names_in(&base.join(directory))?.is_empty(),
+            _ => false,
+        };
+        if !empty {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Whereabouts {

@@ -9,7 +9,7 @@
 //! One article after another: a closed loop without parallelism, as relaynews is. So the figures are rates and not
 //! what a server would answer in.
 //!
-//! Always holds: a phase is in the outcome when it took in anything, however the run ends; a spool that is not to be
+//! Always holds: no other process works on the spool meanwhile (see `lock`); a phase is in the outcome when it took in anything, however the run ends; a spool that is not to be
 //! kept is removed however the run ends; one that is kept can be resumed.
 //! Not here: timing a phase (see `phases`), what the phases do (see their modules), figures made of them (see `figures`).
 //! Source: Swartz 1996, section "All the News That's Fit to Test".
@@ -25,6 +25,7 @@ use super::config::{Keep, NetnewsConfig};
 use super::figures;
 use super::journal::Journal;
 use super::layout::{Storage, Whereabouts};
+use super::lock::SpoolLock;
 use super::outcome::{self, Event, Outcome, Work};
 use super::outgoing::{self, Outgoing};
 use super::recovery::{self, Opening};
@@ -61,6 +62,8 @@ struct Runner<'a> {
     tell: &'a mut dyn FnMut(Event),
     batches_per_pass: u64,
     journal: Journal,
+    /// Held until the run is over.
+    lock: Option<SpoolLock>,
     /// Deleting was begun and not ended.
     deleting: bool,
     /// A phase that was cut short: told, and not in the journal.
@@ -86,6 +89,7 @@ pub fn run(
         tell,
         batches_per_pass: 0,
         journal: Journal::default(),
+        lock: None,
         deleting: false,
         partial: None,
         outcome: Outcome::default(),
@@ -145,9 +149,7 @@ impl Runner<'_> {
             history_index: config.history_index,
         };
         if config.keep != Keep::Resume {
-            if storage.has(name)? {
-                return Err(NetnewsError::SpoolExists { target: storage.spool.place(), name: name.clone() });
-            }
+            self.lock = Some(storage.begin(name)?);
             *made = true;
             let spool = recovery::create(storage.make(name)?, &opening)?;
             if config.keep == Keep::Keep {
@@ -155,6 +157,9 @@ impl Runner<'_> {
             }
             return Ok(spool);
         }
+        // Whether there is one is asked first: a lock file is made in a spool and nowhere else.
+        Whereabouts::read(&*storage.spool, name)?;
+        self.lock = Some(SpoolLock::take(&storage.spool, name)?);
         let (was, asked) = (Whereabouts::read(&*storage.spool, name)?, storage.whereabouts());
         if was != asked {
             let (was, asked) = (was.to_string(), asked.to_string());

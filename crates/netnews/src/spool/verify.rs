@@ -24,6 +24,7 @@ use super::history::line::HistoryLine;
 use super::history::table::Table;
 use super::history::{INDEX_FILE, TEXT_FILE, text};
 use super::layout::{Homes, Storage};
+use super::lock::SpoolLock;
 use super::places::{PlaceId, Places};
 use super::state::{Stage, State};
 use super::storing::{Name, compose, put_path, symlink_target};
@@ -150,6 +151,8 @@ pub fn verify(
     if !storage.has(name)? {
         return Err(NetnewsError::NoSpool { target: storage.spool.place(), name: name.to_owned() });
     }
+    // What another process changes meanwhile would look like damage.
+    let _lock = SpoolLock::look(&storage.spool, name)?;
     let Homes { places, lib } = storage.homes(name)?;
     let mut check =
         Check { places, groups: Groups::default(), live: HashMap::new(), verified: Verified::default() };
@@ -186,7 +189,7 @@ struct Check {
 impl Check {
     /// The last pass that must have expired.
     fn standing(&mut self, lib: &dyn FileSystem) -> Result<u32, NetnewsError> {
-        let Some(standing) = State::open(lib)?.map(|state| state.standing()) else {
+        let Some(standing) = State::standing_in(lib)? else {
             self.verified.found(FindingKind::NotClosed, || "there is no state".to_owned());
             return Ok(0);
         };
