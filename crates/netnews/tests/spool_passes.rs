@@ -354,3 +354,45 @@ fn history_of_another_spool_is_not_written_over_and_one_killed_while_it_was_made
     assert!(matches!(users.error, Some(NetnewsError::SpoolExists { .. })), "{:?}", users.error);
     assert_eq!(files_below(&scene.path("users")).len(), 1);
 }
+
+/// Symptom: a right spool with two hierarchies on one disk was called WRONG, had symbolic links where hard ones do, and lost
+/// its articles to a recovery. Cause: each rule was a place of its own, and each took the files of the other for strays.
+#[test]
+fn two_hierarchies_in_one_directory_are_one_place_also_to_verify_and_to_recover() {
+    let scene = Scene::new();
+    let feed = scene.feed(400, 10);
+    let storage = || Storage {
+        places: vec![
+            ("alt.*".parse().unwrap(), scene.fs("disk2")),
+            ("rec.*".parse().unwrap(), scene.fs("disk2/../disk2")),
+            ("comp.*".parse().unwrap(), scene.fs("target")),
+        ],
+        ..Storage::of(scene.fs("target"))
+    };
+    let outcome = run(&config(4, 2, Keep::Keep), &storage(), &feed);
+    // alt and rec on one disk, comp on the other: only links to comp are symbolic.
+    assert!(
+        outcome.counts.store.hard_links > 40 && outcome.counts.store.symlinks > 40,
+        "{:?}",
+        outcome.counts
+    );
+    assert_right(&storage(), &feed);
+    let lib = scene.path("target/crumb-netnews-s/lib");
+    // As after a kill.
+    let state = std::fs::read_to_string(lib.join("state")).unwrap();
+    assert!(state.contains("settled=1"), "{state}");
+    std::fs::remove_file(lib.join("history.pag")).unwrap();
+    std::fs::write(lib.join("state"), unsettled(&state)).unwrap();
+    let again = run(&config(4, 2, Keep::Resume), &storage(), &feed);
+    let recovered = again.recovered.expect("recovered");
+    assert!(recovered.was_cut_short, "{recovered:?}");
+    assert_eq!((recovered.names_removed, recovered.names_missing), (0, 0));
+    assert_right(&storage(), &feed);
+}
+
+/// A state without the record that says that all was closed in order.
+fn unsettled(state: &str) -> String {
+    let records: Vec<&str> = state.split_inclusive('\n').collect();
+    let blank = |record: &str| format!("{}\n", " ".repeat(record.len() - 1));
+    records.iter().map(|&r| if r.contains("settled=1") { blank(r) } else { r.to_owned() }).collect()
+}

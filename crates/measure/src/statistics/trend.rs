@@ -171,7 +171,8 @@ mod tests {
     fn a_fall_of_some_deviations_is_shown() {
         assert!(shown(14, 0.0, 8.0, trend_shown) > 0.9);
         assert!(shown(5, 0.0, 20.0, trend_shown) > 0.9);
-        let falling: Vec<(f64, f64)> = (0..6).map(|pass| (f64::from(pass), 100.0 - f64::from(pass))).collect();
+        let falling: Vec<(f64, f64)> =
+            (0..6).map(|pass| (f64::from(pass), 100.0 - f64::from(pass))).collect();
         let trend = Trend::of(&falling).unwrap();
         assert!((trend.slope + 1.0).abs() < 1e-9 && trend.is_shown(), "{trend:?}");
     }

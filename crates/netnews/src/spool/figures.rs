@@ -248,8 +248,8 @@ mod tests {
         let phases = rates.iter().zip(1..).map(|(rate, pass)| phase("unbatch", pass, *rate, 1.0)).collect();
         let mut outcome = Outcome { phases, ..Outcome::default() };
         draw(&mut outcome, &NetnewsConfig::paper("x"));
-        let [slope, low, high] = ["", "_low", "_high"]
-            .map(|end| outcome.metrics[&format!("ageing_per_pass{end}_percent")]);
+        let [slope, low, high] =
+            ["", "_low", "_high"].map(|end| outcome.metrics[&format!("ageing_per_pass{end}_percent")]);
         assert!((slope + 4.943).abs() < 1e-3, "{slope}");
         assert!(low < slope && slope < high && high < 0.0, "{low} {slope} {high}");
         assert!((low + high - 2.0 * slope).abs() < 1e-9);

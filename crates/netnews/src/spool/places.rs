@@ -6,9 +6,12 @@
 //! (no rule)    -> the target    what no rule names stays in the target
 //! ```
 //!
-//! Always holds: place 0 is the target itself; a group's place never changes while a spool lives.
+//! Rules that name the same directory, by whatever path, name one place: cross-posts within it are hard links.
+//!
+//! Always holds: place 0 is the target itself; no two places are the same directory; a group's place never changes while a spool lives.
 //! Source: Swartz, "The Brave Little Toaster Meets Usenet", LISA X 1996, figure 1.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -29,7 +32,7 @@ pub struct PlaceRule {
     pub target: String,
 }
 
-/// Number of a place: 0 is the target, others by the order of their rules.
+/// Number of a place: 0 is the target, others in the order in which rules name them first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlaceId(pub u16);
 
@@ -94,8 +97,12 @@ impl Places {
     pub(crate) fn new(target: Arc<dyn FileSystem>, others: Vec<(Hierarchy, Arc<dyn FileSystem>)>) -> Self {
         let mut places = Self { rules: Vec::with_capacity(others.len()), roots: vec![target] };
         for (hierarchy, root) in others {
-            places.rules.push((hierarchy, PlaceId(places.roots.len() as u16)));
-            places.roots.push(root);
+            let known = places.roots.iter().position(|known| is_same(&**known, &*root));
+            let at = known.unwrap_or(places.roots.len());
+            places.rules.push((hierarchy, PlaceId(at as u16)));
+            if known.is_none() {
+                places.roots.push(root);
+            }
         }
         places
     }
@@ -120,6 +127,19 @@ impl Places {
     }
 }
 
+/// Whether two roots are one directory, whatever they are called. Two places in it would each take the other's files for
+/// strays, and link across by symbolic links.
+fn is_same(one: &dyn FileSystem, other: &dyn FileSystem) -> bool {
+    let directory = |fs: &dyn FileSystem| {
+        let found = std::fs::metadata(fs.local_root()?).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    match (directory(one), directory(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.place() == other.place(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,13 +147,42 @@ mod tests {
 
     #[test]
     fn the_longest_hierarchy_wins_and_a_longer_word_is_another_hierarchy() {
-        let here = || Arc::new(LocalFs::open(".").unwrap()) as Arc<dyn FileSystem>;
-        let rules =
-            ["alt.*", "alt.binaries", "comp.os.*"].map(|text| (text.parse().unwrap(), here())).to_vec();
-        let places = Places::new(here(), rules);
+        let folder = tempfile::tempdir().unwrap();
+        let directory = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            Arc::new(LocalFs::open(path).unwrap()) as Arc<dyn FileSystem>
+        };
+        let rules = ["alt.*", "alt.binaries", "comp.os.*"];
+        let rules = rules.map(|text| (text.parse().unwrap(), directory(text))).to_vec();
+        let places = Places::new(directory("target"), rules);
         let of = |group: &str| places.of(group.as_bytes()).0;
         assert_eq!([of("alt"), of("alt.fan"), of("alternative.x")], [1, 1, 0]);
         assert_eq!([of("alt.binaries"), of("alt.binaries.x"), of("comp.os.linux"), of("comp")], [2, 2, 3, 0]);
+    }
+
+    #[test]
+    fn one_directory_is_one_place_by_whatever_path_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["target", "disk"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(path("disk"), path("link")).unwrap();
+        let root = |name: &str| Arc::new(LocalFs::open(path(name)).unwrap()) as Arc<dyn FileSystem>;
+        let rule = |hierarchy: &str, name: &str| (hierarchy.parse().unwrap(), root(name));
+        let rules = vec![
+            rule("alt.*", "disk"),
+            rule("rec.*", "link"),
+            rule("sci.*", "target"),
+            rule("talk.*", "./disk/"),
+        ];
+        let places = Places::new(root("target"), rules);
+        assert_eq!(
+            ["alt.x", "rec.x", "sci.x", "talk.x", "comp.x"].map(|group| places.of(group.as_bytes()).0),
+            [1, 1, 0, 1, 0]
+        );
+        assert_eq!(places.roots().len(), 2);
     }
 
     #[test]
