@@ -146,13 +146,16 @@ pub enum NetnewsError {
     },
     /// A feed without one batch for each pass.
     #[error(
-        "the feed has {batches} batches, too few for {passes} passes; ask for fewer passes, or for a larger feed"
+        "the feed has {batches} batches, too few for {passes} passes{}; ask for fewer or smaller passes, or for a \
+         larger feed", .per_pass.map(|batches| format!(" of {batches}")).unwrap_or_default()
     )]
     FeedTooSmall {
         /// Batches there are.
         batches: u64,
         /// Passes asked for.
         passes: u32,
+        /// Batches a pass, where a number was asked for.
+        per_pass: Option<std::num::NonZeroU64>,
     },
     /// A feed need not be imported.
     #[error(

@@ -36,6 +36,7 @@ mod recovery;
 mod resume;
 #[cfg(test)]
 mod scratch;
+mod split;
 mod state;
 mod storing;
 mod sweep;

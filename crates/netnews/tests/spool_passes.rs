@@ -396,3 +396,31 @@ fn unsettled(state: &str) -> String {
     let blank = |record: &str| format!("{}\n", " ".repeat(record.len() - 1));
     records.iter().map(|&r| if r.contains("settled=1") { blank(r) } else { r.to_owned() }).collect()
 }
+
+/// Symptom: a feed whose batches did not divide evenly was refused with --batches-per-pass, and without it up to one batch less
+/// than there are passes was never offered, which nothing said.
+#[test]
+fn all_of_a_feed_is_offered_the_last_pass_may_be_short_and_what_is_left_out_is_told() {
+    let scene = Scene::new();
+    // 30 batches of 10, one of 7.
+    let feed = scene.feed(307, 10);
+    let storage = Storage::of(scene.fs("target"));
+    let stored = |outcome: &netnews::spool::Outcome| -> Vec<f64> {
+        let unbatch = outcome.phases.iter().filter(|phase| phase.name == "unbatch");
+        unbatch.map(|phase| phase.counters["offered"]).collect()
+    };
+    let even = run(&config(4, 2, Keep::Remove), &storage, &feed);
+    assert_eq!(stored(&even), [70.0, 80.0, 80.0, 77.0]);
+    assert_eq!((even.metrics["batches_offered"], even.metrics["articles_offered"]), (31.0, 307.0));
+    let per_pass =
+        |batches| NetnewsConfig { batches_per_pass: NonZeroU64::new(batches), ..config(4, 2, Keep::Remove) };
+    let short = run(&per_pass(9), &storage, &feed);
+    assert_eq!(stored(&short), [90.0, 90.0, 90.0, 37.0]);
+    assert!(!short.verdict.has("feed-not-all-offered"), "{:?}", short.verdict);
+    let part = run(&per_pass(2), &storage, &feed);
+    assert_eq!(part.metrics["batches_offered"], 8.0);
+    let reason = part.verdict.reasons.iter().find(|reason| reason.code == "feed-not-all-offered").unwrap();
+    assert!(reason.text.contains("8 of the feed's 31 batches"), "{}", reason.text);
+    let refused = run_until(&per_pass(11), &storage, &feed, &AtomicBool::new(false), &mut |_| {});
+    assert!(matches!(refused.error, Some(NetnewsError::FeedTooSmall { .. })), "{:?}", refused.error);
+}

@@ -75,7 +75,7 @@ pub struct NetnewsArgs {
     #[arg(long, value_name = "PASSES")]
     batch_every: Option<u32>,
 
-    /// Batches of the feed a pass [default: as many as there are for each pass]
+    /// Batches of the feed a pass, the last of which may have fewer [default: all of the feed, spread evenly]
     #[arg(long, value_name = "N")]
     batches_per_pass: Option<NonZeroU64>,
 

@@ -32,7 +32,7 @@ pub struct NetnewsConfig {
     pub retention: NonZeroU32,
     /// Batch in every such pass; none: never. Default 3, as in the paper.
     pub batch_every: Option<NonZeroU32>,
-    /// Batches of the feed a pass; none: the feed's divided by the passes.
+    /// Batches of the feed a pass, of which the last may have fewer; none: all of the feed, spread evenly.
     pub batches_per_pass: Option<NonZeroU64>,
     /// Passes that ids are remembered after their articles arrived. Default 28: two weeks, as INN's `/remember/:14`.
     pub remember: NonZeroU32,

@@ -19,6 +19,8 @@ pub(super) fn draw(outcome: &mut Outcome, config: &NetnewsConfig) {
     let (mut metrics, curves) = figures(&outcome.phases, outcome.readings.as_ref(), config);
     let counts = outcome.counts;
     let counts = [
+        ("batches_offered", counts.batches_offered),
+        ("articles_offered", counts.unbatch.offered),
         ("articles_stored", counts.unbatch.stored),
         ("duplicates_refused", counts.unbatch.duplicates),
         ("articles_broken", counts.unbatch.broken),

@@ -17,7 +17,11 @@ const BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Journal {
     pub(crate) feed_articles: u64,
     pub(crate) feed_bytes: u64,
+    /// 0 where passes are not of one size.
     pub(crate) batches_per_pass: u64,
+    /// Passes that the feed is spread over, where they are not of one size.
+    #[serde(default)]
+    pub(crate) spread_over_passes: Option<u32>,
     pub(crate) host: String,
     /// How history was looked up when the spool was begun.
     #[serde(default)]
@@ -47,9 +51,13 @@ impl Journal {
     /// Whether a run of `asked` may go on with it.
     pub(crate) fn fits(&self, asked: &Self, name: &str) -> Result<(), NetnewsError> {
         let told = |journal: &Self| {
+            let split = match journal.spread_over_passes {
+                Some(passes) => format!("spread over {passes} passes"),
+                None => format!("{} batches a pass", journal.batches_per_pass),
+            };
             format!(
-                "a feed of {} articles in {} bytes, {} batches a pass, as {}",
-                journal.feed_articles, journal.feed_bytes, journal.batches_per_pass, journal.host
+                "a feed of {} articles in {} bytes, {split}, as {}",
+                journal.feed_articles, journal.feed_bytes, journal.host
             )
         };
         let (was, asked) = (told(self), told(asked));

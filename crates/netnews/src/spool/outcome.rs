@@ -77,6 +77,8 @@ pub struct Outcome {
 /// Sums over the passes of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
+    /// Batches of the feed that were stored whole.
+    pub batches_offered: u64,
     /// Articles offered, stored, refused, removed.
     pub unbatch: UnbatchCounts,
     /// Files and links.

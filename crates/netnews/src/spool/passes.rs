@@ -29,6 +29,7 @@ use super::lock::SpoolLock;
 use super::outcome::{self, Event, Outcome, Work};
 use super::outgoing::{self, Outgoing};
 use super::recovery::{self, Opening};
+use super::split::Split;
 use super::state::{Stage, Standing};
 use super::sweep;
 use super::unbatch::Spool;
@@ -60,7 +61,7 @@ struct Runner<'a> {
     feed: &'a Feed,
     stop: Halt<'a>,
     tell: &'a mut dyn FnMut(Event),
-    batches_per_pass: u64,
+    split: Split,
     journal: Journal,
     /// Held until the run is over.
     lock: Option<SpoolLock>,
@@ -81,13 +82,17 @@ pub fn run(
 ) -> Outcome {
     let deadline = config.time_limit.and_then(|limit| Instant::now().checked_add(limit));
     let stop = Halt { asked: stop, deadline };
+    let split = match Split::of(feed.batch_count(), config) {
+        Ok(split) => split,
+        Err(error) => return Outcome { error: Some(error), ..Outcome::default() },
+    };
     let mut runner = Runner {
         config,
         storage,
         feed,
         stop,
         tell,
-        batches_per_pass: 0,
+        split,
         journal: Journal::default(),
         lock: None,
         deleting: false,
@@ -108,14 +113,6 @@ pub fn run(
 impl Runner<'_> {
     /// Whether all passes were done.
     fn work(&mut self, made: &mut bool) -> Result<bool, NetnewsError> {
-        let (config, passes) = (self.config, self.config.passes.get());
-        self.batches_per_pass = match config.batches_per_pass {
-            Some(batches) => batches.get(),
-            None => self.feed.batch_count() / u64::from(passes),
-        };
-        if self.batches_per_pass == 0 || self.batches_per_pass * u64::from(passes) > self.feed.batch_count() {
-            return Err(NetnewsError::FeedTooSmall { batches: self.feed.batch_count(), passes });
-        }
         let mut spool = self.open(made)?;
         while let Some(standing) = self.next_standing(&spool) {
             if !self.pass(&mut spool, standing)? {
@@ -136,7 +133,8 @@ impl Runner<'_> {
         self.journal = Journal {
             feed_articles: self.feed.articles(),
             feed_bytes: self.feed.bytes(),
-            batches_per_pass: self.batches_per_pass,
+            batches_per_pass: self.split.per_pass(),
+            spread_over_passes: self.split.spread_over(),
             host: config.host.clone(),
             history_index: config.history_index.name().to_owned(),
             phases: Vec::new(),
@@ -278,6 +276,13 @@ impl Runner<'_> {
         let whole = !self.outcome.phases.is_empty();
         if let (false, Some(phase)) = (whole, &self.partial) {
             self.outcome.phases.push(phase.clone());
+        }
+        if self.split.left_out() > 0 {
+            let (offered, of) = (self.split.offered(), self.feed.batch_count());
+            let text = format!(
+                "the passes take {offered} of the feed's {of} batches; without --batches-per-pass they take all"
+            );
+            self.outcome.verdict.remark("feed-not-all-offered", text);
         }
         figures::draw(&mut self.outcome, self.config);
         if let (true, Some(phase)) = (whole, self.partial.take()) {

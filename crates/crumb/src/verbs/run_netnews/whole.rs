@@ -14,7 +14,9 @@ use netnews::spool::{NetnewsConfig, Outcome, Readings, figures};
 use super::course::Course;
 
 /// Metrics that are counts: those of the whole are their sums. All others are made anew.
-const COUNTS: [&str; 15] = [
+const COUNTS: [&str; 17] = [
+    "batches_offered",
+    "articles_offered",
     "articles_stored",
     "duplicates_refused",
     "articles_broken",

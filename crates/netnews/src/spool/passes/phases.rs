@@ -31,9 +31,8 @@ impl Runner<'_> {
         spool: &mut Spool,
         mut standing: Standing,
     ) -> Result<Option<Standing>, NetnewsError> {
-        let (pass, per_pass) = (standing.pass, self.batches_per_pass);
-        let first_of_pass = u64::from(pass - 1) * per_pass + 1;
-        let last = u64::from(pass) * per_pass;
+        let (pass, split) = (standing.pass, self.split);
+        let (first_of_pass, last) = (split.begin_of(pass), split.end_of(pass));
         let readers = self.start_readers(spool)?;
         let before = (spool.counts, spool.storer.counts(), spool.history.counts());
         let mut reader: Option<BatchReader<File>> = None;
@@ -46,7 +45,7 @@ impl Runner<'_> {
                     Some(before) => batch.open_with(before)?,
                     None => batch.open()?,
                 };
-                let arrived = clock::arrival(pass, number - first_of_pass, per_pass);
+                let arrived = clock::arrival(pass, number - first_of_pass, split.slots_of(pass));
                 loop {
                     match open.next() {
                         Ok(Some(article)) => spool.offer(article, arrived)?,
@@ -64,6 +63,7 @@ impl Runner<'_> {
                 }
                 standing = Standing { batches_done: number, ..standing };
                 spool.end_batch(standing)?;
+                self.outcome.counts.batches_offered += 1;
                 standing.history_bytes = spool.history.text_bytes();
                 if let Some(readers) = &readers {
                     let stored: Vec<_> = spool.take_stored().collect();
@@ -74,7 +74,7 @@ impl Runner<'_> {
                     pass,
                     passes: self.config.passes.get(),
                     done: number + 1 - first_of_pass,
-                    of: per_pass,
+                    of: last + 1 - first_of_pass,
                 });
                 reader = Some(open);
                 stopped = number < last && self.stop.is_due();
@@ -197,9 +197,9 @@ impl Runner<'_> {
 
     /// Articles that may still come, for the size of the new index.
     fn articles_to_come(&self, pass: u32) -> u64 {
-        let left = self.config.passes.get().saturating_sub(pass);
+        let left = self.split.offered().saturating_sub(self.split.end_of(pass));
         let per_batch = self.feed.articles().div_ceil(self.feed.batch_count().max(1));
-        u64::from(left) * self.batches_per_pass * per_batch
+        left * per_batch
     }
 
     /// Keeps a phase. One that was cut short and did nothing is not worth telling.
