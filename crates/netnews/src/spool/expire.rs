@@ -3,8 +3,10 @@
 //! ```text
 //! scan       history -> history.new without the files of what is old; a list of these files       not timed
 //! rebuild    history.new -> history, its index made anew, active's lows raised                    not timed
-//! delete     the files of the list, by dumbrm or fastrm                                           timed
+//! delete     the files of the list, by dumbrm, or sorted by directory and then by fastrm           timed, sorting too
 //! ```
+//!
+//! Sorting belongs to what fastrm costs: the paper times `sort|fastrm`, "to produce a more fair comparison to dumbrm".
 //!
 //! The list is left in `expire.list`, a path a line in the order of deletion, as the paper's expire leaves one to rm.
 //!
@@ -54,7 +56,7 @@ pub struct ExpireCounts {
     pub names_missing: u64,
 }
 
-/// What is to be deleted, in order.
+/// What is to be deleted, in the order of history.
 pub(crate) struct Doomed {
     names: Vec<(GroupId, u64)>,
     pub(crate) counts: ExpireCounts,
@@ -159,22 +161,29 @@ pub(crate) fn rebuild(
         }
     }
     spool.active.flush(&mut spool.groups)?;
-    if removal == Removal::Fastrm {
-        let key = |(id, number): &(GroupId, u64)| {
-            let group = spool.groups.get(*id);
-            (group.place, &group.directory, *number)
-        };
-        doomed.names.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
-    }
     doomed.counts.names = doomed.names.len() as u64;
-    write_list(&*lib, &spool.groups, &doomed)?;
+    // Of a copy: what sorting costs is measured with the deletions.
+    let mut in_order = doomed.names.clone();
+    put_in_order(&mut in_order, &spool.groups, removal);
+    write_list(&*lib, &spool.groups, &in_order)?;
     Ok(doomed)
 }
 
-fn write_list(lib: &dyn FileSystem, groups: &Groups, doomed: &Doomed) -> Result<(), FsError> {
+/// The order of deletion of names in the order of history.
+fn put_in_order(names: &mut [(GroupId, u64)], groups: &Groups, removal: Removal) {
+    if removal == Removal::Fastrm {
+        let key = |(id, number): &(GroupId, u64)| {
+            let group = groups.get(*id);
+            (group.place, &group.directory, *number)
+        };
+        names.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+    }
+}
+
+fn write_list(lib: &dyn FileSystem, groups: &Groups, names: &[(GroupId, u64)]) -> Result<(), FsError> {
     let mut file = create_anew(lib, Path::new(LIST_FILE))?;
     let (mut chunk, mut path) = (Vec::new(), Vec::new());
-    for &(id, number) in &doomed.names {
+    for &(id, number) in names {
         put_path(&mut path, groups.get(id), number);
         chunk.extend_from_slice(&path);
         chunk.push(b'\n');
@@ -187,7 +196,7 @@ fn write_list(lib: &dyn FileSystem, groups: &Groups, doomed: &Doomed) -> Result<
     file.close()
 }
 
-/// Deletes what is on the list; `told` hears how many names are done. `go_on` is asked now and then.
+/// Puts what is to be deleted in order, and deletes it; `told` hears how many names are done. `go_on` is asked now and then.
 pub(crate) fn delete(
     places: &Places,
     groups: &Groups,
@@ -195,7 +204,8 @@ pub(crate) fn delete(
     removal: Removal,
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<u64, FsError> {
-    let names = std::mem::take(&mut doomed.names);
+    let mut names = std::mem::take(&mut doomed.names);
+    put_in_order(&mut names, groups, removal);
     let mut path = Vec::new();
     let (mut done, mut next_told) = (0, TOLD_EVERY);
     for run in names.chunk_by(|a, b| removal == Removal::Fastrm && a.0 == b.0) {
@@ -228,3 +238,40 @@ pub(crate) fn delete(
 
 /// Names between two looks at whether to go on.
 const TOLD_EVERY: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch;
+    use super::*;
+
+    /// Symptom: fastrm looked cheaper than it is. Cause: its names were sorted in the part that is not timed.
+    #[test]
+    fn names_come_in_the_order_of_history_and_are_sorted_within_what_is_timed() {
+        for (removal, expected) in
+            [(Removal::Fastrm, [100, 200].as_slice()), (Removal::Dumbrm, &[64, 128, 192])]
+        {
+            let (folder, fs) = scratch::folder();
+            let places = Places::new(fs, Vec::new());
+            let mut groups = Groups::default();
+            let mut doomed = Doomed { names: Vec::new(), counts: ExpireCounts::default() };
+            let ids = ["a", "b"].map(|name| groups.add(name.as_bytes(), &places));
+            for name in ["a", "b"] {
+                std::fs::create_dir(folder.path().join(name)).unwrap();
+            }
+            for number in 1..=100 {
+                for (id, name) in ids.iter().zip(["a", "b"]) {
+                    std::fs::write(folder.path().join(name).join(number.to_string()), "").unwrap();
+                    doomed.names.push((*id, number));
+                }
+            }
+            let mut told = Vec::new();
+            let deleted = delete(&places, &groups, &mut doomed, removal, |done| {
+                told.push(done);
+                true
+            });
+            assert_eq!((deleted.unwrap(), doomed.counts.names_missing), (200, 0));
+            // A directory at a time, where they are sorted.
+            assert_eq!(told, expected, "{removal:?}");
+        }
+    }
+}
