@@ -138,7 +138,13 @@ impl Feed {
     /// Its batches in order.
     pub fn batches(&self) -> impl ExactSizeIterator<Item = Batch> + '_ {
         let count = usize::try_from(self.manifest.batches).unwrap_or(usize::MAX);
-        (0..count).map(|at| Batch { number: at as u64 + 1, path: self.batch_path(at as u64 + 1) })
+        (0..count).map(|at| self.batch(at as u64 + 1))
+    }
+
+    /// Batch `number`; the first is 1.
+    pub fn batch(&self, number: u64) -> Batch {
+        let article_bytes_max = usize::try_from(self.manifest.article_bytes_max).unwrap_or(usize::MAX);
+        Batch { number, path: self.batch_path(number), article_bytes_max }
     }
 }
 
@@ -149,6 +155,8 @@ pub struct Batch {
     pub number: u64,
     /// Its file.
     pub path: PathBuf,
+    /// Larger articles are damage.
+    pub article_bytes_max: usize,
 }
 
 impl Batch {
@@ -157,7 +165,7 @@ impl Batch {
     /// # Errors
     /// When the file cannot be opened.
     pub fn open(&self) -> Result<BatchReader<File>, NetnewsError> {
-        Ok(BatchReader::new(self.file()?))
+        Ok(BatchReader::with_limit(self.file()?, self.article_bytes_max))
     }
 
     /// Opens it for reading, with the buffer of the batch before.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use netnews::NetnewsError;
 use netnews::article::Article;
 use netnews::batch::BatchReader;
+use netnews::feed::{FeedShape, FeedWriter, Origin};
 use netnews::spool::{
     self, BatchSink, Event, FindingKind, HistoryIndex, Keep, LinkKind, NetnewsConfig, Removal, Storage, Work,
 };
@@ -423,4 +424,19 @@ fn all_of_a_feed_is_offered_the_last_pass_may_be_short_and_what_is_left_out_is_t
     assert!(reason.text.contains("8 of the feed's 31 batches"), "{}", reason.text);
     let refused = run_until(&per_pass(11), &storage, &feed, &AtomicBool::new(false), &mut |_| {});
     assert!(matches!(refused.error, Some(NetnewsError::FeedTooSmall { .. })), "{:?}", refused.error);
+}
+
+#[test]
+fn a_run_that_stored_nothing_is_not_valid() {
+    let scene = Scene::new();
+    let shape = FeedShape { batch_articles: NonZeroU64::new(5).unwrap(), packed: false };
+    let mut writer = FeedWriter::create(scene.path("feed"), shape).unwrap();
+    for number in 0..20 {
+        writer.write(&[], format!("Subject: {number}\n\nno article\n").as_bytes()).unwrap();
+    }
+    let feed =
+        writer.finish(Origin::Import { source: "none".to_owned(), broken: Default::default() }, 0).unwrap();
+    let outcome = run(&config(2, 1, Keep::Remove), &Storage::of(scene.fs("target")), &feed);
+    assert!(!outcome.verdict.valid && outcome.verdict.has("nothing-stored"), "{:?}", outcome.verdict);
+    assert!(outcome.verdict.to_string().contains("20 were offered"), "{}", outcome.verdict);
 }

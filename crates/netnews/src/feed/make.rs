@@ -9,7 +9,7 @@ use super::manifest::{MANIFEST_SCHEMA, Manifest, Origin};
 use super::seen::Seen;
 use super::{BROKEN_NAME, Feed, MANIFEST_NAME, UNFINISHED_NAME, batch_name};
 use crate::NetnewsError;
-use crate::batch::BatchWriter;
+use crate::batch::{ARTICLE_BYTES_MAX, BatchWriter};
 
 /// How a feed is cut and packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub struct FeedWriter {
     batch: Option<BatchWriter<BufWriter<File>>>,
     articles: u64,
     bytes: u64,
+    article_bytes_max: u64,
     batches: u64,
     file_bytes: u64,
     seen: Seen,
@@ -69,6 +70,7 @@ impl FeedWriter {
             batch: None,
             articles: 0,
             bytes: 0,
+            article_bytes_max: ARTICLE_BYTES_MAX as u64,
             batches: 0,
             file_bytes: 0,
             seen: Seen::default(),
@@ -114,6 +116,7 @@ impl FeedWriter {
         written.map_err(|source| NetnewsError::io("write a batch", &self.part_path(), source))?;
         self.articles += 1;
         self.bytes += article.len() as u64;
+        self.article_bytes_max = self.article_bytes_max.max(article.len() as u64);
         if full {
             self.end_batch()?;
         }
@@ -163,6 +166,7 @@ impl FeedWriter {
             file_bytes: self.file_bytes,
             batch_articles: self.shape.batch_articles.get(),
             packed: self.shape.packed,
+            article_bytes_max: self.article_bytes_max,
             duplicates: self.seen.repeated(),
             clone_number_max,
             origin,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{MANIFEST_NAME, UNFINISHED_NAME};
 use crate::NetnewsError;
+use crate::batch::ARTICLE_BYTES_MAX;
 
 /// Form of `feed.json` that is written and read.
 pub const MANIFEST_SCHEMA: u32 = 1;
@@ -30,12 +31,20 @@ pub struct Manifest {
     pub batch_articles: u64,
     /// Whether the batches are packed by gzip.
     pub packed: bool,
+    /// Bytes of the largest article, where it is larger than what is read of any feed ([`ARTICLE_BYTES_MAX`]), else that.
+    #[serde(default = "article_bytes_max")]
+    pub article_bytes_max: u64,
     /// Articles whose message id came before.
     pub duplicates: u64,
     /// The highest clone number in its message ids; 0 when nothing was cloned.
     pub clone_number_max: u64,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+/// Of feeds that do not say: none of them had a larger one that could be read.
+fn article_bytes_max() -> u64 {
+    ARTICLE_BYTES_MAX as u64
 }
 
 /// Where a feed comes from.

@@ -14,9 +14,9 @@ use files::Status;
 use super::history::text;
 use super::outgoing;
 use super::unbatch::Spool;
-use super::whole::{path_of, read_whole};
+use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
 use crate::NetnewsError;
-use crate::batch::{ARTICLE_BYTES_MAX, BatchWriter};
+use crate::batch::BatchWriter;
 
 /// Where outgoing batches go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(crate) fn batch(
         };
         let root = spool.places.root(spool.groups.get(group).place);
         article.clear();
-        match read_whole(root, path_of(path), &mut article, ARTICLE_BYTES_MAX) {
+        match read_whole(root, path_of(path), &mut article, ARTICLE_FILE_BYTES_MAX) {
             Err(error) if error.status() == Some(Status::NOENT) => counts.missing += 1,
             Err(error) => return Err(error.into()),
             Ok(_) => {

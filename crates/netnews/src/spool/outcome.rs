@@ -124,6 +124,16 @@ pub(super) fn judge(outcome: &mut Outcome, storage: &Storage) {
         let missing = counts.expire.names_missing;
         verdict.invalidate("expired-missing", format!("{missing} files to be expired were not there"));
     }
+    let mut unbatch = outcome.phases.iter().filter(|phase| phase.name == "unbatch").peekable();
+    if unbatch.peek().is_some() && unbatch.all(|phase| phase.items == 0) {
+        let UnbatchCounts { offered, duplicates, broken, .. } = counts.unbatch;
+        let text = format!(
+            "no article was stored: {offered} were offered, of which {duplicates} had come before and {broken} are no \
+             articles, and {} stretches of the feed could not be read",
+            counts.damaged
+        );
+        verdict.invalidate("nothing-stored", text);
+    }
     let shortest = outcome.phases.iter().filter(|phase| phase.name == "unbatch");
     if let Some(wall_s) = shortest.map(|phase| phase.wall_s).min_by(f64::total_cmp)
         && wall_s < 1.0

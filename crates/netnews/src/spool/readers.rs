@@ -24,8 +24,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::decimal;
 use super::groups::{GroupId, Groups};
 use super::places::{PlaceId, Places};
-use super::whole::{path_of, read_whole};
-use crate::batch::ARTICLE_BYTES_MAX;
+use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
 
 /// What the readers did.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +136,7 @@ fn read_until(
         article.clear();
         let begun = Instant::now();
         let read: Result<usize, FsError> =
-            read_whole(&*roots[usize::from(place.0)], path_of(&path), &mut article, ARTICLE_BYTES_MAX);
+            read_whole(&*roots[usize::from(place.0)], path_of(&path), &mut article, ARTICLE_FILE_BYTES_MAX);
         match read {
             Ok(bytes) => {
                 readings.latency.record(begun.elapsed());

@@ -29,11 +29,11 @@ use super::places::{PlaceId, Places};
 use super::state::{Stage, State};
 use super::storing::{Name, compose, put_path, symlink_target};
 use super::walk::walk;
-use super::whole::{path_of, read_whole};
+use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
 use super::{active, clock};
 use crate::NetnewsError;
 use crate::article::Article;
-use crate::batch::{ARTICLE_BYTES_MAX, BatchError};
+use crate::batch::BatchError;
 use crate::feed::Feed;
 
 /// What can be wrong.
@@ -388,7 +388,7 @@ impl Check {
         }
         if content {
             let mut bytes = Vec::new();
-            read_whole(places.root(first.place), path_of(&path), &mut bytes, ARTICLE_BYTES_MAX)?;
+            read_whole(places.root(first.place), path_of(&path), &mut bytes, ARTICLE_FILE_BYTES_MAX)?;
             if let Err(why) = speaks_of(&bytes, id, names, groups) {
                 verified.found(FindingKind::WrongContent, || format!("{}: {why}", told(&path)));
             }
@@ -430,8 +430,12 @@ impl Check {
                 let group = self.groups.get(names[0].group);
                 put_path(&mut path, group, names[0].number);
                 stored.clear();
-                let read =
-                    read_whole(self.places.root(group.place), path_of(&path), &mut stored, ARTICLE_BYTES_MAX);
+                let read = read_whole(
+                    self.places.root(group.place),
+                    path_of(&path),
+                    &mut stored,
+                    ARTICLE_FILE_BYTES_MAX,
+                );
                 match read {
                     // Told as missing before.
                     Err(error) if error.status() == Some(Status::NOENT) => {

@@ -9,6 +9,9 @@ use files::{Access, FileSystem, FsError, FsOp, OpenFile, Status};
 /// Bytes asked for in one read of a file that is scanned from end to end.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 
+/// Of an article's file: the largest that an import takes, with our host and `Xref:`.
+pub(crate) const ARTICLE_FILE_BYTES_MAX: usize = (1 << 30) + (1 << 20);
+
 /// Bytes as the path they are.
 pub(crate) fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))

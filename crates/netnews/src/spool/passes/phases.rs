@@ -22,7 +22,6 @@ use super::super::unbatch::Spool;
 use super::Runner;
 use crate::NetnewsError;
 use crate::batch::{BatchError, BatchReader};
-use crate::feed::Batch;
 
 impl Runner<'_> {
     /// Stores the pass's batches; none when stopped before the end.
@@ -40,7 +39,7 @@ impl Runner<'_> {
         let meter = PhaseMeter::start("unbatch", pass, self.storage);
         let mut take_all = || -> Result<(), NetnewsError> {
             for number in standing.batches_done + 1..=last {
-                let batch = Batch { number, path: self.feed.batch_path(number) };
+                let batch = self.feed.batch(number);
                 let mut open = match reader.take() {
                     Some(before) => batch.open_with(before)?,
                     None => batch.open()?,
