@@ -104,6 +104,15 @@ pub trait FileSystem: Send + Sync {
     /// `NOENT`, `IO`, …
     fn sync_dir(&self, path: &Path) -> Result<(), FsError>;
 
+    /// Makes everything that was written to the file system durable, also by others (syncfs). Nothing to do where each
+    /// operation is durable once answered.
+    ///
+    /// # Errors
+    /// `IO`, `NOSPC`, …: something that was written before may be lost.
+    fn sync_all(&self) -> Result<(), FsError> {
+        Ok(())
+    }
+
     /// The same storage with its root at the directory `path`, which is found once and held.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! | read, write, seek, block_bytes, close | read, write, lseek, fstat, close |
 //! | sync | fdatasync or fsync |
 //! | sync_dir | openat, fsync, close |
+//! | sync_all | syncfs |
 //! | lock | openat (`O_CREAT`), flock |
 //! | stat | statx (`AT_SYMLINK_NOFOLLOW`) |
 //! | readdir | openat, getdents64 until it is empty, close |
@@ -196,6 +197,10 @@ impl FileSystem for LocalFs {
             .and_then(|from| openat(&self.root, from, DIRECTORY_FLAGS, Mode::empty()))
             .and_then(|dir| rustix::fs::fsync(&dir))
             .map_err(self.failed(FsOp::Sync, path))
+    }
+
+    fn sync_all(&self) -> Result<(), FsError> {
+        rustix::fs::syncfs(&self.root).map_err(self.failed(FsOp::Sync, Path::new("")))
     }
 
     fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {

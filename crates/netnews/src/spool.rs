@@ -16,7 +16,9 @@
 
 mod active;
 mod batcher;
+mod bound;
 mod clock;
+mod cold;
 mod config;
 mod decimal;
 mod expire;
@@ -46,7 +48,7 @@ mod walk;
 mod whole;
 
 pub use batcher::{BatchCounts, BatchSink};
-pub use config::{Keep, NetnewsConfig};
+pub use config::{Keep, NetnewsConfig, SyncWhen};
 pub use expire::{ExpireCounts, Removal};
 pub use figures::figures;
 pub use history::index::HistoryIndex;

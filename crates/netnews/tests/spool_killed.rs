@@ -123,6 +123,9 @@ impl FileSystem for Stopping {
     fn place(&self) -> String {
         self.inner.place()
     }
+    fn sync_all(&self) -> Result<(), FsError> {
+        self.inner.sync_all()
+    }
     fn lock(&self, path: &Path) -> Result<Locking, FsError> {
         self.inner.lock(path)
     }

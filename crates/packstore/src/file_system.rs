@@ -476,6 +476,10 @@ impl FileSystem for PackFs {
         self.shared.flush().map_err(|error| failed(FsOp::Sync, self.path(path), error))
     }
 
+    fn sync_all(&self) -> Result<(), FsError> {
+        self.shared.flush().map_err(|error| failed(FsOp::Sync, self.path(Path::new("")), error))
+    }
+
     fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
         let mut tree = self.shared.write_tree();
         let found = tree.walk_to_directory(self.root, path);

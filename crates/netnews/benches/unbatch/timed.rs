@@ -106,6 +106,9 @@ impl FileSystem for TimedFs {
         self.inner.place()
     }
 
+    fn sync_all(&self) -> Result<(), FsError> {
+        self.inner.sync_all()
+    }
     fn lock(&self, path: &Path) -> Result<Locking, FsError> {
         self.inner.lock(path)
     }

@@ -1,6 +1,7 @@
 //! What a run is to do.
 
 use std::num::{NonZeroU32, NonZeroU64};
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::batcher::BatchSink;
@@ -18,6 +19,42 @@ pub enum Keep {
     Keep,
     /// There since a run with `Keep`, gone on with, and left.
     Resume,
+}
+
+/// When stored articles must be durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncWhen {
+    /// When the storage likes, as in INN and C News. What a pass left in memory is flushed and timed at its end.
+    #[default]
+    None,
+    /// Each article's file before it is closed, and all else at the end of its batch.
+    Article,
+    /// All of a batch at its end.
+    Batch,
+}
+
+impl SyncWhen {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Article => "article",
+            Self::Batch => "batch",
+        }
+    }
+}
+
+impl FromStr for SyncWhen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "article" => Ok(Self::Article),
+            "batch" => Ok(Self::Batch),
+            _ => Err("expected none, article or batch".to_owned()),
+        }
+    }
 }
 
 /// A run of passes. Its field types leave nothing to check but that the feed has a batch for each pass.
@@ -42,6 +79,10 @@ pub struct NetnewsConfig {
     pub link: LinkKind,
     /// Where ids are looked up. Default memory; in the paper's time it was the file, which its figure 6 shows.
     pub history_index: HistoryIndex,
+    /// When stored articles must be durable. Default when the storage likes.
+    pub sync: SyncWhen,
+    /// Drop the kernel's caches before each batching and each expiry, and prove that they are empty.
+    pub cold: bool,
     /// Threads that read at random during unbatch. Default none, as in the paper.
     pub readers: u32,
     /// Seed of what the readers pick.
@@ -72,6 +113,8 @@ impl NetnewsConfig {
             removal: Removal::default(),
             link: LinkKind::default(),
             history_index: HistoryIndex::default(),
+            sync: SyncWhen::default(),
+            cold: false,
             readers: 0,
             seed: 1,
             host: "news.crumb.example".to_owned(),

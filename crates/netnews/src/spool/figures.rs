@@ -82,6 +82,19 @@ pub fn figures(
     put("unbatch_user_us_per_article", per_item_us(|phase| phase.user_s));
     put("unbatch_sys_us_per_article", per_item_us(|phase| phase.sys_s));
     put("unbatch_bytes_per_sec", ratio(&unbatch, |phase| phase.bytes as f64, |phase| phase.wall_s));
+    let flush = of("flush");
+    put("flush_s", mean(&flush, |phase| phase.wall_s));
+    // Until it is on the storage: the rate of storing as if each pass's flush belonged to it.
+    let with_flush: Vec<Phase> = unbatch
+        .iter()
+        .filter_map(|phase| {
+            let flush = flush.iter().find(|flush| flush.pass == phase.pass)?;
+            let wall_s = phase.wall_s + flush.wall_s;
+            let items_per_sec = phase.items_per_sec * phase.wall_s / wall_s;
+            Some(Phase { wall_s, items_per_sec, ..phase.clone() })
+        })
+        .collect();
+    put("unbatch_flushed_articles_per_sec", rate(&with_flush));
     put("batch_articles_per_sec", rate(&batch));
     put("batch_minutes", mean(&batch, |phase| phase.wall_s / 60.0));
     put("expire_files_per_sec", rate(&expire));

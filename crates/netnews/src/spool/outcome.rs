@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use measure::{Curve, MountPoint, Phase, Verdict};
 
 use super::batcher::BatchCounts;
+use super::bound;
 use super::expire::ExpireCounts;
 use super::layout::Storage;
 use super::readers::Readings;
@@ -133,6 +134,9 @@ pub(super) fn judge(outcome: &mut Outcome, storage: &Storage) {
             counts.damaged
         );
         verdict.invalidate("nothing-stored", text);
+    }
+    if let Some(text) = bound::held_by_memory(&outcome.phases, storage) {
+        verdict.remark("cache-bound", text);
     }
     let shortest = outcome.phases.iter().filter(|phase| phase.name == "unbatch");
     if let Some(wall_s) = shortest.map(|phase| phase.wall_s).min_by(f64::total_cmp)

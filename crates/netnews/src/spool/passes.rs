@@ -1,10 +1,13 @@
 //! The passes of a run: unbatch, batch now and then, expire; each timed by itself.
 //!
 //! ```text
-//! pass 1    unbatch
-//! pass 3    unbatch, batch (the articles of pass 2)
-//! pass 7    unbatch,                                 expire (the articles of pass 1)
+//! pass 1    unbatch,                                                                   flush
+//! pass 3    unbatch, batch (the articles of pass 2),                                   flush
+//! pass 7    unbatch,                                 expire (the articles of pass 1),  flush
 //! ```
+//!
+//! A flush makes durable what the pass left in memory: the device's part of the work, which else would fall into the
+//! next pass or behind the end of the run. With `cold` the kernel's caches are dropped before batch and expire.
 //!
 //! One article after another: a closed loop without parallelism, as relaynews is. So the figures are rates and not
 //! what a server would answer in.
@@ -21,6 +24,7 @@ use std::time::Instant;
 
 use measure::Phase;
 
+use super::cold::ColdLog;
 use super::config::{Keep, NetnewsConfig};
 use super::figures;
 use super::journal::Journal;
@@ -70,6 +74,7 @@ struct Runner<'a> {
     /// A phase that was cut short: told, and not in the journal.
     partial: Option<Phase>,
     outcome: Outcome,
+    cold: ColdLog,
 }
 
 /// Runs the passes that are left.
@@ -98,6 +103,7 @@ pub fn run(
         deleting: false,
         partial: None,
         outcome: Outcome::default(),
+        cold: ColdLog::default(),
     };
     let mut made = false;
     match runner.work(&mut made) {
@@ -142,6 +148,7 @@ impl Runner<'_> {
         let opening = Opening {
             host: &config.host,
             link: config.link,
+            sync: config.sync,
             articles: self.feed.articles(),
             retention: config.retention.get(),
             history_index: config.history_index,
@@ -234,6 +241,10 @@ impl Runner<'_> {
                 return Ok(false);
             }
             outgoing::remove(&*spool.lib, pass - 1)?;
+            if self.is_stopped() {
+                return Ok(false);
+            }
+            self.flush(spool, pass)?;
             spool.state.write(Standing { stage: Stage::Done, ..standing })?;
         }
         Ok(true)
@@ -289,6 +300,7 @@ impl Runner<'_> {
             self.outcome.phases.push(phase);
         }
         outcome::judge(&mut self.outcome, self.storage);
+        self.cold.judge(&mut self.outcome);
         self.outcome
     }
 }

@@ -23,6 +23,7 @@ use files::{FileSystem, FsError};
 
 use super::active::{self, Active};
 use super::clock;
+use super::config::SyncWhen;
 use super::groups::{GroupId, Groups};
 use super::history::index::HistoryIndex;
 use super::history::line::HistoryLine;
@@ -56,6 +57,7 @@ pub struct Recovered {
 pub(crate) struct Opening<'a> {
     pub(crate) host: &'a str,
     pub(crate) link: LinkKind,
+    pub(crate) sync: SyncWhen,
     /// Articles that may come, for the size of the index.
     pub(crate) articles: u64,
     pub(crate) retention: u32,
@@ -74,8 +76,19 @@ pub(crate) fn create(homes: Homes, opening: &Opening<'_>) -> Result<Spool, Netne
     let outgoing = Outgoing::create(&*lib, 1)?;
     // Last: without a state there is no spool.
     let state = State::create(&*lib, Standing::begin(opening.retention))?;
-    let storer = Storer::new(opening.host, opening.link);
-    Ok(Spool::of(Parts { places, lib, groups, active, history, outgoing, storer, state, cut_short: 0..0 }))
+    let storer = Storer::new(opening.host, opening.link, opening.sync);
+    Ok(Spool::of(Parts {
+        places,
+        lib,
+        groups,
+        active,
+        history,
+        outgoing,
+        storer,
+        state,
+        cut_short: 0..0,
+        sync: opening.sync,
+    }))
 }
 
 /// Opens a spool, whatever became of the last run on it.
@@ -94,9 +107,19 @@ pub(crate) fn open(homes: Homes, opening: &Opening<'_>) -> Result<(Spool, Recove
     let standing = Standing { settled: false, ..state.standing() };
     let outgoing = outgoing_of(&*lib, standing)?;
     let cut_short = standing.cut_short(history.text_bytes());
-    let storer = Storer::new(opening.host, opening.link);
-    let mut spool =
-        Spool::of(Parts { places, lib, groups, active, history, outgoing, storer, state, cut_short });
+    let storer = Storer::new(opening.host, opening.link, opening.sync);
+    let mut spool = Spool::of(Parts {
+        places,
+        lib,
+        groups,
+        active,
+        history,
+        outgoing,
+        storer,
+        state,
+        cut_short,
+        sync: opening.sync,
+    });
     spool.state.write(standing)?;
     Ok((spool, Recovered::default()))
 }
@@ -159,8 +182,19 @@ fn recover(
     let active = Active::create(&*lib, &mut groups)?;
     let outgoing = outgoing_of(&*lib, standing)?;
     state.write(standing)?;
-    let storer = Storer::new(opening.host, opening.link);
-    let parts = Parts { places, lib, groups, active, history, outgoing, storer, state, cut_short };
+    let storer = Storer::new(opening.host, opening.link, opening.sync);
+    let parts = Parts {
+        places,
+        lib,
+        groups,
+        active,
+        history,
+        outgoing,
+        storer,
+        state,
+        cut_short,
+        sync: opening.sync,
+    };
     Ok((Spool::of(parts), recovered))
 }
 

@@ -24,7 +24,13 @@ impl NetnewsConfig {
     pub fn phases_of(&self, pass: u32) -> Vec<&'static str> {
         let batches = pass > 1 && self.batch_every.is_some_and(|every| pass.is_multiple_of(every.get()));
         let expires = pass > self.retention.get();
-        let phases = [("unbatch", true), ("batch", batches), ("expire-scan", expires), ("expire", expires)];
+        let phases = [
+            ("unbatch", true),
+            ("batch", batches),
+            ("expire-scan", expires),
+            ("expire", expires),
+            ("flush", true),
+        ];
         phases.into_iter().filter_map(|(phase, due)| due.then_some(phase)).collect()
     }
 }
@@ -45,8 +51,8 @@ impl Resumption {
         // Batches that were not all written are written anew.
         let (next, begun): (&[&str], bool) = match standing.stage {
             Stage::Unbatch => (&["unbatch"], true),
-            Stage::Batch => (&["batch", "expire-scan"], false),
-            Stage::Expire => (&["expire-scan"], true),
+            Stage::Batch => (&["batch", "expire-scan", "flush"], false),
+            Stage::Expire => (&["expire-scan", "flush"], true),
             Stage::Done => (&[], false),
         };
         let next = phases.into_iter().find(|phase| next.contains(phase));
@@ -79,12 +85,12 @@ mod tests {
             told()
         };
         assert_eq!(at(2, Stage::Unbatch), (2, "unbatch", true));
-        assert_eq!(at(2, Stage::Batch), (3, "unbatch", false));
+        assert_eq!(at(2, Stage::Batch), (2, "flush", false));
         assert_eq!(at(3, Stage::Batch), (3, "batch", false));
-        assert_eq!(at(3, Stage::Expire), (4, "unbatch", false));
+        assert_eq!(at(3, Stage::Expire), (3, "flush", true));
         assert_eq!(at(7, Stage::Batch), (7, "expire-scan", false));
         assert_eq!(at(9, Stage::Expire), (9, "expire-scan", true));
         assert_eq!(at(9, Stage::Done), (10, "unbatch", false));
-        assert_eq!(config.phases_of(9), ["unbatch", "batch", "expire-scan", "expire"]);
+        assert_eq!(config.phases_of(9), ["unbatch", "batch", "expire-scan", "expire", "flush"]);
     }
 }

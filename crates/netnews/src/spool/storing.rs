@@ -18,8 +18,9 @@
 
 use std::str::FromStr;
 
-use files::{FileKind, FsError, Status};
+use files::{FileKind, FsError, Status, SyncScope};
 
+use super::config::SyncWhen;
 use super::decimal;
 use super::groups::{Group, GroupId, Groups};
 use super::places::Places;
@@ -65,6 +66,8 @@ pub(crate) struct Name {
 pub(crate) struct Storer {
     host: Box<[u8]>,
     link: LinkKind,
+    /// Each file is durable before it is closed.
+    syncs: bool,
     composed: Vec<u8>,
     path: Vec<u8>,
     link_path: Vec<u8>,
@@ -100,10 +103,11 @@ impl FromStr for LinkKind {
 }
 
 impl Storer {
-    pub(crate) fn new(host: &str, link: LinkKind) -> Self {
+    pub(crate) fn new(host: &str, link: LinkKind, sync: SyncWhen) -> Self {
         Self {
             host: host.as_bytes().into(),
             link,
+            syncs: sync == SyncWhen::Article,
             composed: Vec::new(),
             path: Vec::new(),
             link_path: Vec::new(),
@@ -181,6 +185,9 @@ impl Storer {
         put_path(&mut self.path, group, name.number);
         let mut file = places.root(group.place).create(path_of(&self.path))?;
         write_all(&mut *file, &self.composed)?;
+        if self.syncs {
+            file.sync(SyncScope::All)?;
+        }
         file.close()?;
         self.counts.files += 1;
         self.counts.bytes += self.composed.len() as u64;

@@ -12,6 +12,9 @@
 //!                        7  state: this many batches are done              one write
 //! ```
 //!
+//! With `SyncWhen::Article` each file is synced before it is closed, and with it or `SyncWhen::Batch` the file systems
+//! between 6 and 7.
+//!
 //! With the index of history in its file (`HistoryIndex::File`), 2 and 5 are done for each article as soon as it is
 //! there, its line by one write and then its slot by another; what is said below of 2 holds for each line.
 //!
@@ -29,6 +32,7 @@ use std::sync::Arc;
 use files::{FileSystem, FsError};
 
 use super::active::Active;
+use super::config::SyncWhen;
 use super::groups::is_usable;
 use super::groups::{GroupId, Groups};
 use super::history::History;
@@ -80,6 +84,7 @@ pub(crate) struct Spool {
     pub(crate) counts: UnbatchCounts,
     /// Lines of history in this stretch are of the batch that a kill cut short.
     pub(crate) cut_short: std::ops::Range<u64>,
+    sync: SyncWhen,
     /// Files to be unlinked at the batch's end.
     removals: Vec<(PlaceId, Box<[u8]>)>,
     /// First names of the articles stored since they were taken by [`Self::take_stored`].
@@ -101,6 +106,7 @@ pub(crate) struct Parts {
     pub(crate) storer: Storer,
     pub(crate) state: State,
     pub(crate) cut_short: std::ops::Range<u64>,
+    pub(crate) sync: SyncWhen,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,7 +117,7 @@ enum Why {
 
 impl Spool {
     pub(crate) fn of(parts: Parts) -> Self {
-        let Parts { places, lib, groups, active, history, outgoing, storer, state, cut_short } = parts;
+        let Parts { places, lib, groups, active, history, outgoing, storer, state, cut_short, sync } = parts;
         Self {
             places,
             lib,
@@ -122,6 +128,7 @@ impl Spool {
             storer,
             state,
             cut_short,
+            sync,
             counts: UnbatchCounts::default(),
             removals: Vec::new(),
             stored: Vec::new(),
@@ -209,8 +216,17 @@ impl Spool {
         }
         self.history.end_batch(&*self.lib)?;
         self.active.flush(&mut self.groups)?;
+        if self.sync != SyncWhen::None {
+            self.make_durable()?;
+        }
         self.state.write(standing)?;
         Ok(())
+    }
+
+    /// Makes all durable that was written to the spool, wherever its parts are.
+    pub(crate) fn make_durable(&self) -> Result<(), FsError> {
+        self.places.roots().iter().try_for_each(|root| root.sync_all())?;
+        self.lib.sync_all()
     }
 
     /// Writes everything and says that it agrees.

@@ -91,7 +91,7 @@ impl<'a> Course<'a> {
                 Some((done, of)) => done < of,
                 None => !self.was_cut_short(phase),
             },
-            "expire-scan" => false,
+            "expire-scan" | "flush" => false,
             // How much there was to do is not told. One that was whole at the very moment is taken for cut short too.
             _ => ends_early,
         };
@@ -198,6 +198,7 @@ mod tests {
             for pass in 1..=passes_done {
                 course.hear(&step(Work::Unbatch, 10));
                 course.hear(&done("unbatch", pass));
+                course.hear(&done("flush", pass));
             }
             course.hear(&step(Work::Remove, 1));
             assert_eq!(stop.load(Ordering::Relaxed), !through, "{passes_done} passes of 2");

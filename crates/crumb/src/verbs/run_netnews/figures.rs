@@ -74,7 +74,7 @@ fn time(record: &RunRecord) -> String {
         })
     };
     let rows: Vec<Vec<String>> =
-        ["unbatch", "batch", "expire-scan", "expire"].iter().filter_map(row).collect();
+        ["unbatch", "batch", "expire-scan", "expire", "flush"].iter().filter_map(row).collect();
     // Threads that read count here too, so that shares may add up to more than the whole.
     let readers = record.config.get("readers").and_then(serde_json::Value::as_u64).unwrap_or(0);
     let title = if readers > 0 { "Where the time went, readers included" } else { "Where the time went" };

@@ -136,6 +136,9 @@ impl Runner<'_> {
     pub(super) fn batch(&mut self, spool: &mut Spool, pass: u32) -> Result<bool, NetnewsError> {
         let (config, stop) = (self.config, self.stop);
         let passes = config.passes.get();
+        if config.cold {
+            self.cold.chill(spool, |arrived| arrived == pass - 1)?;
+        }
         let tell = &mut *self.tell;
         let mut stopped = false;
         let meter = PhaseMeter::start("batch", pass, self.storage);
@@ -165,6 +168,9 @@ impl Runner<'_> {
         (self.tell)(Event::Step { work: Work::ExpireScan, pass, passes, done: 0, of: lines });
         let (retention, remember) = (config.retention.get(), config.remember.get());
         let more = self.articles_to_come(pass);
+        if config.cold {
+            self.cold.chill(spool, |arrived| arrived <= pass.saturating_sub(retention))?;
+        }
         let meter = PhaseMeter::start("expire-scan", pass, self.storage);
         let index = config.history_index;
         let mut doomed = expire::rebuild(spool, pass, retention, remember, config.removal, more, index)?;
@@ -192,6 +198,14 @@ impl Runner<'_> {
         self.deleting = stopped;
         self.phase(spool, phase, !stopped)?;
         Ok(!stopped)
+    }
+
+    /// Makes durable what the pass left in memory.
+    pub(super) fn flush(&mut self, spool: &Spool, pass: u32) -> Result<(), NetnewsError> {
+        let meter = PhaseMeter::start("flush", pass, self.storage);
+        spool.make_durable()?;
+        let phase = meter.stop(0, 0);
+        self.phase(spool, phase, true)
     }
 
     /// Articles that may still come, for the size of the new index.

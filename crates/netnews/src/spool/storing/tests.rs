@@ -23,7 +23,12 @@ impl Bench {
             Arc::new(LocalFs::open(path).unwrap())
         };
         let places = Places::new(open("main"), vec![("far.*".parse().unwrap(), open("far"))]);
-        Self { places, folder, groups: Groups::default(), storer: Storer::new("our.host", link) }
+        Self {
+            places,
+            folder,
+            groups: Groups::default(),
+            storer: Storer::new("our.host", link, SyncWhen::None),
+        }
     }
 
     fn store(&mut self, text: &str) -> Vec<(String, u64)> {
