@@ -89,3 +89,54 @@ fn a_killed_synthesis_leaves_no_feed_that_looks_whole_and_a_stopped_one_nothing(
     fs::remove_dir_all(bench.path("feed")).unwrap();
     bench.fine(&["feed", "synthesize", "--articles", "10", "-o", "feed"]);
 }
+
+/// Symptom: of 6,294 letters 6 were imported, exit status 0, without a hint.
+#[test]
+fn mail_becomes_a_feed_by_folder_by_list_or_as_one_group_and_without_it_is_told_how() {
+    let bench = Bench::new();
+    let letter = |number: u32| {
+        let list = if number.is_multiple_of(2) { "List-Id: Dev <dev.example.org>\n" } else { "" };
+        format!(
+            "Message-ID: <{number}@h.example>\nDate: Tue, 6 Apr 1993 12:00:0{number} +0000\n{list}\nletter {number}\n"
+        )
+    };
+    for folder in ["mail/.Lists.Dev/cur", "mail/inbox"] {
+        fs::create_dir_all(bench.path(folder)).unwrap();
+    }
+    for number in 1..=4 {
+        let folder = if number <= 2 { "mail/.Lists.Dev/cur" } else { "mail/inbox" };
+        fs::write(bench.path(folder).join(number.to_string()), letter(number)).unwrap();
+    }
+    let mailbox = format!(
+        "From a@h.example Tue Apr  6 12:00:00 1993\n{}\nFrom here on it is one letter still.\n",
+        letter(5)
+    );
+    fs::write(bench.path("mail/Old Mail.mbox"), mailbox).unwrap();
+
+    let none = bench.fails(1, &["feed", "import", "mail", "-o", "none"]);
+    assert!(none.contains("3 articles name no newsgroups") && none.contains("--letters folder"), "{none}");
+    assert!(!bench.path("none").exists());
+
+    let groups = |feed: &str| -> Vec<String> {
+        let stat = bench.fine(&["feed", "stat", feed, "--json", "-"]);
+        let json: serde_json::Value = serde_json::from_str(&stat).unwrap();
+        let groups = json["stat"]["by_group"].as_array().unwrap();
+        let mut names: Vec<String> = groups
+            .iter()
+            .map(|group| format!("{} {}", group["name"].as_str().unwrap(), group["articles"]))
+            .collect();
+        names.sort();
+        names
+    };
+    let said = bench.fine(&["feed", "import", "mail", "--letters", "folder", "-o", "folder"]);
+    assert_fits(&said);
+    assert!(said.contains("Letters                 5 given a group"), "{said}");
+    assert_eq!(groups("folder"), ["inbox 2", "lists.dev 2", "old-mail 1"]);
+    bench.fine(&["feed", "import", "mail", "--letters", "mail.all", "-o", "one"]);
+    assert_eq!(groups("one"), ["mail.all 5"]);
+    // Most have no list: what could be taken is, and the rest told.
+    let most = bench.fails(3, &["feed", "import", "mail", "--letters", "list-id", "-o", "lists"]);
+    assert!(most.contains("3 were set aside and 2 taken") && most.contains("no List-Id"), "{most}");
+    assert_eq!(groups("lists"), ["dev.example.org 2"]);
+    bench.fails(2, &["feed", "import", "mail", "--letters", "no group", "-o", "x"]);
+}

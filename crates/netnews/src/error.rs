@@ -88,6 +88,17 @@ pub enum NetnewsError {
         /// The feed.
         path: PathBuf,
     },
+    /// A source of mail alone.
+    #[error(
+        "{}: not made: {letters} articles name no newsgroups; letters are taken with --letters folder, --letters \
+         list-id, or --letters GROUP", .path.display()
+    )]
+    OnlyLetters {
+        /// The feed.
+        path: PathBuf,
+        /// How many there were.
+        letters: u64,
+    },
     /// A rule of the place map that cannot be understood.
     #[error("{text}: {why}; an example: alt.*=/disk2")]
     BadPlace {

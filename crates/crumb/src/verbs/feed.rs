@@ -2,13 +2,15 @@
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use clap::{Args, Subcommand};
 use netnews::NetnewsError;
-use netnews::feed::import::{ImportConfig, Imported, Order, import};
+use netnews::article::Broken;
+use netnews::feed::import::{ImportConfig, Imported, LetterGroups, Order, import};
 use netnews::feed::synthesize::{Comparison, GROUPS_MAX, GROUPS_MIN, SynthesisConfig, synthesize};
 use netnews::feed::{Feed, FeedProgress, FeedShape, Origin, Sizes, Stat, Watch, clone, stat};
 use report::{bytes_text, count_text};
@@ -40,8 +42,13 @@ Examples:
   A mailbox of an archive, and batches of another server:
     crumb feed import comp.misc.mbox.gz -o feed
     crumb feed import batches/ --order path -o feed
+  Mail, each folder as a group, or all of it as one:
+    crumb feed import ~/Maildir --letters folder -o feed
+    crumb feed import list.mbox --letters mail.list -o feed
   Then:
-    crumb feed stat feed")]
+    crumb feed stat feed
+
+Exit status: 0 fine, 1 nothing was made, 2 wrong usage, 3 made, but more was set aside than taken.")]
     Import(ImportArgs),
     /// Multiply a feed: the same articles again by other message ids
     ///
@@ -107,6 +114,9 @@ struct ImportArgs {
     /// Set larger articles aside, such as 1MiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = article_max)]
     article_max: ByteSize,
+    /// Take mail, which names no newsgroups: into a group for each folder, for each List-Id, or into this one
+    #[arg(long, value_name = "folder|list-id|GROUP", value_parser = LetterGroups::from_str)]
+    letters: Option<LetterGroups>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -175,9 +185,15 @@ pub fn run(args: FeedArgs, context: &Context) -> anyhow::Result<ExitStatus> {
                     OrderFlag::Path => Order::Path,
                 },
                 article_bytes_max: usize::try_from(args.article_max.as_u64()).unwrap_or(usize::MAX),
+                letters: args.letters,
             };
             let imported = watched(context, "articles", |watch| import(&config, &args.shape.output, watch))?;
             print(&import_text(&imported))?;
+            let broken: u64 = imported.broken.values().sum();
+            if broken > imported.feed.articles() {
+                note(context, mostly_broken(&config, &imported, broken).trim_end());
+                return Ok(ExitStatus::Invalid);
+            }
         }
         What::Clone(args) => {
             let feed = opened(&args.feed)?;
@@ -296,6 +312,7 @@ fn import_text(imported: &Imported) -> String {
     some(&mut text, "Hard links", imported.hard_links, " further names of files read: cross-posts");
     some(&mut text, "Not followed", imported.skipped, " symbolic links, devices, hidden names");
     some(&mut text, "CRLF made LF", imported.crlf, " articles");
+    some(&mut text, "Letters", imported.letters, " given a group");
     some(
         &mut text,
         "Duplicates kept",
@@ -314,6 +331,23 @@ fn import_text(imported: &Imported) -> String {
         }
     }
     text
+}
+
+/// What to say, and to do, when more was set aside than taken.
+fn mostly_broken(config: &ImportConfig, imported: &Imported, broken: u64) -> String {
+    let taken = count_text(imported.feed.articles());
+    let mut text = format!("{} were set aside and {taken} taken", count_text(broken));
+    let without_groups = imported.broken.get(&Broken::NoNewsgroups).copied().unwrap_or(0);
+    if 2 * without_groups >= broken {
+        text.push_str(&format!(", {} of them for they name no newsgroups", count_text(without_groups)));
+        text.push_str(match config.letters {
+            None => {
+                "; when they are letters, --letters folder, --letters list-id or --letters GROUP takes them"
+            }
+            Some(_) => " and have no List-Id; --letters folder or --letters GROUP takes them",
+        });
+    }
+    wrapped("warning: ", &text)
 }
 
 fn comparison_text(comparison: &Comparison) -> String {

@@ -6,6 +6,8 @@
 //!                    else      one article --+                        `-> broken/000001, reasons.tsv
 //! ```
 //!
+//! Letters are articles but for their group, which is put in front of them (see `letters`).
+//!
 //! Always holds: what is no article ends nothing and is not lost: it is counted by reason and set aside; a file that
 //! has several hard links in the source, as a spool's cross-posts have, comes once; an article whose message id came
 //! before is kept, since duplicates are part of a feed.
@@ -13,6 +15,7 @@
 //! Source: RFC 4155 for mboxes, and the `>From ` quoting known as mboxrd.
 
 mod aside;
+mod letters;
 mod mbox;
 mod walk;
 
@@ -29,6 +32,7 @@ use crate::NetnewsError;
 use crate::article::{Article, Broken};
 use crate::batch::{ARTICLE_BYTES_MAX, BatchError, BatchReader};
 use aside::Aside;
+pub use letters::LetterGroups;
 use mbox::{Letter, MboxReader};
 use walk::Walk;
 
@@ -54,6 +58,8 @@ pub struct ImportConfig {
     pub order: Order,
     /// Larger articles are set aside. Default 16 MiB.
     pub article_bytes_max: usize,
+    /// Take letters, which name no newsgroups, into these. Default none: they are set aside.
+    pub letters: Option<LetterGroups>,
 }
 
 impl ImportConfig {
@@ -64,6 +70,7 @@ impl ImportConfig {
             shape: FeedShape::default(),
             order: Order::default(),
             article_bytes_max: ARTICLE_BYTES_MAX,
+            letters: None,
         }
     }
 }
@@ -81,6 +88,8 @@ pub struct Imported {
     pub skipped: u64,
     /// Articles whose CRLF were made LF.
     pub crlf: u64,
+    /// Letters that were given a group.
+    pub letters: u64,
     /// Set aside, by reason.
     pub broken: BTreeMap<Broken, u64>,
 }
@@ -100,11 +109,14 @@ pub fn import(config: &ImportConfig, out: &Path, watch: &mut Watch<'_>) -> Resul
         return Err(NetnewsError::WithinSource { path: out });
     }
     // The source is looked at first: a mistyped name should make no directory.
-    let mut walk = Walk::new(&config.source)?;
+    let mut walk = Walk::new(&config.source, config.letters.is_some())?;
     let mut importer = Importer {
         writer: FeedWriter::create(out, config.shape)?,
         aside: Aside::default(),
         crlf: 0,
+        letters: 0,
+        groups: config.letters.as_ref().map(|groups| (groups, walk.root().to_owned())),
+        letter: Vec::new(),
         unix: Vec::new(),
         article_bytes_max: config.article_bytes_max,
         files: 0,
@@ -131,20 +143,32 @@ pub fn import(config: &ImportConfig, out: &Path, watch: &mut Watch<'_>) -> Resul
             }
         }
     }
-    let Importer { writer, aside, crlf, files, .. } = importer;
+    let Importer { writer, aside, crlf, letters, files, .. } = importer;
     let broken = aside.finish()?;
     let origin = Origin::Import {
         source: config.source.display().to_string(),
         broken: broken.iter().map(|(why, count)| (why.name().to_owned(), *count)).collect(),
     };
-    let feed = writer.finish(origin, 0)?;
-    Ok(Imported { feed, files, hard_links: walk.hard_links(), skipped: walk.skipped(), crlf, broken })
+    let without_groups = broken.get(&Broken::NoNewsgroups).copied().unwrap_or(0);
+    let feed = writer.finish(origin, 0).map_err(|error| match error {
+        NetnewsError::NoArticles { path } if without_groups > 0 => {
+            NetnewsError::OnlyLetters { path, letters: without_groups }
+        }
+        error => error,
+    })?;
+    let (hard_links, skipped) = (walk.hard_links(), walk.skipped());
+    Ok(Imported { feed, files, hard_links, skipped, crlf, letters, broken })
 }
 
-struct Importer {
+struct Importer<'a> {
     writer: FeedWriter,
     aside: Aside,
     crlf: u64,
+    letters: u64,
+    /// Which groups letters belong to, and what their folders are below.
+    groups: Option<(&'a LetterGroups, PathBuf)>,
+    /// The letter at hand with its group.
+    letter: Vec<u8>,
     /// The article at hand without its CR.
     unix: Vec<u8>,
     article_bytes_max: usize,
@@ -153,7 +177,7 @@ struct Importer {
     reader: Option<BatchReader<Box<dyn Read>>>,
 }
 
-impl Importer {
+impl Importer<'_> {
     fn file(&mut self, path: &Path, watch: &mut Watch<'_>) -> Result<(), NetnewsError> {
         self.files += 1;
         let (start, input) = opened(path)?;
@@ -177,7 +201,7 @@ impl Importer {
         let mut any = false;
         loop {
             match reader.next() {
-                Ok(Some(article)) => self.article(path, article)?,
+                Ok(Some(article)) => self.article(path, article, false)?,
                 Ok(None) => break,
                 Err(BatchError::Damaged { offset_bytes, why, .. }) => {
                     self.aside.take(&self.writer, why, path, offset_bytes, reader.damaged())?;
@@ -205,7 +229,7 @@ impl Importer {
         loop {
             let letter = letters.next_letter();
             match letter.map_err(|source| NetnewsError::io("read the mailbox", path, source))? {
-                Some(Letter::Whole(bytes)) => self.article(path, bytes)?,
+                Some(Letter::Whole(bytes)) => self.article(path, bytes, true)?,
                 Some(Letter::TooLarge { offset_bytes, kept }) => {
                     self.aside.take(&self.writer, Broken::TooLarge, path, offset_bytes, kept)?;
                 }
@@ -215,7 +239,7 @@ impl Importer {
         }
     }
 
-    fn article(&mut self, path: &Path, bytes: &[u8]) -> Result<(), NetnewsError> {
+    fn article(&mut self, path: &Path, bytes: &[u8], in_mailbox: bool) -> Result<(), NetnewsError> {
         let first_line = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
         let is_crlf = first_line > 0 && bytes[first_line - 1] == b'\r';
         if is_crlf {
@@ -232,6 +256,25 @@ impl Importer {
             Ok(parsed) => {
                 self.crlf += u64::from(is_crlf);
                 self.writer.write(parsed.message_id(), article).map(|_| ())
+            }
+            Err(Broken::NoNewsgroups) if self.groups.is_some() => {
+                let group = self
+                    .groups
+                    .as_ref()
+                    .and_then(|(groups, source)| groups.of(article, source, path, in_mailbox));
+                self.letter.clear();
+                if let Some(group) = group {
+                    self.letter.extend_from_slice(format!("Newsgroups: {group}\n").as_bytes());
+                    self.letter.extend_from_slice(article);
+                }
+                match Article::parse(&self.letter) {
+                    Ok(parsed) => {
+                        self.crlf += u64::from(is_crlf);
+                        self.letters += 1;
+                        self.writer.write(parsed.message_id(), &self.letter).map(|_| ())
+                    }
+                    Err(_) => self.aside.take(&self.writer, Broken::NoNewsgroups, path, 0, bytes),
+                }
             }
             Err(why) => self.aside.take(&self.writer, why, path, 0, bytes),
         }

@@ -1,10 +1,14 @@
 //! Mailboxes: letters behind lines `From `.
 //!
 //! ```text
-//! From someone Tue Apr  6 12:00:00 1993      at the start or after an empty line
+//! From someone Tue Apr  6 12:00:00 1993      at the start, or after an empty line and with a date
 //! header, empty line, body                   `>From ` becomes `From `, `>>From ` becomes `>From `, and so on
 //!                                            the last empty line belongs to the form, not to the letter
 //! ```
+//!
+//! Programs that quoted nothing left lines `From ` in texts: only one with a date begins a letter. In a mailbox whose
+//! first such line has no date, as archives of newsgroups have them (`From -9160487326083158434`), one with as many
+//! words as the first.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -30,12 +34,41 @@ pub(super) struct MboxReader<R> {
     offset_bytes: u64,
     /// The `From ` line at hand begins the next letter.
     begun: bool,
+    /// What the mailbox's first `From ` line is like; none before it.
+    form: Option<FromLine>,
+}
+
+/// How a mailbox writes its `From ` lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FromLine {
+    Dated,
+    /// Without a date, of this many words.
+    Undated(usize),
+}
+
+impl FromLine {
+    /// RFC 4155 has asctime's date at the end; zones and other orders were seen.
+    fn of(line: &[u8]) -> Self {
+        let words = || line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let any = |of: fn(&[u8]) -> bool| words().skip(1).any(of);
+        let of_three = |word: &[u8], known: &str| {
+            let word = word.strip_suffix(b",").unwrap_or(word);
+            word.len() == 3 && known.as_bytes().chunks(3).any(|name| name.eq_ignore_ascii_case(word))
+        };
+        let is_dated = words().skip(1).any(|word| of_three(word, "MonTueWedThuFriSatSun"))
+            && words().skip(1).any(|word| of_three(word, "JanFebMarAprMayJunJulAugSepOctNovDec"))
+            && any(|word| word.len() == 4 && word.iter().all(u8::is_ascii_digit))
+            && any(|word| {
+                word.contains(&b':') && word.iter().all(|byte| byte.is_ascii_digit() || *byte == b':')
+            });
+        if is_dated { Self::Dated } else { Self::Undated(words().count()) }
+    }
 }
 
 impl<R: Read> MboxReader<R> {
     pub(super) fn new(input: R, bytes_max: usize) -> Self {
         let input = BufReader::with_capacity(256 << 10, input);
-        Self { input, letter: vec![], line: vec![], bytes_max, offset_bytes: 0, begun: false }
+        Self { input, letter: vec![], line: vec![], bytes_max, offset_bytes: 0, begun: false, form: None }
     }
 
     pub(super) fn next_letter(&mut self) -> io::Result<Option<Letter<'_>>> {
@@ -52,7 +85,10 @@ impl<R: Read> MboxReader<R> {
             if read == 0 {
                 break;
             }
-            let is_from = line_starts && after_empty && self.line.starts_with(b"From ");
+            let is_from = line_starts && after_empty && self.line.starts_with(b"From ") && {
+                let form = FromLine::of(&self.line);
+                *self.form.get_or_insert(form) == form || form == FromLine::Dated
+            };
             self.offset_bytes += read as u64;
             if is_from && any {
                 self.begun = true;
@@ -126,6 +162,17 @@ mod tests {
                 Ok("C: 3\n\nend".to_owned()),
             ]
         );
+    }
+
+    /// Symptom: letters of archives that quote nothing were cut in two, and the rest was set aside.
+    #[test]
+    fn a_sentence_that_begins_with_from_begins_no_letter() {
+        let text = "From a@b Tue Apr  6 12:00:00 1993\nA: 1\n\nx\n\nFrom here on it is\nthe same\n\nFrom c d  Mon, 3 Jan 2005 10:00:00\nB: 2\n\ny\n";
+        let first = "A: 1\n\nx\n\nFrom here on it is\nthe same\n".to_owned();
+        assert_eq!(letters(text, 1000), [Ok(first), Ok("B: 2\n\ny\n".to_owned())]);
+        let undated = "From -916\nA: 1\n\nx\n\nFrom one to the other\n\nFrom -5\nB: 2\n\ny\n";
+        let first = "A: 1\n\nx\n\nFrom one to the other\n".to_owned();
+        assert_eq!(letters(undated, 1000), [Ok(first), Ok("B: 2\n\ny\n".to_owned())]);
     }
 
     #[test]

@@ -15,14 +15,24 @@ pub(super) struct Walk {
     linked: HashSet<(u64, u64)>,
     hard_links: u64,
     skipped: u64,
+    root: PathBuf,
+    /// Directories whose names begin with a dot are folders of a Maildir when they have a `cur`.
+    maildirs: bool,
 }
 
 impl Walk {
-    /// From `source`, a file or a directory, even behind a symbolic link.
-    pub(super) fn new(source: &Path) -> Result<Self, NetnewsError> {
+    /// From `source`, a file or a directory, even behind a symbolic link; with `maildirs` folders of a Maildir too whose
+    /// names begin with a dot.
+    pub(super) fn new(source: &Path, maildirs: bool) -> Result<Self, NetnewsError> {
         let source =
             source.canonicalize().map_err(|error| NetnewsError::io("find the source", source, error))?;
-        Ok(Self { ahead: vec![source], linked: HashSet::new(), hard_links: 0, skipped: 0 })
+        let (root, ahead) = (source.clone(), vec![source]);
+        Ok(Self { ahead, linked: HashSet::new(), hard_links: 0, skipped: 0, root, maildirs })
+    }
+
+    /// Where it began, by its whole path.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     pub(super) fn next_file(&mut self) -> Result<Option<PathBuf>, NetnewsError> {
@@ -63,7 +73,9 @@ impl Walk {
         for entry in fs::read_dir(directory).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             // .overview, .keep and their like are servers' own files.
-            if name.as_encoded_bytes().starts_with(b".") {
+            let is_hidden = name.as_encoded_bytes().starts_with(b".");
+            let is_folder = || self.maildirs && directory.join(&name).join("cur").is_dir();
+            if is_hidden && !is_folder() {
                 self.skipped += 1;
             } else {
                 entries.push(name);
