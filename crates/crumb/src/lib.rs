@@ -24,6 +24,7 @@ mod openers;
 mod outcome;
 mod output;
 mod progress;
+mod room;
 mod series;
 mod signals;
 mod tables;
@@ -132,6 +133,7 @@ pub fn main() -> ExitCode {
         // Alone, as someone types who wants to know what this is: no mistake to complain about.
         None => output::print(&Cli::command().render_help().to_string()).map(|()| ExitStatus::Fine),
     };
+    verbs::pack::place::remove_unused();
     exit::code(done)
 }
 

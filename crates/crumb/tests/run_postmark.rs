@@ -133,3 +133,12 @@ fn what_cannot_be_run_on_is_told_without_a_run() {
     assert!(!nothing.contains("marked incomplete"), "{nothing}");
     assert!(!bench.path("runs.db").exists(), "nothing was measured, so nothing is kept");
 }
+
+#[test]
+fn a_run_that_cannot_fit_is_refused_before_it_makes_anything() {
+    let bench = bench();
+    let said = bench.crumb(&["run", "postmark", "a", "--number", "2000000000", "--size", "512MiB"]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.err.contains("are free") && said.err.contains("--number"), "{}", said.err);
+    assert_eq!(left(&bench, "a"), 0);
+}

@@ -26,6 +26,7 @@ use crate::exit::ExitStatus;
 use crate::layout::counted;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
+use crate::room::{self, Need};
 use crate::series::{SeriesArgs, Turn};
 use crate::{signals, tables};
 use figures::{beside_2001, load_point, metrics, settings_of_2001, verdict};
@@ -209,6 +210,9 @@ impl RunPostmarkArgs {
         begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
         ensemble.same_terms(self.terms(turn.target, settings))?;
         let storage = on_all(ensemble, "reaching the storage", self.file_system.open(turn.target))?;
+        let less = "ask for less (--number, --size, --threads)";
+        let room = room::ensure(&*storage, self.need(settings), less);
+        on_all(ensemble, "room on the storage", room)?;
         let made = Folder::make(&storage, &ranks::own_name(ensemble, Folder::name_of(&begun.id)));
         let all_made = ensemble.all_did("making a folder", problem_of(&made));
         let folder = made?;
@@ -319,6 +323,14 @@ impl RunPostmarkArgs {
             ("repeats", format!("{:?}", self.series)),
         ];
         terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect()
+    }
+
+    /// Of what is there when the transactions begin; what they add and remove is even, by the defaults.
+    fn need(&self, settings: &Settings) -> Need {
+        let files = u64::from(settings.number.get()) * self.threads.get() as u64;
+        let sizes = u64::from(settings.size.low()) + u64::from(settings.size.high());
+        // Nine tenths: sizes are drawn, and the mean of few may be below that of the law.
+        Need { bytes: files.saturating_mul(sizes / 2) / 10 * 9, files }
     }
 
     fn expected(&self, settings: &Settings) -> Expected {

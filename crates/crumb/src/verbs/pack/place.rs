@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, anyhow};
 use bytesize::ByteSize;
@@ -287,16 +287,56 @@ pub fn open_file_system(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
         Err(error) => return Err(error).with_context(|| format!("{}: cannot be used", path.display())),
     };
     let store = if is_empty {
+        let made_directory = !path.exists();
         make_directory(&path)?;
         let free = LocalDisk::open(&path)?.room()?.free_bytes;
         let size = (free / 2).min(DEFAULT_BYTES);
         let (_, store) = Place::create(&path, size, &[], StoreOptions::default())?;
         tracing::warn!("{}: made a packed store of {} there", path.display(), bytes_text(size));
+        MADE.lock().unwrap_or_else(PoisonError::into_inner).push((path.clone(), made_directory));
         store
     } else {
         Place::read(&path)?.open(OpenOptions::default())?
     };
     Ok(Arc::new(as_file_system(&path, store)?))
+}
+
+/// Stores that this process made for a target, and whether their directories too.
+static MADE: Mutex<Vec<(PathBuf, bool)>> = Mutex::new(Vec::new());
+
+/// Removes the stores that were made for a target, unless something was left in them to be kept. They take up to 10 GB,
+/// and nobody asked for them to stay.
+pub fn remove_unused() {
+    for (path, made_directory) in MADE.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        match is_unused(&path).and_then(|unused| if unused { remove(&path, made_directory) } else { Ok(()) })
+        {
+            Ok(()) => {}
+            Err(error) => tracing::warn!("{}: the store made for the run is left: {error:#}", path.display()),
+        }
+    }
+}
+
+fn is_unused(path: &Path) -> anyhow::Result<bool> {
+    let fs = as_file_system(path, Place::read(path)?.open(OpenOptions::default())?)?;
+    let mut names = 0;
+    fs.readdir(Path::new(""), &mut |_| names += 1)?;
+    Ok(names == 0 && fs.hidden_objects() == 0)
+}
+
+/// The directory was empty before: all in it is the store's.
+fn remove(path: &Path, made_directory: bool) -> anyhow::Result<()> {
+    if made_directory {
+        return Ok(fs::remove_dir_all(path)?);
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn as_file_system(path: &Path, store: Store) -> anyhow::Result<PackFs> {
