@@ -434,6 +434,48 @@ fn a_flipped_bit_is_found_by_name_and_place_and_repaired_at_the_cost_of_its_obje
     assert_eq!(bench.fine(&["pack", "ls", "store"]), "one\nthree\n");
 }
 
+/// What one file costs when it is damaged: what is in it, at most.
+#[test]
+fn a_damaged_index_and_a_missing_body_cost_only_what_is_in_them_and_repair_says_what_it_could_not_do() {
+    let bench = Bench::in_memory();
+    fs::create_dir(bench.path("tree")).unwrap();
+    for number in 0..60 {
+        bench.write(&format!("tree/{number:02}"), &format!("{number}").repeat(10_000));
+    }
+    bench.fine(&["pack", "create", "store", "--size", "8M", "--packed-blocks", "8192"]);
+    bench.fine(&["pack", "put", "store", "tree"]);
+    let whole = bench.fine(&["pack", "ls", "store"]);
+    assert_eq!(whole.lines().count(), 61);
+    let index = bench.path("store/00000000.index");
+    let mut bytes = fs::read(&index).unwrap();
+    bytes[..64].fill(0);
+    fs::write(&index, bytes).unwrap();
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), whole);
+    bench.fine(&["pack", "get", "store", "--all", "-o", "out"]);
+    assert_eq!(bench.read("out/tree/07"), "7".repeat(10_000));
+    let said = bench.crumb(&["pack", "check", "store"]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.out.contains("packed file 00000000: the head of its index is damaged"), "{}", said.out);
+    bench.fine(&["pack", "repair", "store"]);
+    bench.fine(&["pack", "check", "store"]);
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), whole);
+
+    fs::remove_file(bench.path("store/00000000.body")).unwrap();
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), whole);
+    let got = bench.crumb(&["pack", "get", "store", "--all", "-o", "rest"]);
+    assert_eq!(got.code, 1);
+    assert!(got.err.contains("it is not served"), "{}", got.err);
+    let rest = fs::read_dir(bench.path("rest/tree")).unwrap().count();
+    assert!((10..55).contains(&rest), "{rest} of 60 are in other files");
+    bench.write("more", "more");
+    bench.fine(&["pack", "put", "store", "more"]);
+    let repaired = json(&bench.fine(&["pack", "repair", "store", "--json"]));
+    assert_eq!(repaired["left"], Value::Array(Vec::new()));
+    assert!(repaired["deleted"].as_u64().is_some_and(|deleted| deleted >= 60 - rest as u64), "{repaired}");
+    bench.fine(&["pack", "check", "store"]);
+    bench.fine(&["pack", "rm", "store", "more"]);
+}
+
 #[test]
 fn a_store_on_two_directories_grows_by_a_third_and_is_compacted() {
     let bench = Bench::in_memory();

@@ -1,13 +1,17 @@
 //! Compares all that is on disk with its checksums and with what the table says; mends what can be mended.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED};
+use crate::group::Held;
 use crate::keys::locked;
 use crate::packed::{Onward, Packed};
 use crate::read::{Depth, Record};
-use crate::recover::write_anew;
-use crate::refill::IndexRead;
+use crate::recover::{CutRecord, adopt, cut_records, untold, write_anew};
+use crate::refill::{IndexRead, Lost};
 use crate::store::Store;
 
 /// What a check found.
@@ -27,12 +31,14 @@ pub struct CheckReport {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Number of the packed file.
-    pub file: u32,
+    /// Number of the packed file; `None`: what is wrong is not in one.
+    pub file: Option<u32>,
     /// The object's key, when it is known and a user's.
     pub key: Option<Vec<u8>>,
     /// What is wrong, for people.
     pub what: String,
+    /// Its bytes are known to be wrong. Else they could not be read, perhaps for the moment: `repair` leaves the object alone.
+    pub is_damaged: bool,
 }
 
 /// What was mended.
@@ -42,6 +48,8 @@ pub struct RepairReport {
     pub found: CheckReport,
     /// Objects that were damaged and are deleted now.
     pub deleted: u64,
+    /// What a check after it still found.
+    pub left: Vec<Fault>,
 }
 
 impl Store {
@@ -53,52 +61,127 @@ impl Store {
         self.core.wait_ready()?;
         self.flush()?;
         let files = self.core.all_files();
-        let mut report = CheckReport::default();
+        let mut report = CheckReport { faults: self.core.lost_parts(), ..CheckReport::default() };
         for (done, file) in files.iter().enumerate() {
             progress(done as u64, files.len() as u64);
             check_file(&self.core, file, &mut report)?;
         }
         for uncertain in locked(&self.core.uncertain).values() {
             let what = "its control block is damaged: what the key names is not known".to_owned();
-            report.faults.push(Fault { file: uncertain.file, key: Some(uncertain.key.clone()), what });
+            let key = Some(uncertain.key.clone());
+            report.faults.push(Fault { file: Some(uncertain.file), key, what, is_damaged: true });
         }
         progress(files.len() as u64, files.len() as u64);
         Ok(report)
     }
 
-    /// Checks, and deletes what is damaged, so that a later check finds nothing. An index that cannot be read is left as it
-    /// is: its objects are missing.
+    /// Checks, deletes what is damaged, and writes damaged indexes anew, as far as that can be done; then it checks once more.
     ///
     /// # Errors
-    /// When the disk fails.
-    pub fn repair(&self, progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
-        let found = self.check(progress)?;
-        let mut report = RepairReport { found, deleted: 0 };
-        for fault in &report.found.faults {
+    /// When a disk cannot be written.
+    pub fn repair(&self, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
+        let found = self.check(&mut progress)?;
+        let mut report = RepairReport { found, ..RepairReport::default() };
+        if report.found.faults.is_empty() {
+            return Ok(report);
+        }
+        for fault in report.found.faults.iter().filter(|fault| fault.is_damaged) {
             if let Some(key) = &fault.key
                 && self.delete(key)?
             {
                 report.deleted += 1;
             }
         }
-        // Indexes with damaged stretches are written anew, without them.
-        let damaged = report.found.faults.iter().filter(|fault| fault.key.is_none()).map(|fault| fault.file);
-        for number in damaged.collect::<std::collections::BTreeSet<_>>() {
-            self.rewrite(number)?;
+        for file in self.core.all_files() {
+            let is_damaged = report
+                .found
+                .faults
+                .iter()
+                .any(|fault| fault.file == Some(file.number) && fault.key.is_none());
+            if file.lacks_body() {
+                self.give_up(&file)?;
+            } else if is_damaged || file.is_unfit() {
+                if let Some(read) = self.core.index_of_live(&file)?.filter(|read| read.lost.is_none()) {
+                    let cut = self.core.cut_off(&file, &read)?;
+                    adopt(&self.core, &file, &cut)?;
+                    self.flush()?;
+                }
+                file.may_fill();
+                write_anew(&self.core, &file, true)?;
+            }
+        }
+        // The heads were written anew when the store was opened.
+        locked(&self.core.lost).heads.clear();
+        report.left = self.check(progress)?.faults;
+        // Once it was said that they are lost, they are expected no more.
+        let lost = std::mem::take(&mut locked(&self.core.lost).files);
+        for volume in lost.into_values().collect::<std::collections::BTreeSet<_>>() {
+            self.core.write_copy(volume, None)?;
         }
         Ok(report)
     }
 
-    fn rewrite(&self, number: u32) -> Result<(), StoreError> {
-        let Some(file) = self.core.file(number) else { return Ok(()) };
-        write_anew(&self.core, &file, false)
+    /// Forgets what is left of a packed file whose body is missing, pieces of large objects for example, and removes its index.
+    fn give_up(&self, file: &Arc<Packed>) -> Result<(), StoreError> {
+        let core = &self.core;
+        let Some(IndexRead { salt, bytes, .. }) = core.index_of_live(file)? else { return Ok(()) };
+        for (_, control) in Controls::new(&bytes, salt) {
+            let Control::Put(put) = control else { continue };
+            let hash = put.name.hash(core.hash_seed);
+            if let Some(place) = core.place_of(hash, file.number, put.block) {
+                let blocks = core.shape.blocks(put.record_bytes());
+                core.remove(&Held { hash, place, blocks, visible: !put.name.internal });
+            }
+        }
+        self.flush()?;
+        core.keep_voids(file, &bytes, salt)?;
+        self.flush()?;
+        self.remove_file(file)
+    }
+}
+
+impl Core {
+    /// What an index lacks since it was cut off. After a clean stop the table tells better.
+    fn cut_off(&self, file: &Packed, read: &IndexRead) -> Result<Vec<CutRecord>, StoreError> {
+        if !self.is_rebuilt.load(Ordering::SeqCst) || read.lost.is_some() {
+            return Ok(Vec::new());
+        }
+        cut_records(self, file, read)
+    }
+
+    /// What is known to have been there and is not, and damage of volumes themselves.
+    fn lost_parts(&self) -> Vec<Fault> {
+        let lost = locked(&self.lost).clone();
+        let fault = |file, what| Fault { file, key: None, what, is_damaged: false };
+        let mut faults = lost.heads.into_iter().map(|what| fault(None, what)).collect::<Vec<_>>();
+        let records = match lost.records {
+            Some(records) => format!("{records} records of the last clean stop are missing"),
+            None => "what was on it may be missing".to_owned(),
+        };
+        if lost.volumes > 0 {
+            let away = if lost.volumes == 1 {
+                "a volume is".to_owned()
+            } else {
+                format!("{} volumes are", lost.volumes)
+            };
+            faults.push(fault(None, format!("{away} not here: {records}")));
+        }
+        for number in lost.files.into_keys() {
+            faults.push(fault(Some(number), format!("its body and its index are missing: {records}")));
+        }
+        faults
     }
 }
 
 fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<(), StoreError> {
-    let fault =
-        |key: Option<&[u8]>, what: String| Fault { file: file.number, key: key.map(<[u8]>::to_vec), what };
-    let IndexRead { salt, bytes, mended, .. } = match core.index_of_live(file) {
+    let fault_of = |key: Option<&[u8]>, what: String, is_damaged| Fault {
+        file: Some(file.number),
+        key: key.map(<[u8]>::to_vec),
+        what,
+        is_damaged,
+    };
+    let fault = |key, what| fault_of(key, what, true);
+    let read = match core.index_of_live(file) {
         Ok(Some(read)) => read,
         Ok(None) => return Ok(()),
         Err(error) => {
@@ -106,7 +189,18 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
             return Ok(());
         }
     };
-    let mut controls = Controls::new(&bytes, salt);
+    if file.lacks_body() {
+        report.faults.push(fault(None, "its body file is missing".to_owned()));
+    }
+    match read.lost {
+        None => {}
+        Some(Lost::Head) => report.faults.push(fault(None, "the head of its index is damaged".to_owned())),
+        Some(Lost::Whole) => {
+            let what = "its index cannot be read; what is in it was learnt from the body file".to_owned();
+            report.faults.push(fault(None, what));
+        }
+    }
+    let mut controls = Controls::new(&read.bytes, read.salt);
     let mut live = Vec::new();
     let mut marked_end = 0;
     for (_, control) in controls.by_ref() {
@@ -123,7 +217,8 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
     for at in controls.damaged.iter().filter(|&&at| at < marked_end) {
         report.faults.push(fault(None, format!("the index is damaged from byte {at} on")));
     }
-    for at in mended {
+    let told = live.iter().map(|put| core.shape.blocks(put.record_bytes())).sum::<u32>();
+    for at in &read.mended {
         report.faults.push(fault(None, format!("the index has a flipped bit after byte {at}")));
     }
     live.sort_unstable_by_key(|put| put.block);
@@ -141,8 +236,31 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
             report.faults.push(fault(key, "its blocks are another's too".to_owned()));
         }
         end = put.block + core.shape.blocks(put.record_bytes());
-        if let Some(what) = wrong_with(core, &put)? {
-            report.faults.push(fault(key, what));
+        match wrong_with(core, &put) {
+            Ok(None) => {}
+            Ok(Some(what)) => report.faults.push(fault(key, what)),
+            Err(error) => report.faults.push(fault_of(key, error.to_string(), false)),
+        }
+    }
+    let cut = if file.lacks_body() { Vec::new() } else { core.cut_off(file, &read)? };
+    if !cut.is_empty() {
+        report.faults.push(fault(None, "its index was cut off".to_owned()));
+    }
+    for put in cut.iter().map(CutRecord::put).filter(|put| !put.name.internal) {
+        let found = core.find(put.name, put.name.hash(core.hash_seed), Depth::Head);
+        if !found.is_ok_and(|found| found.is_some_and(|found| found.head.sequence >= put.sequence)) {
+            let what = "it may be missing: no control block tells of it".to_owned();
+            report.faults.push(fault_of(Some(put.name.key), what, false));
+        }
+    }
+    if told < file.live_blocks.load(Ordering::Relaxed) && !file.lacks_body() {
+        for key in untold(core, file, &read)?.keys {
+            let what = match key {
+                Some(key) => format!("the index lacks the control block of {}", printable(&key)),
+                None => "the index lacks the control block of a part of an object".to_owned(),
+            };
+            // The object itself is whole: writing the index anew is enough.
+            report.faults.push(fault(None, what));
         }
     }
     Ok(())
@@ -154,11 +272,11 @@ fn wrong_with(core: &Core, put: &Put<'_>) -> Result<Option<String>, StoreError> 
         Err(error) => Err(error),
         Ok(found) => Ok(Ok(found)),
     };
-    let before = core.damaged_reads.load(std::sync::atomic::Ordering::Relaxed);
+    let before = core.damaged_reads.load(Ordering::Relaxed);
     let hash = put.name.hash(core.hash_seed);
     let found = damaged(core.find(put.name, hash, Depth::Whole))?;
     // A check is no reading by users.
-    core.damaged_reads.store(before, std::sync::atomic::Ordering::Relaxed);
+    core.damaged_reads.store(before, Ordering::Relaxed);
     let record = match found {
         Err(why) => return Ok(Some(why)),
         // Deleted meanwhile.

@@ -1,5 +1,6 @@
 //! Empties the emptiest packed files and gives their room back, beside running reads and writes.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,8 @@ pub struct CompactReport {
     pub records_moved: u64,
     /// Bytes of records moved.
     pub bytes_moved: u64,
+    /// Packed files passed over as something in them is damaged: `check` tells what.
+    pub damaged: u64,
     /// Whether another step would find something to do.
     pub more: bool,
 }
@@ -40,8 +43,9 @@ impl Store {
     pub fn compact(&self, bytes_max: u64) -> Result<CompactReport, StoreError> {
         self.core.wait_ready()?;
         let mut report = CompactReport::default();
+        let mut damaged = HashSet::new();
         loop {
-            let Some(file) = self.emptiest() else { return Ok(report) };
+            let Some(file) = self.emptiest(&damaged) else { return Ok(report) };
             if report.bytes_moved >= bytes_max {
                 report.more = true;
                 return Ok(report);
@@ -58,6 +62,14 @@ impl Store {
                     report.more = true;
                     return Ok(report);
                 }
+                // For `repair` to see. The others are compacted all the same.
+                Err(
+                    StoreError::Damaged { .. } | StoreError::NotAVolume { .. } | StoreError::Foreign { .. },
+                ) => {
+                    file.filling.store(false, Ordering::SeqCst);
+                    report.damaged += 1;
+                    damaged.insert(file.number);
+                }
                 Err(error) => {
                     file.filling.store(false, Ordering::SeqCst);
                     return Err(error);
@@ -67,12 +79,14 @@ impl Store {
     }
 
     /// The emptiest file that is worth it: the others have room for what is in it, twice over.
-    fn emptiest(&self) -> Option<Arc<Packed>> {
+    fn emptiest(&self, damaged: &HashSet<u32>) -> Option<Arc<Packed>> {
         let blocks = self.core.shape.packed_blocks;
         let live = |file: &Arc<Packed>| file.live_blocks.load(Ordering::Relaxed);
         let files = self.core.all_files();
         let usable = |file: &&Arc<Packed>| {
-            !file.filling.load(Ordering::SeqCst) && self.core.volume(file.volume).failed.get().is_none()
+            !file.filling.load(Ordering::SeqCst)
+                && !damaged.contains(&file.number)
+                && self.core.volume(file.volume).failed.get().is_none()
         };
         let file = files.iter().filter(usable).min_by_key(|file| live(file))?;
         let others = files.iter().filter(|other| other.number != file.number);
@@ -99,10 +113,6 @@ impl Store {
                 Ok(Some(record)) if record.spot.file == file.number => record,
                 // Gone or moved meanwhile.
                 Ok(_) => continue,
-                Err(error @ StoreError::Damaged { .. }) => {
-                    // Left where it is: the file stays, for `repair` to see.
-                    return Err(error);
-                }
                 Err(error) => return Err(error),
             };
             let mut new_head = record.head;
@@ -152,6 +162,7 @@ impl Store {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(volume.fail(&error)),
             _ => Ok(()),
         };
+        core.write_copy(file.volume, Some(file.number)).map_err(|error| volume.fail(&error))?;
         let gone = Packed::gone_body_name(file.number);
         unless_gone(volume.disk.rename(&Packed::body_name(file.number), &gone))?;
         volume.disk.sync_names().map_err(|error| volume.fail(&error))?;

@@ -8,7 +8,7 @@
 //! Locks, in order: keys (by hash), a volume's turn, links, a volume's staging, files. None is held across disk access but the
 //! keys' and the turn.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -61,6 +61,10 @@ pub(crate) struct Core {
     pub reads: AtomicU64,
     /// Some volume is away: what makes its records void must be kept.
     pub volumes_missing: AtomicBool,
+    /// The index files alone told what there is: the last stop was not clean.
+    pub is_rebuilt: AtomicBool,
+    /// What is wrong with the volumes, or not there at all.
+    pub lost: Mutex<LostParts>,
     pub openings: AtomicU64,
     pub turn: AtomicU64,
     ready: (Mutex<Option<Result<(), StoreError>>>, Condvar),
@@ -74,6 +78,19 @@ pub(crate) struct Uncertain {
     pub key: Vec<u8>,
     pub file: u32,
     pub block: u32,
+}
+
+/// Parts of a store that are damaged or not there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LostParts {
+    /// Damage of volumes' heads.
+    pub heads: Vec<String>,
+    /// Packed files that are not there, and the volume that had them.
+    pub files: BTreeMap<u32, usize>,
+    /// How many volumes are away.
+    pub volumes: usize,
+    /// Records that were on any of these at the last clean stop, when that is known.
+    pub records: Option<u64>,
 }
 
 /// A large object that is being read.
@@ -105,6 +122,7 @@ pub(crate) struct CoreParts {
     pub table: Signatures,
     pub objects_expected: u64,
     pub volumes_missing: bool,
+    pub lost: LostParts,
     pub openings: u64,
 }
 
@@ -144,6 +162,8 @@ impl Core {
             disk_reads: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             volumes_missing: AtomicBool::new(parts.volumes_missing),
+            is_rebuilt: AtomicBool::new(false),
+            lost: Mutex::new(parts.lost),
             openings: AtomicU64::new(parts.openings),
             turn: AtomicU64::new(0),
             ready: Default::default(),

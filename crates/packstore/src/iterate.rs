@@ -34,7 +34,17 @@ pub struct Iter {
 }
 
 /// All objects in the order of their keys.
-pub struct OrderedIter(std::vec::IntoIter<Entry>);
+pub struct OrderedIter {
+    entries: std::vec::IntoIter<Entry>,
+    failures: Vec<StoreError>,
+}
+
+impl OrderedIter {
+    /// Packed files of which neither index nor body could be read: their objects are missing here.
+    pub fn failures(&self) -> &[StoreError] {
+        &self.failures
+    }
+}
 
 impl Store {
     /// All objects, in no order.
@@ -52,19 +62,20 @@ impl Store {
     /// 100 bytes for each object that is returned.
     ///
     /// # Errors
-    /// When an index cannot be read.
+    /// When what waits in memory cannot be written. Files that cannot be read are in [`OrderedIter::failures`].
     pub fn iter_ordered(&self, prefix: &[u8]) -> Result<OrderedIter, StoreError> {
-        let mut entries = Vec::new();
+        let (mut entries, mut failures) = (Vec::new(), Vec::new());
         for entry in self.iter()? {
-            let entry = entry?;
-            if entry.key.starts_with(prefix) {
-                entries.push(entry);
+            match entry {
+                Ok(entry) if entry.key.starts_with(prefix) => entries.push(entry),
+                Ok(_) => {}
+                Err(error) => failures.push(error),
             }
         }
         entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         // An object that moved while we looked may have been seen twice.
         entries.dedup_by(|one, other| one.key == other.key);
-        Ok(OrderedIter(entries.into_iter()))
+        Ok(OrderedIter { entries: entries.into_iter(), failures })
     }
 }
 
@@ -89,7 +100,7 @@ impl Iterator for OrderedIter {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
+        self.entries.next()
     }
 }
 

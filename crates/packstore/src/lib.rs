@@ -55,6 +55,7 @@ mod syncing;
 mod table_file;
 mod usage;
 mod volume;
+mod volume_copy;
 mod writer;
 
 pub use check::{CheckReport, Fault, RepairReport};

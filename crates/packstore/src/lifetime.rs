@@ -11,6 +11,7 @@ use crate::keys::locked;
 use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
 use crate::store::Store;
 use crate::volume::{HEAD_NAME, Volume, hold, write_head};
+use crate::volume_copy::COPY_NAME;
 
 impl Store {
     /// Makes an empty store and opens it.
@@ -112,6 +113,9 @@ impl Store {
         let index = volumes.len();
         volumes.push(volume.clone());
         drop(volumes);
+        for index in 0..=index {
+            self.core.write_copy(index, None)?;
+        }
         self.start_writer(&volume, index);
         Ok(())
     }
@@ -167,7 +171,9 @@ impl Drop for Store {
 }
 
 fn make_volume(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), StoreError> {
-    let ours = |name: &String| name == HEAD_NAME || name.ends_with(".body") || name.ends_with(".index");
+    let ours = |name: &String| {
+        name == HEAD_NAME || name == COPY_NAME || name.ends_with(".body") || name.ends_with(".index")
+    };
     if disk.names()?.iter().any(ours) {
         return Err(StoreError::NotEmpty { place: disk.place() });
     }

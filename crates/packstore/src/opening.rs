@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use files::Disk;
 
-use crate::core::{Core, CoreParts};
+use crate::core::{Core, CoreParts, LostParts};
 use crate::error::StoreError;
 use crate::format::{Control, Controls, INDEX_HEAD_BYTES, IndexHead, OBJECT_OVERHEAD_BYTES, VolumeHead};
 use crate::options::{Mode, OpenOptions, Shape};
@@ -17,21 +17,41 @@ use crate::recover::restore;
 use crate::signatures::Signatures;
 use crate::store::Store;
 use crate::table_file::{self, TableFile};
-use crate::volume::{Volume, hold, read_head, write_head};
+use crate::volume::{Volume, hold, read_head_or_copy, write_head};
+use crate::volume_copy::{VolumeCopy, head_from_others};
 
 pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Store, StoreError> {
     let mut volumes = Vec::new();
-    let mut first_error = None;
+    let mut left_out = Vec::new();
+    let mut lost = LostParts::default();
     for disk in disks {
         match open_volume(&disk, options.read_only) {
-            Ok((head, lock)) => volumes.push((head, disk, lock)),
+            Ok((head, damage, lock)) => {
+                lost.heads.extend(damage.map(|damage| format!("{}: {damage}", disk.place())));
+                volumes.push((head, disk, lock));
+            }
             Err(error @ StoreError::Locked { .. }) => return Err(error),
-            Err(error) => {
+            Err(error) => left_out.push((disk, error)),
+        }
+    }
+    let mut first_error = None;
+    for (disk, error) in left_out {
+        let present = volumes.iter().map(|(head, ..)| head.volume).collect::<Vec<_>>();
+        let others = volumes.iter().map(|(_, disk, _)| disk).collect::<Vec<_>>();
+        match head_from_others(&disk, &others, &present) {
+            Some(head) => {
+                let lock = if options.read_only { None } else { Some(hold(&disk)?) };
+                lost.heads
+                    .push(format!("{}: the file `volume` and its copy are damaged or missing", disk.place()));
+                volumes.push((head, disk, lock));
+            }
+            None => {
                 tracing::warn!(%error, "volume left out");
                 first_error.get_or_insert(error);
             }
         }
     }
+    lost.heads.iter().for_each(|damage| tracing::error!("{damage}"));
     let Some((first, _, _)) = volumes.first() else {
         let none = StoreError::Setting { name: "volumes", given: 0, why: "at least one is needed" };
         return Err(first_error.unwrap_or(none));
@@ -54,6 +74,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     }
     let mode = if first.durable { Mode::Store } else { Mode::Cache };
     let missing = volumes.len() < expected;
+    lost.volumes = expected.saturating_sub(volumes.len());
     if missing && mode == Mode::Store && !options.read_only && !options.without_missing {
         return Err(StoreError::Missing { found: volumes.len(), expected });
     }
@@ -82,6 +103,13 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
                 "a body file has the number of another packed file: it is left alone"
             ),
         }
+    }
+    for (index, (head, disk, _)) in volumes.iter().enumerate() {
+        // A copy of another opening may tell of files that an earlier version of this program removed.
+        let copy = VolumeCopy::read(disk).filter(|copy| copy.heads.first() == Some(head));
+        let is_away = |number: &u32| files.get(*number as usize).is_none_or(Option::is_none);
+        lost.files
+            .extend(copy.unwrap_or_default().files.into_iter().filter(is_away).map(|number| (number, index)));
     }
     let size_bytes = volumes.iter().map(|(head, ..)| head.size_bytes).sum::<u64>();
     let objects_expected = size_bytes / (u64::from(first.object_bytes_mean) + OBJECT_OVERHEAD_BYTES);
@@ -126,12 +154,21 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         table,
         objects_expected,
         volumes_missing: missing,
+        lost,
         openings: if options.read_only { openings } else { openings + 1 },
     });
     let store = Store { core: Arc::new(core), threads: Default::default() };
+    let known = known.is_some_and(|rest| {
+        rest.apply(&store.core);
+        true
+    });
+    if !options.read_only {
+        for volume in 0..volumes.len() {
+            store.core.write_copy(volume, None)?;
+        }
+    }
     match known {
-        Some(rest) => {
-            rest.apply(&store.core);
+        true => {
             let is_lost = |file: &Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
             if store.core.all_files().iter().any(is_lost) && !options.read_only {
                 spawn(&store, "pack-restore", |core| {
@@ -142,8 +179,8 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
                 store.core.set_ready(Ok(()));
             }
         }
-        None if store.core.all_files().is_empty() => store.core.set_ready(Ok(())),
-        None => spawn(&store, "pack-rebuild", move |core| rebuild(core, options.rebuild_bytes_max)),
+        false if store.core.all_files().is_empty() => store.core.set_ready(Ok(())),
+        false => spawn(&store, "pack-rebuild", move |core| rebuild(core, options.rebuild_bytes_max)),
     }
     if !options.read_only {
         for (index, volume) in volumes.iter().enumerate() {
@@ -186,14 +223,15 @@ const INDEX_SAMPLE_BYTES: usize = 256 << 10;
 fn open_volume(
     disk: &Arc<dyn Disk>,
     read_only: bool,
-) -> Result<(VolumeHead, Option<files::DiskLock>), StoreError> {
+) -> Result<(VolumeHead, Option<String>, Option<files::DiskLock>), StoreError> {
     // Looked at first: a directory that is no volume gets no lock file.
-    let head = read_head(disk)?;
+    let (head, damage) = read_head_or_copy(disk)?;
     if read_only {
-        return Ok((head, None));
+        return Ok((head, damage, None));
     }
     let lock = hold(disk)?;
-    Ok((read_head(disk)?, Some(lock)))
+    let (head, damage) = read_head_or_copy(disk)?;
+    Ok((head, damage, Some(lock)))
 }
 
 /// Registers the packed files that have an index, and returns the others. Deletes what a kill left half made or half removed,
@@ -233,6 +271,10 @@ fn find_files(
         }
         let packed = Packed::new(number, index, disk.clone(), access, 0);
         packed.index_bytes.store(length, Ordering::Relaxed);
+        if !has_body {
+            tracing::error!(file = number, volume = %disk.place(), "the body of a packed file is missing: run `crumb pack repair`");
+            packed.never_fill();
+        }
         files[at] = Some(Arc::new(packed));
     }
     let is_bare = |number: &u32| !names.contains(&Packed::index_name(*number)) && u64::from(*number) < most;
@@ -242,7 +284,7 @@ fn find_files(
         let packed = Packed::new(number, index, disk.clone(), access, 0);
         packed.index_lost.store(true, Ordering::SeqCst);
         // Nothing is put there before its index is written anew.
-        packed.filling.store(true, Ordering::SeqCst);
+        packed.never_fill();
         packed
     });
     Ok(bare.collect())
@@ -273,7 +315,7 @@ fn end_removals(disk: &Arc<dyn Disk>, access: Access, names: &mut HashSet<String
     }
     for name in names.iter().filter(|_| access.writable) {
         let is_ours = number_of(name, ".index.new").or(number_of(name, ".body.new")).is_some();
-        if is_ours || ["volume.new", "table.new", SPILL_NAME].contains(&name.as_str()) {
+        if is_ours || ["volume.new", "volume.copy.new", "table.new", SPILL_NAME].contains(&name.as_str()) {
             remove(name)?;
         }
     }

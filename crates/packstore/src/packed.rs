@@ -45,6 +45,8 @@ pub(crate) struct Packed {
     pub index_bytes: AtomicU64,
     /// Its index file was not there when the store was opened.
     pub index_lost: AtomicBool,
+    /// It takes no more objects until it was repaired.
+    unfit: AtomicBool,
     /// Which of the body file's records count was not known when its lost index was replaced.
     pub recovered: AtomicBool,
     /// A [`crate::lanes::Lane`].
@@ -92,6 +94,7 @@ impl Packed {
             removed: AtomicBool::new(false),
             index_bytes: AtomicU64::new(0),
             index_lost: AtomicBool::new(false),
+            unfit: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             lane: AtomicU8::new(0),
             disk,
@@ -155,6 +158,28 @@ impl Packed {
     pub(crate) fn pin(self: &Arc<Self>) -> Pin {
         self.pins.fetch_add(1, Ordering::SeqCst);
         Pin(self.clone())
+    }
+
+    /// Damage was found in it: nothing is put there, whoever holds it.
+    pub(crate) fn never_fill(&self) {
+        self.unfit.store(true, Ordering::SeqCst);
+        self.filling.store(true, Ordering::SeqCst);
+    }
+
+    /// It is about to be repaired.
+    pub(crate) fn may_fill(&self) {
+        if self.unfit.swap(false, Ordering::SeqCst) {
+            self.filling.store(false, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn is_unfit(&self) -> bool {
+        self.unfit.load(Ordering::SeqCst)
+    }
+
+    /// Whether its body file is missing.
+    pub(crate) fn lacks_body(&self) -> bool {
+        self.body().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     }
 
     pub(crate) fn gain(&self, blocks: u32) {

@@ -12,6 +12,7 @@ use crate::group::{Change, Held};
 use crate::keys::locked;
 use crate::options::{Mode, Verify};
 use crate::packed::Packed;
+use crate::recover::is_gone;
 use crate::signatures::Place;
 use crate::spot::Spot;
 
@@ -181,9 +182,10 @@ impl Core {
         let all = self.shape.bytes_at_most(spot);
         let want = if depth == Depth::Head { all.min(HEAD_READ_BYTES) } else { all };
         let salt = self.body_salt(spot.file);
-        let mut bytes = match before {
-            Some(bytes) => bytes,
-            None => self.bytes_at(file, spot.block, want)?,
+        let mut bytes = match before.map_or_else(|| self.bytes_at(file, spot.block, want), Ok) {
+            // The others are there.
+            Err(error) if is_gone(&error) => return Ok(Look::Damaged(spot, "its body file is missing")),
+            bytes => bytes?,
         };
         let mut head = RecordHead::decode(&bytes, salt);
         if head.is_none() && want < all && RecordHead::peek(&bytes).is_some() {

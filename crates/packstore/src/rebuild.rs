@@ -33,7 +33,7 @@ use crate::format::{
 use crate::keys::locked;
 use crate::options::Mode;
 use crate::packed::Packed;
-use crate::recover::{index_or_records, is_gone, restore};
+use crate::recover::{index_or_records, is_gone, looks_cut, restore};
 use crate::refill::{IndexRead, Lost, index_as_it_is};
 use crate::spot::place;
 
@@ -82,6 +82,7 @@ const SEEK_BYTES: usize = 1 << 20;
 
 /// Fills the table. `bytes_max`: of records, in memory.
 pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
+    core.is_rebuilt.store(true, Ordering::SeqCst);
     let files = core.all_files();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(8));
     let spill = Spill::new(core, bytes_max, threads);
@@ -99,7 +100,7 @@ pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
                         // It costs its objects; it is never written again, so that it can be mended.
                         tracing::error!(%error, "a packed file's index cannot be read");
                         core.damaged_files.fetch_add(1, Ordering::Relaxed);
-                        file.filling.store(true, Ordering::SeqCst);
+                        file.never_fill();
                     }
                     spill.relieve(&mut heap.parts);
                 }
@@ -144,17 +145,29 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         read.mend();
         learned = learn(core, file, &read, heap);
     }
-    let IndexRead { salt, bytes, mended, .. } = read;
     let Learned { durable_end, damaged } = learned;
-    if !mended.is_empty() {
-        tracing::warn!(file = file.number, mended = mended.len(), "flipped bits of an index were put right");
-        core.damaged_controls.fetch_add(mended.len() as u64, Ordering::Relaxed);
+    if !read.mended.is_empty() {
+        tracing::warn!(
+            file = file.number,
+            mended = read.mended.len(),
+            "flipped bits of an index were put right"
+        );
+        core.damaged_controls.fetch_add(read.mended.len() as u64, Ordering::Relaxed);
     }
-    let suspects = Controls::new(&bytes, salt).starting_at(durable_end).filter_map(|(_, control)| {
-        let Control::Put(put) = control else { return None };
-        found_of(core, file, &put).map(|found| Suspect { found, block: put.block })
-    });
-    heap.tear(&before, &torn(core, file, suspects));
+    let suspects =
+        Controls::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, control)| {
+            let Control::Put(put) = control else { return None };
+            found_of(core, file, &put).map(|found| Suspect { found, block: put.block })
+        });
+    // Without a body file all of them are damaged, which is said when they are asked for.
+    if !file.lacks_body() {
+        heap.tear(&before, &torn(core, file, suspects));
+    }
+    if read.lost.is_none() && looks_cut(core, file, &read) {
+        tracing::error!(file = file.number, "the index of a packed file was cut off: run `crumb pack check`");
+        core.damaged_files.fetch_add(1, Ordering::Relaxed);
+        file.never_fill();
+    }
     let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
     if damaged > 0 {
         tracing::error!(
@@ -163,7 +176,7 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
             "control blocks fail their checksums; run `crumb pack check`"
         );
         core.damaged_controls.fetch_add(damaged as u64, Ordering::Relaxed);
-        seek_untold(core, file, &bytes, salt, heap)?;
+        seek_untold(core, file, &read.bytes, read.salt, heap)?;
     }
     Ok(())
 }
@@ -181,7 +194,7 @@ fn known_otherwise(core: &Core, file: &Packed, error: StoreError) -> Result<Inde
         core.damaged_files.fetch_add(1, Ordering::Relaxed);
     }
     // Until its index is written anew.
-    file.filling.store(true, Ordering::SeqCst);
+    file.never_fill();
     read.mended.clear();
     Ok(read)
 }

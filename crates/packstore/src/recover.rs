@@ -22,11 +22,14 @@ use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, INDEX_HEAD_BYTES, IndexHead, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest, Name, Put,
-    RECORD_HEAD_BYTES, RecordHead, SHARED, crc, salt_of,
+    RECORD_HEAD_BYTES, RecordHead, SHARED, crc, decode_control, salt_of, u16_at,
 };
+use crate::group::{Change, Held};
+use crate::keys::Taken;
 use crate::packed::Packed;
 use crate::read::Depth;
 use crate::refill::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
+use crate::spot::place;
 use crate::writer::make_durable;
 
 /// A body file is looked through in such steps.
@@ -38,6 +41,8 @@ pub(crate) struct Record<'a> {
     pub head: RecordHead,
     pub key: &'a [u8],
     pub body: &'a [u8],
+    /// As [`RecordHead::index_end`].
+    pub index_end: u64,
 }
 
 impl Record<'_> {
@@ -80,6 +85,7 @@ fn index_head(core: &Core, packed: &Packed) -> IndexHead {
         generation: packed.generation.load(Ordering::SeqCst),
         since: packed.since.load(Ordering::SeqCst),
         lane: packed.lane.load(Ordering::Relaxed),
+        is_first: false,
     }
 }
 
@@ -203,16 +209,31 @@ fn look(
         return Ok(false);
     };
     let key = &bytes[RECORD_HEAD_BYTES..][..head.key_len as usize];
-    each(&Record { block, head, key, body });
+    each(&Record { block, head, key, body, index_end: RecordHead::index_end(bytes) });
     Ok(true)
 }
 
-/// Records of the body file that count by the table, and of which the index tells nothing: keys where they are a user's.
-pub(crate) fn untold(
-    core: &Core,
-    packed: &Packed,
-    read: &IndexRead,
-) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+/// Control blocks of the records that count by the table and of which the index tells nothing; and their keys, where they are
+/// a user's.
+pub(crate) fn untold(core: &Core, packed: &Packed, read: &IndexRead) -> Result<Untold, StoreError> {
+    let told = told_blocks(core, read);
+    let recovered = packed.recovered.load(Ordering::SeqCst);
+    let mut untold = Untold::default();
+    each_record(core, packed, |record| {
+        let hash = record.name().hash(core.hash_seed);
+        if told.is_taken(record.block) || core.place_of(hash, packed.number, record.block).is_none() {
+            return;
+        }
+        if let Some(put) = put_of(core, record, recovered) {
+            Control::Put(put).encode(read.salt, &mut untold.controls);
+            untold.keys.push((!record.head.internal).then(|| record.key.to_vec()));
+        }
+    })?;
+    Ok(untold)
+}
+
+/// First blocks of the records that an index tells of.
+fn told_blocks(core: &Core, read: &IndexRead) -> Bitmap {
     let mut told = Bitmap::new(core.shape.packed_blocks);
     for (_, control) in Controls::new(&read.bytes, read.salt) {
         if let Control::Put(put) = control
@@ -221,14 +242,155 @@ pub(crate) fn untold(
             told.mark(put.block, 1);
         }
     }
-    let mut untold = Vec::new();
+    told
+}
+
+/// Where the last control block of an index ends.
+fn end_of(read: &IndexRead) -> u64 {
+    let last = Controls::new(&read.bytes, read.salt).last().map_or(0, |(at, _)| at as usize);
+    match last {
+        0 => INDEX_HEAD_BYTES as u64,
+        at => at as u64 + u64::from(u16_at(&read.bytes, at + 4)) * 8,
+    }
+}
+
+/// A record that an index lacks since it was cut off.
+pub(crate) struct CutRecord {
+    put: Vec<u8>,
+    salt: u32,
+}
+
+impl CutRecord {
+    pub(crate) fn put(&self) -> Put<'_> {
+        match decode_control(&self.put, self.salt) {
+            Some((Control::Put(put), _)) => put,
+            _ => unreachable!("it was encoded as one"),
+        }
+    }
+}
+
+/// Records that were written after an index that was longer than it is now, and of which it tells nothing, when one of them
+/// says so. Records that power loss left without a control block say nothing of the sort.
+pub(crate) fn cut_records(
+    core: &Core,
+    packed: &Packed,
+    read: &IndexRead,
+) -> Result<Vec<CutRecord>, StoreError> {
+    let (told, end, salt) = (told_blocks(core, read), end_of(read), read.salt);
+    let (mut cut, mut index_end) = (Vec::new(), 0);
     each_record(core, packed, |record| {
-        let hash = record.name().hash(core.hash_seed);
-        if !told.is_taken(record.block) && core.place_of(hash, packed.number, record.block).is_some() {
-            untold.push((!record.head.internal).then(|| record.key.to_vec()));
+        // Older ones were dropped from the index when it was written anew, or may have been.
+        if record.head.sequence <= read.head.generation && !read.head.is_first {
+            return;
+        }
+        index_end = index_end.max(record.index_end);
+        if !told.is_taken(record.block)
+            && let Some(put) = put_of(core, record, true)
+        {
+            let mut bytes = Vec::new();
+            Control::Put(put).encode(salt, &mut bytes);
+            cut.push(CutRecord { put: bytes, salt });
         }
     })?;
-    Ok(untold)
+    if index_end <= end {
+        cut.clear();
+    }
+    Ok(cut)
+}
+
+/// Whether an index seems to be cut off, by what lies where the next record would have been written. A look, not a proof of
+/// the contrary: what is in the file is not overwritten then.
+pub(crate) fn looks_cut(core: &Core, packed: &Packed, read: &IndexRead) -> bool {
+    let mut told = Bitmap::new(core.shape.packed_blocks);
+    let mut newest = (0, 0);
+    for (_, control) in Controls::new(&read.bytes, read.salt) {
+        let Control::Put(put) = control else { continue };
+        let blocks = core.shape.blocks(put.record_bytes());
+        let Some(end) = put.block.checked_add(blocks).filter(|&end| end <= core.shape.packed_blocks) else {
+            continue;
+        };
+        told.mark(put.block, blocks);
+        newest = newest.max((put.sequence, end));
+    }
+    let first_free = (0..core.shape.packed_blocks).find(|&block| !told.is_taken(block));
+    let end = end_of(read);
+    let Ok(body) = packed.body() else { return false };
+    let mut bytes = vec![0; LOOK_BYTES];
+    for mut block in [Some(newest.1), first_free].into_iter().flatten() {
+        // One after the other: the first of them may be of the time when the index was no longer than it is now.
+        for _ in 0..LOOKS_MAX {
+            let Ok(length) = body.read_at(&mut bytes, core.shape.offset(block)) else { break };
+            let record = &bytes[..length];
+            let Some(head) = RecordHead::decode(record, core.body_salt(packed.number)) else { break };
+            if head.sequence <= read.head.generation && !read.head.is_first {
+                break;
+            }
+            if RecordHead::index_end(record) > end {
+                return true;
+            }
+            block = block.saturating_add(core.shape.blocks(head.record_bytes()));
+        }
+    }
+    false
+}
+
+/// More than the records of a usual group.
+const LOOKS_MAX: usize = 4096;
+/// Enough for a head with its key and usual attributes.
+const LOOK_BYTES: usize = 8 << 10;
+
+/// Makes records count again that a cut index lacks, where they are the newest of their key. Parts of objects come first. The index is
+/// written anew after this.
+pub(crate) fn adopt(core: &Core, packed: &Packed, cut: &[CutRecord]) -> Result<(), StoreError> {
+    packed.recovered.store(true, Ordering::SeqCst);
+    let mut puts = cut.iter().map(CutRecord::put).collect::<Vec<_>>();
+    puts.sort_by_key(|put| (!put.name.internal, put.sequence));
+    for put in puts {
+        let hash = put.name.hash(core.hash_seed);
+        let _taken = Taken::one(&core.keys, hash);
+        let old = core.find(put.name, hash, Depth::Whole)?;
+        let blocks = core.shape.blocks(put.record_bytes());
+        let Some(place) = place(packed.number, put.block, blocks, core.shape) else { continue };
+        if old.as_ref().is_some_and(|old| old.head.sequence >= put.sequence)
+            || !has_parts(core, packed, &put)?
+        {
+            continue;
+        }
+        let visible = !put.name.internal;
+        let mut changes = old.as_ref().map_or(Ok(Vec::new()), |old| core.ends_with(old))?;
+        if put.kind == Kind::Alias {
+            changes.insert(0, Change::Link(put.id));
+        }
+        if let Some((old, victim)) = old.as_ref().and_then(|old| Some((old, core.victim_of(&old.held)?))) {
+            core.stage_voids(&[(old.head.sequence, hash, victim)])?;
+        }
+        let new = Held { hash, place, blocks, visible };
+        changes.insert(0, Change::Put { new, old: old.map(|old| old.held) });
+        let after = changes.iter().filter_map(|change| core.settle(change)).collect::<Vec<_>>();
+        after.iter().for_each(|after| core.do_after(after));
+    }
+    Ok(())
+}
+
+/// Whether the parts of an object, or the object that it names, are there.
+fn has_parts(core: &Core, packed: &Packed, put: &Put<'_>) -> Result<bool, StoreError> {
+    match put.kind {
+        Kind::Whole => Ok(true),
+        Kind::Alias => Ok(core.find_internal(put.id, SHARED, Depth::Head)?.is_some()),
+        Kind::Manifest => {
+            let mut bytes = vec![0; put.record_bytes()];
+            packed.body()?.read_at(&mut bytes, core.shape.offset(put.block))?;
+            let manifest = Manifest::decode(&bytes[put.record_bytes() - put.body_len as usize..]);
+            Ok(manifest.is_some_and(|manifest| core.has_pieces(&manifest)))
+        }
+    }
+}
+
+/// What an index lacks.
+#[derive(Default)]
+pub(crate) struct Untold {
+    pub controls: Vec<u8>,
+    pub keys: Vec<Option<Vec<u8>>>,
 }
 
 /// Writes lost indexes anew, once it is known which records count. `others`: first the other indexes, without what counts no
@@ -255,12 +417,11 @@ pub(crate) fn restore(core: &Core, others: bool) {
         }
     }
     for file in &turns[&true] {
-        // It was held so that nothing else was put there.
-        file.filling.store(false, Ordering::SeqCst);
+        file.may_fill();
         match write_anew(core, file, true) {
             Ok(()) => file.index_lost.store(false, Ordering::SeqCst),
             Err(error) => {
-                file.filling.store(true, Ordering::SeqCst);
+                file.never_fill();
                 tracing::error!(%error, file = file.number, "a lost index could not be written anew");
             }
         }
@@ -274,10 +435,11 @@ pub(crate) fn write_anew(core: &Core, file: &Arc<Packed>, lost: bool) -> Result<
         return Ok(());
     }
     let volume = core.volume(file.volume);
-    let read = if lost { index_or_records(core, file) } else { index_of(core, file) };
+    let read = if lost { all_told(core, file) } else { index_of(core, file) };
     let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(core, &volume, file, read));
     if let Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) = done {
-        // It stays as it is, never to be filled.
+        // It stays as it is.
+        file.never_fill();
         return Ok(());
     }
     file.filling.store(false, Ordering::SeqCst);
@@ -289,6 +451,15 @@ pub(crate) fn write_anew(core: &Core, file: &Arc<Packed>, lost: bool) -> Result<
         Err(NoRoom::Full) => Err(StoreError::Full),
         Err(NoRoom::Failed(error)) => Err(error),
     }
+}
+
+/// All that counts in a file, whatever its index lacks.
+fn all_told(core: &Core, file: &Packed) -> Result<IndexRead, StoreError> {
+    let mut read = index_or_records(core, file)?;
+    let untold = untold(core, file, &read)?;
+    read.bytes.resize(read.bytes.len().next_multiple_of(8), 0);
+    read.bytes.extend_from_slice(&untold.controls);
+    Ok(read)
 }
 
 /// Whether a file is not there, as its disk says.

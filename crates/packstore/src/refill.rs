@@ -146,7 +146,9 @@ fn lane_to_empty(files: &[Arc<Packed>], lane: Lane) -> Option<Lane> {
 fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result<Filling, NoRoom> {
     let _turn = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
     let files = core.files.read().unwrap_or_else(PoisonError::into_inner);
-    let free = |number: &u32| files.get(*number as usize).is_none_or(Option::is_none);
+    let lost = locked(&core.lost).files.clone();
+    let free =
+        |number: &u32| files.get(*number as usize).is_none_or(Option::is_none) && !lost.contains_key(number);
     // A body file that is there under a free number was left alone when the store was opened: it is not ours to replace.
     let is_there = |number: u32| volume.disk.open(&Packed::body_name(number), DiskOpen::Read).is_ok();
     let number = (0..).filter(free).find(|&number| !is_there(number)).expect("numbers do not end");
@@ -172,8 +174,14 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
         let _ = volume.disk.remove(&body_new);
         return Err(error.into());
     }
-    let head =
-        IndexHead { store: core.store, file: number, generation, since: generation, lane: lane.code() };
+    let head = IndexHead {
+        store: core.store,
+        file: number,
+        generation,
+        since: generation,
+        lane: lane.code(),
+        is_first: true,
+    };
     // The index first, for good. An index that is a head alone, without a body file, holds nothing: it is passed over, and
     // replaced when its number is taken again.
     replace_file(&volume.disk, &Packed::index_name(number), &[&head.encode()])?;
@@ -189,6 +197,7 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
     }
     files[number as usize] = Some(packed.clone());
     drop(files);
+    core.write_copy(index, None)?;
     session(core, volume, packed, &head, head.encode().len() as u64, Bitmap::new(core.shape.packed_blocks))
 }
 
@@ -305,6 +314,7 @@ fn refill(
             // It stays as it is, never to be filled, for `crumb pack check` to see; the others go on.
             tracing::error!(%error, "a packed file's index is damaged: it takes no more objects");
             core.damaged_files.fetch_add(1, Ordering::Relaxed);
+            packed.never_fill();
             return Ok(None);
         }
         Err(error) => {
@@ -328,7 +338,7 @@ fn lacks_nothing(core: &Core, packed: &Arc<Packed>, read: &IndexRead) -> Result<
         }
     }
     // Blocks of what is being deleted may count a little longer than it does: whether there is any is seen in the body file.
-    if told >= packed.live_blocks.load(Ordering::Relaxed) || untold(core, packed, read)?.is_empty() {
+    if told >= packed.live_blocks.load(Ordering::Relaxed) || untold(core, packed, read)?.keys.is_empty() {
         return Ok(());
     }
     let place = format!("{}/{}", core.volume(packed.volume).disk.place(), Packed::index_name(packed.number));
@@ -377,7 +387,7 @@ pub(crate) fn rewrite_index(
         crate::writer::make_durable(core);
     }
     let lane = packed.lane.load(Ordering::Relaxed);
-    let head = IndexHead { store: core.store, file: packed.number, generation, since, lane };
+    let head = IndexHead { store: core.store, file: packed.number, generation, since, lane, is_first: false };
     let mut out = head.encode().to_vec();
     let mut live = live.into_iter().peekable();
     // Each of them once here, and once more at the end.

@@ -372,7 +372,9 @@ impl Core {
         let start = group.bytes.len();
         let bytes = group.bytes.tail(len);
         let end = bytes.len() + len;
-        record.head.encode(record.key, record.meta, session.body_salt, bytes);
+        // Beyond 32 GB of index it is not told.
+        let index_end = u32::try_from(session.durable_end.load(Ordering::Relaxed) / 8).unwrap_or(0);
+        record.head.encode(record.key, record.meta, session.body_salt, index_end, bytes);
         bytes.extend_from_slice(record.body);
         bytes.resize(end, 0);
         match group.runs.last_mut() {

@@ -58,6 +58,11 @@ impl Rest {
         for (number, entry) in self.files {
             let Some(file) = core.file(number) else {
                 away = true;
+                let mut lost = locked(&core.lost);
+                if lost.volumes == 0 {
+                    lost.files.entry(number).or_insert(0);
+                }
+                drop(lost);
                 continue;
             };
             file.live_blocks.store(entry.live_blocks, Ordering::Relaxed);
@@ -69,8 +74,9 @@ impl Rest {
         let mut objects = self.objects;
         if away {
             // Its pieces and shared objects are not told apart here: the count is then a little low.
-            objects -=
-                core.table.retain(|place| core.file(Spot::of(place, core.shape).file).is_some()) as i64;
+            let gone = core.table.retain(|place| core.file(Spot::of(place, core.shape).file).is_some());
+            objects -= gone as i64;
+            locked(&core.lost).records = Some(gone as u64);
         }
         core.objects.store(objects.max(0), Ordering::Relaxed);
         *locked(&core.links) = self.links;

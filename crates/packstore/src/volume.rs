@@ -12,6 +12,7 @@ use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
 use crate::group::Group;
 use crate::packed::{Fillings, Session};
 use crate::syncing::Syncing;
+use crate::volume_copy::VolumeCopy;
 
 pub(crate) const HEAD_NAME: &str = "volume";
 pub(crate) const LOCK_NAME: &str = "lock";
@@ -136,8 +137,28 @@ pub(crate) fn hold(disk: &Arc<dyn Disk>) -> Result<DiskLock, StoreError> {
     disk.lock(LOCK_NAME)?.ok_or_else(|| StoreError::Locked { place: disk.place() })
 }
 
-/// The head of a volume.
+/// The head of a volume; from its copy when it is damaged by more than a bit, or missing.
 pub(crate) fn read_head(disk: &Arc<dyn Disk>) -> Result<VolumeHead, StoreError> {
+    read_head_or_copy(disk).map(|(head, _)| head)
+}
+
+/// Also what is wrong with it.
+pub(crate) fn read_head_or_copy(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, Option<String>), StoreError> {
+    let wrong = match read_own_head(disk) {
+        Ok((head, false)) => return Ok((head, None)),
+        Ok((head, true)) => return Ok((head, Some("the file `volume` has a flipped bit".to_owned()))),
+        Err(error @ StoreError::NotAVolume { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    match VolumeCopy::read(disk).and_then(|copy| copy.heads.first().copied()) {
+        Some(head) => {
+            Ok((head, Some("the file `volume` is damaged or missing: its copy is used".to_owned())))
+        }
+        None => Err(wrong),
+    }
+}
+
+fn read_own_head(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, bool), StoreError> {
     let wrong = |why: String| StoreError::NotAVolume { place: disk.place(), why };
     let file = match disk.open(HEAD_NAME, DiskOpen::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -147,7 +168,7 @@ pub(crate) fn read_head(disk: &Arc<dyn Disk>) -> Result<VolumeHead, StoreError> 
     };
     let mut bytes = [0; VOLUME_HEAD_BYTES];
     let read = file.read_at(&mut bytes, 0)?;
-    VolumeHead::decode(&bytes[..read]).map_err(wrong)
+    VolumeHead::decode_mending(&bytes[..read]).map_err(wrong)
 }
 
 pub(crate) fn write_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), DiskError> {

@@ -80,7 +80,7 @@ pub fn run(args: PackArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         PackVerb::Put(args) => put::run(&args, context),
         PackVerb::Get(args) => get::run(&args, context),
         PackVerb::Cat(args) => get::cat(&args),
-        PackVerb::Ls(args) => figures::list(&args),
+        PackVerb::Ls(args) => figures::list(&args, context),
         PackVerb::Rm(args) => remove(&args, context),
         PackVerb::Stat(args) => figures::stat(&args, context),
         PackVerb::Check(args) => upkeep::check(&args, context),
@@ -248,7 +248,11 @@ fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let mut progress = Progress::new(context.quiet);
     let done = (|| {
         if let Some(prefix) = &args.prefix {
-            keys.extend(store.iter_ordered(prefix.as_bytes())?.map(|entry| entry.key));
+            let entries = store.iter_ordered(prefix.as_bytes())?;
+            if let Some(error) = entries.failures().first() {
+                return Err(error.clone().into());
+            }
+            keys.extend(entries.map(|entry| entry.key));
         }
         let (mut deleted, mut missing) = (0_u64, 0_u64);
         for (at, key) in keys.iter().enumerate() {

@@ -12,6 +12,8 @@ pub(crate) struct IndexHead {
     pub since: u64,
     /// Which lane of a cache it belongs to: 1 for objects that proved themselves.
     pub lane: u8,
+    /// It was never written anew: all records of the body file were told of here.
+    pub is_first: bool,
 }
 
 impl IndexHead {
@@ -24,6 +26,7 @@ impl IndexHead {
         bytes[24..40].copy_from_slice(&self.store.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.since.to_le_bytes());
         bytes[48] = self.lane;
+        bytes[49] = u8::from(self.is_first);
         let sum = crc(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -36,24 +39,14 @@ impl IndexHead {
             generation: u64_at(bytes, 16),
             since: u64_at(bytes, 40),
             lane: bytes[48],
+            is_first: bytes[49] == 1,
             store: u128::from(u64_at(bytes, 24)) | u128::from(u64_at(bytes, 32)) << 64,
         })
     }
 
     /// As [`Self::decode`]; one flipped bit is put right, in `bytes` too. Also whether there was one.
     pub(crate) fn decode_mending(bytes: &mut [u8]) -> Result<(Self, bool), String> {
-        let wrong = match Self::decode(bytes) {
-            Ok(head) => return Ok((head, false)),
-            Err(wrong) => wrong,
-        };
-        for bit in 0..bytes.len().min(INDEX_HEAD_BYTES) * 8 {
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            if let Ok(head) = Self::decode(bytes) {
-                return Ok((head, true));
-            }
-            bytes[bit / 8] ^= 1 << (bit % 8);
-        }
-        Err(wrong)
+        decode_mending(bytes, INDEX_HEAD_BYTES, Self::decode)
     }
 
     /// With what the control blocks' checksums are salted, so that those of other files and times do not pass.
@@ -115,6 +108,11 @@ impl VolumeHead {
         bytes
     }
 
+    /// As [`Self::decode`]; one flipped bit is put right. Also whether there was one.
+    pub(crate) fn decode_mending(bytes: &[u8]) -> Result<(Self, bool), String> {
+        decode_mending(&mut bytes.to_vec(), VOLUME_HEAD_BYTES, Self::decode)
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         checked_head(bytes, VOLUME_HEAD_BYTES, b"CRUMBVOL")?;
         Ok(Self {
@@ -131,6 +129,25 @@ impl VolumeHead {
             begun: u64_at(bytes, 80),
         })
     }
+}
+
+fn decode_mending<T>(
+    bytes: &mut [u8],
+    len: usize,
+    decode: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<(T, bool), String> {
+    let wrong = match decode(bytes) {
+        Ok(head) => return Ok((head, false)),
+        Err(wrong) => wrong,
+    };
+    for bit in 0..bytes.len().min(len) * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(head) = decode(bytes) {
+            return Ok((head, true));
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    Err(wrong)
 }
 
 fn checked_head(bytes: &[u8], len: usize, magic: &[u8; 8]) -> Result<(), String> {

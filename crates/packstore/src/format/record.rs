@@ -23,8 +23,9 @@ impl RecordHead {
         RECORD_HEAD_BYTES + self.key_len as usize + self.meta_len as usize + self.body_len as usize
     }
 
-    /// Appends head, key and attributes; the body follows.
-    pub(crate) fn encode(&self, key: &[u8], meta: &[u8], salt: u32, out: &mut Vec<u8>) {
+    /// Appends head, key and attributes; the body follows. `index_end`: so long the file's index was, durably, when the record was
+    /// written, in 8 bytes.
+    pub(crate) fn encode(&self, key: &[u8], meta: &[u8], salt: u32, index_end: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&[self.kind.code(), u8::from(self.internal) * INTERNAL]);
@@ -34,7 +35,7 @@ impl RecordHead {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&encode_times(self.sequence, self.requested_s, self.expires_s));
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&index_end.to_le_bytes());
         out.extend_from_slice(key);
         out.extend_from_slice(meta);
         let sum = record_crc(&out[start..], salt);
@@ -64,6 +65,11 @@ impl RecordHead {
         };
         let fits = head.key_len as usize <= KEY_BYTES_MAX && head.meta_len as usize <= META_BYTES_MAX;
         (fits && head.key_len > 0).then_some(head)
+    }
+
+    /// The least length of the file's index, in bytes, since the record at the start of `bytes` was written; 0: not known.
+    pub(crate) fn index_end(bytes: &[u8]) -> u64 {
+        bytes.get(44..RECORD_HEAD_BYTES).map_or(0, |word| u64::from(u32_at(word, 0)) * 8)
     }
 
     /// The head, when its checksum, which covers key and attributes too, is right. `None` also when `bytes` end before.

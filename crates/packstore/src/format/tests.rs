@@ -42,7 +42,8 @@ fn every_control_block_comes_back_as_it_was_and_no_flipped_bit_passes() {
 
 #[test]
 fn a_damaged_control_block_costs_only_itself() {
-    let mut bytes = IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1 }.encode().to_vec();
+    let mut bytes =
+        IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1, is_first: true }.encode().to_vec();
     let mut ends = Vec::new();
     for key in [b"a", b"b", b"c"] {
         Control::Put(put(key)).encode(5, &mut bytes);
@@ -56,7 +57,7 @@ fn a_damaged_control_block_costs_only_itself() {
 
 #[test]
 fn one_flipped_bit_of_an_index_is_put_right_and_two_are_not() {
-    let head = IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1 };
+    let head = IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1, is_first: true };
     let salt = head.salt();
     let mut whole = head.encode().to_vec();
     Control::Put(put(b"a")).encode(salt, &mut whole);
@@ -96,7 +97,7 @@ fn a_records_head_covers_key_and_attributes_but_not_the_times() {
         expires_s: 10,
     };
     let mut bytes = Vec::new();
-    head.encode(b"key", b"me", 11, &mut bytes);
+    head.encode(b"key", b"me", 11, 5, &mut bytes);
     assert_eq!(RecordHead::decode(&bytes, 11), Some(head));
     for bit in 0..bytes.len() * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use files::Disk;
+use files::{Disk, DiskOpen};
 use packstore::{Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::SimulatedDisk;
 
@@ -253,6 +253,301 @@ fn a_kill_anywhere_while_a_store_is_made_leaves_an_empty_one_or_none() {
         }
         if ended {
             break;
+        }
+    }
+}
+
+/// Several packed files, each with objects, overwrites and deletions in it.
+fn several_files(mode: Mode, clean: bool) -> (SimulatedDisk, u64) {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&disk, mode);
+    fill(&store);
+    (100..500).for_each(|number| put(&store, number, number));
+    (100..500).step_by(10).for_each(|number| assert!(store.delete(&key(number)).expect("deleted")));
+    store.flush().expect("flushed");
+    let files = store.usage().packed_files;
+    assert!(files > 1, "{files}");
+    if clean {
+        store.close().expect("closed");
+    } else {
+        drop(store);
+    }
+    (disk, files)
+}
+
+fn is_kept(number: u64) -> bool {
+    number < 30 || number >= 100 && !number.is_multiple_of(10)
+}
+
+fn numbers() -> impl Iterator<Item = u64> {
+    (0..40).chain(100..500)
+}
+
+/// Blocker that this is for: one damaged head made `ls` and `get --all` give nothing, and `repair` repaired nothing and was content.
+#[test]
+fn a_damaged_head_of_an_index_costs_nothing_and_is_repaired() {
+    for (mode, clean) in
+        [(Mode::Store, true), (Mode::Store, false), (Mode::Cache, true), (Mode::Cache, false)]
+    {
+        let (disk, files) = several_files(mode, clean);
+        for damaged in 0..files {
+            let when = format!("{mode:?}, clean {clean}, index {damaged}");
+            let image = disk.process_end();
+            let index = image.open(&format!("{damaged:08}.index"), DiskOpen::Write).expect("there");
+            if index.length().expect("its length") <= 64 {
+                // Made ahead, and nothing is in it yet.
+                continue;
+            }
+            index.write_at(&[0; 64], 0).expect("damaged");
+            let mut store = open(&image);
+            for round in 0..3 {
+                for number in numbers() {
+                    let wanted = is_kept(number).then(|| body(number));
+                    assert!(get(&store, number) == wanted, "{when}, round {round}: {number}");
+                }
+                let listed = store.iter_ordered(b"key ").expect("listed");
+                assert!(listed.failures().is_empty(), "{when}, round {round}");
+                let kept =
+                    numbers().filter(|&number| is_kept(number)).count() + if round > 0 { 100 } else { 0 };
+                assert_eq!(listed.count(), kept, "{when}, round {round}");
+                (600..700).for_each(|number| put(&store, number, number));
+                let faults = store.check(|_, _| {}).expect("checked").faults;
+                assert!(
+                    faults.iter().all(|fault| fault.file.map(u64::from) == Some(damaged)),
+                    "{when}: {faults:?}"
+                );
+                if round == 0 {
+                    assert!(!faults.is_empty(), "{when}: the damage is told");
+                    let repaired = store.repair(|_, _| {}).expect("repaired");
+                    assert_eq!((repaired.deleted, repaired.left), (0, vec![]), "{when}");
+                } else {
+                    assert_eq!(faults, [], "{when}, round {round}");
+                }
+                drop(store);
+                store = open(&image.process_end());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_body_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
+    for clean in [true, false] {
+        let (disk, files) = several_files(Mode::Store, clean);
+        for lost in 0..files {
+            let when = format!("clean {clean}, body {lost}");
+            let image = disk.process_end();
+            image.remove(&format!("{lost:08}.body")).expect("removed");
+            let store = open(&image);
+            let name = format!("file {lost:08}");
+            let read = |number| store.get(&key(number))?.map(|object| object.read_all()).transpose();
+            let is_lost = |number: &u64| match read(*number) {
+                Ok(found) => {
+                    assert!(found == is_kept(*number).then(|| body(*number)), "{when}: {number}");
+                    false
+                }
+                Err(StoreError::Damaged { why, .. }) => why == "its body file is missing",
+                Err(error) => panic!("{when}: {number}: {error}"),
+            };
+            let gone = numbers().filter(is_lost).collect::<Vec<_>>();
+            assert!(!gone.is_empty() && gone.len() < 300, "{when}: {} are gone", gone.len());
+            assert!(gone.iter().all(|&number| is_kept(number)), "{when}");
+            (600..700).for_each(|number| put(&store, number, number));
+            store.compact(u64::MAX).expect("the others are compacted");
+            let faults = store.check(|_, _| {}).expect("checked").faults;
+            let told =
+                gone.iter().filter(|&&number| faults.iter().any(|fault| fault.key == Some(key(number))));
+            assert_eq!(told.count(), gone.len(), "{when}: {name}: each is told of");
+            let repaired = store.repair(|_, _| {}).expect("repaired");
+            assert_eq!(repaired.left, [], "{when}");
+            assert!(repaired.deleted >= gone.len() as u64, "{when}");
+            drop(store);
+            let store = open(&image.process_end());
+            for number in numbers() {
+                let wanted = (is_kept(number) && !gone.contains(&number)).then(|| body(number));
+                assert!(get(&store, number) == wanted, "{when}, after a repair: {number}");
+            }
+            assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{when}");
+        }
+    }
+}
+
+fn read_only(disk: &SimulatedDisk) -> Store {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    Store::open(vec![Arc::new(disk.clone())], options).expect("it opens")
+}
+
+/// What this is for: one flipped bit in the 96 bytes made the store unopenable and unrepairable.
+#[test]
+fn a_volume_s_head_is_rebuilt_whatever_bit_flips_and_from_its_copy_when_it_is_gone() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&disk, Mode::Store);
+    fill(&store);
+    store.close().expect("closed");
+    let head = disk.bytes("volume").expect("it is there");
+    assert_eq!(head.len(), 96);
+    for bit in 0..head.len() as u64 * 8 {
+        let image = disk.process_end();
+        assert!(image.flip("volume", bit));
+        let faults = read_only(&image).check(|_, _| {}).expect("checked").faults;
+        assert!(faults.iter().any(|fault| fault.what.contains("flipped bit")), "bit {bit}: {faults:?}");
+        if bit.is_multiple_of(37) {
+            let store = open(&image);
+            all_there(&store, "a flipped bit");
+            assert_eq!(store.repair(|_, _| {}).expect("repaired").left, []);
+            drop(store);
+            assert_eq!(read_only(&image).check(|_, _| {}).expect("checked").faults, []);
+        }
+    }
+    let damages: [(&str, Damage); 3] = [
+        ("gone", |image| image.remove("volume").expect("removed")),
+        ("zeros", |image| overwrite(image, "volume", &[0; 96])),
+        ("cut off", |image| {
+            image.open("volume", DiskOpen::Write).and_then(|file| file.set_length(40)).expect("cut off");
+        }),
+    ];
+    for (when, damage) in damages {
+        let image = disk.process_end();
+        damage(&image);
+        let faults = read_only(&image).check(|_, _| {}).expect("checked").faults;
+        assert!(faults.iter().any(|fault| fault.what.contains("its copy is used")), "{when}: {faults:?}");
+        let store = open(&image);
+        all_there(&store, when);
+        let found = store.repair(|_, _| {}).expect("repaired");
+        assert_eq!((found.found.faults.len(), found.left), (1, vec![]), "{when}");
+        put(&store, 700, 700);
+        drop(store);
+        let store = open(&image.process_end());
+        all_there(&store, when);
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{when}");
+    }
+}
+
+type Damage = fn(&SimulatedDisk);
+
+fn overwrite(disk: &SimulatedDisk, name: &str, bytes: &[u8]) {
+    disk.open(name, DiskOpen::Write).and_then(|file| file.write_at(bytes, 0)).expect("damaged");
+}
+
+fn two_volumes(clean: bool) -> [SimulatedDisk; 2] {
+    let disks = [SimulatedDisk::new("one"), SimulatedDisk::new("two")];
+    let volumes = disks.iter().map(|disk| VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 });
+    let options = StoreOptions { packed_blocks: Some((512 << 10) / 64), ..StoreOptions::default() };
+    let store = Store::create(volumes.collect(), options).expect("a new store");
+    (0..200).for_each(|number| put(&store, number, number));
+    if clean {
+        store.close().expect("closed");
+    } else {
+        drop(store);
+    }
+    disks
+}
+
+fn open_all(disks: &[SimulatedDisk], options: OpenOptions) -> Store {
+    let disks = disks.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
+    Store::open(disks, options).expect("it opens")
+}
+
+#[test]
+fn a_volume_that_lost_head_and_copy_is_known_by_the_other_volume() {
+    let disks = two_volumes(false);
+    for name in ["volume", "volume.copy"] {
+        overwrite(&disks[1], name, &[0; 200]);
+    }
+    let store = open_all(&disks, OpenOptions::default());
+    (0..200).for_each(|number| assert!(get(&store, number) == Some(body(number)), "{number}"));
+    assert_eq!(store.repair(|_, _| {}).expect("repaired").left, []);
+    drop(store);
+    assert!(disks[1].bytes("volume").is_some_and(|bytes| bytes.starts_with(b"CRUMBVOL")));
+}
+
+/// What this is for: `check` called stores whole of which a volume, or a packed file, or the end of an index was missing.
+#[test]
+fn check_tells_that_a_volume_is_missing_and_how_much_when_it_can() {
+    for clean in [true, false] {
+        let disks = two_volumes(clean);
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let store = open_all(&disks[..1], options);
+        let there = (0..200).filter(|&number| get(&store, number).is_some()).count();
+        assert!(there > 20 && there < 180, "{there}");
+        let faults = store.check(|_, _| {}).expect("checked").faults;
+        let what = faults.first().map(|fault| &fault.what[..]).unwrap_or_default();
+        let wanted = match clean {
+            true => {
+                format!("a volume is not here: {} records of the last clean stop are missing", 200 - there)
+            }
+            false => "a volume is not here: what was on it may be missing".to_owned(),
+        };
+        assert_eq!((faults.len(), what), (1, &wanted[..]));
+    }
+}
+
+#[test]
+fn a_packed_file_of_which_nothing_is_left_is_told_of_until_repair_gives_it_up() {
+    for clean in [true, false] {
+        let (disk, files) = several_files(Mode::Store, clean);
+        for lost in 0..files {
+            let when = format!("clean {clean}, file {lost}");
+            let image = disk.process_end();
+            image.remove(&format!("{lost:08}.body")).expect("removed");
+            image.remove(&format!("{lost:08}.index")).expect("removed");
+            let is_told = |store: &Store| {
+                let faults = store.check(|_, _| {}).expect("checked").faults;
+                faults.iter().any(|fault| {
+                    fault.file.map(u64::from) == Some(lost)
+                        && fault.what.contains("its body and its index are missing")
+                })
+            };
+            assert!(is_told(&read_only(&image)), "{when}");
+            let store = open(&image);
+            // Its number is not taken, as it would be forgotten then.
+            (600..1_400).for_each(|number| put(&store, number, number));
+            store.close().expect("closed");
+            let store = open(&image);
+            assert!(is_told(&store), "{when}");
+            let left = store.repair(|_, _| {}).expect("repaired").left;
+            assert!(left.iter().any(|fault| fault.file.map(u64::from) == Some(lost)), "{when}: {left:?}");
+            assert!(!is_told(&store), "{when}");
+            drop(store);
+            let store = open(&image.process_end());
+            assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{when}");
+        }
+    }
+}
+
+#[test]
+fn an_index_that_was_cut_off_is_told_of_nothing_is_put_over_its_objects_and_repair_brings_them_back() {
+    for clean in [true, false] {
+        let disk = SimulatedDisk::new("one");
+        let store = store_on(&disk, Mode::Store);
+        fill(&store);
+        if clean {
+            store.close().expect("closed");
+        } else {
+            drop(store);
+        }
+        let length = disk.bytes(INDEX).expect("it is there").len() as u64;
+        for cut in [64, 200, length / 3, length / 2, length * 3 / 4] {
+            let when = format!("clean {clean}, cut to {cut} of {length}");
+            let image = disk.process_end();
+            image.open(INDEX, DiskOpen::Write).and_then(|file| file.set_length(cut)).expect("cut off");
+            let looking = read_only(&image);
+            let faults = looking.check(|_, _| {}).expect("checked").faults;
+            assert!(!faults.is_empty(), "{when}");
+            let lacking = (0..30).filter(|&number| !matches!(looking.get(&key(number)), Ok(Some(_))));
+            for number in lacking {
+                let is_told = faults.iter().any(|fault| fault.key == Some(key(number)));
+                assert!(is_told, "{when}: {number} is not told of");
+            }
+            drop(looking);
+            let store = open(&image);
+            (600..1_000).for_each(|number| put(&store, number, number));
+            let repaired = store.repair(|_, _| {}).expect("repaired");
+            assert_eq!(repaired.left, [], "{when}");
+            for round in 0..2 {
+                all_there(&open(&image.process_end()), &format!("{when}, opening {round}"));
+            }
+            assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{when}");
         }
     }
 }

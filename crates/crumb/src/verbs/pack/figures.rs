@@ -46,18 +46,36 @@ pub struct LsArgs {
 }
 
 /// Lists.
-pub fn list(args: &LsArgs) -> anyhow::Result<ExitStatus> {
+pub fn list(args: &LsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let store = Place::read(&args.store)?.open_to_read()?;
-    let done = lines(&store, args);
-    close_after(store, done).map(|()| ExitStatus::Fine)
+    let done = lines(&store, args, context);
+    match close_after(store, done)? {
+        0 => Ok(ExitStatus::Fine),
+        failures => Err(anyhow!(
+            "{} not listed in full; `crumb pack check` tells what is damaged",
+            counted(failures, "object or packed file was", "objects or packed files were")
+        )),
+    }
 }
 
-fn lines(store: &Store, args: &LsArgs) -> anyhow::Result<()> {
+/// How many objects and packed files could not be read, which is told.
+fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usize> {
     let mut text = String::new();
-    for entry in store.iter_ordered(args.prefix.as_bytes())? {
+    let entries = store.iter_ordered(args.prefix.as_bytes())?;
+    let mut failures = entries.failures().len();
+    entries.failures().iter().for_each(|error| note(context, &format!("error: {error}")));
+    for entry in entries {
         let key = &entry.key;
         if args.json || args.long {
-            let Some((stat, meta)) = store.attributes(key)? else { continue };
+            let (stat, meta) = match store.attributes(key) {
+                Ok(Some(attributes)) => attributes,
+                Ok(None) => continue,
+                Err(error) => {
+                    note(context, &format!("error: {error}"));
+                    failures += 1;
+                    (entry.stat, Vec::new())
+                }
+            };
             let meta = FileMeta::decode(&meta);
             if args.json {
                 text.push_str(&format!("{}\n", object_json(key, &stat, meta.as_ref())));
@@ -72,7 +90,8 @@ fn lines(store: &Store, args: &LsArgs) -> anyhow::Result<()> {
             text.clear();
         }
     }
-    print(&text)
+    print(&text)?;
+    Ok(failures)
 }
 
 /// A key for people: it cannot move the cursor. One that is not UTF-8 is escaped as the shell's `$'...'` takes it.

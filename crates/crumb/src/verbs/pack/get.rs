@@ -197,21 +197,30 @@ impl Getting<'_> {
     }
 
     fn wanted(&mut self, args: &GetArgs) -> anyhow::Result<Vec<Wanted>> {
-        let below = |prefix: &[u8]| -> Result<Vec<Wanted>, StoreError> {
+        let mut failures = Vec::new();
+        let mut below = |prefix: &[u8]| -> Result<Vec<Wanted>, StoreError> {
             let entries = self.store.iter_ordered(prefix)?;
+            failures.extend_from_slice(entries.failures());
             Ok(entries
                 .map(|entry| Wanted { key: entry.key, is_linked: entry.stat.meta_bytes == 0 })
                 .collect())
         };
-        if args.all {
-            return Ok(below(b"")?);
-        }
         let mut wanted = Vec::new();
         let mut missing = Vec::new();
-        for key in &args.keys {
+        if args.all {
+            wanted = below(b"")?;
+        }
+        for key in args.keys.iter().filter(|_| !args.all) {
             let key = key.as_bytes();
             let key = &key[..key.len() - key.iter().rev().take_while(|byte| **byte == b'/').count()];
-            let there = self.store.attributes(key)?;
+            let there = match self.store.attributes(key) {
+                Err(StoreError::Damaged { .. } | StoreError::Disk(_)) => {
+                    // Told when it is read.
+                    wanted.push(Wanted { key: key.to_vec(), is_linked: true });
+                    continue;
+                }
+                there => there?,
+            };
             let alone = there.as_ref().is_some_and(|(_, meta)| {
                 FileMeta::decode(meta).is_none_or(|meta| meta.kind != FileType::Directory)
             });
@@ -228,6 +237,9 @@ impl Getting<'_> {
         }
         for key in missing {
             self.refuse(&key, "no such object, and none below it");
+        }
+        for error in failures {
+            self.refuse(b"a packed file", &error.to_string());
         }
         Ok(wanted)
     }
@@ -247,7 +259,7 @@ impl Getting<'_> {
                 self.refuse(key, "went while it was looked for");
                 Ok(None)
             }
-            Err(error @ StoreError::Damaged { .. }) => {
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Disk(_))) => {
                 self.refuse(key, &error.to_string());
                 Ok(None)
             }

@@ -23,6 +23,8 @@ use crate::exit::BadUsage;
 const LIST: &str = "volumes";
 /// The engine's head of a volume.
 const HEAD: &str = "volume";
+/// Its copy.
+const COPY: &str = "volume.copy";
 /// Of a store that a benchmark makes by itself; less where half of the free room is less.
 const DEFAULT_BYTES: u64 = 10 << 30;
 
@@ -78,7 +80,7 @@ impl Place {
             let path = store.join(name);
             path.try_exists().with_context(|| format!("{}: cannot be looked at", path.display()))
         };
-        if !is_there(HEAD)? && !is_there(LIST)? {
+        if !is_there(HEAD)? && !is_there(COPY)? && !is_there(LIST)? {
             let wrong = anyhow!(
                 "{0}: no packed store; make one with `crumb pack create {0} --size BYTES`",
                 store.display()

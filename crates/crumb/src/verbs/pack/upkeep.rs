@@ -36,7 +36,8 @@ pub struct CheckArgs {
     json: bool,
 }
 
-/// Check, and delete what is damaged: other objects stay as they are.
+/// Check, delete what is damaged, and write damaged indexes anew: other objects stay as they are. What could not be repaired
+/// is told and makes it fail.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -78,7 +79,7 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     progress.finish();
     let lost = store.usage().damaged_files;
     let report = close_after(store, report.map_err(anyhow::Error::from))?;
-    let count = report.faults.len() as u64 + lost;
+    let count = report.faults.len();
     if args.json {
         let mut told = report_json(&report);
         told["unreadable_indexes"] = lost.into();
@@ -90,9 +91,9 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     match count {
         0 => Ok(ExitStatus::Fine),
         count => Err(anyhow!(
-            "{}: {}; `crumb pack repair` deletes what is damaged",
+            "{}: {}; `crumb pack repair` repairs what can be, and deletes what is damaged",
             args.store.display(),
-            counted(count as usize, "fault", "faults")
+            counted(count, "fault", "faults")
         )),
     }
 }
@@ -113,9 +114,17 @@ fn key_text(fault: &Fault) -> Option<String> {
 fn faults_text(report: &CheckReport) -> String {
     let line = |fault: &Fault| {
         let object = key_text(fault).map(|key| format!("object {key}: ")).unwrap_or_default();
-        format!("packed file {:08}: {object}{}\n", fault.file, fault.what)
+        let file = fault.file.map(|file| format!("packed file {file:08}: ")).unwrap_or_default();
+        format!("{file}{object}{}\n", fault.what)
     };
-    report.faults.iter().map(line).collect()
+    let recovered = report.recovered.iter().map(|key| {
+        let key = String::from_utf8_lossy(key);
+        format!(
+            "object {}: recovered from a body file: it may be one that was replaced or deleted\n",
+            key.escape_debug()
+        )
+    });
+    report.faults.iter().map(line).chain(recovered).collect()
 }
 
 fn report_json(report: &CheckReport) -> Value {
@@ -126,7 +135,8 @@ fn report_json(report: &CheckReport) -> Value {
         })
     };
     let faults: Vec<Value> = report.faults.iter().map(fault).collect();
-    json!({ "objects": report.objects, "bytes": report.bytes, "faults": faults })
+    let recovered: Vec<_> = report.recovered.iter().map(|key| String::from_utf8_lossy(key)).collect();
+    json!({ "objects": report.objects, "bytes": report.bytes, "faults": faults, "recovered": recovered })
 }
 
 /// Repairs.
@@ -137,14 +147,26 @@ pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus
     progress.finish();
     let repaired = close_after(store, repaired.map_err(anyhow::Error::from))?;
     if args.json {
-        print_json(&json!({ "found": report_json(&repaired.found), "deleted": repaired.deleted }))?;
+        let left = report_json(&CheckReport { faults: repaired.left.clone(), ..CheckReport::default() });
+        print_json(&json!({
+            "found": report_json(&repaired.found), "deleted": repaired.deleted, "left": left["faults"],
+        }))?;
     } else {
         print(&faults_text(&repaired.found))?;
         let deleted = counted(repaired.deleted as usize, "object", "objects");
         let text = format!("{}; {deleted} deleted", checked_text(&repaired.found));
         note(context, wrapped("", &text).trim_end());
+        let left = CheckReport { faults: repaired.left.clone(), ..CheckReport::default() };
+        print(&faults_text(&left).lines().map(|line| format!("not repaired: {line}\n")).collect::<String>())?;
     }
-    Ok(ExitStatus::Fine)
+    match repaired.left.len() {
+        0 => Ok(ExitStatus::Fine),
+        left => Err(anyhow!(
+            "{}: {} could not be repaired",
+            args.store.display(),
+            counted(left, "fault", "faults")
+        )),
+    }
 }
 
 /// Compacts.
@@ -153,7 +175,7 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
     let store = Place::read(&args.store)?.open(OpenOptions::default())?;
     let before = store.usage();
     let mut progress = Progress::new(context.quiet);
-    let (mut files, mut records, mut bytes) = (0, 0, 0);
+    let (mut files, mut records, mut bytes, mut damaged) = (0, 0, 0, 0);
     let done = loop {
         let step = match store.compact(STEP_BYTES) {
             Ok(step) => step,
@@ -162,6 +184,7 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
         files += step.files_removed;
         records += step.records_moved;
         bytes += step.bytes_moved;
+        damaged = step.damaged.max(damaged);
         let text = format!("{} packed files emptied, {} moved", count_text(files), bytes_text(bytes));
         progress.step(files, before.packed_files, text);
         // A step that did nothing would go on doing so.
@@ -190,6 +213,10 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
     }
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted; the same command goes on from there");
+    }
+    if damaged > 0 {
+        let files = counted(damaged as usize, "packed file was", "packed files were");
+        bail!("{files} left as they are, as something in them is damaged; `crumb pack check` tells what");
     }
     Ok(ExitStatus::Fine)
 }

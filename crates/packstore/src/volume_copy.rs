@@ -1,0 +1,145 @@
+//! What a volume's head says, a second time, and which packed files the volume has: the file `volume.copy`.
+//!
+//! ```text
+//! | heads 4 B | files 4 B | own head 96 B, other volumes' heads | numbers of packed files, 4 B each | crc32c 4 B |
+//! ```
+//!
+//! Written when the store is opened for writing, after a packed file was made, and before one is removed: so a file that it
+//! names and that is not there was lost.
+
+use std::sync::Arc;
+
+use files::{Disk, DiskError, DiskOpen};
+
+use crate::core::Core;
+use crate::format::{IndexHead, VOLUME_HEAD_BYTES, VolumeHead, crc, u32_at};
+use crate::keys::locked;
+use crate::volume::{read_head, replace_file};
+
+pub(crate) const COPY_NAME: &str = "volume.copy";
+
+/// More packed files, or volumes, than a store has: nothing is sized by a damaged count.
+const BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VolumeCopy {
+    /// The volume's own first.
+    pub heads: Vec<VolumeHead>,
+    pub files: Vec<u32>,
+}
+
+impl VolumeCopy {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = (self.heads.len() as u32).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
+        self.heads.iter().for_each(|head| bytes.extend_from_slice(&head.encode()));
+        self.files.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        let sum = crc(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (bytes, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
+        let (counts, rest) = bytes.split_at_checked(8)?;
+        let (heads, files) = (u32_at(counts, 0) as usize, u32_at(counts, 4) as usize);
+        let wanted = heads.checked_mul(VOLUME_HEAD_BYTES)?.checked_add(files.checked_mul(4)?)?;
+        if crc(bytes) != u32_at(sum, 0) || rest.len() != wanted {
+            return None;
+        }
+        let (heads, files) = rest.split_at(heads * VOLUME_HEAD_BYTES);
+        let heads = heads.chunks_exact(VOLUME_HEAD_BYTES).map(|head| VolumeHead::decode(head).ok());
+        let files = files.chunks_exact(4).map(|number| u32_at(number, 0)).collect();
+        Some(Self { heads: heads.collect::<Option<_>>()?, files })
+    }
+
+    /// `None`: there is none, as an earlier version wrote the store, or it is damaged.
+    pub(crate) fn read(disk: &Arc<dyn Disk>) -> Option<Self> {
+        let file = disk.open(COPY_NAME, DiskOpen::Read).ok()?;
+        let length = file.length().ok().filter(|&length| length <= BYTES_MAX)?;
+        let mut bytes = vec![0; length as usize];
+        let read = file.read_at(&mut bytes, 0).ok()?;
+        Self::decode(&bytes[..read])
+    }
+
+    pub(crate) fn write(&self, disk: &Arc<dyn Disk>) -> Result<(), DiskError> {
+        replace_file(disk, COPY_NAME, &[&self.encode()])
+    }
+}
+
+impl Core {
+    /// Writes the copy of a volume: its packed files, but for one that is about to be removed; and those that were lost, until
+    /// they are given up.
+    pub(crate) fn write_copy(&self, index: usize, without: Option<u32>) -> Result<(), DiskError> {
+        let volume = self.volume(index);
+        let mut heads = vec![];
+        for other in self.all_volumes() {
+            // One that cannot be read now is left out: the volume has its own.
+            if let Ok(head) = read_head(&other.disk) {
+                let own = other.number == volume.number;
+                heads.insert(if own { 0 } else { heads.len() }, head);
+            }
+        }
+        if heads.first().is_none_or(|head| head.volume != volume.number) {
+            return Ok(());
+        }
+        let here = self.all_files().into_iter().filter(|file| file.volume == index).map(|file| file.number);
+        let lost = locked(&self.lost).files.clone();
+        let lost = lost.into_iter().filter(|&(_, volume)| volume == index).map(|(number, _)| number);
+        let files = here.chain(lost).filter(|&number| Some(number) != without).collect();
+        VolumeCopy { heads, files }.write(&volume.disk)
+    }
+}
+
+/// The head of a volume that lost its own and the copy, as another volume of its store has it: the store's number is in the
+/// heads of its indexes too.
+pub(crate) fn head_from_others(
+    disk: &Arc<dyn Disk>,
+    others: &[&Arc<dyn Disk>],
+    present: &[u32],
+) -> Option<VolumeHead> {
+    let names = disk.names().ok()?;
+    let store_of = |name: &String| {
+        let mut bytes = vec![0; crate::format::INDEX_HEAD_BYTES];
+        disk.open(name, DiskOpen::Read).ok()?.read_at(&mut bytes, 0).ok()?;
+        Some(IndexHead::decode_mending(&mut bytes).ok()?.0.store)
+    };
+    let store = names.iter().filter(|name| name.ends_with(".index")).find_map(store_of)?;
+    let copies = others.iter().filter_map(|other| VolumeCopy::read(other));
+    let mut heads = copies.flat_map(|copy| copy.heads).collect::<Vec<_>>();
+    heads.retain(|head| head.store == store && !present.contains(&head.volume));
+    let newest = *heads.iter().max_by_key(|head| head.openings)?;
+    // Two that are away cannot be told apart.
+    heads.iter().all(|head| head.volume == newest.volume).then_some(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comes_back_as_it_was_and_no_flipped_bit_passes() {
+        let head = VolumeHead {
+            store: 1,
+            hash_seed: 2,
+            volume: 3,
+            volumes: 4,
+            block_bytes: 64,
+            packed_blocks: 5,
+            size_bytes: 6,
+            object_bytes_mean: 7,
+            durable: true,
+            openings: 8,
+            begun: 9,
+        };
+        let copy = VolumeCopy { heads: vec![head, VolumeHead { volume: 2, ..head }], files: vec![0, 7] };
+        let mut bytes = copy.encode();
+        assert_eq!(VolumeCopy::decode(&bytes), Some(copy));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(VolumeCopy::decode(&bytes), None, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        (0..bytes.len()).for_each(|len| assert_eq!(VolumeCopy::decode(&bytes[..len]), None, "{len} bytes"));
+    }
+}
