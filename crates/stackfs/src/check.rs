@@ -12,14 +12,15 @@
 //! | a conversion under way or cut off | the bit decides: on, to managed; off, to flat |
 //! | entries as in a managed directory, but no bit | the bit set, and the mark of their layout |
 //! | an entry in the wrong subdirectory, or beside the hidden level | moved to its place |
-//! | a subdirectory unlike the directory (owner, permissions, lists) | made like it |
+//! | a subdirectory unlike the directory (owner, permissions, lists) | made like it; not when another user owns it and it has entries |
 //! | the mark speaks of one layout, the places of another | marked as the places are, when all but few are so |
 //! | a mark that names no layout | taken away, or set as the places are |
 //! | a mark on a directory that is not managed | taken away |
 //! | empty subdirectories of the hidden level | none: they cost nothing and are made again |
 //!
 //! Always holds: nothing is changed without `repair`; repair moves by renames that replace nothing, so that a name
-//! that is taken leaves both where they are, and is told.
+//! that is taken leaves both where they are, and is told. No symbolic link is followed below the tree's root, also none
+//! that is put there meanwhile: users own what root repairs.
 //! A tree that a mount covers is refused: the mount shows no hidden level, and all would look right.
 //! Not here: what is in files; whether anybody uses the tree (its mounts are looked at before anything is repaired).
 
@@ -38,9 +39,9 @@ pub use self::finding::{Finding, FindingKind, Mended};
 use crate::convert::calls::{Call, Calls, Kernel};
 use crate::convert::guard::{Guard, refuse_covered, refuse_in_use};
 use crate::convert::lost::{Lost, lost_bit};
-use crate::convert::state::{Names, finishing_verb, is_reserved};
-use crate::convert::{ConvertError, Goal, State, Watch, convert};
-use crate::managed::{MANAGED_BIT, is_managed, layout_mark, open_directory};
+use crate::convert::state::{Names, Survey, finishing_verb, is_reserved};
+use crate::convert::{ConvertError, Goal, State, Watch, convert_as_is};
+use crate::managed::{MANAGED_BIT, is_managed, layout_mark, open_directory, open_without_links};
 
 /// Findings that are kept with their words; beyond, they are only counted.
 pub const FINDINGS_KEPT_MAX: usize = 1000;
@@ -136,7 +137,7 @@ impl Walk<'_, '_> {
         let unreadable = |error: std::io::Error| {
             Finding::new(FindingKind::Unreadable, path, format!("cannot be looked at: {error}"))
         };
-        let opened = open_directory(path).and_then(|directory| {
+        let opened = open_without_links(path).and_then(|directory| {
             let mode = rustix::fs::fstat(&directory)?.st_mode;
             Ok((directory, is_managed(mode)))
         });
@@ -159,7 +160,7 @@ impl Walk<'_, '_> {
         }
         if staged {
             // Whatever it was, what is below has moved when it is mended.
-            match self.half_way(path, managed) {
+            match self.half_way(path, &directory, managed) {
                 Some(state) => {
                     managed = matches!(state, State::Managed(_));
                     below.clear();
@@ -194,11 +195,11 @@ impl Walk<'_, '_> {
     }
 
     /// A staging directory is here. Where the directory got to, when it was mended.
-    fn half_way(&mut self, path: &Path, managed: bool) -> Option<State> {
+    fn half_way(&mut self, path: &Path, directory: &std::fs::File, managed: bool) -> Option<State> {
         let goal = if managed { Goal::Managed(None) } else { Goal::Flat };
         let command = finishing_verb(managed);
-        let state = match crate::convert::state_of(path) {
-            Ok(state) => state,
+        let state = match Survey::of(path, directory) {
+            Ok(survey) => survey.state,
             Err(error) => {
                 self.checked.found(Finding::new(FindingKind::HalfWay, path, error.to_string()));
                 return None;
@@ -215,7 +216,7 @@ impl Walk<'_, '_> {
             return None;
         }
         let mut watch = Watch { progress: &mut |_| {}, stop: self.watch.stop };
-        let (mended, state) = match convert(path, goal, &mut watch) {
+        let (mended, state) = match convert_as_is(path, goal, &mut watch) {
             Ok(converted) if !converted.after.is_half_way() => (Mended::Done, Some(converted.after)),
             Ok(_) => (Mended::Not("stopped before the end".to_owned()), None),
             Err(error) => (Mended::Not(error.to_string()), None),

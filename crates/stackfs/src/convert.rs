@@ -164,9 +164,26 @@ pub(crate) fn convert_by(
     watch: &mut Watch<'_>,
     calls: &mut dyn Calls,
 ) -> Result<Converted, ConvertError> {
-    let guard = Guard::take(path)?;
+    convert_guarded(&Guard::take(path)?, goal, watch, calls)
+}
+
+/// The same of a directory that a walk without symbolic links has found at this path.
+pub(crate) fn convert_as_is(
+    path: &Path,
+    goal: Goal,
+    watch: &mut Watch<'_>,
+) -> Result<Converted, ConvertError> {
+    convert_guarded(&Guard::take_as_is(path)?, goal, watch, &mut Kernel)
+}
+
+fn convert_guarded(
+    guard: &Guard,
+    goal: Goal,
+    watch: &mut Watch<'_>,
+    calls: &mut dyn Calls,
+) -> Result<Converted, ConvertError> {
     let survey = Survey::of(&guard.path, &guard.directory)?;
-    let after = aim(&guard, &survey, goal)?;
+    let after = aim(guard, &survey, goal)?;
     let mut converted = Converted { before: survey.state, after, entries_moved: 0, subdirectories_moved: 0 };
     if survey.state == after {
         if after == State::Flat {
@@ -178,7 +195,7 @@ pub(crate) fn convert_by(
         return Ok(converted);
     }
     let layout = if after == State::Flat { survey.state.layout() } else { after.layout() };
-    let mut conversion = Conversion { guard: &guard, layout, calls };
+    let mut conversion = Conversion { guard, layout, calls };
     let staging = conversion.staging(survey.state)?;
     let directory = OwnedFd::from(
         guard

@@ -103,6 +103,24 @@ pub fn open_directory(path: impl AsRef<std::path::Path>) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path.as_ref(), flags, Mode::empty())?))
 }
 
+/// The same by an absolute path that had no symbolic links when it was made: one that somebody has put on the way since
+/// is not followed (`ELOOP`, `ENOTDIR`).
+pub(crate) fn open_without_links(path: &std::path::Path) -> io::Result<File> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(CWD, path, flags | OFlags::RDONLY, Mode::empty(), resolve) {
+        // Kernels before 5.6, and containers that allow no call that is newer than they are.
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        other => return Ok(File::from(other?)),
+    }
+    let mut opened = rustix::fs::open("/", flags | OFlags::PATH, Mode::empty())?;
+    for part in path.components().skip(1) {
+        opened = rustix::fs::openat(&opened, part.as_os_str(), flags | OFlags::PATH, Mode::empty())?;
+    }
+    Ok(File::from(rustix::fs::openat(&opened, c".", flags | OFlags::RDONLY, Mode::empty())?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

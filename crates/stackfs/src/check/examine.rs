@@ -85,7 +85,7 @@ impl Examined {
             (layout, look) = (better, as_better);
         }
         // Somebody may be at work: only whoever has the directory to himself mends it.
-        let guard = if repair { Some(Guard::take(path)) } else { None };
+        let guard = if repair { Some(Guard::take_as_is(path)) } else { None };
         let mut mender = Mender { directory, calls, guard, dress: &dress };
         if let Some(finding) = mark_finding(path, &marked, told, layout, &look) {
             let mended = mender.mend(|mender| {
@@ -100,10 +100,16 @@ impl Examined {
         for level in &look.unlike {
             let text =
                 "its owner, permissions or access lists are not those of the directory that it is part of";
-            let mended = mender.mend(|mender| {
-                let level = descend(mender.directory, level)?;
-                mender.dress.put_on(&level, mender.calls).map(drop)
-            });
+            let mended = match mender.stranger(level) {
+                Some(owner) if repair => Mended::Not(format!(
+                    "it belongs to user {owner} and has entries: whoever owns the directory above could have put it \
+                     there; if it is part of it, change its owner (chown), and repair again"
+                )),
+                _ => mender.mend(|mender| {
+                    let level = descend(mender.directory, level)?;
+                    mender.dress.put_on(&level, mender.calls).map(drop)
+                }),
+            };
             let finding = Finding::new(FindingKind::Permissions, below(path, level), text);
             examined.findings.push(Finding { mended, ..finding });
         }
@@ -249,6 +255,14 @@ impl Mender<'_> {
             Some(Err(error)) => Mended::Not(error.to_string()),
             Some(Ok(_)) => Mended::by(change(self)),
         }
+    }
+
+    /// The owner of a subdirectory that is not to be given away: another user's, with something in it.
+    fn stranger(&self, level: &[u8]) -> Option<u32> {
+        let level = descend(self.directory, level).ok()?;
+        let owner = rustix::fs::fstat(&level).ok()?.st_uid;
+        let has_entries = Names::of(&level).ok()?.next().is_some();
+        (owner != self.dress.owner() && has_entries).then_some(owner)
     }
 
     fn put_in_place(&mut self, misplaced: &Misplaced, leaf: &[u8]) -> rustix::io::Result<()> {

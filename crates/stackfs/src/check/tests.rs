@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use files::Layout;
 
 use super::*;
+use crate::convert::convert;
 use crate::managed::set_layout_mark;
 
 struct Spool {
@@ -216,4 +217,68 @@ fn of_a_thousand_findings_all_are_counted_and_some_kept() {
     let checked = spool.check(false);
     assert_eq!(checked.counts, [(FindingKind::Stranger, FINDINGS_KEPT_MAX as u64 + 5)]);
     assert_eq!(checked.findings.len(), FINDINGS_KEPT_MAX);
+}
+
+/// Root repairs the trees of users, who may exchange directories and links meanwhile.
+#[test]
+fn a_repair_follows_no_link_that_is_put_on_the_way_while_it_works() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    let [mine, others] = [Spool::new(Layout::D345), Spool::new(Layout::D345)];
+    // In both a directory `user/control`, in the wrong place in it `000/4567`; a link beside mine leads to the others'.
+    let [user, outside] = [&mine, &others].map(|spool| {
+        let user = spool.place.path().join("user");
+        fs::create_dir(&user).unwrap();
+        fs::rename(spool.group(), user.join("control")).unwrap();
+        fs::create_dir(user.join("control/000")).unwrap();
+        user
+    });
+    let misplaced = |user: &Path| user.join("control/000/4567");
+    fs::write(misplaced(&outside), "").unwrap();
+    let link = mine.place.path().join("link");
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    let (over, exchanges) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut repairs = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(CWD, &user, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                exchanges.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..200 {
+            let _ = mine.check(true);
+            repairs += u32::from(!misplaced(&outside).exists());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(exchanges.load(Ordering::Relaxed) > 100, "{exchanges:?}");
+    assert_eq!(repairs, 0, "of a directory outside of the tree, in {exchanges:?} exchanges");
+}
+
+#[test]
+fn a_subdirectory_of_another_user_that_has_entries_is_not_given_away() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let spool = Spool::new(Layout::D345);
+    chown(spool.group(), Some(12_345), None).unwrap();
+    for number in 100..120 {
+        chown(spool.group().join(number.to_string()), Some(12_345), None).unwrap();
+    }
+    // A directory of root's that the owner has renamed, and what a mount leaves that was killed just after it made one.
+    let foreign = spool.group().join("aaa");
+    let empty = spool.group().join("999");
+    fs::create_dir(&empty).unwrap();
+    let mended = spool.check(true);
+    assert_eq!(mended.counts, [(FindingKind::Permissions, 2)], "{:#?}", mended.findings);
+    let told = mended.findings.iter().find(|finding| finding.path == foreign).unwrap();
+    assert!(matches!(&told.mended, Mended::Not(why) if why.contains("user 0")), "{told:?}");
+    assert_eq!(fs::metadata(&foreign).unwrap().uid(), 0);
+    assert_eq!(fs::metadata(&empty).unwrap().uid(), 12_345);
+    chown(&foreign, Some(12_345), None).unwrap();
+    assert!(spool.check(true).is_right());
 }

@@ -45,6 +45,11 @@ impl Dress {
         Ok(Self { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode & MODE_BITS, lists })
     }
 
+    /// The user.
+    pub(crate) fn owner(&self) -> u32 {
+        self.uid
+    }
+
     /// Makes a directory look like this, by as few calls as it takes; how many there were.
     pub(crate) fn put_on(&self, directory: impl AsFd, calls: &mut dyn Calls) -> Result<u32> {
         let of = directory.as_fd();

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use super::STAGING_PREFIX;
 use super::error::ConvertError;
 use super::levels::Levels;
-use crate::managed::{is_managed, layout_of, open_directory};
+use crate::managed::{is_managed, layout_of, open_directory, open_without_links};
 use crate::mounts::{self, Line};
 
 /// A directory that is ours alone as long as this lives.
@@ -65,9 +65,23 @@ impl Drop for Held {
 impl Guard {
     /// Opens and locks it.
     pub(crate) fn take(path: &Path) -> Result<Self, ConvertError> {
-        let cannot_open = |source: io::Error| ConvertError::Open { path: path.to_owned(), source };
         let (real, _) = unmounted(path)?;
-        let directory = open_directory(&real).map_err(cannot_open)?;
+        Self::take_real(path, real)
+    }
+
+    /// The same of a path that was found without following symbolic links: none that somebody has put on the way since
+    /// is followed.
+    pub(crate) fn take_as_is(path: &Path) -> Result<Self, ConvertError> {
+        let (real, _) = unmounted(path)?;
+        if real != path {
+            return Err(ConvertError::Open { path: path.to_owned(), source: Errno::LOOP.into() });
+        }
+        Self::take_real(path, real)
+    }
+
+    fn take_real(path: &Path, real: PathBuf) -> Result<Self, ConvertError> {
+        let cannot_open = |source: io::Error| ConvertError::Open { path: path.to_owned(), source };
+        let directory = open_without_links(&real).map_err(cannot_open)?;
         refuse_hidden(path, &real)?;
         let mut above = Vec::new();
         for ancestor in real.ancestors().skip(1) {

@@ -10,7 +10,7 @@
 //! against it. So they never get more than one component here, below a descriptor that was opened safely.
 //!
 //! Always holds: a path of two components or more is only ever resolved by [`open_hidden`]. A hidden directory's
-//! descriptor is used for no longer than the kernel believes a name (`entry_timeout`), then opened again. A daemon
+//! descriptor is used for no longer than the kernel believes a name (`entry_timeout`) or 10 s, then opened again. A daemon
 //! with root's rights works in no hidden directory that belongs to somebody else than the managed directory does.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,9 +34,13 @@ pub(crate) struct Holders {
     refusal_told: AtomicBool,
 }
 
+/// The longest that a descriptor is used. Also who mounts with `exclusive` may be wrong about who changes the tree.
+const TRUSTED_MAX: Duration = Duration::from_secs(10);
+
 impl Holders {
     pub(crate) fn new(kept_max: usize, trusted_for: Duration) -> Self {
-        Self { kept: Descriptors::new(kept_max), trusted_for, refusal_told: AtomicBool::new(false) }
+        let (kept, trusted_for) = (Descriptors::new(kept_max), trusted_for.min(TRUSTED_MAX));
+        Self { kept, trusted_for, refusal_told: AtomicBool::new(false) }
     }
 
     /// The kernel has forgotten a managed directory; its number may come back as another directory's.
