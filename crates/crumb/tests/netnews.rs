@@ -92,6 +92,13 @@ fn wrong_usage_says_what_is_expected() {
         (&["--vs", "mount="], "noatime"),
         (&["--vs", "nfs://filer/vol,mount=noatime"], "without a mount"),
         (&["--keep", "a", "--vs", "rm=dumbrm"], "a run made alone"),
+        (
+            &["--vs", "rm=dumbrm", "--passes", "2", "--retention", "2"],
+            "nothing is ever deleted in 2 passes that keep 2",
+        ),
+        (&["--sync", "always"], "none, article or batch"),
+        (&["--feed-bytes", "3"], "1MiB or more"),
+        (&["--feed-bytes", "auto", "--articles", "9"], "cannot be used with"),
     ];
     for (flags, words) in expected {
         let told = bench.fails(2, &args(target.path(), flags));
@@ -251,4 +258,78 @@ fn phases_on_an_nfs_server_count_its_calls() {
     };
     assert!(reads(&records[0]) >= records[0].metrics["articles_stored"], "{}", reads(&records[0]));
     assert!(reads(&records[1]) < records[1].metrics["articles_stored"] / 10.0, "{}", reads(&records[1]));
+}
+
+/// Symptom: a run that was killed left 0.9 GB, and a full disk showed only after hours.
+#[test]
+fn the_feed_made_up_for_a_run_goes_also_when_the_run_was_killed_and_room_is_looked_at_first() {
+    let (bench, target, temporary) = (Bench::new(), target(), target());
+    let left = temporary.path().join("crumb-feed-4294967295");
+    std::fs::create_dir_all(left.join("feed")).unwrap();
+    std::fs::write(left.join("lock"), "").unwrap();
+    let crumb = |more: &[&str]| {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("crumb"));
+        command.args(args(target.path(), &[&["--no-store"], more].concat())).current_dir(bench.path(""));
+        let done = command.env("TMPDIR", temporary.path()).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    let (code, said) = crumb(&SMALL);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("which a run that was killed left"), "{said}");
+    assert!(said.contains("on the disk that is measured"), "both are in one place here: {said}");
+    let entries = |path: &Path| std::fs::read_dir(path).unwrap().count();
+    assert_eq!((entries(temporary.path()), entries(target.path())), (0, 0));
+
+    let (code, said) = crumb(&["--feed-bytes", "4PiB"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("are free") && said.contains("--retention"), "{said}");
+    assert_eq!((entries(temporary.path()), entries(target.path())), (0, 0));
+}
+
+/// Symptom: a pack: target left a store of up to 10 GB.
+#[test]
+fn a_packed_store_made_for_a_run_goes_with_it_unless_the_spool_is_kept() {
+    let (bench, folder) = (Bench::new(), target());
+    let store = |name: &str| folder.path().join(name);
+    let on = |name: &str, more: &[&str]| {
+        let target = format!("pack:{}", store(name).display());
+        bench.fine(&[&["run", "netnews", &target], &SMALL[..], more].concat())
+    };
+    on("gone", &[]);
+    assert!(!store("gone").exists());
+    std::fs::create_dir(store("empty")).unwrap();
+    on("empty", &[]);
+    assert_eq!(std::fs::read_dir(store("empty")).unwrap().count(), 0);
+    on("kept", &["--keep", "mine"]);
+    assert!(store("kept").join("volume").exists());
+}
+
+#[test]
+fn on_a_disk_cold_batches_are_read_from_it_and_what_memory_did_is_told() {
+    let bench = Bench::in_memory();
+    let image = match testkit::LoopImage::make("ext4", 128 << 20, &[]) {
+        Ok(image) => image,
+        Err(why) => return eprintln!("skipped: on_a_disk_cold_batches_are_read_from_it: {why}"),
+    };
+    let measured = |more: &[&str]| {
+        bench.fine(&args(image.path(), &[&SMALL[..], &["--json", "run.json"], more].concat()));
+        RunRecord::from_json(&bench.read("run.json")).unwrap()
+    };
+    let told = |record: &RunRecord| {
+        let bound = record.verdict.reasons.iter().find(|reason| reason.code == "cache-bound");
+        bound.map(|reason| reason.text.clone()).unwrap_or_default()
+    };
+    let warm = measured(&[]);
+    assert!(told(&warm).contains("batch read"), "{:?}", warm.verdict);
+    let cold = measured(&["--cold", "--sync", "batch"]);
+    assert_eq!((&cold.config["cold"], &cold.config["sync"]), (&true.into(), &"batch".into()));
+    // Others may use the image's names at the very moment; then the run says so.
+    let drops = cold.metrics["cache_drops"];
+    assert!(drops > 0.0);
+    if cold.metrics["cache_drops_proven_cold"] < drops {
+        assert!(cold.verdict.has("cache-state-unknown"), "{:?}", cold.verdict);
+        return;
+    }
+    let text = told(&cold);
+    assert!(!text.contains("batch read") && !text.contains("unbatch wrote"), "{text}");
 }

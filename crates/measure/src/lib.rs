@@ -23,7 +23,7 @@ pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DiskMeter, DiskUse};
-pub use environment::{Environment, MountPoint};
+pub use environment::{Environment, MountPoint, memory_bytes};
 pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use record::{

@@ -2,6 +2,7 @@
 
 mod course;
 mod figures;
+mod made_up;
 mod resumed;
 mod sides;
 mod whole;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bytesize::ByteSize;
 use clap::Args;
 use files::Target;
 use fstress::ensemble::{Copies, Ensemble, Goes};
@@ -21,7 +23,8 @@ use measure::{RunId, RunRecord};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
 use netnews::feed::{Feed, FeedProgress, Watch};
 use netnews::spool::{
-    self, BatchSink, Event, HistoryIndex, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, Storage, Work,
+    self, BatchSink, Event, HistoryIndex, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, Storage,
+    SyncWhen, Work,
 };
 
 use super::ranks::{self, Series, on_all};
@@ -31,9 +34,11 @@ use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
-use crate::series::{SeriesArgs, Turn, try_mounts};
+use crate::room::{self, Need};
+use crate::series::{SeriesArgs, Sides, Turn, try_mounts};
 use crate::signals;
 use course::Course;
+use made_up::MadeUp;
 use resumed::Resumed;
 
 /// Store a news feed as numbered files, feed it on and expire it, pass after pass.
@@ -54,6 +59,11 @@ pub struct NetnewsArgs {
     /// Articles to make up when there is no --feed [default: 300000; with --quick 20000]
     #[arg(long, value_name = "N", conflicts_with = "feed")]
     articles: Option<NonZeroU64>,
+
+    /// Make up articles of this size together instead, such as 4GiB; auto: as much as there is memory in each pass, so
+    /// that no pass is batched from memory
+    #[arg(long, value_name = "auto|SIZE", conflicts_with_all = ["feed", "articles"], value_parser = feed_bytes)]
+    feed_bytes: Option<FeedBytes>,
 
     /// Same seed, same articles made up and same ones read
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -87,6 +97,15 @@ pub struct NetnewsArgs {
     /// How expired files are deleted: one by one in the order of history, or sorted by directory
     #[arg(long, default_value = "fastrm", value_parser = Removal::from_str, value_name = "dumbrm|fastrm")]
     rm: Removal,
+
+    /// When articles must be durable: none (when the system likes), article (each file before it is closed), batch (all
+    /// of a batch at its end)
+    #[arg(long, default_value = "none", value_parser = SyncWhen::from_str, value_name = "none|article|batch")]
+    sync: SyncWhen,
+
+    /// Drop the kernel's caches before each batching and each expiry, and prove that they are empty (root only)
+    #[arg(long)]
+    cold: bool,
 
     /// Threads that read articles at random while others are stored
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(READERS_MAX)), value_name = "N")]
@@ -134,6 +153,8 @@ Examples:
     crumb run netnews nfs://filer/vol --report filer.html
   Does it pay to spread hierarchies over disks by hand?
     crumb run netnews /disk1 --place 'alt.*=/disk2,comp.*=/disk3'
+  What does the disk do when memory does not help: articles on it before the next batch, and read back cold (root)
+    crumb run netnews /mnt/disk --sync batch --cold
   What does it cost to keep history on the filer, as C News kept it?
     crumb run netnews /mnt/disk --history-index file --vs history=nfs://filer/vol
   Which way of deleting, which links, which mount option? Each against the first:
@@ -148,6 +169,8 @@ Ctrl-C ends the run early: what was measured is kept and the spool removed, or l
 Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
 
 const READERS_MAX: u32 = 1024;
+/// Of an article of the default model, about.
+const ARTICLE_BYTES_MEAN: u64 = 3_000;
 /// The paper's half week.
 const ARTICLES: NonZeroU64 = NonZeroU64::new(300_000).expect("not 0");
 const ARTICLES_QUICK: NonZeroU64 = NonZeroU64::new(20_000).expect("not 0");
@@ -187,12 +210,14 @@ impl NetnewsArgs {
         let mut asked = Vec::new();
         for variant in &sides.variants {
             let varied = args.varied(&variant.settings)?;
-            on_all(ensemble, "reaching the storage", varied.storage(&variant.target))?;
+            let storage = on_all(ensemble, "reaching the storage", varied.storage(&variant.target))?;
+            on_all(ensemble, "room on the storage", varied.ensure_room(&storage))?;
             asked.push(varied);
         }
+        args.something_to_judge(&sides)?;
         on_all(ensemble, "mounting each side", try_mounts(&sides))?;
         // Made once, so that all runs of a series store the same bytes.
-        let made_up = MadeUp::folder(ensemble.rank());
+        let made_up = MadeUp::folder(ensemble.rank(), &args.local_directories(&sides), args.feed_bytes());
         let feed = args.feed(&made_up, ensemble.rank(), context, stop);
         let feed = on_all(ensemble, "the feed", feed)?;
         let series = Series { args: &args.series, sides: &sides, output: &args.output, context, stop };
@@ -218,6 +243,75 @@ impl NetnewsArgs {
 }
 
 impl NetnewsArgs {
+    fn articles_to_make_up(&self) -> NonZeroU64 {
+        let default = if self.quick { ARTICLES_QUICK } else { ARTICLES };
+        let of_bytes = |bytes: u64| NonZeroU64::new(bytes / ARTICLE_BYTES_MEAN).unwrap_or(NonZeroU64::MIN);
+        match self.feed_bytes {
+            None => self.articles.unwrap_or(default),
+            Some(FeedBytes::Size(bytes)) => of_bytes(bytes),
+            // What a pass stores pushes what the pass before stored out of memory, whatever is cached.
+            Some(FeedBytes::Auto) => {
+                let passes = u64::from(self.config(&RunId(String::new())).passes.get());
+                of_bytes(measure::memory_bytes().saturating_mul(passes))
+            }
+        }
+    }
+
+    /// Bytes of the feed's articles, about; 0 for a feed that cannot be opened, which is told when it is its turn.
+    fn feed_bytes(&self) -> u64 {
+        match &self.feed {
+            Some(path) => Feed::open(path.clone()).map_or(0, |feed| feed.bytes()),
+            None => self.articles_to_make_up().get().saturating_mul(ARTICLE_BYTES_MEAN),
+        }
+    }
+
+    /// The passes that are kept are there together with the one under way. One in ten articles is a duplicate, a cancel or
+    /// is cancelled.
+    fn ensure_room(&self, storage: &Storage) -> anyhow::Result<()> {
+        // Which hierarchies go elsewhere, and how much they have, shows only when they are stored.
+        if self.resume.is_some() || !storage.places.is_empty() {
+            return Ok(());
+        }
+        let config = self.config(&RunId(String::new()));
+        let passes = u64::from(config.passes.get());
+        let at_once = (u64::from(config.retention.get()) + 1).min(passes);
+        let share =
+            |all: u64| u64::try_from(u128::from(all) * u128::from(at_once * 9) / u128::from(passes * 10));
+        let bytes = share(self.feed_bytes()).unwrap_or(u64::MAX);
+        let need = Need { bytes, files: bytes / ARTICLE_BYTES_MEAN };
+        // How large the articles of a feed are the feed alone knows.
+        let need = if self.feed.is_some() { Need { files: 0, ..need } } else { need };
+        room::ensure(&*storage.spool, need, "ask for fewer --articles or a shorter --retention")
+    }
+
+    /// Directories of this machine that are written to or measured.
+    fn local_directories(&self, sides: &Sides) -> Vec<PathBuf> {
+        let places = self.place.iter().filter_map(|rule| Target::from_str(&rule.target).ok());
+        let targets = sides.variants.iter().map(|variant| variant.target.clone()).chain(self.history.clone());
+        let directory = |target| match target {
+            Target::Directory(path) | Target::Pack(path) => Some(path),
+            Target::Nfs(_) | Target::Null => None,
+        };
+        targets.chain(places).filter_map(directory).collect()
+    }
+
+    /// Runs that differ in how they delete and delete nothing have no figure to be judged by, which would show only
+    /// after the last of them.
+    fn something_to_judge(&self, sides: &Sides) -> anyhow::Result<()> {
+        let config = self.config(&RunId(String::new()));
+        let judged_by_deleting =
+            sides.variants.iter().any(|variant| variant.settings.iter().any(|setting| setting.key == "rm"));
+        if judged_by_deleting && config.passes <= config.retention {
+            let (passes, retention) = (config.passes, config.retention);
+            let wrong = anyhow::anyhow!(
+                "--vs rm=…: nothing is ever deleted in {passes} passes that keep {retention}; ask for more --passes, or \
+                 for a --retention below them"
+            );
+            return Err(wrong.context(BadUsage));
+        }
+        Ok(())
+    }
+
     /// Each rank makes up other articles.
     fn feed(
         &self,
@@ -229,8 +323,8 @@ impl NetnewsArgs {
         if let Some(path) = &self.feed {
             return Ok(Feed::open(path.clone())?);
         }
-        let default = if self.quick { ARTICLES_QUICK } else { ARTICLES };
-        let articles = self.articles.unwrap_or(default);
+        made_up.make(self.feed_bytes(), context)?;
+        let articles = self.articles_to_make_up();
         let mut progress = Progress::new(context.quiet);
         let mut tell = |now: FeedProgress| {
             let of = now.articles_total.unwrap_or(0);
@@ -365,6 +459,8 @@ impl NetnewsArgs {
             link: self.link,
             history_index: self.history_index,
             readers: self.readers,
+            sync: self.sync,
+            cold: self.cold,
             seed: self.seed,
             batches_to: self.batches_to.clone().map_or(BatchSink::Discard, BatchSink::Folder),
             time_limit: self.quick.then_some(QUICK_LIMIT),
@@ -386,6 +482,8 @@ impl NetnewsArgs {
             "rm": config.removal.name(),
             "link": config.link.name(),
             "readers": config.readers,
+            "sync": config.sync.name(),
+            "cold": config.cold,
             "history_index": config.history_index.name(),
             "history": self.history.as_ref().map(ToString::to_string),
             "places": self.place.iter().map(|rule| format!("{}={}", rule.hierarchy, rule.target)).collect::<Vec<_>>(),
@@ -406,23 +504,22 @@ fn whole(target: &Target) -> Target {
     }
 }
 
-/// A folder for a feed that nobody named, gone with the run.
-struct MadeUp {
-    path: PathBuf,
+/// How much to make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FeedBytes {
+    /// By the memory.
+    Auto,
+    /// This.
+    Size(u64),
 }
 
-impl MadeUp {
-    /// Of several ranks some may have the same process number and share the folder for temporary files.
-    fn folder(rank: u32) -> Self {
-        let own = if rank == 0 { String::new() } else { format!("-r{rank}") };
-        Self { path: std::env::temp_dir().join(format!("crumb-feed-{}{own}", std::process::id())) }
+fn feed_bytes(text: &str) -> Result<FeedBytes, String> {
+    if text == "auto" {
+        return Ok(FeedBytes::Auto);
     }
-}
-
-impl Drop for MadeUp {
-    fn drop(&mut self) {
-        // Not there when the user named a feed.
-        let _ = std::fs::remove_dir_all(&self.path);
+    match text.parse::<ByteSize>() {
+        Ok(size) if size.as_u64() >= 1 << 20 => Ok(FeedBytes::Size(size.as_u64())),
+        _ => Err("expected auto, or a size of 1MiB or more, such as 4GiB".to_owned()),
     }
 }
 

@@ -33,6 +33,7 @@ impl NetnewsArgs {
             key("history-index", &self.history_index.name(), None),
             key("place", &place, None),
             key("readers", &self.readers, None),
+            key("sync", &self.sync.name(), None),
             key("proto", &proto, None),
             key("nfs-cache", &self.storage.nfs_cache, None),
             key("nfs-writes", &self.storage.nfs_writes, None),
@@ -60,6 +61,7 @@ impl NetnewsArgs {
             "history-index" => self.history_index = parsed(value)?,
             "place" if value == TARGET => self.place.clear(),
             "place" => self.place = value.split(',').map(parsed).collect::<Result<_, _>>()?,
+            "sync" => self.sync = parsed(value)?,
             "readers" => {
                 self.readers = parsed(value)?;
                 if self.readers > super::READERS_MAX {
