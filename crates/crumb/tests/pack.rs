@@ -476,6 +476,68 @@ fn a_damaged_index_and_a_missing_body_cost_only_what_is_in_them_and_repair_says_
     bench.fine(&["pack", "rm", "store", "more"]);
 }
 
+/// A store on three directories with 60 objects, and what `ls` says of it.
+fn on_three_directories() -> (Bench, String) {
+    let bench = Bench::in_memory();
+    fs::create_dir(bench.path("tree")).unwrap();
+    for number in 0..60 {
+        bench.write(&format!("tree/{number:02}"), &format!("{number}").repeat(3_000));
+    }
+    bench.fine(&["pack", "create", "store", "--size", "8M", "--volume", "second", "--volume", "third"]);
+    bench.fine(&["pack", "put", "store", "tree"]);
+    let listed = bench.fine(&["pack", "ls", "store"]);
+    (bench, listed)
+}
+
+#[test]
+fn a_directory_is_removed_or_replaced_and_all_objects_are_in_the_others() {
+    let (bench, listed) = on_three_directories();
+    bench.fine(&["pack", "member", "remove", "store", "second"]);
+    fs::remove_dir_all(bench.path("second")).unwrap();
+    bench.fine(&["pack", "check", "store"]);
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), listed);
+    bench.fine(&["pack", "member", "replace", "store", "third", "fourth"]);
+    fs::remove_dir_all(bench.path("third")).unwrap();
+    bench.fine(&["pack", "check", "store"]);
+    assert_eq!(bench.fine(&["pack", "ls", "store"]), listed);
+    bench.fine(&["pack", "get", "store", "--all", "-o", "out"]);
+    assert_eq!(looked_at(&bench.path("out/tree"), true), looked_at(&bench.path("tree"), true));
+    let directories = json(&bench.fine(&["pack", "stat", "store", "--json"]));
+    assert_eq!(directories["volumes"].as_array().map(Vec::len), Some(2), "{directories}");
+    let refused = bench.crumb(&["pack", "member", "remove", "store", "store"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("the store's own directory"), "{}", refused.err);
+    let refused = bench.crumb(&["pack", "member", "give-up", "store", "fourth"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("is there"), "{}", refused.err);
+    bench.fine(&["pack", "check", "store"]);
+}
+
+#[test]
+fn a_lost_directory_is_told_of_and_given_up_or_replaced_and_the_store_takes_objects_again() {
+    for verb in ["give-up", "replace"] {
+        let (bench, listed) = on_three_directories();
+        fs::rename(bench.path("second"), bench.path("elsewhere")).unwrap();
+        let said = bench.crumb(&["pack", "check", "store"]);
+        assert_eq!(said.code, 1, "{}", said.out);
+        assert!(said.out.contains("a volume is not here: "), "{}", said.out);
+        assert!(said.out.contains("records of the last clean stop are missing"), "{}", said.out);
+        bench.write("more", "more");
+        let refused = bench.crumb(&["pack", "put", "store", "more"]);
+        assert_eq!(refused.code, 1);
+        assert!(refused.err.contains("crumb pack member give-up"), "{}", refused.err);
+        let mut args = vec!["pack", "member", verb, "store", "second"];
+        if verb == "replace" {
+            args.push("fourth");
+        }
+        bench.fine(&args);
+        bench.fine(&["pack", "check", "store"]);
+        bench.fine(&["pack", "put", "store", "more"]);
+        let left = bench.fine(&["pack", "ls", "store"]).lines().count();
+        assert!(left > 10 && left < listed.lines().count(), "{left}");
+    }
+}
+
 #[test]
 fn a_store_on_two_directories_grows_by_a_third_and_is_compacted() {
     let bench = Bench::in_memory();

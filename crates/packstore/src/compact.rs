@@ -96,7 +96,7 @@ impl Store {
     }
 
     /// False when a record in it still counts.
-    fn empty(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<bool, StoreError> {
+    pub(crate) fn empty(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<bool, StoreError> {
         let core = &self.core;
         let IndexRead { salt, bytes, .. } = crate::refill::index_of(core, file)?;
         let mut pending = Vec::new();

@@ -41,7 +41,7 @@ pub enum StoreError {
     },
     /// A volume is away.
     #[error(
-        "{found} of {expected} volumes are here; bring the others, open read-only, or give their objects up (without_missing)"
+        "{found} of {expected} volumes are here; bring the others, open read-only, or give them up with `crumb pack member give-up`"
     )]
     Missing {
         /// Volumes that are here.

@@ -36,6 +36,7 @@ mod keys;
 mod lanes;
 mod lifetime;
 mod links;
+mod members;
 mod memory;
 mod object;
 mod opening;

@@ -100,12 +100,17 @@ impl Store {
         // Held for the whole of it: two that grow at once take turns.
         let mut volumes = self.core.volumes.write().unwrap_or_else(PoisonError::into_inner);
         let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);
-        let mut head = crate::volume::read_head(&volumes[0].disk)?;
-        (head.volume, head.size_bytes, head.volumes) = (number, spec.size_bytes, number + 1);
+        let staying = volumes.iter().filter(|volume| !volume.leaving.load(Ordering::SeqCst)).cloned();
+        let staying = staying.collect::<Vec<_>>();
+        let Some(first) = staying.first() else { return Err(StoreError::Closed) };
+        let mut head = crate::volume::read_head(&first.disk)?;
+        // As many as there are, not the highest number: one may have been removed.
+        let count = head.volumes + 1;
+        (head.volume, head.size_bytes, head.volumes) = (number, spec.size_bytes, count);
         make_volume(&spec.disk, &head)?;
-        for volume in volumes.iter() {
+        for volume in &staying {
             let mut other = crate::volume::read_head(&volume.disk)?;
-            other.volumes = number + 1;
+            other.volumes = count;
             write_head(&volume.disk, &other)?;
         }
         let lock = hold(&spec.disk)?;

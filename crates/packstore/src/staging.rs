@@ -69,8 +69,7 @@ impl Core {
             return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let usable =
-            |volume: &&Arc<Volume>| volume.failed.get().is_none() && !volume.full.load(Ordering::Relaxed);
+        let usable = |volume: &&Arc<Volume>| volume.takes_objects() && !volume.full.load(Ordering::Relaxed);
         if let [only] = &volumes[..] {
             return match only.failed.get() {
                 None => Ok(only.clone()),
@@ -88,7 +87,7 @@ impl Core {
             }
             at -= size;
         }
-        match volumes.iter().find(|volume| volume.failed.get().is_none()) {
+        match volumes.iter().find(|volume| volume.takes_objects()) {
             Some(volume) => Ok(volume.clone()),
             None => {
                 let why = volumes.iter().find_map(|volume| volume.failed.get()).map(|why| why.to_string());

@@ -86,7 +86,7 @@ impl Rest {
 
 /// Writes it to the first volume that takes writes.
 pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
-    let Some(volume) = core.all_volumes().into_iter().find(|volume| volume.failed.get().is_none()) else {
+    let Some(volume) = core.all_volumes().into_iter().find(|volume| volume.takes_objects()) else {
         return Ok(());
     };
     // A failed volume's files may hold less than the table says.

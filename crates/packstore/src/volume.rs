@@ -39,6 +39,8 @@ pub(crate) struct Volume {
     pub dirty: AtomicBool,
     /// No room could be found; until something is deleted.
     pub full: AtomicBool,
+    /// It is being emptied, to be removed from the store: nothing new is put here.
+    pub leaving: AtomicBool,
     pub counters: Counters,
     pub _lock: Option<DiskLock>,
 }
@@ -115,9 +117,14 @@ impl Volume {
             inflight: RwLock::new(None),
             dirty: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             counters: Counters::default(),
             _lock: lock,
         }
+    }
+
+    pub(crate) fn takes_objects(&self) -> bool {
+        self.failed.get().is_none() && !self.leaving.load(Ordering::SeqCst)
     }
 
     pub(crate) fn failure(&self) -> Option<StoreError> {

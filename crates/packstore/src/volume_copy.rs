@@ -8,6 +8,7 @@
 //! names and that is not there was lost.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use files::{Disk, DiskError, DiskOpen};
 
@@ -75,8 +76,11 @@ impl Core {
         let mut heads = vec![];
         for other in self.all_volumes() {
             // One that cannot be read now is left out: the volume has its own.
+            let own = other.number == volume.number;
+            if other.leaving.load(Ordering::SeqCst) && !own {
+                continue;
+            }
             if let Ok(head) = read_head(&other.disk) {
-                let own = other.number == volume.number;
                 heads.insert(if own { 0 } else { heads.len() }, head);
             }
         }

@@ -155,6 +155,8 @@ fn make_room(core: &Core, volume: &Arc<Volume>, index: usize, blocks: u32, lane:
     let prepared = prepare(core, volume, index, blocks, lane);
     let mut staging = locked(&volume.staging);
     match prepared {
+        // It came too late: the file is emptied as the others are.
+        Ok(filling) if volume.leaving.load(Ordering::SeqCst) => drop(filling),
         Ok(filling) => {
             volume.full.store(false, Ordering::SeqCst);
             staging.lanes[lane as usize].next = Some(filling);

@@ -13,6 +13,7 @@
 mod bench;
 mod figures;
 mod get;
+mod member;
 pub mod place;
 mod put;
 mod upkeep;
@@ -69,6 +70,8 @@ enum PackVerb {
     Compact(upkeep::CompactArgs),
     /// Add a directory to a store
     Grow(GrowArgs),
+    /// Remove, give up or replace a directory of a store
+    Member(member::MemberArgs),
     /// Measure a directory: objects packed, beside one file an object
     Bench(bench::BenchArgs),
 }
@@ -87,6 +90,7 @@ pub fn run(args: PackArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         PackVerb::Repair(args) => upkeep::repair(&args, context),
         PackVerb::Compact(args) => upkeep::compact(&args, context),
         PackVerb::Grow(args) => grow(&args, context),
+        PackVerb::Member(args) => member::run(&args, context),
         PackVerb::Bench(args) => bench::run(&args, context),
     }
 }

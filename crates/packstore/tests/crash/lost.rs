@@ -551,3 +551,73 @@ fn an_index_that_was_cut_off_is_told_of_nothing_is_put_over_its_objects_and_repa
         }
     }
 }
+
+#[test]
+fn a_volume_is_emptied_and_removed_and_the_store_is_whole_without_it() {
+    for (mode, clean) in [(Mode::Store, true), (Mode::Store, false), (Mode::Cache, true)] {
+        let disks = [SimulatedDisk::new("one"), SimulatedDisk::new("two"), SimulatedDisk::new("three")];
+        let volumes =
+            disks.iter().map(|disk| VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 });
+        let options = StoreOptions { mode, packed_blocks: Some((512 << 10) / 64), ..StoreOptions::default() };
+        let store = Store::create(volumes.collect(), options).expect("a new store");
+        fill(&store);
+        (100..300).for_each(|number| put(&store, number, number));
+        let moved = store.remove_volume("two").expect("removed");
+        assert!(moved.records_moved > 30, "{moved:?}");
+        let left = disks[1].names().expect("listed");
+        assert_eq!(left, ["lock"], "{mode:?}");
+        assert!(matches!(store.remove_volume("two"), Err(StoreError::NotAVolume { .. })));
+        (300..400).for_each(|number| put(&store, number, number));
+        if clean {
+            store.close().expect("closed");
+        } else {
+            store.flush().expect("flushed");
+            drop(store);
+        }
+        let disks = [disks[0].process_end(), disks[2].process_end()];
+        let store = open_all(&disks, OpenOptions::default());
+        assert!(store.wait_until_ready(Duration::from_secs(60)));
+        all_there(&store, "without it");
+        (30..40).for_each(|number| assert!(get(&store, number).is_none(), "{mode:?}: {number} is back"));
+        (100..400)
+            .for_each(|number| assert!(get(&store, number) == Some(body(number)), "{mode:?}: {number}"));
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{mode:?}");
+        store.remove_volume("three").expect("removed");
+        assert!(matches!(store.remove_volume("one"), Err(StoreError::Setting { .. })), "the last one");
+        all_there(&store, "alone");
+        // One more comes, and gets a number of its own.
+        let new = SimulatedDisk::new("four");
+        store.add_volume(VolumeSpec { disk: Arc::new(new.clone()), size_bytes: 8 << 20 }).expect("added");
+        (400..500).for_each(|number| put(&store, number, number));
+        store.close().expect("closed");
+        let store = open_all(&[disks[0].clone(), new], OpenOptions::default());
+        assert!(store.wait_until_ready(Duration::from_secs(60)));
+        (100..500)
+            .for_each(|number| assert!(get(&store, number) == Some(body(number)), "{mode:?}: {number}"));
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{mode:?}");
+    }
+}
+
+/// What this is for: a store that lost a volume was read-only for ever.
+#[test]
+fn a_lost_volume_is_given_up_and_the_store_takes_objects_again() {
+    for clean in [true, false] {
+        let disks = two_volumes(clean);
+        let options = OpenOptions { without_missing: true, ..OpenOptions::default() };
+        let store = open_all(&disks[..1], options);
+        let there = (0..200).filter(|&number| get(&store, number).is_some()).count();
+        let records = store.give_up_missing().expect("given up");
+        assert_eq!(records, clean.then_some(200 - there as u64));
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "clean {clean}");
+        (300..400).for_each(|number| put(&store, number, number));
+        store.close().expect("closed");
+        // It opens as any other from now on, and the one that was given up is refused.
+        let store = open_all(&disks[..1], OpenOptions::default());
+        (300..400).for_each(|number| assert!(get(&store, number) == Some(body(number)), "{number}"));
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "clean {clean}");
+        drop(store);
+        let both = disks.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
+        let error = Store::open(both, OpenOptions::default()).err().expect("it was given up");
+        assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    }
+}

@@ -222,6 +222,41 @@ impl Place {
         Ok(())
     }
 
+    /// A directory of the store, as it is listed.
+    ///
+    /// # Errors
+    /// When it is none, or the store's own.
+    pub fn member(&self, directory: &Path) -> anyhow::Result<PathBuf> {
+        let whole = |path: &Path| fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+        let same = |other: &Path| {
+            other == directory
+                || matches!((whole(other), whole(directory)), (Ok(one), Ok(other)) if one == other)
+        };
+        if same(&self.store) {
+            let why = anyhow!(
+                "{}: is the store's own directory, which lists the others; it stays",
+                directory.display()
+            );
+            return Err(why.context(BadUsage));
+        }
+        let found = self.others.iter().find(|other| same(other)).cloned();
+        found.ok_or_else(|| {
+            let others: Vec<_> = self.others.iter().map(|other| other.display().to_string()).collect();
+            let others = if others.is_empty() { "it has none".to_owned() } else { others.join(", ") };
+            anyhow!("{}: is no further directory of the store: {others}", directory.display())
+                .context(BadUsage)
+        })
+    }
+
+    /// Takes directories that are volumes no more off the list.
+    ///
+    /// # Errors
+    /// When the list cannot be written.
+    pub fn forget(&mut self, directories: &[PathBuf]) -> anyhow::Result<()> {
+        self.others.retain(|other| !directories.contains(other));
+        self.write_list()
+    }
+
     fn add(&mut self, directory: &Path) -> anyhow::Result<()> {
         make_directory(directory)?;
         let whole = |path: &Path| {

@@ -1,0 +1,178 @@
+//! `crumb pack member`: directories that leave a store, or are replaced.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use bytesize::ByteSize;
+use clap::{Args, Subcommand};
+use packstore::{OpenOptions, Store};
+use report::{bytes_text, count_text};
+
+use super::place::Place;
+use super::{close_after, told};
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::layout::{counted, wrapped};
+use crate::output::note;
+
+/// Remove, give up or replace a directory of a store.
+#[derive(Args, Debug)]
+pub struct MemberArgs {
+    #[command(subcommand)]
+    verb: MemberVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum MemberVerb {
+    /// Move what is in a directory to the others, then take it out of the store
+    Remove(RemoveArgs),
+    /// Expect lost directories no more: what was in them is gone
+    GiveUp(GiveUpArgs),
+    /// Put a new directory in the place of one: its objects move, or are given up when it is lost
+    Replace(ReplaceArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  crumb pack member remove /srv/objects /disk3/objects
+
+The other directories need room for what is in it. The store's own directory stays.")]
+struct RemoveArgs {
+    /// Directory of the store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// The directory to take out
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  crumb pack member give-up /srv/objects /disk3/objects
+
+All directories that are not there must be named. They are refused should they come back.")]
+struct GiveUpArgs {
+    /// Directory of the store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// Directories that are lost
+    #[arg(value_name = "DIR", required = true)]
+    directories: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  crumb pack member replace /srv/objects /disk3/objects /disk4/objects")]
+struct ReplaceArgs {
+    /// Directory of the store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// The directory to take out, or that is lost
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// The directory to put in its place; made when it is not there
+    #[arg(value_name = "NEW")]
+    new: PathBuf,
+
+    /// Bytes that the store may use of it [default: as of the one that it replaces]
+    #[arg(long, value_name = "BYTES")]
+    size: Option<ByteSize>,
+}
+
+/// Runs the verb.
+pub fn run(args: &MemberArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    match &args.verb {
+        MemberVerb::Remove(args) => remove(args, context),
+        MemberVerb::GiveUp(args) => give_up(args, context),
+        MemberVerb::Replace(args) => replace(args, context),
+    }
+}
+
+fn remove(args: &RemoveArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let mut place = Place::read(&args.store)?;
+    let directory = place.member(&args.directory)?;
+    let store = place.open(OpenOptions::default())?;
+    let done = take_out(&store, &directory, context);
+    close_after(store, done)?;
+    place.forget(&[directory])?;
+    Ok(ExitStatus::Fine)
+}
+
+fn take_out(store: &Store, directory: &Path, context: &Context) -> anyhow::Result<()> {
+    let moved = store.remove_volume(&directory.display().to_string()).map_err(told)?;
+    let text = format!(
+        "{}: {} of {} moved; it is no part of the store any more",
+        directory.display(),
+        counted(moved.records_moved as usize, "record", "records"),
+        bytes_text(moved.bytes_moved)
+    );
+    note(context, wrapped("", &text).trim_end());
+    Ok(())
+}
+
+fn give_up(args: &GiveUpArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let mut place = Place::read(&args.store)?;
+    let named = args.directories.iter().map(|directory| place.member(directory));
+    let named = named.collect::<anyhow::Result<Vec<_>>>()?;
+    let store = place.open(OpenOptions { without_missing: true, ..OpenOptions::default() })?;
+    let done = give_up_all(&store, &place, &named, context);
+    close_after(store, done)?;
+    place.forget(&named)?;
+    Ok(ExitStatus::Fine)
+}
+
+/// Those that are away, which must be those that were named.
+fn give_up_all(store: &Store, place: &Place, named: &[PathBuf], context: &Context) -> anyhow::Result<()> {
+    let here = store.volumes().into_iter().map(|volume| volume.place).collect::<Vec<_>>();
+    let is_here = |directory: &Path| here.contains(&directory.display().to_string());
+    if let Some(there) = named.iter().find(|directory| is_here(directory)) {
+        let why = anyhow!("{}: is there; `crumb pack member remove` moves what is in it", there.display());
+        return Err(why.context(BadUsage));
+    }
+    let also = place
+        .directories()
+        .into_iter()
+        .find(|directory| !is_here(directory) && !named.iter().any(|one| one == directory));
+    if let Some(also) = also {
+        let why = anyhow!("{}: is not there either; bring it, or name it too", also.display());
+        return Err(why.context(BadUsage));
+    }
+    let records = store.give_up_missing().map_err(told)?;
+    let lost = match records {
+        Some(records) => format!("{} records were on it at the last clean stop", count_text(records)),
+        None => "how much was on it is not known, as the last stop was not clean".to_owned(),
+    };
+    let text = format!("given up: {lost}; `crumb pack check` lists objects of which a part is missing");
+    note(context, wrapped("", &text).trim_end());
+    Ok(())
+}
+
+fn replace(args: &ReplaceArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let mut place = Place::read(&args.store)?;
+    let directory = place.member(&args.directory)?;
+    let store = place.open(OpenOptions { without_missing: true, ..OpenOptions::default() })?;
+    let done = (|| {
+        let volumes = store.volumes();
+        let old = volumes.iter().find(|volume| volume.place == directory.display().to_string());
+        let size_bytes = args.size.map(|size| size.as_u64());
+        let size_bytes = size_bytes.unwrap_or_else(|| old.unwrap_or(&volumes[0]).size_bytes);
+        if old.is_none() {
+            give_up_all(&store, &place, std::slice::from_ref(&directory), context)?;
+        }
+        place.grow(&store, &args.new, size_bytes)?;
+        match old {
+            Some(_) => take_out(&store, &directory, context),
+            None => Ok(()),
+        }
+    })();
+    close_after(store, done)?;
+    place.forget(&[directory])?;
+    Ok(ExitStatus::Fine)
+}
