@@ -333,3 +333,32 @@ fn on_a_disk_cold_batches_are_read_from_it_and_what_memory_did_is_told() {
     let text = told(&cold);
     assert!(!text.contains("batch read") && !text.contains("unbatch wrote"), "{text}");
 }
+
+/// Symptom: `feed verify a/crumb-netnews-p` called a right spool WRONG: the links between its places hold whole paths.
+#[test]
+fn a_spool_of_several_places_is_right_by_whatever_path_it_is_named() {
+    let bench = Bench::in_memory();
+    for name in ["a", "b"] {
+        std::fs::create_dir(bench.path(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(bench.path("a"), bench.path("link")).unwrap();
+    let place = format!("alt.*={0},rec.*={0}", bench.path("b").display());
+    let run = ["run", "netnews", "a", "--place", &place, "--keep", "p"];
+    bench.fine(&[&run[..], &SMALL].concat());
+    let whole = bench.path("a/crumb-netnews-p");
+    for spool in ["a/crumb-netnews-p", "link/crumb-netnews-p", whole.to_str().unwrap()] {
+        let said = bench.fine(&["feed", "verify", spool]);
+        assert!(said.ends_with("RIGHT\n"), "{spool}: {said}");
+    }
+    // A link that leads elsewhere is found still.
+    let links = std::fs::read_dir(bench.path("b/crumb-netnews-p/articles/alt")).unwrap().flatten();
+    let link = links
+        .flat_map(|group| std::fs::read_dir(group.path()).into_iter().flatten().flatten())
+        .find(|entry| entry.path().is_symlink())
+        .expect("a cross-post that came from another place")
+        .path();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(bench.path("a"), &link).unwrap();
+    let said = bench.crumb(&["feed", "verify", "a/crumb-netnews-p"]);
+    assert!(said.code == 1 && said.out.contains("not-linked              1"), "{}{}", said.out, said.err);
+}

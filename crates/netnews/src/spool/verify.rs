@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -370,7 +371,11 @@ impl Check {
             let leads = match link.kind {
                 FileKind::Symlink => {
                     let target = symlink_target(places, groups, names[0], name.group);
+                    let home = places.root(first.place);
+                    let mut file = Vec::new();
+                    put_path(&mut file, first, names[0].number);
                     root.readlink(path_of(&path))?.as_os_str().as_encoded_bytes() == target
+                        || is_same_file((root, path_of(&path)), (home, path_of(&file)))
                 }
                 _ => {
                     hard += 1;
@@ -469,6 +474,16 @@ impl Check {
         }
         Ok(())
     }
+}
+
+/// Whether a link leads to a file, both on this machine, whatever path the link holds: the spool may have been made or be
+/// verified by another one.
+fn is_same_file(link: (&dyn FileSystem, &Path), file: (&dyn FileSystem, &Path)) -> bool {
+    let found = |(fs, path): (&dyn FileSystem, &Path)| {
+        let found = std::fs::metadata(fs.local_root()?.join(path)).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    found(link).is_some_and(|link| found(file) == Some(link))
 }
 
 /// Whether an article says of itself what history says of it.
