@@ -201,7 +201,10 @@ fn a_spool_in_the_way_of_one_rank_ends_all_and_names_it() {
         return;
     }
     let (dir, (spools, target)) = (place(), target_dir());
-    std::fs::create_dir(spools.path().join("crumb-netnews-mine-r1")).unwrap();
+    let in_the_way = spools.path().join("crumb-netnews-mine-r1");
+    std::fs::create_dir(&in_the_way).unwrap();
+    // An empty one is what a run left that was killed as it began, and is taken.
+    std::fs::write(in_the_way.join("where"), "").unwrap();
     let args = ["netnews", &target, "--articles", "200", "--passes", "2", "--keep", "mine"];
     let ended = Job::start(3, dir.path(), &args).end(LIMIT);
     assert_eq!(ended.code, 1, "{}", ended.said);
