@@ -3,8 +3,8 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | fine |
-//! | 1 | the run failed, or `compare` found it slower than allowed |
-//! | 2 | bad usage |
+//! | 1 | the run failed; of `compare` only: slower than `--fail-if-slower` allows |
+//! | 2 | bad usage; of `compare` also all that kept it from comparing |
 //! | 3 | done, but the verdict is INVALID |
 
 use std::fmt;
@@ -50,12 +50,17 @@ pub fn code(done: anyhow::Result<ExitStatus>) -> ExitCode {
     let Err(error) = done else { return ExitCode::from(number) };
     // As in `crumb runs list | head -1`: whoever reads has enough. A server's broken pipe never comes as a bare
     // io::Error: the libraries' errors wrap it.
-    if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+    if is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
     // With standard error gone there is nobody left to tell.
     let _ = io::stderr().write_all(message(&error).as_bytes());
     ExitCode::from(number)
+}
+
+/// Whether it is standard output that is not read any more.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The error and below it its causes, without those that only repeat what stands above them.

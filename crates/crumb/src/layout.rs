@@ -72,6 +72,54 @@ pub fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// Rows whose first cell is wrapped to `width` columns, the rest of it in rows of its own below: two names that differ at
+/// their ends only stay two names.
+pub fn folded(rows: Vec<Vec<String>>, width: usize) -> Vec<Vec<String>> {
+    let mut all = Vec::with_capacity(rows.len());
+    for mut row in rows {
+        let empty = row.len().saturating_sub(1);
+        let mut lines =
+            row.first().map_or_else(Vec::new, |name| lines_of(&printable(name), width)).into_iter();
+        if let (Some(cell), Some(first)) = (row.first_mut(), lines.next()) {
+            *cell = first;
+        }
+        all.push(row);
+        all.extend(
+            lines.map(|line| std::iter::once(line).chain((0..empty).map(|_| String::new())).collect()),
+        );
+    }
+    all
+}
+
+/// `text` in lines of at most `width` columns, broken between words, and within one that is too long; from the second on
+/// set in by two.
+fn lines_of(text: &str, width: usize) -> Vec<String> {
+    const INDENT: usize = 2;
+    let width = width.max(INDENT + 1);
+    let mut lines = vec![String::new()];
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let mut rest: Vec<char> = word.chars().collect();
+        let gap = usize::from(column > 0 && (lines.len() == 1 || column > INDENT));
+        if column + gap + rest.len() <= width {
+            let line = lines.last_mut().expect("there is a line");
+            line.extend(std::iter::repeat_n(' ', gap).chain(rest.iter().copied()));
+            column += gap + rest.len();
+            continue;
+        }
+        while !rest.is_empty() {
+            if column > 0 {
+                lines.push(" ".repeat(INDENT));
+                column = INDENT;
+            }
+            let piece: String = rest.drain(..rest.len().min(width - column)).collect();
+            column += piece.chars().count();
+            lines.last_mut().expect("there is a line").push_str(&piece);
+        }
+    }
+    lines
+}
+
 /// `one` or `many` after their number.
 pub fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{} {}", report::count_text(count as u64), if count == 1 { one } else { many })
@@ -111,6 +159,18 @@ mod tests {
     fn a_long_name_is_still_apart_from_its_value() {
         assert_eq!(named("Verdict", "VALID"), format!("{:<24}VALID\n", "Verdict"));
         assert_eq!(named(&"n".repeat(30), "1"), format!("{}  1\n", "n".repeat(30)));
+    }
+
+    #[test]
+    fn names_that_differ_at_their_ends_stay_two_names() {
+        let row = |name: &str| vec![name.to_owned(), "1".to_owned()];
+        let rows = folded(vec![row("Files created, alone"), row("Files created, mixed"), row("short")], 14);
+        let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(names, ["Files created,", "  alone", "Files created,", "  mixed", "short"]);
+        assert!(rows.iter().all(|row| row.len() == 2) && rows[1][1].is_empty());
+        let long = folded(vec![row("a abcdefghijkl b")], 6);
+        let names: Vec<&str> = long.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(names, ["a", "  abcd", "  efgh", "  ijkl", "  b"]);
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Begun {
             curves: vec![],
             series: None,
             metrics: Default::default(),
+            headline: vec![],
             verdict: Verdict::valid(),
         }
     }

@@ -2,7 +2,7 @@
 //! all alike.
 //!
 //! ```text
-//! --repeat 4 --vs B        round 1: A B   round 2: B A   round 3: A B   round 4: B A
+//! --repeat 4 --vs B        rounds 1 and 2: A B, B A   rounds 3 and 4: A B, B A or B A, A B, as the seed draws
 //! --until-ci 5%            rounds until each side's median is known that well, or --time-limit is reached
 //! ```
 //!
@@ -24,14 +24,14 @@ use clap::Args;
 use files::{LocalFs, Target};
 use measure::statistics::{median, median_interval, relative_half_width};
 use measure::{RunId, RunRecord, SeriesPlace};
-use report::compare::{Side, headline};
+use report::compare::{Side, headlines_of_run};
 use report::{figure_text, metric_text};
 
 use self::remount::Remounted;
 pub use self::variant::{Key, Setting, Sides, Variant};
 use crate::context::Context;
 use crate::exit::ExitStatus;
-use crate::layout::{counted, grid, shortened, wrapped};
+use crate::layout::{counted, folded, grid, wrapped};
 use crate::outcome::{OutputArgs, Run};
 use crate::output::note;
 use crate::verbs::compare;
@@ -40,7 +40,7 @@ use crate::verbs::compare;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Repeating and comparing")]
 pub struct SeriesArgs {
-    /// Run this often on each side, the sides in turns (A B, B A, A B, …)
+    /// Run this often on each side, the sides in turns: each pair of rounds as A B, B A or B A, A B, drawn from the seed
     #[arg(long, value_name = "N")]
     pub repeat: Option<NonZeroU32>,
 
@@ -77,27 +77,11 @@ pub struct Turn<'a> {
 }
 
 impl SeriesArgs {
-    /// Runs once, or as a series over targets. `measure_one` does one run; `tables` shows a run made alone.
+    /// Runs once, or as a series over `sides`. `measure_one` does one run; `tables` shows a run made alone.
     ///
     /// # Errors
-    /// What `measure_one` fails with, and what keeps results from being written.
-    pub fn run(
-        &self,
-        first: &Target,
-        output: &OutputArgs,
-        context: &Context,
-        stop: &AtomicBool,
-        measure_one: impl FnMut(Turn<'_>) -> anyhow::Result<Run>,
-        tables: impl FnOnce(&RunRecord) -> String,
-    ) -> anyhow::Result<ExitStatus> {
-        let sides = Sides::parse(first, &self.vs, &[])?;
-        self.run_sides(&sides, output, context, stop, measure_one, tables)
-    }
-
-    /// The same over sides that differ in more than their targets.
-    ///
-    /// # Errors
-    /// As [`Self::run`], and when a side cannot be mounted as it is to be.
+    /// What `measure_one` fails with, what keeps results from being written, and when a side cannot be mounted as it is
+    /// to be.
     pub fn run_sides(
         &self,
         sides: &Sides,
@@ -131,12 +115,12 @@ impl SeriesArgs {
                 remounted.put_back()?;
             }
         }
-        let mut series =
-            Series { sides: variants.len(), metrics: sides.metrics.clone(), records: Vec::new() };
+        let mut series = Series { sides: variants.len(), records: Vec::new() };
+        let order = TurnOrder { sides: variants.len(), seed: sides.seed };
         let begun = Instant::now();
         let mut ended = None;
         'rounds: for round in 0..self.rounds_max() {
-            for side in order_of(round, variants.len()) {
+            for side in order.of_round(round) {
                 let variant = &variants[side];
                 let label = match (&output.label, &variant.label) {
                     (Some(label), Some(side)) => Some(format!("{label}, {side}")),
@@ -153,6 +137,9 @@ impl SeriesArgs {
                     }
                 };
                 run.record.series = Some(series.place(side, &run.record.id));
+                if !variant.metrics.is_empty() {
+                    run.record.headline = variant.metrics.clone();
+                }
                 let kept = output.keep(context, &run.record);
                 let what = variant.label.as_deref().unwrap_or(&run.record.target);
                 note(context, &self.line(&run.record, what, round, kept));
@@ -210,7 +197,7 @@ impl SeriesArgs {
         };
         let comparison = match series.by_side().len() {
             1 => None,
-            _ => match report::compare::compare(&series.by_side(), &series.metrics) {
+            _ => match report::compare::compare(&series.by_side(), &[]) {
                 Ok(comparison) => Some(comparison),
                 Err(error) => return Err(ended.unwrap_or_else(|| error.into())),
             },
@@ -235,8 +222,6 @@ impl SeriesArgs {
 /// The runs so far.
 struct Series {
     sides: usize,
-    /// Figures to be judged first.
-    metrics: Vec<String>,
     records: Vec<RunRecord>,
 }
 
@@ -258,25 +243,35 @@ impl Series {
         (0..self.sides).filter_map(of).collect()
     }
 
-    /// Whether each side's headline figure is known to `limit` (a share) to either side.
+    /// Whether every figure that answers for a side is known on it, and on the first side, to `limit` (a share) to
+    /// either side.
     fn is_known_within(&self, limit: f64) -> bool {
-        self.by_side().iter().all(|side| {
+        let sides = self.by_side();
+        let answers = |side: &Side| side.runs.first().and_then(|run| Some(headline_of(run)?.0.to_owned()));
+        let known = |side: &Side, name: &str| {
             let figures: Vec<f64> =
-                side.runs.iter().filter_map(|record| Some(headline_of(record)?.1)).collect();
+                side.runs.iter().filter_map(|record| record.metrics.get(name)).copied().collect();
             median_interval(&figures, CONFIDENCE)
                 .is_some_and(|interval| relative_half_width(interval) <= limit)
-        })
+        };
+        sides
+            .iter()
+            .skip(1)
+            .chain(sides.first().filter(|_| sides.len() == 1))
+            .all(|side| answers(side).is_some_and(|name| known(side, &name) && known(&sides[0], &name)))
     }
 
-    fn headlines(&self) -> &'static [&'static str] {
-        self.records.first().map_or(&[], |record| headline(&record.benchmark))
+    /// What answers, the best first.
+    fn headlines(&self) -> Vec<&str> {
+        self.records.first().map_or_else(Vec::new, |record| headlines_of_run(record).collect())
     }
 
     /// Median and interval of every metric, for repeats on one target.
     fn medians(&self) -> String {
         let mut names: Vec<&String> = self.records.iter().flat_map(|record| record.metrics.keys()).collect();
         // The figure that answers the question first.
-        names.sort_by_key(|name| (!self.headlines().contains(&name.as_str()), *name));
+        let first = self.headlines();
+        names.sort_by_key(|name| (!first.contains(&name.as_str()), *name));
         names.dedup();
         let row = |name: &&String| {
             let figures: Vec<f64> =
@@ -290,24 +285,20 @@ impl Series {
             };
             let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
             let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Some(vec![
-                shortened(&metric_text(name, middle).0, NAME_WIDTH_MAX),
-                text(middle),
-                low,
-                high,
-                text(least),
-                text(most),
-            ])
+            Some(vec![metric_text(name, middle).0, text(middle), low, high, text(least), text(most)])
         };
         let rows: Vec<Vec<String>> = names.iter().filter_map(row).collect();
         let runs = counted(self.records.len(), "run", "runs");
         let heads = ["", "median", "95% from", "to", "min", "max"];
-        format!("{runs}; medians with their confidence intervals\n{}\n", grid(&heads, 1, &rows))
+        format!(
+            "{runs}; medians with their confidence intervals\n{}\n",
+            grid(&heads, 1, &folded(rows, NAME_WIDTH_MAX))
+        )
     }
 }
 
-fn headline_of(record: &RunRecord) -> Option<(&'static str, f64)> {
-    headline(&record.benchmark).iter().find_map(|name| Some((*name, *record.metrics.get(*name)?)))
+fn headline_of(record: &RunRecord) -> Option<(&str, f64)> {
+    headlines_of_run(record).find_map(|name| Some((name, *record.metrics.get(name)?)))
 }
 
 /// The variant's file system as it is to be mounted; none when it is to be left as it is.
@@ -341,10 +332,37 @@ fn in_its_mount(variant: &Variant, run: impl FnOnce() -> anyhow::Result<Run>) ->
     }
 }
 
-/// The sides of a round: forwards and backwards in turns, so that a drift adds the same to each.
-fn order_of(round: u32, sides: usize) -> Vec<usize> {
-    let forwards = 0..sides;
-    if round.is_multiple_of(2) { forwards.collect() } else { forwards.rev().collect() }
+/// In which order the sides of each round are measured.
+#[derive(Clone, Copy, Debug)]
+struct TurnOrder {
+    sides: usize,
+    seed: u64,
+}
+
+impl TurnOrder {
+    /// Two rounds belong together: the second is the first backwards, so that a steady drift adds the same to each side.
+    /// Which order the first has is drawn for each pair: in a fixed pattern each side would meet the same part of a load
+    /// that comes and goes with the period of the turns.
+    fn of_round(self, round: u32) -> Vec<usize> {
+        let mut state = self.seed ^ (u64::from(round / 2) << 32);
+        let mut order: Vec<usize> = (0..self.sides).collect();
+        for last in (1..self.sides).rev() {
+            order.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
+        }
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        order
+    }
+}
+
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// `A`, `B`, …, `Z`, `AA`, …
@@ -366,9 +384,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_other_round_goes_backwards_so_that_each_side_is_first_as_often() {
-        assert_eq!([order_of(0, 2), order_of(1, 2)], [vec![0, 1], vec![1, 0]]);
-        assert_eq!([order_of(2, 3), order_of(3, 3)], [vec![0, 1, 2], vec![2, 1, 0]]);
+    fn each_pair_of_rounds_goes_there_and_back_so_that_each_side_is_first_as_often() {
+        for (sides, seed) in [(2, 1), (2, 7), (3, 1), (5, 42)] {
+            let order = TurnOrder { sides, seed };
+            for pair in 0..50 {
+                let (there, mut back) = (order.of_round(2 * pair), order.of_round(2 * pair + 1));
+                back.reverse();
+                assert_eq!(there, back, "{order:?}, pair {pair}");
+                let mut all = there;
+                all.sort_unstable();
+                assert_eq!(all, (0..sides).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn which_side_begins_a_pair_is_drawn_from_the_seed_and_never_a_fixed_pattern() {
+        let begins = |seed| -> Vec<usize> {
+            (0..64).map(|pair| TurnOrder { sides: 2, seed }.of_round(2 * pair)[0]).collect()
+        };
+        let drawn = begins(1);
+        assert_eq!(drawn, begins(1), "the same seed, the same order");
+        assert_ne!(drawn, begins(2));
+        let of_b: usize = drawn.iter().sum();
+        assert!((16..=48).contains(&of_b), "B begins {of_b} of 64 pairs");
+        for period in 1..=8 {
+            assert!(
+                (period..64).any(|at| drawn[at] != drawn[at - period]),
+                "comes again every {period} pairs"
+            );
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@
 use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
 use report::{bytes_text, count_text, figure_text, metric_text, ms_text, rate_text};
 
-use crate::layout::{counted, grid, named, shortened, wrapped};
+use crate::layout::{counted, folded, grid, named, shortened, wrapped};
 
 /// Leaves room for seven figures in a line of the terminal.
 const PHASE_WIDTH_MAX: usize = 26;
@@ -214,7 +214,7 @@ pub fn phases(phases: &[Phase]) -> String {
         .iter()
         .map(|phase| {
             vec![
-                shortened(&phase.name, PHASE_WIDTH_MAX),
+                phase.name.clone(),
                 phase.pass.to_string(),
                 format!("{:.2}", phase.wall_s),
                 format!("{:.2}", phase.user_s),
@@ -226,7 +226,7 @@ pub fn phases(phases: &[Phase]) -> String {
         })
         .collect();
     let heads = ["phase", "pass", "wall s", "user s", "sys s", "items", "items/s", "bytes"];
-    format!("{}\n", grid(&heads, 1, &rows))
+    format!("{}\n", grid(&heads, 1, &folded(rows, PHASE_WIDTH_MAX)))
 }
 
 /// The verdict with its reasons, and the headline figures.

@@ -117,7 +117,66 @@ fn json_and_the_page_hold_what_the_table_says() {
 }
 
 #[test]
-fn what_was_typed_wrong_is_2_and_what_is_not_there_is_1() {
+fn two_names_that_differ_at_their_ends_are_two_names_in_the_table() {
+    let bench = Bench::new();
+    for at in 0..10 {
+        let mut record = run(at, 1000.0);
+        for end in ["first", "second"] {
+            let name = format!("created_in_a_folder_with_a_name_that_is_as_long_as_this_{end}_us");
+            record.metrics.insert(name, 5.0 + (at / 2) as f64);
+        }
+        bench.write(&format!("{at}.json"), &record.to_json());
+        bench.fine(&["runs", "import", &format!("{at}.json")]);
+    }
+    let said = bench.fine(&["compare", "last"]);
+    assert_fits(&said);
+    for end in ["first", "second"] {
+        assert!(said.lines().any(|line| line.trim_end().ends_with(end)), "{end} is cut off:\n{said}");
+    }
+}
+
+#[test]
+fn sides_that_did_other_work_do_not_pass_the_gate() {
+    let bench = Bench::new();
+    let names: Vec<String> = (0..10).map(|at| format!("{at}.json")).collect();
+    for (at, name) in names.iter().enumerate() {
+        let mut record = run(at, 1000.0);
+        record.series = None;
+        record.config = serde_json::json!({"transactions": if at % 2 == 1 { 500 } else { 50_000 }});
+        bench.write(name, &record.to_json());
+    }
+    let side = |from: usize| names.iter().skip(from).step_by(2).cloned().collect::<Vec<_>>().join(",");
+    let (a, b) = (side(0), side(1));
+    let said = bench.crumb(&["compare", &a, &b, "--fail-if-slower", "5%"]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    assert!(said.err.contains("transactions") && said.err.contains("--may-differ"), "{}", said.err);
+    bench.fine(&["compare", &a, &b, "--fail-if-slower", "5%", "--may-differ", "transactions"]);
+    bench.fine(&["compare", &a, &b]);
+}
+
+#[test]
+fn a_series_answers_by_the_metric_its_records_name_in_the_table_the_page_and_the_gate() {
+    let bench = Bench::new();
+    for at in 0..10 {
+        let mut record = run(at, if at % 2 == 1 { 500.0 } else { 1000.0 });
+        if at % 2 == 1 {
+            record.headline = vec!["create_p99_us".to_owned()];
+        }
+        bench.write(&format!("{at}.json"), &record.to_json());
+        bench.fine(&["runs", "import", &format!("{at}.json")]);
+    }
+    let said = bench.crumb(&["compare", "last", "--fail-if-slower", "5%"]);
+    assert_eq!(said.code, 0, "it does half the transactions, but is judged by create_p99_us: {}", said.err);
+    assert!(said.out.contains("no difference shown between A and B"), "{}", said.out);
+    bench.fine(&["report", "last", "-o", "page.html"]);
+    assert!(bench.read("page.html").contains("<strong>no difference shown between A and B"));
+    let chosen =
+        bench.crumb(&["compare", "last", "--metric", "transactions_per_sec", "--fail-if-slower", "5%"]);
+    assert_eq!(chosen.code, 1, "{}", chosen.err);
+}
+
+#[test]
+fn all_that_keeps_it_from_comparing_is_2_as_1_means_slower() {
     let bench = bench(4, 1000.0);
     bench.write("other.json", &sample::record("20261121-180000-fstress-3f9a", "filer A").to_json());
     bench.fine(&["runs", "import", "other.json"]);
@@ -128,8 +187,11 @@ fn what_was_typed_wrong_is_2_and_what_is_not_there_is_1() {
     assert!(bench.fails(2, &["compare", "00a0:A", "00a0:C"]).contains("no side \"C\"; it has A, B"));
     assert!(bench.fails(2, &["compare", "00a0", "--metric", "tps"]).contains("transactions_per_sec"));
     assert!(bench.fails(2, &["compare", "00a0", "--fail-if-slower", "much"]).contains("percentage"));
-    assert!(bench.fails(1, &["compare", "00a0", "ffff"]).contains("\"ffff\""));
-    assert!(bench.fails(1, &["compare", "2026112", "00a0"]).contains("say which"));
-    assert!(bench.fails(1, &["compare", "label:none", "00a0"]).contains("no run is labelled"));
-    assert!(bench.fails(1, &["compare", "last", "--store", "none.db"]).contains("no runs yet"));
+    assert!(bench.fails(2, &["compare", "00a0", "ffff"]).contains("\"ffff\""));
+    assert!(bench.fails(2, &["compare", "2026112", "00a0"]).contains("say which"));
+    assert!(bench.fails(2, &["compare", "label:none", "00a0"]).contains("no run is labelled"));
+    let gate = ["compare", "label:none", "00a0", "--fail-if-slower", "5%"];
+    assert!(bench.fails(2, &gate).contains("no run is labelled"));
+    assert!(bench.fails(2, &["compare", "missing.json", "00a0"]).contains("missing.json"));
+    assert!(bench.fails(2, &["compare", "last", "--store", "none.db"]).contains("no runs yet"));
 }

@@ -64,6 +64,9 @@ pub struct RunRecord {
     /// The flat list of figures that comparing works on. Units in the names.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
+    /// Metrics that answer the run's question, the best first; none: the benchmark's usual one.
+    #[serde(default)]
+    pub headline: Vec<String>,
     /// Whether to believe it.
     pub verdict: Verdict,
 }

@@ -48,6 +48,8 @@ pub struct Comparison {
     pub figures: Vec<Figure>,
     /// What the reader must know before believing it.
     pub cautions: Vec<Caution>,
+    /// Names of all settings that differ and were not to, `seed` among them; the cautions say how.
+    pub settings_differ: Vec<String>,
 }
 
 /// A side, without its records.
@@ -74,7 +76,7 @@ pub struct Figure {
     pub title: String,
     /// What is better.
     pub better: Better,
-    /// True when it is judged by itself.
+    /// True when it is judged by itself on some side.
     pub headline: bool,
     /// By side: the values of the runs that have it.
     pub sides: Vec<Samples>,
@@ -122,6 +124,8 @@ pub struct Samples {
 pub struct Against {
     /// Index of the side.
     pub side: usize,
+    /// True when the figure answers for this side, and is judged by itself.
+    pub headline: bool,
     /// Median of the side over the median of the baseline; none where there is none.
     pub ratio: Option<f64>,
     /// Lower end of the interval by which it was judged.
@@ -155,8 +159,8 @@ pub enum Verdict {
 /// Something that speaks against believing a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Caution {
-    /// Stable short name.
-    pub code: &'static str,
+    /// Stable short name; of what the runs themselves remark, the remark's own.
+    pub code: String,
     /// One sentence, for people.
     pub text: String,
 }
@@ -188,6 +192,11 @@ pub fn headline(benchmark: &str) -> &'static [&'static str] {
     }
 }
 
+/// The metrics that answer one run's question, the best first: what its record names, then its benchmark's own.
+pub fn headlines_of_run(run: &RunRecord) -> impl Iterator<Item = &str> {
+    run.headline.iter().map(String::as_str).chain(headline(&run.benchmark).iter().copied())
+}
+
 impl Better {
     /// Read off the unit.
     pub fn of(name: &str) -> Self {
@@ -205,7 +214,7 @@ impl Better {
 }
 
 /// Compares `sides`, the first being the baseline. `chosen` names the metrics to be judged as headline figures; when
-/// it is empty the benchmark's own is.
+/// it is empty, those that a side's own records name are, else the benchmark's own.
 ///
 /// # Errors
 /// When there are fewer than two sides, a side without runs, a run on two sides, a chosen metric that nobody has,
@@ -213,23 +222,32 @@ impl Better {
 pub fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
     cautions::comparable(sides)?;
     let mut found = figures::of(sides);
-    choose_headlines(&mut found, &sides[0].runs[0].benchmark, chosen)?;
-    // Headline figures in the order asked for, the others as found.
-    let rank = |figure: &Figure| chosen.iter().position(|name| *name == figure.name).unwrap_or(chosen.len());
-    found.sort_by_key(|figure| (!figure.headline, if figure.headline { rank(figure) } else { 0 }));
-    let ratios = |headline: bool| {
-        let of = found.iter().filter(|figure| figure.headline == headline);
-        of.flat_map(|figure| figure.sides[1..].iter().map(move |side| possible(&figure.sides[0], side)))
-            .filter(|possible| *possible)
-            .count()
-    };
-    let corrected_for = ratios(false);
-    // Several headlines are only there when the user named them: they share the confidence as well.
-    let chosen_for = if chosen.len() > 1 { chosen.len() } else { 1 };
+    let headlines: Vec<Headlines> =
+        (1..sides.len()).map(|side| headlines_of(&found, sides, side, chosen)).collect::<Result<_>>()?;
+    let answers = |figure: &Figure, side: usize| headlines[side - 1].names.contains(&figure.name);
+    // Headline figures in the order in which they answer, the others as found.
+    let in_order: Vec<&String> = headlines.iter().flat_map(|of| &of.names).collect();
+    let rank =
+        |figure: &Figure| in_order.iter().position(|name| **name == figure.name).unwrap_or(in_order.len());
+    found.sort_by_key(rank);
     for figure in &mut found {
-        let sharing = if figure.headline { chosen_for } else { corrected_for.max(1) };
-        let confidence = 1.0 - (1.0 - CONFIDENCE) / sharing as f64;
-        figure.against = (1..sides.len()).map(|side| against(figure, side, confidence)).collect();
+        figure.headline = rank(figure) < in_order.len();
+    }
+    let mut corrected_for = 0;
+    for figure in &found {
+        for side in (1..sides.len()).filter(|side| !answers(figure, *side)) {
+            corrected_for += usize::from(is_a_test(&figure.sides[0], &figure.sides[side]));
+        }
+    }
+    for figure in &mut found {
+        let of_side = |side: usize| {
+            let headline = answers(figure, side);
+            // Several headlines of a side are only there when they were named: they share the confidence as well.
+            let sharing = if headline { headlines[side - 1].names.len() } else { corrected_for.max(1) };
+            let confidence = 1.0 - (1.0 - CONFIDENCE) / sharing as f64;
+            against(figure, side, headline, confidence)
+        };
+        figure.against = (1..sides.len()).map(of_side).collect();
     }
     let view = |side: &Side| SideView {
         name: side.name.clone(),
@@ -243,45 +261,69 @@ pub fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
         corrected_for,
         sides: sides.iter().map(view).collect(),
         figures: found,
-        cautions: cautions::of(sides),
+        cautions: headlines.into_iter().filter_map(|of| of.caution).chain(cautions::of(sides)).collect(),
+        settings_differ: cautions::settings_that_differ(sides),
     })
 }
 
-fn choose_headlines(found: &mut [Figure], benchmark: &str, chosen: &[String]) -> Result<()> {
-    for name in chosen {
-        match found.iter_mut().find(|figure| figure.name == *name) {
-            Some(figure) => figure.headline = true,
-            None => {
-                let known = found.iter().map(|figure| figure.name.clone()).collect();
-                return Err(ReportError::NoMetric { wanted: name.clone(), known });
-            }
-        }
-    }
-    if chosen.is_empty() {
-        let metric = |figure: &&mut Figure| {
-            figure.kind == FigureKind::Metric && figure.sides.iter().all(|side| side.median.is_some())
-        };
-        let usual = headline(benchmark).iter();
-        let best = usual.filter_map(|name| found.iter().position(|figure| figure.name == *name));
-        let best = best.into_iter().find(|&at| found[at].sides.iter().all(|side| side.median.is_some()));
-        match best {
-            Some(at) => found[at].headline = true,
-            None => {
-                let first = found.iter_mut().filter(metric).find(|figure| figure.better != Better::Unknown);
-                first.into_iter().for_each(|figure| figure.headline = true);
-            }
-        }
-    }
-    Ok(())
+/// What answers for one side.
+struct Headlines {
+    /// Names of figures; none when the side has no figure that says what is better.
+    names: Vec<String>,
+    /// That it is not what the side's runs name.
+    caution: Option<Caution>,
 }
 
-fn possible(a: &Samples, b: &Samples) -> bool {
+fn headlines_of(found: &[Figure], sides: &[Side], side: usize, chosen: &[String]) -> Result<Headlines> {
+    if let Some(wanted) = chosen.iter().find(|name| found.iter().all(|figure| figure.name != **name)) {
+        let known = found.iter().map(|figure| figure.name.clone()).collect();
+        return Err(ReportError::NoMetric { wanted: wanted.clone(), known });
+    }
+    if !chosen.is_empty() {
+        return Ok(Headlines { names: chosen.to_vec(), caution: None });
+    }
+    let on_both = |figure: &&Figure| figure.sides[0].median.is_some() && figure.sides[side].median.is_some();
+    let there = |name: &str| found.iter().filter(on_both).any(|figure| figure.name == name);
+    let mut named: Vec<&String> = Vec::new();
+    for name in
+        [&sides[0], &sides[side]].into_iter().flat_map(|side| &side.runs).flat_map(|run| &run.headline)
+    {
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    let usable: Vec<String> = named.iter().filter(|name| there(name)).map(|name| (*name).clone()).collect();
+    if !usable.is_empty() {
+        return Ok(Headlines { names: usable, caution: None });
+    }
+    let usual =
+        headline(&sides[0].runs[0].benchmark).iter().find(|name| there(name)).map(ToString::to_string);
+    let any = || {
+        let metrics = found.iter().filter(on_both).filter(|figure| figure.kind == FigureKind::Metric);
+        metrics.into_iter().find(|figure| figure.better != Better::Unknown).map(|figure| figure.name.clone())
+    };
+    let names: Vec<String> = usual.or_else(any).into_iter().collect();
+    let caution = named.first().map(|missing| Caution {
+        code: "headline-missing".to_owned(),
+        text: format!(
+            "{} is to be judged by {missing}, which the runs lack: {} answers instead",
+            sides[side].name,
+            names.first().map_or("nothing", String::as_str)
+        ),
+    });
+    Ok(Headlines { names, caution })
+}
+
+/// Whether comparing the two can go wrong: both have enough values, and not all the same one. A constant of the
+/// configuration never raises a false alarm, so it takes no share of the confidence.
+fn is_a_test(a: &Samples, b: &Samples) -> bool {
     let enough =
         |side: &Samples| side.values.len() >= SAMPLES_MIN && side.values.iter().all(|value| *value > 0.0);
-    enough(a) && enough(b)
+    let constant = a.values.iter().chain(&b.values).all(|value| *value == a.values[0]);
+    enough(a) && enough(b) && !constant
 }
 
-fn against(figure: &Figure, side: usize, confidence: f64) -> Against {
+fn against(figure: &Figure, side: usize, headline: bool, confidence: f64) -> Against {
     let (a, b) = (&figure.sides[0], &figure.sides[side]);
     let estimate = statistics::ratio_interval_at(&a.values, &b.values, confidence);
     let plain = a.median.zip(b.median).filter(|(a, b)| *a > 0.0 && *b > 0.0).map(|(a, b)| b / a);
@@ -297,6 +339,7 @@ fn against(figure: &Figure, side: usize, confidence: f64) -> Against {
     };
     Against {
         side,
+        headline,
         ratio: estimate.map(|found| found.ratio).or(plain),
         low: estimate.map(|found| found.low),
         high: estimate.map(|found| found.high),
@@ -306,15 +349,15 @@ fn against(figure: &Figure, side: usize, confidence: f64) -> Against {
 }
 
 impl Comparison {
-    /// The first headline figure.
-    pub fn headline(&self) -> Option<&Figure> {
-        self.figures.first().filter(|figure| figure.headline)
+    /// The first headline figure that answers for side number `side`.
+    pub fn headline(&self, side: usize) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.against[side - 1].headline)
     }
 
     /// The one sentence that answers whether side number `side` is faster than the first.
     pub fn answer(&self, side: usize) -> String {
         let (a, b) = (&self.sides[0].name, &self.sides[side].name);
-        let Some(figure) = self.headline() else {
+        let Some(figure) = self.headline(side) else {
             return format!("{a} and {b} have no figure in common that says which is faster");
         };
         let of = &figure.against[side - 1];
@@ -347,7 +390,7 @@ impl Comparison {
 
     /// The medians behind the answer.
     pub fn behind(&self, side: usize) -> Option<String> {
-        let figure = self.headline()?;
+        let figure = self.headline(side)?;
         let (a, b) = (&figure.sides[0], &figure.sides[side]);
         let runs = |samples: &Samples| match samples.values.len() {
             1 => "1 run".to_owned(),
@@ -380,12 +423,15 @@ impl Comparison {
     }
 
     /// Whether a headline figure of any side is shown to be slower than the baseline by more than
-    /// `limit_percent` of the baseline's. Slower wins over not being able to tell.
-    pub fn gate(&self, limit_percent: f64) -> Gate {
+    /// `limit_percent` of the baseline's. Slower wins over not being able to tell. `may_differ` names settings that
+    /// are meant to differ; any other that does leaves the gate unable to tell, as the sides did not do the same.
+    pub fn gate(&self, limit_percent: f64, may_differ: &[String]) -> Gate {
         let (mut slower, mut unknown, mut remarks) = (vec![], vec![], vec![]);
         let limit = limit_percent / 100.0;
-        for figure in self.figures.iter().filter(|figure| figure.headline) {
-            for of in &figure.against {
+        let judged =
+            self.figures.iter().map(|figure| (figure, figure.against.iter().filter(|of| of.headline)));
+        for (figure, against) in judged {
+            for of in against {
                 let who = format!("{} on {}", figure.title, self.sides[of.side].name);
                 let (Some(low), Some(high)) = (of.low, of.high) else {
                     unknown.push(match of.verdict {
@@ -414,8 +460,20 @@ impl Comparison {
                 }
             }
         }
-        if self.headline().is_none() {
-            unknown.push("the sides have no figure in common that says which is faster".to_owned());
+        for side in (1..self.sides.len()).filter(|side| self.headline(*side).is_none()) {
+            unknown.push(self.answer(side));
+        }
+        let differ: Vec<&str> = self
+            .settings_differ
+            .iter()
+            .filter(|name| !may_differ.contains(name))
+            .map(String::as_str)
+            .collect();
+        if !differ.is_empty() {
+            unknown.push(format!(
+                "the sides did not do the same, as these settings differ: {}; name those that may differ with --may-differ",
+                differ.join(", ")
+            ));
         }
         let distrusted = |code| self.cautions.iter().filter(move |caution| caution.code == code);
         unknown.extend(

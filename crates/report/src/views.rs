@@ -165,7 +165,7 @@ impl ComparisonView {
     pub fn new(comparison: &Comparison, runs: &[RunRecord]) -> Self {
         use crate::compare::Verdict::{Faster, Slower};
         let answer = |side: usize| {
-            let verdict = comparison.headline().map(|figure| figure.against[side - 1].verdict);
+            let verdict = comparison.headline(side).map(|figure| figure.against[side - 1].verdict);
             let mood = match verdict {
                 Some(Faster) => "good",
                 Some(Slower) => "bad",
@@ -187,8 +187,8 @@ impl ComparisonView {
             }
         };
         let of_run = |run: &RunRecord| comparison.sides.iter().position(|side| side.runs.contains(&run.id.0));
-        let judged = |figure: &&crate::compare::Figure| !figure.headline;
-        let each = comparison.figures.iter().find(judged).map(|figure| figure.against[0].confidence);
+        let against = || comparison.figures.iter().flat_map(|figure| &figure.against);
+        let each = against().find(|of| !of.headline).map(|of| of.confidence);
         Self {
             answers: (1..comparison.sides.len()).map(answer).collect(),
             cautions: comparison.cautions.iter().map(|caution| caution.text.clone()).collect(),
@@ -474,8 +474,11 @@ pub(crate) fn config_lines(config: &serde_json::Value) -> Vec<(String, String)> 
     lines
 }
 
+/// What stands where there is no value.
+pub(crate) const NO_VALUE: &str = "–";
+
 fn dash() -> String {
-    "–".to_owned()
+    NO_VALUE.to_owned()
 }
 
 #[cfg(test)]

@@ -53,14 +53,16 @@ pub struct Variant {
     pub mount: Option<MountOptions>,
     /// What to call it; none: the verb's own words.
     pub label: Option<String>,
+    /// Metrics that answer for it against the first side; none: the benchmark's own.
+    pub metrics: Vec<String>,
 }
 
 /// All sides, the first one what the command line says by itself.
 pub struct Sides {
     /// One at least.
     pub variants: Vec<Variant>,
-    /// Metrics that answer first, besides the benchmark's own.
-    pub metrics: Vec<String>,
+    /// From which the order of the turns is drawn.
+    pub seed: u64,
 }
 
 const MOUNT: &str = "mount";
@@ -71,11 +73,12 @@ impl Sides {
     /// # Errors
     /// On a key that is not there or twice, a target that is none, mount options that cannot be such.
     pub fn parse(first: &Target, vs: &[String], keys: &[Key]) -> anyhow::Result<Self> {
-        let base = Variant { target: first.clone(), settings: Vec::new(), mount: None, label: None };
-        let mut variants = vec![base];
+        let mut variants = vec![Variant::at(first)];
         for text in vs {
             let variant = parse(text, first, keys).map_err(|error| error.context(BadUsage));
-            variants.push(variant.with_context(|| format!("--vs {text}"))?);
+            let mut variant = variant.with_context(|| format!("--vs {text}"))?;
+            variant.metrics = variant.metric(first, keys).map(str::to_owned).into_iter().collect();
+            variants.push(variant);
         }
         let mut changed: Vec<&'static str> = variants.iter().flat_map(Variant::changes).collect();
         changed.sort_unstable();
@@ -93,12 +96,31 @@ impl Sides {
             });
             variants[1..].iter_mut().for_each(|variant| variant.label = Some(variant.words(first)));
         }
-        let metrics = keys.iter().filter(|key| changed.contains(&key.name)).filter_map(|key| key.metric);
-        Ok(Self { metrics: metrics.map(str::to_owned).collect(), variants })
+        Ok(Self { variants, seed: 0 })
+    }
+
+    /// The same, with turns in the order that `seed` draws.
+    #[must_use]
+    pub fn in_order_of(self, seed: u64) -> Self {
+        Self { seed, ..self }
     }
 }
 
 impl Variant {
+    fn at(target: &Target) -> Self {
+        Self { target: target.clone(), settings: Vec::new(), mount: None, label: None, metrics: Vec::new() }
+    }
+
+    /// The metric of the one setting that differs. Where more differs, that setting's metric does not answer for the rest.
+    fn metric(&self, first: &Target, keys: &[Key]) -> Option<&'static str> {
+        match &self.settings[..] {
+            [one] if self.target == *first && self.mount.is_none() => {
+                keys.iter().find(|key| key.name == one.key)?.metric
+            }
+            _ => None,
+        }
+    }
+
     fn changes(&self) -> impl Iterator<Item = &'static str> {
         self.settings.iter().map(|setting| setting.key).chain(self.mount.is_some().then_some(MOUNT))
     }
@@ -120,7 +142,7 @@ impl std::fmt::Display for Setting {
 
 fn parse(text: &str, first: &Target, keys: &[Key]) -> anyhow::Result<Variant> {
     let known: Vec<&'static str> = keys.iter().map(|key| key.name).chain([MOUNT]).collect();
-    let mut variant = Variant { target: first.clone(), settings: Vec::new(), mount: None, label: None };
+    let mut variant = Variant::at(first);
     for (at, piece) in pieces(text, &known).into_iter().enumerate() {
         if at == 0 && is_target(piece) {
             variant.target = Target::from_str(piece)?;
@@ -206,7 +228,14 @@ mod tests {
         assert_eq!(side.target, Target::Directory("./a,b=c".into()));
         assert_eq!(side.mount.as_ref().unwrap().to_string(), "noatime,commit=30");
         assert_eq!(side.settings, [Setting { key: "rm", value: "dumbrm".to_owned() }]);
-        assert_eq!(sides.metrics, ["expire_files_per_sec"]);
+    }
+
+    #[test]
+    fn a_setting_s_metric_answers_for_the_side_that_differs_in_it_alone() {
+        let vs = ["rm=dumbrm", "link=symlink", "rm=dumbrm,link=symlink", "/mnt/b,rm=dumbrm"];
+        let metrics: Vec<_> = sides(&vs).unwrap().variants.into_iter().map(|side| side.metrics).collect();
+        assert_eq!(metrics[1], ["expire_files_per_sec"]);
+        assert!([0, 2, 3, 4].iter().all(|side| metrics[*side].is_empty()), "{metrics:?}");
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use report::compare::{Comparison, Figure, Gate, ratio_text};
+use report::compare::{Comparison, Figure, Gate, Side, ratio_text};
+use report::figure_text;
 use report::html::{self, Options};
 use report::sides::{self, Source};
-use report::{ReportError, figure_text};
 
 use crate::context::Context;
-use crate::exit::{BadUsage, ExitStatus};
-use crate::layout::{WIDTH, counted, grid, shortened, wrapped};
+use crate::exit::{BadUsage, ExitStatus, is_broken_pipe};
+use crate::layout::{WIDTH, counted, folded, grid, wrapped};
 use crate::output::{Destination, note, print};
 
 /// Compare runs: ratios with confidence intervals, faster, slower or no difference shown
@@ -32,7 +32,7 @@ Examples:
   Another figure than the benchmark's own:
     crumb compare last --metric read_p99_us --json -
 
-Exit codes: 0 fine, 1 slower than --fail-if-slower allows (or failed), 2 bad usage, 3 --fail-if-slower cannot tell.")]
+Exit codes: 0 fine, 1 slower than --fail-if-slower allows, 2 it could not compare, 3 --fail-if-slower cannot tell.")]
 pub struct CompareArgs {
     /// Sides, the baseline first; or one series
     #[arg(required = true, value_name = "SIDE")]
@@ -43,6 +43,9 @@ pub struct CompareArgs {
     /// Exit with 1 when a side is shown to be slower than the first by more than this
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
+    /// With --fail-if-slower: settings that may differ between the sides, seed among them; any other that differs makes it 3
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "fail_if_slower")]
+    may_differ: Vec<String>,
     /// Write the comparison as JSON, `-` for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -52,37 +55,61 @@ pub struct CompareArgs {
 }
 
 /// Runs the verb.
+///
+/// # Errors
+/// All as bad usage: 1 says that a side is slower, and nothing else may be taken for that.
 pub fn run(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    compared(args, context).map_err(|error| error.context(BadUsage))
+}
+
+fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     // The store's absence is told as every verb tells it, which the report crate cannot.
     if args.sides.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
         drop(context.store_with_runs()?);
     }
     let source = Source::new(|| report::Store::open(&context.store));
-    let sides = sides::named(&args.sides, &source).map_err(usage)?;
-    let comparison = report::compare::compare(&sides, &args.metric).map_err(usage)?;
+    let sides = sides::named(&args.sides, &source)?;
+    let comparison = report::compare::compare(&sides, &args.metric)?;
+    let told = tell(&args, sides, &comparison, context);
+    match args.fail_if_slower {
+        // A reader that has seen enough, as in `crumb compare … | head -1`, must not open the gate.
+        Some(limit_percent) if told.as_ref().err().is_none_or(is_broken_pipe) => {
+            Ok(judged(&comparison, limit_percent, &args.may_differ, context))
+        }
+        _ => told.map(|()| ExitStatus::Fine),
+    }
+}
+
+fn tell(
+    args: &CompareArgs,
+    sides: Vec<Side>,
+    comparison: &Comparison,
+    context: &Context,
+) -> anyhow::Result<()> {
     let to_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
     if !to_stdout(&args.json) && !to_stdout(&args.report) {
-        print(&shown(&comparison))?;
+        print(&shown(comparison))?;
     }
-    if let Some(path) = args.json {
-        let json =
-            serde_json::to_string_pretty(&comparison).context("cannot write the comparison as JSON")?;
-        Destination::new(Some(path)).write(context, "the comparison", &format!("{json}\n"))?;
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(comparison).context("cannot write the comparison as JSON")?;
+        Destination::new(Some(path.clone())).write(context, "the comparison", &format!("{json}\n"))?;
     }
-    if let Some(path) = args.report {
+    if let Some(path) = &args.report {
         let runs: Vec<_> = sides.into_iter().flat_map(|side| side.runs).collect();
         let options = Options { comparison: Some(comparison.clone()), ..Options::default() };
         let page = html::render(&runs, &options)?;
-        Destination::new(Some(path)).write(context, "the report", &page)?;
+        Destination::new(Some(path.clone())).write(context, "the report", &page)?;
     }
-    Ok(match args.fail_if_slower {
-        None => ExitStatus::Fine,
-        Some(limit_percent) => judged(&comparison, limit_percent, context),
-    })
+    Ok(())
 }
 
-fn judged(comparison: &Comparison, limit_percent: f64, context: &Context) -> ExitStatus {
-    let (said, status) = match comparison.gate(limit_percent) {
+fn judged(
+    comparison: &Comparison,
+    limit_percent: f64,
+    may_differ: &[String],
+    context: &Context,
+) -> ExitStatus {
+    let (said, status) = match comparison.gate(limit_percent, may_differ) {
         Gate::Passed(remarks) => {
             for remark in remarks {
                 note(context, wrapped("note: ", &remark).trim_end());
@@ -101,20 +128,6 @@ fn judged(comparison: &Comparison, limit_percent: f64, context: &Context) -> Exi
     // Not by `note`: it is the reason for the exit code, which --quiet must not hide.
     eprintln!("{}", wrapped("", &said).trim_end());
     status
-}
-
-/// What was typed is at fault when it names no sides, or runs that cannot be compared.
-fn usage(error: ReportError) -> anyhow::Error {
-    let typed = matches!(
-        error,
-        ReportError::OneSide
-            | ReportError::OnTwoSides { .. }
-            | ReportError::NotComparable { .. }
-            | ReportError::NoMetric { .. }
-            | ReportError::NoSeries { .. }
-            | ReportError::NoSide { .. }
-    );
-    if typed { anyhow::Error::new(error).context(BadUsage) } else { error.into() }
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -163,23 +176,23 @@ fn table(comparison: &Comparison, side: usize) -> String {
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let there: Vec<&Figure> =
         comparison.figures.iter().filter(|figure| !figure.sides[side].values.is_empty()).collect();
-    let rows = |title_width: usize| -> Vec<Vec<String>> {
-        there.iter().map(|figure| row(figure, side, title_width)).collect()
-    };
+    let rows: Vec<Vec<String>> = there.iter().map(|figure| row(figure, side)).collect();
     // The names get what the figures leave over.
-    let width =
-        |title_width| grid(&heads, 1, &rows(title_width)).lines().map(|line| line.chars().count()).max();
-    let without = width(1).unwrap_or(0).saturating_sub("figure".len());
-    grid(&heads, 1, &rows(WIDTH.saturating_sub(without).max(10)))
+    let nameless =
+        rows.iter().map(|row| std::iter::once(String::new()).chain(row[1..].iter().cloned()).collect());
+    let nameless = grid(&heads, 1, &nameless.collect::<Vec<_>>());
+    let without =
+        nameless.lines().map(|line| line.chars().count()).max().unwrap_or(0).saturating_sub("figure".len());
+    grid(&heads, 1, &folded(rows, WIDTH.saturating_sub(without).max(10)))
 }
 
-fn row(figure: &Figure, side: usize, title_width: usize) -> Vec<String> {
+fn row(figure: &Figure, side: usize) -> Vec<String> {
     let of = &figure.against[side - 1];
     let value = |at: usize| {
         figure.sides[at].median.map_or_else(dash, |median| brief(&figure_text(&figure.name, median)))
     };
     vec![
-        shortened(&figure.title, title_width),
+        figure.title.clone(),
         value(0),
         value(side),
         of.ratio.map_or_else(dash, ratio_text),
@@ -200,8 +213,16 @@ fn brief(value: &str) -> String {
 
 fn legend(comparison: &Comparison) -> String {
     let mut text = "Values are medians over the runs of a side.".to_owned();
-    if comparison.headline().is_some() {
-        text.push_str(" The first line is judged by a 95% interval.");
+    let judged: Vec<&str> = comparison
+        .figures
+        .iter()
+        .filter(|figure| figure.headline)
+        .map(|figure| figure.title.as_str())
+        .collect();
+    if let [one] = judged[..] {
+        text.push_str(&format!(" {one} is judged by a 95% interval of its own."));
+    } else if !judged.is_empty() {
+        text.push_str(&format!(" Judged by themselves, at 95%: {}.", judged.join(", ")));
     }
     if comparison.corrected_for > 0 {
         text.push_str(&format!(

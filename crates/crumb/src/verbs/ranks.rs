@@ -35,8 +35,9 @@ pub(in crate::verbs) fn sides(
     first: &Target,
     vs: &[String],
     keys: &[Key],
+    seed: u64,
 ) -> anyhow::Result<Sides> {
-    let sides = Sides::parse(first, vs, keys)?;
+    let sides = Sides::parse(first, vs, keys)?.in_order_of(seed);
     match sides.variants.iter().find_map(|variant| variant.mount.as_ref()) {
         Some(options) if ensemble.is_joined() => {
             let wrong = anyhow::anyhow!(

@@ -17,7 +17,7 @@ use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
-use crate::series::{SeriesArgs, Turn};
+use crate::series::{SeriesArgs, Sides, Turn};
 use crate::{signals, tables};
 
 /// Measure what a directory costs by its size, flat and laid out in subdirectories.
@@ -120,7 +120,8 @@ pub fn run(args: DirscaleArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     }
     let stop = signals::stop_flag()?;
     let measure_one = |turn: Turn<'_>| args.measure_one(&turn, context, &stop);
-    args.series.run(&args.target, &args.output, context, &stop, measure_one, tables_of)
+    let sides = Sides::parse(&args.target, &args.series.vs, &[])?.in_order_of(args.seed);
+    args.series.run_sides(&sides, &args.output, context, &stop, measure_one, tables_of)
 }
 
 impl DirscaleArgs {
@@ -190,7 +191,8 @@ impl DirscaleArgs {
             "rounds": config.rounds,
             "readings": config.readings,
             "frequencies_per_day": config.frequencies.to_string(),
-            "set": format!("{}{}", dirscale::SET_PREFIX, config.set_name),
+            // One that is removed has another name each time, which is no setting that differs.
+            "set": (config.keep != Keep::Remove).then(|| format!("{}{}", dirscale::SET_PREFIX, config.set_name)),
             "storage": self.storage.config_json(target),
         })
     }

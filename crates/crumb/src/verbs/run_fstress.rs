@@ -185,7 +185,7 @@ impl FstressArgs {
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let args = self;
-        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &[])?;
+        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &[], args.seed)?;
         let idle = args.flags_without_use(&sides).map_err(|wrong| wrong.context(crate::exit::BadUsage));
         on_all(ensemble, "its flags", idle)?;
         let transport_options = TransportOptions {

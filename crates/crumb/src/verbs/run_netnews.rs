@@ -204,7 +204,7 @@ impl NetnewsArgs {
             );
             return Err(wrong.context(BadUsage));
         }
-        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &args.keys())?;
+        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &args.keys(), args.seed)?;
         ensemble.same_terms(args.terms())?;
         // What each side is to do, checked before anything is made up or measured.
         let mut asked = Vec::new();

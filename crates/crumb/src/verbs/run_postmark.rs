@@ -161,7 +161,7 @@ impl RunPostmarkArgs {
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let settings = self.settings();
-        let sides = ranks::sides(ensemble, &self.target, &self.series.vs, &[])?;
+        let sides = ranks::sides(ensemble, &self.target, &self.series.vs, &[], u64::from(settings.seed))?;
         let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
         let measure_one = |turn: Turn<'_>, ensemble: &mut Ensemble| {
             self.measure_one(turn, &settings, context, stop, ensemble)

@@ -147,9 +147,9 @@ pub fn run(args: WebloadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         settings: Vec::new(),
         mount: None,
         label: (sides.len() > 1).then(|| format!("{} through {}", traffic.name(), through.name())),
+        metrics: Vec::new(),
     });
-    let variants =
-        Sides { variants: variants.collect(), metrics: traffic.headline().map(str::to_owned).collect() };
+    let variants = Sides { variants: variants.collect(), seed: args.seed };
     let measure_one =
         |turn: Turn<'_>| args.measure_one(turn.label, &sides[turn.side], &traffic, context, &stop);
     args.series.run_sides(&variants, &args.output, context, &stop, measure_one, |record| {
@@ -241,6 +241,7 @@ impl WebloadArgs {
             phases: outcome.phases,
             curves: outcome.curves,
             metrics: outcome.metrics,
+            headline: traffic.headline().map(str::to_owned).collect(),
             verdict: outcome.verdict,
             ..begun
                 .record(context, label.unwrap_or_else(|| format!("{} {}", traffic.name(), through.words())))

@@ -48,6 +48,7 @@ pub fn record(id: &str, label: &str) -> RunRecord {
         points: vec![point(2_000.0, 300.0), point(4_000.0, 700.0), saturated(point(6_000.0, 2_400_000.0))],
         curves: vec![],
         series: None,
+        headline: vec![],
         phases: vec![Phase {
             name: "build".to_owned(),
             pass: 1,

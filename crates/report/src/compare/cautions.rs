@@ -3,16 +3,37 @@
 use std::collections::BTreeMap;
 
 use measure::statistics::{SAMPLES_ENOUGH, SAMPLES_MIN};
-use measure::{LoopKind, RunRecord};
+use measure::{LoopKind, Reason, RunRecord};
 
 use super::{Caution, Side};
-use crate::views::config_lines;
+use crate::series::point_name;
+use crate::views::{NO_VALUE, config_lines};
 use crate::{ReportError, Result};
 
 /// Settings longer than this are named without their values.
 const SHOWN_CHARS: usize = 60;
+/// Remarks that are no cautions: answers to the benchmark's question, a run that waited for the storage as it should,
+/// and what [`of`] says in its own words.
+const NO_CAUTIONS: [&str; 5] = ["pays-from", "device-bound", "server-bound", "debug-build", "incomplete"];
 /// Differing settings beyond this many are only counted.
 const SETTINGS_SHOWN: usize = 6;
+
+/// Settings that say where, which sides are meant to differ in.
+const PLACES: [&str; 11] = [
+    "target",
+    "label",
+    "url",
+    "root",
+    "directory",
+    "location",
+    "file_set",
+    "spool",
+    "set",
+    "through",
+    "origin",
+];
+/// Settings of how a target is reached: a side whose target is of another kind has none.
+const OF_TARGET: [&str; 3] = ["nfs", "storage", "proto"];
 
 /// Refuses what cannot be compared.
 pub(super) fn comparable(sides: &[Side]) -> Result<()> {
@@ -51,22 +72,12 @@ pub(super) fn comparable(sides: &[Side]) -> Result<()> {
 /// What to say beside the result.
 pub(super) fn of(sides: &[Side]) -> Vec<Caution> {
     let mut cautions = Vec::new();
-    let mut say = |code, text: String| cautions.push(Caution { code, text });
+    let mut say = |code: &str, text: String| cautions.push(Caution { code: code.to_owned(), text });
+    for (code, text) in of_several_sides(sides) {
+        say(code, text);
+    }
     for side in sides {
         let (name, n) = (&side.name, side.runs.len());
-        if n < SAMPLES_MIN {
-            say(
-                "too-few-repeats",
-                format!("{name} has {n} of at least {SAMPLES_MIN} runs: nothing can be told from it"),
-            );
-        } else if n < SAMPLES_ENOUGH {
-            say(
-                "few-repeats",
-                format!(
-                    "{name} has only {n} runs: intervals of fewer than {SAMPLES_ENOUGH} are wide and rough"
-                ),
-            );
-        }
         let counted = |is: &dyn Fn(&RunRecord) -> bool| side.runs.iter().filter(|run| is(run)).count();
         let invalid = counted(&|run| !run.verdict.valid);
         if invalid > 0 {
@@ -79,12 +90,9 @@ pub(super) fn of(sides: &[Side]) -> Vec<Caution> {
         if cut > 0 {
             say("incomplete-runs", format!("{cut} of {n} runs of {name} were cut short"));
         }
-        if counted(&|run| run.environment.build_profile == "debug") > 0 {
-            say(
-                "debug-build",
-                format!("{name} was measured by a debug build: its figures are not to be trusted"),
-            );
-        }
+    }
+    for (code, text) in own_remarks(sides) {
+        say(&code, text);
     }
     for (what, of) in ENVIRONMENT {
         if let Some(text) = differences(sides, &|run| of(run)) {
@@ -109,6 +117,84 @@ pub(super) fn of(sides: &[Side]) -> Vec<Caution> {
         );
     }
     cautions
+}
+
+/// What several sides may have alike, each said once with the sides that have it.
+fn of_several_sides(sides: &[Side]) -> Vec<(&'static str, String)> {
+    let mut found: Vec<(&'static str, String, Vec<&str>)> = Vec::new();
+    for side in sides {
+        let n = side.runs.len();
+        let few = if n < SAMPLES_MIN {
+            let text = format!("{n} of at least {SAMPLES_MIN} runs: nothing can be told from so few");
+            Some(("too-few-repeats", text))
+        } else {
+            let text = format!("only {n} runs: intervals of fewer than {SAMPLES_ENOUGH} are wide and rough");
+            (n < SAMPLES_ENOUGH).then_some(("few-repeats", text))
+        };
+        let debug = side.runs.iter().any(|run| run.environment.build_profile == "debug");
+        let text = "measured by a debug build: its figures are not to be trusted".to_owned();
+        for (code, text) in few.into_iter().chain(debug.then_some(("debug-build", text))) {
+            match found.iter_mut().find(|(known, said, _)| *known == code && *said == text) {
+                Some((_, _, names)) => names.push(&side.name),
+                None => found.push((code, text, vec![&side.name])),
+            }
+        }
+    }
+    found.into_iter().map(|(code, text, names)| (code, format!("{}: {text}", names.join(", ")))).collect()
+}
+
+/// Names of the settings that differ and were not to, `seed` among them.
+pub(super) fn settings_that_differ(sides: &[Side]) -> Vec<String> {
+    let seed = (!same_seeds(sides)).then(|| "seed".to_owned());
+    seed.into_iter().chain(settings(sides).into_iter().map(|(name, _)| name)).collect()
+}
+
+/// What the runs remark on themselves: a caution for each code, with the runs of each side that have it.
+fn own_remarks(sides: &[Side]) -> Vec<(String, String)> {
+    struct Found {
+        code: String,
+        /// By side.
+        runs: Vec<usize>,
+        example: String,
+    }
+    let mut found: Vec<Found> = Vec::new();
+    for (at, side) in sides.iter().enumerate() {
+        for (code, text) in side.runs.iter().flat_map(remarks_of) {
+            if NO_CAUTIONS.contains(&code.as_str()) {
+                continue;
+            }
+            match found.iter_mut().find(|of| of.code == code) {
+                Some(of) => of.runs[at] += 1,
+                None => {
+                    let mut runs = vec![0; sides.len()];
+                    runs[at] = 1;
+                    found.push(Found { code, runs, example: text });
+                }
+            }
+        }
+    }
+    let told = |of: Found| {
+        let with = sides.iter().zip(&of.runs).filter(|(_, runs)| **runs > 0);
+        let with = with.map(|(side, runs)| format!("{runs} of {} runs of {}", side.runs.len(), side.name));
+        (of.code, format!("remark of {}: {}", with.collect::<Vec<_>>().join(", "), of.example))
+    };
+    found.into_iter().map(told).collect()
+}
+
+/// A run's remarks, each code once: on the run itself, else on the first load level that has it.
+fn remarks_of<'r>(run: &'r RunRecord) -> Vec<(String, String)> {
+    let whole = run.verdict.reasons.iter().map(|reason| (reason, reason.text.clone()));
+    let levels = run.points.iter().flat_map(|point| {
+        let told = move |reason: &'r Reason| (reason, format!("at {}: {}", point_name(point), reason.text));
+        point.verdict.reasons.iter().map(told)
+    });
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (reason, text) in whole.chain(levels).filter(|(reason, _)| !reason.fatal) {
+        if found.iter().all(|(code, _)| *code != reason.code) {
+            found.push((reason.code.clone(), text));
+        }
+    }
+    found
 }
 
 fn same_seeds(sides: &[Side]) -> bool {
@@ -167,9 +253,8 @@ fn settings(sides: &[Side]) -> Vec<(String, String)> {
     let lines = |run: &RunRecord| -> BTreeMap<String, String> {
         let target = |name: &str, value: &str| {
             let last = name.rsplit('.').next().unwrap_or(name);
-            // An fstress file set and a netnews spool are named after their runs.
-            ["target", "label", "url", "root", "directory", "location", "file_set", "spool"].contains(&last)
-                || (!run.target.is_empty() && value.contains(&run.target))
+            // Sets of files are named after their runs, and a run's own origin listens wherever a port is free.
+            PLACES.contains(&last) || names(value, &run.target)
         };
         config_lines(&run.config).into_iter().filter(|(name, value)| !target(name, value)).collect()
     };
@@ -178,7 +263,14 @@ fn settings(sides: &[Side]) -> Vec<(String, String)> {
     names.dedup();
     let first = &sides[0].runs[0];
     let by_settings = of_one_series(sides) && every_run(sides).all(|run| run.target == first.target);
+    let lacks = |side: &Side, name: &str| {
+        side.runs.iter().all(|run| lines(run).get(name).is_none_or(|value| value == NO_VALUE))
+    };
     let of = |name: String| {
+        let group = name.split('.').next().unwrap_or_default();
+        if OF_TARGET.contains(&group) && sides.iter().any(|side| lacks(side, &name)) {
+            return None;
+        }
         let value = |run: &RunRecord| lines(run).remove(&name).unwrap_or_else(|| "not set".to_owned());
         let kept = |side: &Side| side.runs.iter().all(|run| value(run) == value(&side.runs[0]));
         if by_settings && sides.iter().all(kept) {
@@ -187,6 +279,16 @@ fn settings(sides: &[Side]) -> Vec<(String, String)> {
         Some((name.clone(), differences(sides, &value)?))
     };
     names.into_iter().filter_map(of).collect()
+}
+
+/// Whether `value` holds `target` as a word of its own: the target `e` is not in `true`.
+fn names(value: &str, target: &str) -> bool {
+    let apart = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
+    !target.is_empty()
+        && value.match_indices(target).any(|(at, _)| {
+            let (before, after) = (&value[..at], &value[at + target.len()..]);
+            apart(before.chars().next_back()) && apart(after.chars().next())
+        })
 }
 
 fn every_run(sides: &[Side]) -> impl Iterator<Item = &RunRecord> {

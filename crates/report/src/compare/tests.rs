@@ -26,6 +26,7 @@ fn run(id: &str, metrics: &[(&str, f64)]) -> RunRecord {
         }],
         curves: vec![],
         series: None,
+        headline: vec![],
         metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         verdict: measure::Verdict::valid(),
     }
@@ -70,8 +71,13 @@ fn a_rate_is_better_when_higher_and_a_time_when_lower() {
 
 #[test]
 fn the_headline_comes_first_and_answers_in_one_sentence() {
-    let comparison = of(side("A", 5, 1000.0, 60.0), side("B", 5, 1120.0, 53.0));
-    let first = comparison.headline().unwrap();
+    let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1120.0, 53.0));
+    for (at, run) in a.runs.iter_mut().chain(&mut b.runs).enumerate() {
+        run.metrics.insert("create_p50_us".to_owned(), 90.0 + at as f64);
+        run.metrics.insert("create_p99_us".to_owned(), 900.0 + at as f64);
+    }
+    let comparison = of(a, b);
+    let first = comparison.headline(1).unwrap();
     assert_eq!((first.name.as_str(), first.against[0].confidence), ("transactions_per_sec", 0.95));
     let answer = comparison.answer(1);
     assert!(answer.starts_with("B is faster by 12.0% (95% CI ") && answer.contains(" to "), "{answer}");
@@ -89,11 +95,11 @@ fn the_same_again_shows_no_difference() {
     let comparison = of(side("A", 5, 1000.0, 60.0), side("B", 5, 1001.0, 60.0));
     let answer = comparison.answer(1);
     assert!(answer.starts_with("no difference shown between A and B (ratio 0.9"), "{answer}");
-    assert_eq!(comparison.gate(0.0), Gate::Passed(comparison_remarks(&comparison)));
+    assert_eq!(comparison.gate(0.0, &[]), Gate::Passed(comparison_remarks(&comparison)));
 }
 
 fn comparison_remarks(comparison: &Comparison) -> Vec<String> {
-    match comparison.gate(0.0) {
+    match comparison.gate(0.0, &[]) {
         Gate::Passed(remarks) => {
             assert!(remarks[0].contains("not ruled out"), "{remarks:?}");
             remarks
@@ -105,28 +111,30 @@ fn comparison_remarks(comparison: &Comparison) -> Vec<String> {
 #[test]
 fn the_gate_closes_only_when_the_near_end_lies_beyond_the_limit() {
     let slower = of(side("A", 5, 1000.0, 60.0), side("B", 5, 900.0, 66.0));
-    assert!(matches!(slower.gate(2.0), Gate::Slower(of) if of[0].contains("slower by 10.0%")));
-    assert!(matches!(slower.gate(9.0), Gate::Passed(remarks) if remarks.len() == 1));
+    assert!(matches!(slower.gate(2.0, &[]), Gate::Slower(of) if of[0].contains("slower by 10.0%")));
+    assert!(matches!(slower.gate(9.0, &[]), Gate::Passed(remarks) if remarks.len() == 1));
     let two = of(side("A", 5, 1000.0, 60.0), side("B", 2, 100.0, 600.0));
-    assert!(matches!(two.gate(5.0), Gate::CannotTell(why) if why[0].contains("too few repeats")));
+    assert!(matches!(two.gate(5.0, &[]), Gate::CannotTell(why) if why[0].contains("too few repeats")));
     assert!(two.answer(1).contains("(5 of A, 2 of B)"), "{}", two.answer(1));
     let mut bad = [side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0)];
     bad[1].runs[3].verdict.invalidate("x", "the disk was full");
     let untrusted = compare(&bad, &[]).unwrap();
-    assert!(matches!(untrusted.gate(5.0), Gate::CannotTell(why) if why[0].contains("the disk was full")));
+    assert!(
+        matches!(untrusted.gate(5.0, &[]), Gate::CannotTell(why) if why[0].contains("the disk was full"))
+    );
 }
 
 #[test]
 fn named_metrics_are_judged_by_themselves_and_an_unknown_one_is_refused() {
     let sides = [side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 66.0)];
     let comparison = compare(&sides, &["total_s".to_owned()]).unwrap();
-    assert_eq!(comparison.headline().unwrap().name, "total_s");
+    assert_eq!(comparison.headline(1).unwrap().name, "total_s");
     assert!(comparison.answer(1).starts_with("B is slower by 10"), "{}", comparison.answer(1));
-    assert!(matches!(comparison.gate(5.0), Gate::Slower(_)));
+    assert!(matches!(comparison.gate(5.0, &[]), Gate::Slower(_)));
     let error = compare(&sides, &["tolat_s".to_owned()]).unwrap_err().to_string();
     assert!(error.contains("total_s"), "{error}");
     let directionless = compare(&sides, &["files".to_owned()]).unwrap();
-    assert!(matches!(directionless.gate(5.0), Gate::CannotTell(_)));
+    assert!(matches!(directionless.gate(5.0, &[]), Gate::CannotTell(_)));
 }
 
 #[test]
@@ -155,7 +163,7 @@ fn everything_that_speaks_against_a_comparison_is_said() {
         run.started = "2026-11-22T18:00:00Z".parse().unwrap();
     }
     let comparison = of(a, b);
-    let codes: Vec<&str> = comparison.cautions.iter().map(|caution| caution.code).collect();
+    let codes: Vec<&str> = comparison.cautions.iter().map(|caution| caution.code.as_str()).collect();
     for code in [
         "few-repeats",
         "too-few-repeats",
@@ -176,6 +184,159 @@ fn everything_that_speaks_against_a_comparison_is_said() {
         1,
         "the target is meant to differ"
     );
+}
+
+#[test]
+fn what_the_runs_remark_on_themselves_is_a_caution_and_an_answer_is_none() {
+    let mut sides = in_turns();
+    let [a, b] = &mut sides;
+    for run in a.runs.iter_mut().chain(&mut b.runs[..2]) {
+        run.verdict.remark("cache-bound", "cache-bound: all was done in memory");
+        run.verdict.remark("pays-from", "345 against flat: pays from 1,000 files");
+    }
+    sides[1].runs[4].verdict.remark("short", "the run took 0.22 s only");
+    let cautions = compare(&sides, &[]).unwrap().cautions;
+    let told: Vec<_> = cautions.iter().map(|of| (of.code.as_str(), of.text.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "cache-bound",
+                "remark of 5 of 5 runs of A, 2 of 5 runs of B: cache-bound: all was done in memory"
+            ),
+            ("short", "remark of 1 of 5 runs of B: the run took 0.22 s only"),
+        ]
+    );
+}
+
+#[test]
+fn a_remark_on_a_load_level_names_the_level_and_one_on_the_run_comes_first() {
+    let mut sides = in_turns();
+    for run in &mut sides[1].runs {
+        run.points = vec![open_point(2_000.0), open_point(4_000.0)];
+        run.points[1].verdict.remark("few-samples", "12 samples");
+        run.points[1].verdict.remark("errors", "1 of 4000 failed");
+        run.verdict.remark("errors", "1 of 6000 failed");
+    }
+    sides[0].runs.iter_mut().for_each(|run| run.points = vec![open_point(2_000.0)]);
+    let told: Vec<_> = compare(&sides, &[]).unwrap().cautions.into_iter().map(|of| of.text).collect();
+    assert_eq!(
+        told,
+        [
+            "remark of 5 of 5 runs of B: 1 of 6000 failed",
+            "remark of 5 of 5 runs of B: at 4,000/s offered: 12 samples"
+        ]
+    );
+}
+
+#[test]
+fn a_target_of_one_letter_hides_no_setting_that_holds_the_letter() {
+    let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
+    for (side, target) in [(&mut a, "a"), (&mut b, "e")] {
+        for run in &mut side.runs {
+            target.clone_into(&mut run.target);
+            run.config = serde_json::json!({"buffered": true, "places": format!("alt.*={target}")});
+        }
+    }
+    assert_eq!(of(a, b).settings_differ, [""; 0]);
+}
+
+#[test]
+fn what_never_varies_takes_no_share_of_the_confidence() {
+    let lone = of(side("A", 5, 1000.0, 60.0), side("B", 5, 1120.0, 53.0));
+    let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1120.0, 53.0));
+    for run in a.runs.iter_mut().chain(&mut b.runs) {
+        for constant in 0..40 {
+            run.metrics.insert(format!("constant_{constant}_files"), 500.0);
+        }
+    }
+    let among_constants = of(a, b);
+    let interval = |of: &Comparison| {
+        let total = of.figures.iter().find(|figure| figure.name == "total_s").unwrap();
+        (total.against[0].low, total.against[0].high)
+    };
+    assert_eq!(interval(&among_constants), interval(&lone));
+    assert_eq!((lone.corrected_for, among_constants.corrected_for), (1, 1), "total_s alone varies");
+}
+
+#[test]
+fn each_side_answers_by_the_metric_its_own_records_name() {
+    let mut sides = in_turns().to_vec();
+    let mut other = side("C", 5, 900.0, 30.0);
+    other.runs.iter_mut().for_each(|run| run.series = sides[0].runs[0].series.clone());
+    other.runs.iter_mut().for_each(|run| run.headline = vec!["total_s".to_owned()]);
+    sides.push(other);
+    let comparison = compare(&sides, &[]).unwrap();
+    let by = |side: usize| comparison.headline(side).map(|figure| figure.name.as_str());
+    assert_eq!((by(1), by(2)), (Some("transactions_per_sec"), Some("total_s")));
+    assert!(comparison.answer(1).starts_with("no difference shown"), "{}", comparison.answer(1));
+    assert!(comparison.answer(2).starts_with("C is faster by 50.0%"), "{}", comparison.answer(2));
+    assert!(matches!(comparison.gate(5.0, &[]), Gate::Passed(_)), "C stores slower, but deletes faster");
+    let chosen = compare(&sides, &["transactions_per_sec".to_owned()]).unwrap();
+    assert!(matches!(chosen.gate(5.0, &[]), Gate::Slower(_)));
+}
+
+#[test]
+fn a_named_metric_that_was_never_measured_is_said_and_the_usual_one_answers() {
+    let mut sides = in_turns();
+    sides[1].runs.iter_mut().for_each(|run| run.headline = vec!["expire_files_per_sec".to_owned()]);
+    let comparison = compare(&sides, &[]).unwrap();
+    assert_eq!(comparison.headline(1).unwrap().name, "transactions_per_sec");
+    assert_eq!(comparison.cautions[0].code, "headline-missing");
+    assert!(comparison.cautions[0].text.contains("expire_files_per_sec"), "{}", comparison.cautions[0].text);
+}
+
+#[test]
+fn the_gate_cannot_tell_between_sides_of_other_settings_or_seeds_unless_they_may_differ() {
+    let (a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
+    for run in &mut b.runs {
+        run.config = serde_json::json!({"files": 5, "target": "/mnt/b"});
+        run.seed = 7;
+    }
+    let comparison = of(a, b);
+    assert_eq!(comparison.settings_differ, ["seed", "files"]);
+    let Gate::CannotTell(why) = comparison.gate(5.0, &[]) else { panic!("{:?}", comparison.gate(5.0, &[])) };
+    assert!(why[0].contains("seed, files") && why[0].contains("--may-differ"), "{why:?}");
+    assert!(matches!(comparison.gate(5.0, &["seed".into()]), Gate::CannotTell(_)));
+    assert!(matches!(comparison.gate(5.0, &["seed".into(), "files".into()]), Gate::Passed(_)));
+}
+
+#[test]
+fn how_another_kind_of_target_is_reached_is_no_setting_that_differs() {
+    let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
+    for (run, other) in a.runs.iter_mut().zip(&mut b.runs) {
+        run.config = serde_json::json!({"files": 500, "nfs": null, "set": run.id.0});
+        other.config = serde_json::json!({"files": 500, "nfs": {"proto": "tcp"}, "set": other.id.0});
+    }
+    assert_eq!(of(a.clone(), b.clone()).settings_differ, [""; 0]);
+    a.runs.iter_mut().for_each(|run| run.config = serde_json::json!({"files": 500, "nfs": {"proto": "udp"}}));
+    assert_eq!(of(a, b).settings_differ, ["nfs.proto"], "the same kind of target, reached otherwise");
+}
+
+fn open_point(offered_per_sec: f64) -> measure::LoadPoint {
+    measure::LoadPoint {
+        loop_kind: measure::LoopKind::Open,
+        offered_per_sec: Some(offered_per_sec),
+        outstanding: None,
+        sent_per_sec: offered_per_sec,
+        achieved_per_sec: offered_per_sec,
+        warm_s: 1.0,
+        measured_s: 1.0,
+        unsent: 0,
+        reconnects: 0,
+        bad_replies: 0,
+        generator_busy: 0.1,
+        overtaken: 0,
+        operations_digest: String::new(),
+        lateness_us: Default::default(),
+        latency_us: Default::default(),
+        histogram: Default::default(),
+        ops: Default::default(),
+        file_set: Default::default(),
+        saturated: false,
+        verdict: measure::Verdict::valid(),
+        parts: vec![],
+    }
 }
 
 fn in_turns() -> [Side; 2] {

@@ -110,6 +110,7 @@ impl Sweep {
             points,
             curves: vec![],
             series: None,
+            headline: vec![],
             phases: vec![Phase {
                 name: "build".to_owned(),
                 pass: 1,
