@@ -211,6 +211,44 @@ fn what_would_lead_out_of_the_directory_is_refused_and_the_rest_goes_on() {
     );
 }
 
+/// Root may get objects into a directory of a user, who may exchange directories and links meanwhile.
+#[test]
+fn a_directory_that_becomes_a_link_while_objects_are_written_leads_nowhere() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    let bench = with_store();
+    fs::create_dir(bench.path("tree")).unwrap();
+    for number in 0..1500 {
+        fs::write(bench.path(&format!("tree/{number}")), b"x").unwrap();
+    }
+    bench.fine(&["pack", "put", "store", "tree"]);
+    for directory in ["into", "into/tree", "outside"] {
+        fs::create_dir(bench.path(directory)).unwrap();
+    }
+    symlink("../outside", bench.path("into/link")).unwrap();
+    let (over, exchanges) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut said = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (tree, link) = (bench.path("into/tree"), bench.path("into/link"));
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(CWD, &tree, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                exchanges.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..3 {
+            said.push(bench.crumb(&["pack", "get", "store", "--all", "-o", "into"]));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(exchanges.load(Ordering::Relaxed) > 100, "{exchanges:?}");
+    assert_eq!(fs::read_dir(bench.path("outside")).unwrap().count(), 0, "{exchanges:?} exchanges");
+    for said in said {
+        assert!(said.code == 0 || said.err.contains("no directory; remove it"), "{}", said.err);
+    }
+}
+
 fn tar_header(name: &str, length: usize) -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());

@@ -1,15 +1,18 @@
 //! `crumb pack get`: objects as files below a directory, or as a tar stream.
 //!
-//! Always holds: nothing is written outside the directory: keys that lead out are refused, and symbolic links are made
-//! after everything else and never followed below it; a file whose object is damaged is not left behind.
+//! Always holds: nothing is written outside the directory: keys that lead out are refused, symbolic links are made after
+//! everything else, and every call gets a bare name below the descriptor of a directory that was reached without links,
+//! so that none is followed which somebody puts there meanwhile. A file whose object is damaged is not left behind.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -17,7 +20,10 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use packstore::{FileMeta, FileType, Object, Stat, Store, StoreError};
 use report::{bytes_text, count_text, rate_text};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, linkat, mkdirat, openat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
 use serde_json::json;
 
 use super::figures::shown;
@@ -129,7 +135,9 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         } else {
             fs::create_dir_all(&args.output)
                 .with_context(|| format!("{}: cannot be made", args.output.display()))?;
-            Files::below(&args.output).write(&mut getting, &wanted)
+            let files = Files::below(&args.output)
+                .with_context(|| format!("{}: cannot be opened", args.output.display()))?;
+            files.write(&mut getting, &wanted)
         }
     })();
     getting.progress.finish();
@@ -382,25 +390,34 @@ fn meta_of(meta: &[u8], stat: &Stat) -> FileMeta {
 /// Files below a directory.
 struct Files<'a> {
     root: &'a Path,
-    /// Known to be directories and no links.
-    safe: HashSet<PathBuf>,
-    /// First names of files with several.
-    groups: HashMap<u64, PathBuf>,
+    top: Rc<OwnedFd>,
+    /// Directories below it by the keys of their names, some of them.
+    open: HashMap<Vec<u8>, Rc<OwnedFd>>,
+    /// Keys of the first names of files with several.
+    groups: HashMap<u64, Vec<u8>>,
     /// To be made last, so that nothing is written through them.
-    symlinks: Vec<(Vec<u8>, PathBuf, FileMeta)>,
+    symlinks: Vec<(Vec<u8>, FileMeta)>,
     /// Permissions and times, to be set when nothing changes them any more.
-    directories: Vec<(PathBuf, FileMeta)>,
+    directories: Vec<(Vec<u8>, FileMeta)>,
 }
 
+/// Descriptors of directories that are kept.
+const OPEN_MAX: usize = 256;
+const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 impl<'a> Files<'a> {
-    fn below(root: &'a Path) -> Self {
-        Self {
+    fn below(root: &'a Path) -> io::Result<Self> {
+        // The directory itself may be named by a link: whoever runs the command chose it.
+        let top = openat(CWD, root, DIRECTORY - OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(Self {
             root,
-            safe: HashSet::new(),
+            top: Rc::new(top),
+            open: HashMap::new(),
             groups: HashMap::new(),
             symlinks: Vec::new(),
             directories: Vec::new(),
-        }
+        })
     }
 
     fn write(mut self, getting: &mut Getting<'_>, wanted: &[Wanted]) -> anyhow::Result<()> {
@@ -426,16 +443,17 @@ impl<'a> Files<'a> {
                 getting.refuse(&one.key, &error.to_string());
             }
         }
-        for (key, path, meta) in std::mem::take(&mut self.symlinks) {
-            match self.symlink(&path, &meta) {
+        for (key, meta) in std::mem::take(&mut self.symlinks) {
+            match self.symlink(&key, &meta) {
                 Ok(()) => getting.got.links += 1,
                 Err(error) => getting.refuse(&key, &error.to_string()),
             }
         }
         // Those deepest first: setting a time above does not change those below.
-        for (path, meta) in self.directories.iter().rev() {
-            if let Err(error) = dress(path, meta) {
-                getting.refuse(path.as_os_str().as_bytes(), &error.to_string());
+        for (key, meta) in std::mem::take(&mut self.directories).iter().rev() {
+            let parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
+            if let Err(error) = self.directory(&parts).and_then(|directory| dress(&*directory, meta)) {
+                getting.refuse(key, &error.to_string());
             }
         }
         Ok(())
@@ -450,94 +468,106 @@ impl<'a> Files<'a> {
     ) -> io::Result<()> {
         let meta = meta_of(object.meta(), object.stat());
         let (last, before) = parts.split_last().expect("a key has a name");
-        let parent = self.directory(before)?;
-        let path = parent.join(std::ffi::OsStr::from_bytes(last));
         match meta.kind {
             FileType::Directory => {
-                let path = self.directory(parts)?;
-                self.directories.push((path, meta));
+                self.directory(parts)?;
+                self.directories.push((one.key.clone(), meta));
                 getting.got.directories += 1;
                 return Ok(());
             }
             FileType::Symlink(_) => {
-                self.symlinks.push((one.key.clone(), path, meta));
+                self.symlinks.push((one.key.clone(), meta));
                 return Ok(());
             }
             FileType::Regular => {}
         }
-        clear(&path)?;
+        let parent = self.directory(before)?;
+        clear(&parent, last)?;
         let group = (one.is_linked && meta.group != 0).then_some(meta.group);
-        if let Some(first) = group.and_then(|group| self.groups.get(&group)) {
-            fs::hard_link(first, &path)?;
+        if let Some(first) = group.and_then(|group| self.groups.get(&group)).cloned() {
+            let names: Vec<&[u8]> = first.split(|byte| *byte == b'/').collect();
+            let (first, above) = names.split_last().expect("a key has a name");
+            linkat(&*self.directory(above)?, *first, &*parent, *last, AtFlags::empty())?;
             getting.got.links += 1;
             return Ok(());
         }
-        let mut file = File::options().write(true).create_new(true).open(&path)?;
-        let copied = io::copy(&mut Body::of(object), &mut file).and_then(|_| {
-            drop(file);
-            dress(&path, &meta)
-        });
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&*parent, *last, flags, Mode::from_raw_mode(0o666))?);
+        let copied = io::copy(&mut Body::of(object), &mut file).and_then(|_| dress(&file, &meta));
         if let Err(error) = copied {
-            let _ = fs::remove_file(&path);
+            let _ = unlinkat(&*parent, *last, AtFlags::empty());
             return Err(error);
         }
         if let Some(group) = group {
-            self.groups.insert(group, path);
+            self.groups.insert(group, one.key.clone());
         }
         getting.got.files += 1;
         getting.got.bytes += object.length();
         Ok(())
     }
 
-    /// Makes the directories on the way, none of which may be a link.
-    fn directory(&mut self, parts: &[&[u8]]) -> io::Result<PathBuf> {
-        let mut path = self.root.to_owned();
-        for part in parts {
-            path.push(std::ffi::OsStr::from_bytes(part));
-            if self.safe.contains(&path) {
-                continue;
-            }
-            match fs::symlink_metadata(&path) {
-                Ok(found) if found.is_dir() => {}
-                Ok(_) => {
-                    let why = format!("{} is there and no directory; remove it", path.display());
-                    return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir(&path)?,
-                Err(error) => return Err(error),
-            }
-            self.safe.insert(path.clone());
+    /// Opens the directory of these names, and makes what is missing; none of them may be a link.
+    fn directory(&mut self, parts: &[&[u8]]) -> io::Result<Rc<OwnedFd>> {
+        let Some((last, above)) = parts.split_last() else { return Ok(Rc::clone(&self.top)) };
+        let key = parts.join(&b'/');
+        if let Some(open) = self.open.get(&key) {
+            return Ok(Rc::clone(open));
         }
-        Ok(path)
+        let above = self.directory(above)?;
+        let opened = match openat(&*above, *last, DIRECTORY, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                mkdirat(&*above, *last, Mode::from_raw_mode(0o777))?;
+                openat(&*above, *last, DIRECTORY, Mode::empty())
+            }
+            other => other,
+        };
+        let opened = opened.map_err(|errno| match errno {
+            Errno::NOTDIR | Errno::LOOP => {
+                let path = self.root.join(std::ffi::OsStr::from_bytes(&key));
+                let why = format!("{} is there and no directory; remove it", path.display());
+                io::Error::new(io::ErrorKind::NotADirectory, why)
+            }
+            other => other.into(),
+        })?;
+        let opened = Rc::new(opened);
+        if self.open.len() >= OPEN_MAX {
+            self.open.clear();
+        }
+        self.open.insert(key, Rc::clone(&opened));
+        Ok(opened)
     }
 
-    fn symlink(&self, path: &Path, meta: &FileMeta) -> io::Result<()> {
+    fn symlink(&mut self, key: &[u8], meta: &FileMeta) -> io::Result<()> {
         let FileType::Symlink(target) = &meta.kind else { return Ok(()) };
-        clear(path)?;
-        std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(target), path)?;
-        set_time(path, meta)
+        let parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
+        let (last, before) = parts.split_last().expect("a key has a name");
+        let parent = self.directory(before)?;
+        clear(&parent, last)?;
+        symlinkat(&target[..], &*parent, *last)?;
+        Ok(utimensat(&*parent, *last, &times_of(meta), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 }
 
 /// Makes way: what is there is replaced, not written through.
-fn clear(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => {
-            Err(io::Error::new(io::ErrorKind::IsADirectory, format!("{} is a directory", path.display())))
+fn clear(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    match unlinkat(parent, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(Errno::ISDIR) => {
+            let why = format!("{} is a directory", String::from_utf8_lossy(name));
+            Err(io::Error::new(io::ErrorKind::IsADirectory, why))
         }
-        Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+        Err(errno) => Err(errno.into()),
     }
 }
 
-fn dress(path: &Path, meta: &FileMeta) -> io::Result<()> {
-    fs::set_permissions(path, Permissions::from_mode(meta.mode.into()))?;
-    set_time(path, meta)
+/// Permissions and times of what is open, or only found (`O_PATH`).
+fn dress(of: impl AsFd, meta: &FileMeta) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", of.as_fd().as_raw_fd());
+    fs::set_permissions(&path, Permissions::from_mode(meta.mode.into()))?;
+    Ok(utimensat(CWD, &path, &times_of(meta), AtFlags::empty())?)
 }
 
-fn set_time(path: &Path, meta: &FileMeta) -> io::Result<()> {
+fn times_of(meta: &FileMeta) -> Timestamps {
     let time = Timespec { tv_sec: meta.mtime_s, tv_nsec: meta.mtime_ns.into() };
-    let times = Timestamps { last_access: time, last_modification: time };
-    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    Timestamps { last_access: time, last_modification: time }
 }
