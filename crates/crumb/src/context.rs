@@ -6,9 +6,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use report::Store;
+
+use crate::output::can_be_written;
 
 /// Flags that every verb understands.
 #[derive(Args, Debug)]
@@ -36,6 +38,8 @@ pub struct Context {
     pub silent: bool,
     /// The whole command line, for the record.
     pub command: Vec<String>,
+    /// The user named the store: its directory is not made up.
+    store_named: bool,
 }
 
 /// As <https://no-color.org> has it, and on terminals only.
@@ -49,6 +53,7 @@ impl Context {
     pub fn new(global: GlobalArgs) -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
+            store_named: global.store.is_some() || variable("CRUMB_STORE").is_some(),
             store: store_path(global.store, variable, std::env::home_dir()),
             quiet: global.quiet,
             verbose: global.verbose,
@@ -79,12 +84,42 @@ impl Context {
             .init();
     }
 
-    /// Opens the run store, and makes it when there is none.
+    /// Opens the run store, and makes it when there is none; its directory only where the user did not name it.
     ///
     /// # Errors
     /// When it cannot be made, or what lies there is no run store.
     pub fn open_store(&self) -> anyhow::Result<Store> {
+        self.directory_of_store()?;
         Ok(Store::open(&self.store)?)
+    }
+
+    /// Finds out whether a run can be kept, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// When the store cannot be made or written, or is none.
+    pub fn check_store(&self) -> anyhow::Result<()> {
+        match (self.existing_store()?, self.directory_of_store()?) {
+            (Some(store), _) => Ok(store.check_writable()?),
+            (None, true) => can_be_written(&self.store),
+            // Its directory is made with it.
+            (None, false) => Ok(()),
+        }
+    }
+
+    /// Whether the directory of the store is there.
+    fn directory_of_store(&self) -> anyhow::Result<bool> {
+        let Some(parent) = self.store.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+            return Ok(true);
+        };
+        let there = parent.is_dir();
+        if !there && self.store_named {
+            bail!(
+                "{}: there is no directory {1} for the run store; make it (mkdir -p {1}) or name another file with --store",
+                self.store.display(),
+                parent.display()
+            );
+        }
+        Ok(there)
     }
 
     /// Opens the run store if there is one: looking at runs should leave no file behind.

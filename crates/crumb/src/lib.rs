@@ -130,7 +130,7 @@ pub fn main() -> ExitCode {
     context.start_log();
     let done = match cli.verb {
         Some(verb) => dispatch(verb, &context),
-        // Alone, as someone types who wants to know what this is: no mistake to complain about.
+        // Alone, as someone types who wants to know what this is: no mistake to say about.
         None => output::print(&Cli::command().render_help().to_string()).map(|()| ExitStatus::Fine),
     };
     verbs::pack::place::remove_unused();

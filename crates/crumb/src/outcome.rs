@@ -2,19 +2,17 @@
 //!
 //! Always holds: a run that was measured is told and kept even when it ended early or the store fails.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use files::Target;
 use jiff::Timestamp;
 use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, Verdict};
-use report::Store;
 
 use crate::context::Context;
-use crate::exit::ExitStatus;
-use crate::output::{complain, print};
+use crate::exit::{BadUsage, ExitStatus};
+use crate::output::{can_be_written, print, say};
 
 /// Where results go besides the terminal; the same for every benchmark.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +26,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the HTML report to this file
+    /// Write the HTML report to this file, - for standard output
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
@@ -97,6 +95,10 @@ impl Begun {
     }
 }
 
+fn is_stdout(path: &Option<PathBuf>) -> bool {
+    path.as_deref() == Some(Path::new("-"))
+}
+
 /// One run as it came out.
 #[derive(Debug)]
 pub struct Run {
@@ -140,9 +142,33 @@ impl Run {
 }
 
 impl OutputArgs {
-    /// Whether standard output belongs to the JSON.
-    fn json_to_stdout(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+    /// Finds out, before anything is measured, whether what comes of it can be written.
+    ///
+    /// # Errors
+    /// When a file or the store cannot be written, or two things are to go to standard output.
+    pub fn check(&self, context: &Context) -> anyhow::Result<()> {
+        if context.silent {
+            return Ok(());
+        }
+        if is_stdout(&self.json) && is_stdout(&self.report) {
+            let wrong =
+                anyhow!("--json - and --report - both want standard output; name a file for one of them");
+            return Err(wrong.context(BadUsage));
+        }
+        for path in [&self.json, &self.report].into_iter().flatten().filter(|path| *path != Path::new("-")) {
+            can_be_written(path)?;
+        }
+        if !self.no_store {
+            context
+                .check_store()
+                .context("the run could not be kept; --no-store measures without keeping it")?;
+        }
+        Ok(())
+    }
+
+    /// Whether standard output belongs to the JSON or the page.
+    fn stdout_is_taken(&self) -> bool {
+        is_stdout(&self.json) || is_stdout(&self.report)
     }
 
     /// Keeps a record, in place of what was kept of the run while it was under way, unless told not to; whether it is
@@ -151,10 +177,10 @@ impl OutputArgs {
         if self.no_store || context.silent {
             return false;
         }
-        match Store::open(&context.store).and_then(|store| store.replace(record)) {
+        match context.open_store().and_then(|store| Ok(store.replace(record)?)) {
             Ok(()) => true,
             Err(error) => {
-                complain(&format!("crumb: the run was not stored: {:#}", anyhow::Error::from(error)));
+                say(&format!("crumb: the run was not stored: {error:#}"));
                 false
             }
         }
@@ -164,7 +190,7 @@ impl OutputArgs {
     pub fn forget(&self, context: &Context, id: &RunId) {
         if !self.no_store
             && !context.silent
-            && let Ok(store) = Store::open(&context.store)
+            && let Ok(store) = context.open_store()
         {
             // The first time there is nothing to forget.
             let _ = store.remove(id);
@@ -192,8 +218,8 @@ impl OutputArgs {
                     serde_json::to_string_pretty(several).context("cannot write the records as JSON")?
                 }
             };
-            if self.json_to_stdout() {
-                writeln!(std::io::stdout(), "{json}")?;
+            if is_stdout(&self.json) {
+                print(&format!("{json}\n"))?;
             } else {
                 std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
             }
@@ -201,13 +227,17 @@ impl OutputArgs {
         let mut text = text.to_owned();
         if let Some(path) = &self.report {
             let page = report::html::render(records, &report::html::Options::default())?;
-            std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-            text.push_str(&format!("Report: {}\n", path.display()));
+            if is_stdout(&self.report) {
+                print(&page)?;
+            } else {
+                std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+                text.push_str(&format!("Report: {}\n", path.display()));
+            }
         }
         if let Some(hint) = hint.filter(|_| !context.quiet) {
             text.push_str(hint);
         }
-        if self.json_to_stdout() { Ok(()) } else { print(&text) }
+        if self.stdout_is_taken() { Ok(()) } else { print(&text) }
     }
 
     /// All of it for a run made alone.

@@ -24,13 +24,35 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// Tells something on standard error, unless `--quiet`.
 pub fn note(context: &Context, text: &str) {
     if !context.quiet {
-        complain(text);
+        say(text);
     }
 }
 
-/// A line on standard error. Where nobody reads it any more, what is done goes on all the same.
-pub fn complain(text: &str) {
+/// A line on standard error. A terminal that is gone is no reason to leave files behind, so failing to write is none to
+/// panic.
+pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Finds out whether a file can be written, and leaves it as it is, or away. Pipes and devices are taken on trust, as
+/// opening one may wait.
+///
+/// # Errors
+/// When it cannot.
+pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
+    let there = fs::metadata(path);
+    if there.as_ref().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Ok(());
+    }
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    if there.is_err() {
+        fs::remove_file(path).with_context(|| format!("cannot remove {} again", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Where `-o` sends something.

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use measure::LoadPoint;
 
 use crate::layout::wrapped;
-use crate::output::complain;
+use crate::output::say;
 
 /// Shows events as they come.
 pub struct Progress {
@@ -125,8 +125,8 @@ impl Progress {
         self.said_at = Instant::now();
         match self.style {
             Style::Quiet => {}
-            Style::Bar => self.bar.suspend(|| complain(text)),
-            Style::Lines => complain(text),
+            Style::Bar => self.bar.suspend(|| say(text)),
+            Style::Lines => say(text),
         }
     }
 }

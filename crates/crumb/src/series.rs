@@ -91,6 +91,7 @@ impl SeriesArgs {
         mut measure_one: impl FnMut(Turn<'_>) -> anyhow::Result<Run>,
         tables: impl FnOnce(&RunRecord) -> String,
     ) -> anyhow::Result<ExitStatus> {
+        output.check(context)?;
         let variants = &sides.variants;
         if self.is_alone() {
             let run =

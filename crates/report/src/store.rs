@@ -72,6 +72,19 @@ pub struct RunSummary {
 }
 
 impl Store {
+    /// Finds out whether a run can be kept: writes what is there already, and takes it back.
+    ///
+    /// # Errors
+    /// When the file or its directory is read-only, or the file is in use for too long.
+    pub fn check_writable(&self) -> Result<()> {
+        let text = format!("BEGIN IMMEDIATE; PRAGMA user_version = {STORE_VERSION}; ROLLBACK");
+        self.sqlite.execute_batch(&text).map_err(|source| ReportError::Sqlite {
+            path: self.path.display().to_string(),
+            doing: "write the run store",
+            source,
+        })
+    }
+
     /// Opens the store at `path`, making it and its directories when there is none.
     ///
     /// # Errors

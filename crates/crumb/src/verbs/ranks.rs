@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::counted;
 use crate::outcome::{OutputArgs, Run};
-use crate::output::complain;
+use crate::output::say;
 use crate::series::{Key, SeriesArgs, Sides, Turn};
 
 const HOSTS_NAMED: usize = 4;
@@ -141,7 +141,7 @@ pub(in crate::verbs) fn own_name(ensemble: &Ensemble, name: String) -> String {
 /// Who they are, for the user.
 pub(in crate::verbs) fn announce(ensemble: &Ensemble) {
     if ensemble.is_joined() {
-        complain(&format!(
+        say(&format!(
             "by {} ranks on {}; rank 0 shows its own part",
             ensemble.ranks(),
             distinct(ensemble.hosts())

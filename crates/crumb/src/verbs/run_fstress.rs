@@ -23,7 +23,7 @@ use crate::exit::ExitStatus;
 use crate::names::kept_name;
 use crate::openers::{TransportOptions, open_transport, proto, proto_of};
 use crate::outcome::{Begun, OutputArgs, Run};
-use crate::output::complain;
+use crate::output::say;
 use crate::progress::Progress;
 use crate::series::{SeriesArgs, Sides, Turn};
 use crate::{signals, tables};
@@ -300,7 +300,7 @@ impl FstressArgs {
         let mut outcome = outcome?;
         let error = outcome.error.take().map(anyhow::Error::from);
         if let Some(left) = outcome.left_behind.take().filter(|_| !context.silent) {
-            complain(&format!("crumb: {:#}", anyhow::Error::from(left)));
+            say(&format!("crumb: {:#}", anyhow::Error::from(left)));
         }
         let record = record_of(outcome);
         let interrupted = stop.load(Ordering::Relaxed);
@@ -449,7 +449,7 @@ fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
         Some(points) => format!("about {}", humantime::format_duration(point * points)),
         None => format!("{} for each load point", humantime::format_duration(point)),
     };
-    complain(&format!(
+    say(&format!(
         "{} on {target}, {}; seed {}",
         config.workload.name,
         load_text(&config.load),
@@ -457,9 +457,9 @@ fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
     ));
     ranks::announce(ensemble);
     if let Some(raw) = &config.raw {
-        complain(&format!("every measured request goes to {}-rank-{}.csv", raw.display(), ensemble.rank()));
+        say(&format!("every measured request goes to {}-rank-{}.csv", raw.display(), ensemble.rank()));
     }
-    complain(&format!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has"));
+    say(&format!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has"));
 }
 
 fn config_json(

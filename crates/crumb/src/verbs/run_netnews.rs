@@ -179,6 +179,8 @@ const QUICK_LIMIT: Duration = Duration::from_secs(100);
 
 /// Runs the verb.
 pub fn run(args: NetnewsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    // Before the feed, which may take minutes to make.
+    args.output.check(context)?;
     args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
 }
 
