@@ -621,3 +621,33 @@ fn a_lost_volume_is_given_up_and_the_store_takes_objects_again() {
         assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
     }
 }
+
+/// As earlier versions left it when they were killed while they made a packed file.
+#[test]
+fn a_body_file_in_which_nothing_was_ever_written_stays_and_costs_nothing_not_even_a_cache() {
+    for (mode, clean) in
+        [(Mode::Store, true), (Mode::Store, false), (Mode::Cache, true), (Mode::Cache, false)]
+    {
+        let disk = SimulatedDisk::new("one");
+        let store = store_on(&disk, mode);
+        fill(&store);
+        if clean {
+            store.close().expect("closed");
+        } else {
+            drop(store);
+        }
+        let bare = "00000009.body";
+        disk.open(bare, DiskOpen::New).and_then(|file| file.set_length(4_096)).expect("made");
+        let image = disk.process_end();
+        let store = open(&image);
+        all_there(&store, "beside it");
+        let found = store.check(|_, _| {}).expect("checked");
+        assert_eq!((found.faults, found.recovered), (vec![], vec![]), "{mode:?}, clean {clean}");
+        assert!(image.bytes(bare).is_some(), "{mode:?}, clean {clean}");
+        (100..600).for_each(|number| put(&store, number, number));
+        store.close().expect("closed");
+        let store = open(&image);
+        all_there(&store, "later");
+        assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{mode:?}, clean {clean}");
+    }
+}
