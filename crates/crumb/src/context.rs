@@ -11,6 +11,7 @@ use clap::Args;
 use report::Store;
 
 use crate::output::can_be_written;
+use crate::signals::Interruption;
 
 /// Flags that every verb understands.
 #[derive(Args, Debug)]
@@ -38,6 +39,8 @@ pub struct Context {
     pub silent: bool,
     /// The whole command line, for the record.
     pub command: Vec<String>,
+    /// What a signal did, or would leave behind.
+    pub interruption: Interruption,
     /// The user named the store: its directory is not made up.
     store_named: bool,
 }
@@ -54,6 +57,7 @@ impl Context {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
             store_named: global.store.is_some() || variable("CRUMB_STORE").is_some(),
+            interruption: Interruption::default(),
             store: store_path(global.store, variable, std::env::home_dir()),
             quiet: global.quiet,
             verbose: global.verbose,
@@ -81,6 +85,8 @@ impl Context {
             .with_ansi(stderr_has_colours())
             .with_max_level(level)
             .with_target(self.verbose > 1)
+            // It would panic on a terminal that is gone.
+            .log_internal_errors(false)
             .init();
     }
 

@@ -6,6 +6,7 @@
 //! | 1 | the run failed; of `compare` only: slower than `--fail-if-slower` allows |
 //! | 2 | bad usage; of `compare` also all that kept it from comparing |
 //! | 3 | done, but the verdict is INVALID |
+//! | 130 | interrupted by Ctrl-C, SIGTERM or SIGHUP, whatever had been done by then; servers end with 0 |
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -33,6 +34,9 @@ impl fmt::Display for BadUsage {
     }
 }
 
+/// Exit code of a verb that a signal ended early: 128 and the number of SIGINT, as shells say it.
+pub const INTERRUPTED: u8 = 130;
+
 /// The code of how a verb ended.
 pub fn number(done: &anyhow::Result<ExitStatus>) -> u8 {
     match done {
@@ -45,13 +49,13 @@ pub fn number(done: &anyhow::Result<ExitStatus>) -> u8 {
 }
 
 /// Tells an error, if there is one, and gives the code.
-pub fn code(done: anyhow::Result<ExitStatus>) -> ExitCode {
-    let number = number(&done);
+pub fn code(done: anyhow::Result<ExitStatus>, interrupted: bool) -> ExitCode {
+    let number = if interrupted { INTERRUPTED } else { number(&done) };
     let Err(error) = done else { return ExitCode::from(number) };
     // As in `crumb runs list | head -1`: whoever reads has enough. A server's broken pipe never comes as a bare
     // io::Error: the libraries' errors wrap it.
     if is_broken_pipe(&error) {
-        return ExitCode::SUCCESS;
+        return if interrupted { ExitCode::from(number) } else { ExitCode::SUCCESS };
     }
     // With standard error gone there is nobody left to tell.
     let _ = io::stderr().write_all(message(&error).as_bytes());

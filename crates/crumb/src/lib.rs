@@ -59,7 +59,7 @@ Where does my filer saturate? In three commands:
 No filer at hand? In another terminal:
   crumb serve dir /tmp/scratch
 
-Exit codes: 0 fine, 1 the run failed, 2 bad usage, 3 done but the verdict is INVALID."
+Exit codes: 0 fine, 1 the run failed, 2 bad usage, 3 done but the verdict is INVALID, 130 interrupted."
 )]
 struct Cli {
     #[command(flatten)]
@@ -130,11 +130,11 @@ pub fn main() -> ExitCode {
     context.start_log();
     let done = match cli.verb {
         Some(verb) => dispatch(verb, &context),
-        // Alone, as someone types who wants to know what this is: no mistake to say about.
+        // Alone, as someone types who wants to know what this is: no mistake to complain about.
         None => output::print(&Cli::command().render_help().to_string()).map(|()| ExitStatus::Fine),
     };
     verbs::pack::place::remove_unused();
-    exit::code(done)
+    exit::code(done, context.interruption.is_seen())
 }
 
 fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {

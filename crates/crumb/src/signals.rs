@@ -1,20 +1,78 @@
-//! Ctrl-C and SIGTERM: the first asks for a clean end, a later one ends the process.
+//! Ctrl-C, SIGTERM and SIGHUP (a terminal or an ssh connection that is gone): the first asks for a clean end, a later one
+//! ends the process at once and says what it leaves behind.
+//!
+//! Always holds: a SIGHUP that was ignored when the process began, as nohup(1) does, stays ignored.
 
-use std::sync::Arc;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Exit code of a process that the second signal ended: 128 and the number of SIGINT, as shells say it.
-const KILLED: i32 = 130;
+use crate::context::Context;
+use crate::exit::INTERRUPTED;
+
 /// A second signal so soon is the first one again: timeout(1) signals the process and then its group, and whatever
 /// cleaning up was under way would stay undone.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
-/// A flag that the first signal raises.
+/// Whether a signal ended the verb, and what is there that a second one would leave behind.
+#[derive(Clone, Debug, Default)]
+pub struct Interruption {
+    seen: Arc<AtomicBool>,
+    leaves: Arc<Mutex<Vec<String>>>,
+}
+
+/// Something that is removed before the verb ends, unless a second signal ends it at once.
+#[derive(Debug)]
+pub struct Leaving {
+    what: String,
+    leaves: Arc<Mutex<Vec<String>>>,
+}
+
+impl Interruption {
+    /// Whether a signal has come.
+    pub fn is_seen(&self) -> bool {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Notes that `what` is there until the value is dropped.
+    pub fn would_leave(&self, what: impl Into<String>) -> Leaving {
+        let what = what.into();
+        self.leaves.lock().unwrap_or_else(PoisonError::into_inner).push(what.clone());
+        Leaving { what, leaves: Arc::clone(&self.leaves) }
+    }
+
+    fn last_words(&self) -> String {
+        let leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = "stopped at once, without cleaning up\n".to_owned();
+        leaves.iter().for_each(|what| text.push_str(&format!("left behind: {what}\n")));
+        text
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = leaves.iter().position(|what| *what == self.what) {
+            leaves.remove(at);
+        }
+    }
+}
+
+/// A flag that the first signal raises, for a verb whose end by a signal is an interruption: its exit code is then
+/// [`INTERRUPTED`].
+///
+/// # Errors
+/// When the operating system lets no handler be set.
+pub fn stop_flag_of(context: &Context) -> anyhow::Result<Arc<AtomicBool>> {
+    listen(context.interruption.clone(), || {})
+}
+
+/// A flag that the first signal raises, for what runs until a signal ends it.
 ///
 /// # Errors
 /// When the operating system lets no handler be set.
@@ -22,21 +80,35 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     stop_flag_waking(|| {})
 }
 
-/// The same; `wake` is called when it is raised, for a thread that sleeps until then.
+/// As [`stop_flag`]; `wake` is called when it is raised, for a thread that sleeps until then.
 ///
 /// # Errors
 /// As [`stop_flag`].
 pub fn stop_flag_waking(wake: impl Fn() + Send + 'static) -> anyhow::Result<Arc<AtomicBool>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen to Ctrl-C")?;
+    listen(Interruption::default(), wake)
+}
+
+fn listen(
+    interruption: Interruption,
+    wake: impl Fn() + Send + 'static,
+) -> anyhow::Result<Arc<AtomicBool>> {
+    let mut wanted = vec![SIGINT, SIGTERM];
+    if !is_ignored(SIGHUP) {
+        wanted.push(SIGHUP);
+    }
+    let mut signals = Signals::new(wanted).context("cannot listen to Ctrl-C")?;
     let stop = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&stop);
     let listen = move || {
         let mut first: Option<Instant> = None;
         for _ in signals.forever() {
+            interruption.seen.store(true, Ordering::Relaxed);
             raised.store(true, Ordering::Relaxed);
             wake();
             if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL {
-                std::process::exit(KILLED);
+                // The terminal may be gone.
+                let _ = std::io::stderr().write_all(interruption.last_words().as_bytes());
+                std::process::exit(INTERRUPTED.into());
             }
         }
     };
@@ -45,4 +117,27 @@ pub fn stop_flag_waking(wake: impl Fn() + Send + 'static) -> anyhow::Result<Arc<
         .spawn(listen)
         .context("cannot listen to Ctrl-C")?;
     Ok(stop)
+}
+
+/// Whether the process that started this one has it ignore `signal` (proc_pid_status(5), SigIgn).
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_name_what_is_there_and_nothing_that_is_gone() {
+        let interruption = Interruption::default();
+        let gone = interruption.would_leave("a");
+        let _there = interruption.would_leave("b");
+        drop(gone);
+        assert_eq!(interruption.last_words(), "stopped at once, without cleaning up\nleft behind: b\n");
+        assert!(!interruption.is_seen());
+    }
 }

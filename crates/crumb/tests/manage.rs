@@ -281,7 +281,7 @@ fn advice_interrupted_while_it_measures_removes_its_scratch_directory() {
     assert!(until(&mut child, scratch), "it ended before it measured");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!scratch());
 }
 
@@ -313,7 +313,7 @@ fn ctrl_c_ends_each_verb_soon_and_it_says_what_is_left_and_how_to_go_on() {
     for verb in ["manage", "unmanage"] {
         let (code, told) =
             interrupted(&bench, &["--quiet", verb, "spool/control", "spool"], || staging.exists());
-        assert_eq!(code, 1, "{verb}: {told}");
+        assert_eq!(code, 130, "{verb}: {told}");
         for words in
             [&format!("`crumb {verb} spool/control` goes on from there"), "those after it are as they were"]
         {
@@ -334,6 +334,6 @@ fn ctrl_c_ends_each_verb_soon_and_it_says_what_is_left_and_how_to_go_on() {
         (&["--quiet", "advise", "spool"], &["interrupted while counting", "run it again"]),
     ] {
         let (code, told) = interrupted(&bench, args, || true);
-        assert!(code == 1 && says.iter().all(|words| told.contains(words)), "{args:?}: {code} {told}");
+        assert!(code == 130 && says.iter().all(|words| told.contains(words)), "{args:?}: {code} {told}");
     }
 }

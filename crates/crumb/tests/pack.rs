@@ -736,7 +736,7 @@ fn ctrl_c_ends_a_put_soon_and_what_was_put_until_then_is_whole() {
     let output = child.wait_with_output().unwrap();
     assert!(feeder.join().unwrap().is_some(), "the stream was cut off");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("interrupted; what was put until then is in the store"), "{said}");
     assert!(bench.path("store/table").exists(), "it ended cleanly");
     bench.fine(&["pack", "check", "store"]);

@@ -113,7 +113,7 @@ fn an_interrupted_run_tells_what_it_did_and_leaves_nothing() {
     let output = child.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(left(&bench, "a"), 0, "{out}{err}");
-    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    assert_eq!(output.status.code(), Some(130), "{out}{err}");
     let record = RunRecord::from_json(&bench.read("a.json")).unwrap();
     assert!(!record.complete && record.verdict.has("interrupted"), "{out}");
 }

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A set at rest must hold what its file says. One that was in use when its run was killed is taken as it is found,
-//! as long as it is a row of numbers without holes; that is all that a kill can leave.
+//! as long as it is a row of numbers without holes; that is all that a kill can leave. The file is written before the
+//! directories are made: a folder without it was killed at once, holds nothing, and is taken up as an empty set.
 //!
 //! Always holds: nothing outside the folder is touched; no set is ever written over.
 
@@ -103,6 +104,10 @@ impl Set {
                 None
             }
         };
+        // A kill from here on leaves a set that says so.
+        if state.as_ref().is_none_or(|state| state.lines.is_empty()) {
+            set.save(false)?;
+        }
         let opened = set.open_directories(config, state, tools, note);
         if opened.is_err() && config.keep == Keep::Remove {
             // Nothing of it is of use, and the error that is on its way matters more.
@@ -230,10 +235,13 @@ impl Set {
         match self.fs.open(&place, Access::Read) {
             Err(error) if error.status() == Some(Status::NOENT) => {
                 let name = self.name.clone();
-                return Err(match self.fs.stat(&self.folder) {
-                    Ok(_) => self.unfit(format!("it has no file {STATE_FILE}")),
-                    Err(_) => DirscaleError::SetMissing { place: self.fs.place(), name },
-                });
+                return match self.fs.stat(&self.folder) {
+                    Err(_) => Err(DirscaleError::SetMissing { place: self.fs.place(), name }),
+                    Ok(_) if self.is_as_a_kill_at_once_leaves_it()? => {
+                        Ok(State { file_bytes: self.file_bytes, at_rest: false, lines: Vec::new() })
+                    }
+                    Ok(_) => Err(self.unfit(format!("it has no file {STATE_FILE}"))),
+                };
             }
             opened => {
                 let mut file = opened?;
@@ -248,6 +256,13 @@ impl Set {
         }
         State::parse(&String::from_utf8_lossy(&text))
             .ok_or_else(|| self.unfit(format!("{STATE_FILE} in it is not what this Crumb writes")))
+    }
+
+    /// Whether the folder holds nothing but perhaps the file that was to become its state.
+    fn is_as_a_kill_at_once_leaves_it(&self) -> Result<bool, FsError> {
+        let mut empty = true;
+        self.fs.readdir(&self.folder, &mut |entry| empty &= entry.name == NEW_STATE_FILE.as_bytes())?;
+        Ok(empty)
     }
 
     fn unfit(&self, wrong: String) -> DirscaleError {

@@ -194,6 +194,31 @@ fn a_run_killed_in_the_middle_of_a_write_can_be_gone_on_with() {
 }
 
 #[test]
+fn a_run_killed_just_after_it_made_its_folder_can_be_gone_on_with() {
+    let again = DirscaleConfig { keep: Keep::Reuse, ..config("16") };
+    for left in [&[][..], &["crumb-set.new"]] {
+        let bench = bench();
+        let root = bench.path();
+        std::fs::create_dir(set(root)).unwrap();
+        left.iter().for_each(|name| std::fs::write(set(root).join(name), "crumb dir").unwrap());
+        let refused = quietly(root, &DirscaleConfig { keep: Keep::Keep, ..config("16") });
+        assert!(text_of(&refused).contains("--reuse t"), "{refused:?}");
+        let outcome = quietly(root, &again);
+        assert!(outcome.complete, "what the refusal advises must work, with {left:?} left: {outcome:?}");
+        assert_eq!(files_below(&set(root).join("flat")).len(), 16);
+    }
+    // Killed when the set had said that it is in use, and some directories were made.
+    let bench = bench();
+    let root = bench.path();
+    std::fs::create_dir_all(set(root).join("345/000")).unwrap();
+    std::fs::write(set(root).join("crumb-set"), "crumb dirscale set 1\nfile_bytes 100\nin-use\n").unwrap();
+    assert!(quietly(root, &again).complete);
+    // What somebody else made is no set.
+    std::fs::remove_file(set(root).join("crumb-set")).unwrap();
+    assert!(text_of(&quietly(root, &again)).contains("it has no file crumb-set"));
+}
+
+#[test]
 fn a_set_that_someone_changed_is_refused_and_left_alone() {
     let bench = bench();
     let root = bench.path();

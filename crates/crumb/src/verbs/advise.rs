@@ -97,7 +97,7 @@ Examples:
       jq -r '.directories[] | select(.advice == \"manage\").path' | xargs crumb manage
 
 Ctrl-C ends it early; the scratch directory is removed.
-Exit status: 0 fine, also when there is nothing to gain; 1 it could not be told; 2 wrong usage.";
+Exit status: 0 fine, also when there is nothing to gain; 1 it could not be told; 2 wrong usage; 130 interrupted.";
 
 /// Smaller directories are in a block or two on any file system; nobody manages them.
 const FILES_MIN: u64 = 512;
@@ -108,7 +108,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Runs the verb.
 pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let census = args.census.as_deref().map(|name| census(name, context)).transpose()?;
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let scan = scanned(&args.tree, &stop, context)?;
     let (day, from) = match census {
         Some((day, from)) => (day, Some(from)),

@@ -42,11 +42,11 @@ Examples:
     crumb check /news --repair
   crumb check /news --json - | jq '.findings[].path'
 
-Exit status: 0 all is right, or is now; 1 something is not, or could not be looked at; 2 wrong usage.";
+Exit status: 0 all is right, or is now; 1 something is not, or could not be looked at; 2 wrong usage; 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let mut progress = Progress::new(context.quiet);
     let mut show = |directories: u64, entries: u64, path: &Path| {
         let text = format!(

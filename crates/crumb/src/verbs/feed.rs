@@ -255,7 +255,7 @@ fn watched<T>(
     what: &str,
     work: impl FnOnce(&mut Watch<'_>) -> Result<T, NetnewsError>,
 ) -> anyhow::Result<T> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let stop: &AtomicBool = &stop;
     let mut progress = Progress::new(context.quiet);
     let mut show = |now: FeedProgress| {

@@ -40,7 +40,7 @@ Examples:
     crumb run netnews /mnt/disk --feed feed --keep mine
     crumb feed verify /mnt/disk/crumb-netnews-mine --feed feed
 
-Exit status: 0 all is right, 1 something is not, or could not be looked at, 2 wrong usage.";
+Exit status: 0 all is right, 1 something is not, or could not be looked at, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -59,7 +59,7 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         .collect::<anyhow::Result<_>>()?;
     let feed = args.feed.as_ref().map(Feed::open).transpose()?;
 
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let mut progress = Progress::new(context.quiet);
     let storage = Storage { spool, history, places };
     let verified = verify(&storage, name, feed.as_ref(), &stop, &mut |done, of| {

@@ -51,7 +51,7 @@ Examples:
     crumb mount /news /mnt/news
 
 Ctrl-C ends it soon; the same command goes on from there.
-Exit status: 0 fine, 1 refused, failed or interrupted, 2 wrong usage.";
+Exit status: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &ManageArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -81,7 +81,7 @@ pub fn convert_all(
         }
         return failed.map_or(Ok(ExitStatus::Fine), Err);
     }
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     for directory in directories {
         let mut progress = Progress::new(context.quiet);
         let mut pace = Pace::start();

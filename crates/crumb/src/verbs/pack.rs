@@ -246,7 +246,7 @@ struct RmArgs {
 }
 
 fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let store = Place::read(&args.store)?.open(OpenOptions::default())?;
     let mut keys: Vec<Vec<u8>> = args.keys.iter().map(|key| key.as_bytes().to_vec()).collect();
     let mut progress = Progress::new(context.quiet);

@@ -32,7 +32,7 @@ Examples:
     crumb postmark
 
 Ctrl-C ends a run early: it says how far it got and its files are removed.
-Exit status: 0 fine, 1 a run failed or was interrupted, 2 wrong usage.")]
+Exit status: 0 fine, 1 a run failed, 2 wrong usage, 130 interrupted.")]
 pub struct PostmarkArgs {
     /// Commands to read first; one that is not there is passed over, as the old program does
     #[arg(value_name = "FILE")]
@@ -43,7 +43,7 @@ pub struct PostmarkArgs {
 const INTERRUPTED: i32 = 130;
 
 /// Runs the verb.
-pub fn run(args: PostmarkArgs, _context: &Context) -> anyhow::Result<ExitStatus> {
+pub fn run(args: PostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let working_directory = std::env::current_dir().context("cannot tell the working directory")?;
     let idle = Arc::new(AtomicBool::new(true));
     // Before the flag of a run: at the prompt there is nothing to clean up, and a read would not end by itself.
@@ -51,7 +51,7 @@ pub fn run(args: PostmarkArgs, _context: &Context) -> anyhow::Result<ExitStatus>
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&idle))
             .context("cannot listen to Ctrl-C")?;
     }
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     let session = Session::new(Surroundings {
         out: &mut out,

@@ -106,7 +106,7 @@ Examples:
     crumb run dirscale /mnt/disk --sizes 1..524288 --reuse spool
 
 Ctrl-C ends the run early: what was measured is kept and the directories removed.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Places of all operations of a measurement are made before it begins.
 const OPERATIONS_MAX: u32 = 1_000_000;
@@ -118,7 +118,7 @@ pub fn run(args: DirscaleArgs, context: &Context) -> anyhow::Result<ExitStatus> 
         let wrong = anyhow::anyhow!("--keep {name} is for a run made alone; leave --repeat and --vs out");
         return Err(wrong.context(crate::exit::BadUsage));
     }
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let measure_one = |turn: Turn<'_>| args.measure_one(&turn, context, &stop);
     let sides = Sides::parse(&args.target, &args.series.vs, &[])?.in_order_of(args.seed);
     args.series.run_sides(&sides, &args.output, context, &stop, measure_one, tables_of)
@@ -133,6 +133,13 @@ impl DirscaleArgs {
         if !context.quiet {
             self.announce(turn.target, &config);
         }
+        let set = format!("{}{}", dirscale::SET_PREFIX, config.set_name);
+        let _leaving = context.interruption.would_leave(match config.keep {
+            Keep::Remove => format!("{set} in {}; remove it with rm -r", turn.target),
+            Keep::Keep | Keep::Reuse => {
+                format!("{set} in {}; --reuse {} goes on with it", turn.target, config.set_name)
+            }
+        });
         let mut progress = Progress::new(context.quiet);
         let mut tell = |event: Event| show(&mut progress, &event);
         let outcome = dirscale::run(&config, Arc::clone(&fs), &mut *caches, stop, &mut tell);

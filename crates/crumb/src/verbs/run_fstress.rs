@@ -153,7 +153,7 @@ Examples:
 
 Ctrl-C ends the run early: what was measured is kept and the file set removed. Each load point is stored as soon as it
 is measured, so that a run that is killed keeps those it had.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Lengths that no run needs and that arithmetic on clocks does not like.
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -170,7 +170,7 @@ const BUILD_IN_FLIGHT_UDP: usize = 8;
 
 /// Runs the verb.
 pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
+    args.run_in(&mut Ensemble::solo(), &signals::stop_flag_of(context)?, context)
 }
 
 impl FstressArgs {

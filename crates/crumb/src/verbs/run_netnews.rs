@@ -166,7 +166,7 @@ Examples:
     crumb feed verify /mnt/disk/crumb-netnews-mine
 
 Ctrl-C ends the run early: what was measured is kept and the spool removed, or left with --keep.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 const READERS_MAX: u32 = 1024;
 /// Of an article of the default model, about.
@@ -181,7 +181,7 @@ const QUICK_LIMIT: Duration = Duration::from_secs(100);
 pub fn run(args: NetnewsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     // Before the feed, which may take minutes to make.
     args.output.check(context)?;
-    args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
+    args.run_in(&mut Ensemble::solo(), &signals::stop_flag_of(context)?, context)
 }
 
 impl NetnewsArgs {
@@ -220,6 +220,12 @@ impl NetnewsArgs {
         on_all(ensemble, "mounting each side", try_mounts(&sides))?;
         // Made once, so that all runs of a series store the same bytes.
         let made_up = MadeUp::folder(ensemble.rank(), &args.local_directories(&sides), args.feed_bytes());
+        let _leaving = (args.feed.is_none()).then(|| {
+            let path = made_up.path.parent().unwrap_or(&made_up.path).display();
+            context
+                .interruption
+                .would_leave(format!("the feed made up for the run, {path}; remove it with rm -r"))
+        });
         let feed = args.feed(&made_up, ensemble.rank(), context, stop);
         let feed = on_all(ensemble, "the feed", feed)?;
         let series = Series { args: &args.series, sides: &sides, output: &args.output, context, stop };
@@ -360,6 +366,13 @@ impl NetnewsArgs {
             folder.push(format!("rank-{}", ensemble.rank()));
         }
         let storage = on_all(ensemble, "reaching the storage", self.storage(turn.target))?;
+        let directory = spool::directory_of(&config.name);
+        let _leaving = context.interruption.would_leave(match config.keep {
+            Keep::Remove => format!("{} in {}; remove it with rm -r", directory.display(), turn.target),
+            Keep::Keep | Keep::Resume => {
+                format!("{} in {}; --resume {common_name} goes on with it", directory.display(), turn.target)
+            }
+        });
         if !context.quiet {
             announce(turn.target, &config, feed);
             ranks::announce(ensemble);

@@ -125,7 +125,7 @@ Examples:
     crumb run postmark /mnt/old --vs /mnt/new --repeat 10
 
 The old program's commands and reports: `crumb postmark --help`.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
@@ -145,7 +145,7 @@ enum SyncFlag {
 
 /// Runs the verb.
 pub fn run(args: RunPostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    args.run_in(&mut Ensemble::solo(), &signals::stop_flag()?, context)
+    args.run_in(&mut Ensemble::solo(), &signals::stop_flag_of(context)?, context)
 }
 
 impl RunPostmarkArgs {
@@ -216,6 +216,11 @@ impl RunPostmarkArgs {
         let made = Folder::make(&storage, &ranks::own_name(ensemble, Folder::name_of(&begun.id)));
         let all_made = ensemble.all_did("making a folder", problem_of(&made));
         let folder = made?;
+        let _leaving = context.interruption.would_leave(format!(
+            "{} in {}; remove it with rm -r",
+            folder.name().display(),
+            turn.target
+        ));
         if let Err(error) = all_made {
             folder.remove()?;
             return Err(error.into());

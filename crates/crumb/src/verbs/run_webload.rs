@@ -114,7 +114,7 @@ Examples:
     crumb run webload --proxy http://127.0.0.1:3128 --workload trace --trace access.log --time-scale 144
 
 Ctrl-C ends the run early: what was measured is kept.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID.";
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Who stands between robots and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ pub fn run(args: WebloadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let usage = |error: anyhow::Error| error.context(BadUsage);
     let traffic = args.workload.traffic().map_err(usage)?;
     let sides = args.through().map_err(usage)?;
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     // A series knows its sides by number; what they are is known here alone.
     let variants = sides.iter().map(|through| Variant {
         target: Target::Null,

@@ -35,7 +35,7 @@ Examples:
     crumb unmanage /news/control/cancel
 
 Ctrl-C ends it soon; the same command goes on from there.
-Exit status: 0 fine, 1 refused, failed or interrupted, 2 wrong usage.";
+Exit status: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &UnmanageArgs, context: &Context) -> anyhow::Result<ExitStatus> {

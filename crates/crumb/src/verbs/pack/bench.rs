@@ -76,7 +76,7 @@ type Rates = [[Vec<f64>; STEPS.len()]; 2];
 
 /// Runs the verb.
 pub fn run(args: &BenchArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let ground = Ground::below(&args.directory)?;
     let load = Load::drawn(args);
     let mut progress = Progress::new(context.quiet);

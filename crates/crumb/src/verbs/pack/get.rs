@@ -113,7 +113,7 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if to_tar && args.json {
         return Err(anyhow!("standard output cannot be both a tar stream and JSON").context(BadUsage));
     }
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let place = Place::read(&args.store)?;
     if place.is_in_use() {
         note(context, "another process has the store open: what it put since it began may be missing");

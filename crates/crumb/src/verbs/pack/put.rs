@@ -91,7 +91,7 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         let key = key.map_err(|why| anyhow!("{}: {why}", path.display()).context(BadUsage))?;
         roots.push((args.directory.join(path), key));
     }
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let place = Place::read(&args.store)?;
     let own = place.directories().into_iter().filter_map(|path| fs::metadata(path).ok());
     let own = own.map(|own| (own.dev(), own.ino())).collect();

@@ -171,7 +171,7 @@ pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus
 
 /// Compacts.
 pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of(context)?;
     let store = Place::read(&args.store)?.open(OpenOptions::default())?;
     let before = store.usage();
     let mut progress = Progress::new(context.quiet);
