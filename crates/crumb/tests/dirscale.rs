@@ -13,7 +13,7 @@ fn target() -> tempfile::TempDir {
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-const QUICK: [&str; 5] = ["--sizes", "1..32", "--operations", "40", "--warm"];
+const QUICK: [&str; 5] = ["--sizes", "1..32", "--operations", "30", "--warm"];
 
 fn args<'a>(target: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     [&["run", "dirscale", target.to_str().unwrap()], &QUICK[..], more].concat()
@@ -28,6 +28,7 @@ fn a_run_shows_a_table_for_each_layout_keeps_its_record_and_leaves_nothing() {
     assert!(out.contains("345: microseconds an operation"), "{out}");
     assert!(out.contains("345 against flat: pays for the whole day"), "{out}");
     assert!(!out.contains("cache state unknown"), "{out}");
+    assert!(out.contains("day's mean: an operation"), "{out}");
     assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 0);
 
     let record = RunRecord::from_json(&bench.read("run.json")).unwrap();
@@ -44,6 +45,23 @@ fn a_run_shows_a_table_for_each_layout_keeps_its_record_and_leaves_nothing() {
     assert!(record.metrics["day_cost_flat_us"] > 0.0 && record.metrics["day_cost_345_us"] > 0.0);
     assert_eq!(record.config["cache"], "warm");
     assert!(bench.fine(&["runs", "list"]).contains("dirscale"));
+}
+
+#[test]
+fn directories_of_one_and_two_files_give_figures_and_no_conclusion() {
+    let (bench, target) = (Bench::new(), target());
+    let place = target.path().to_str().unwrap();
+    let out = bench.fine(&["run", "dirscale", place, "--sizes", "1..2", "--warm", "--json", "run.json"]);
+    let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(out.contains("pays is not told: the largest directory had 2 files"), "{out}");
+    let record = RunRecord::from_json(&bench.read("run.json")).unwrap();
+    assert!(
+        record.verdict.has("sizes-too-small") && !record.verdict.has("pays-from"),
+        "{:?}",
+        record.verdict
+    );
+    assert!(!record.metrics.keys().any(|name| name.starts_with("pays_from")), "{:?}", record.metrics);
+    assert!(record.metrics["day_cost_flat_us"] > 0.0);
 }
 
 #[test]

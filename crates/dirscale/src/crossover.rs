@@ -149,7 +149,7 @@ impl fmt::Display for Crossover {
                 let chance = (chance * 100.0).round();
                 write!(
                     f,
-                    "not as far as can be shown: at {} files it is cheaper with {chance}%",
+                    "not as far as can be shown: at {} files it is cheaper with a probability of {chance}%",
                     rounded(largest)
                 )
             }
@@ -157,8 +157,12 @@ impl fmt::Display for Crossover {
     }
 }
 
-/// Three digits are more than any crossing is known to.
+/// Three digits are more than any crossing is known to. A size that was measured is known and stays as it is: whole, but
+/// for what its logarithm lost.
 fn rounded(files: f64) -> String {
+    if (files - files.round()).abs() < 1e-9 * files {
+        return grouped(files);
+    }
     let unit = 10f64.powf((files.max(1.0).log10().floor() - 2.0).max(0.0));
     grouped((files / unit).round() * unit)
 }
@@ -250,6 +254,20 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(width(&noisy) > 2.0 * width(&sharp), "{noisy:?} {sharp:?}");
+    }
+
+    #[test]
+    fn a_size_that_was_measured_is_told_as_it_is_and_a_crossing_in_three_digits() {
+        let never = Crossover::Never { largest: 65_536.0 };
+        assert_eq!(never.to_string(), "never within the sizes measured (up to 65,536)");
+        let unclear = Crossover::NotShown { largest: 524_288.0, chance: 0.05 };
+        assert_eq!(
+            unclear.to_string(),
+            "not as far as can be shown: at 524,288 files it is cheaper with a probability of 5%"
+        );
+        let (low, files) = (65_536f64.ln().exp(), 81_234.5);
+        let from = Crossover::From { files, low, high: Some(131_072.0), everywhere: false, chance: 1.0 };
+        assert_eq!(from.to_string(), "from 81,200 files (95%: 65,536 to 131,072)");
     }
 
     #[test]

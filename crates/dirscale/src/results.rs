@@ -166,6 +166,12 @@ impl Results {
         curves
     }
 
+    /// The largest size of which everything is known, in any layout.
+    pub fn largest(&self) -> Option<u64> {
+        let whole = self.cells.iter().filter(|(_, cell)| cell.iter().all(|samples| samples.us().is_some()));
+        whole.map(|((_, size), _)| *size).max()
+    }
+
     /// Answers to all questions for each layout but the flat one; none without the flat one.
     pub fn paying(&self, layouts: &[Layout], day: &Frequencies, seed: u64) -> Vec<Paying> {
         let known = self.known(seed);

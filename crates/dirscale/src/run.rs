@@ -33,7 +33,7 @@ pub struct Outcome {
     pub curves: Vec<Curve>,
     /// `fill LAYOUT FILES` and `MEASURE LAYOUT FILES`, in order; `pass` is the round.
     pub phases: Vec<Phase>,
-    /// From which size each layout pays.
+    /// From which size each layout pays; empty when all sizes were too small to tell.
     pub paying: Vec<Paying>,
     /// The flat list of figures.
     pub metrics: BTreeMap<String, f64>,
@@ -114,6 +114,8 @@ struct Bench<'a> {
     verdict: Verdict,
 }
 
+/// Files in the largest directory below which nothing is concluded.
+const FILES_MIN: u64 = 32;
 /// Names that the proof of coldness looks at.
 const PROBES: u64 = 32;
 
@@ -380,7 +382,21 @@ impl Bench<'_> {
     fn outcome(self, complete: bool, error: Option<DirscaleError>) -> Outcome {
         let Self { config, results, phases, mut verdict, cache_log, .. } = self;
         let (layouts, day) = (config.distinct_layouts(), &config.frequencies);
-        let paying = results.paying(&layouts, day, config.seed);
+        let mut paying = results.paying(&layouts, day, config.seed);
+        // While `operations` files are added the directory has up to so many more: below that it is not one of its size.
+        let enough = config.operations().max(FILES_MIN);
+        if let Some(largest) = results.largest().filter(|largest| *largest < enough)
+            && !paying.is_empty()
+        {
+            paying.clear();
+            verdict.remark(
+                "sizes-too-small",
+                format!(
+                    "from which size a layout pays is not told: the largest directory had {largest} files, and \
+                     {enough} are the least; measure larger --sizes"
+                ),
+            );
+        }
         let mut metrics = results.metrics(&layouts, day, &paying, config.seed);
         if !phases.is_empty() {
             cache_log.judge(config.cache, &mut verdict);

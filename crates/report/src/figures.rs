@@ -58,7 +58,11 @@ pub fn metric_text(name: &str, value: f64) -> (String, String, &'static str) {
     let (stem, number, unit) = if let Some(stem) = name.strip_suffix("_per_sec") {
         match stem.strip_suffix("_bytes").filter(|_| value >= 0.0) {
             Some(stem) => {
-                return (words(&format!("{stem}_bytes")), format!("{}/s", bytes_text(value as u64)), "");
+                return (
+                    words(name, &format!("{stem}_bytes")),
+                    format!("{}/s", bytes_text(value as u64)),
+                    "",
+                );
             }
             None => (stem, round_rate_text(value), "/s"),
         }
@@ -85,13 +89,13 @@ pub fn metric_text(name: &str, value: f64) -> (String, String, &'static str) {
     } else if let Some(stem) = name.strip_suffix("_percent") {
         (stem, grouped(value, 2), "%")
     } else if let Some(stem) = name.strip_suffix("_bytes").filter(|_| value >= 0.0) {
-        return (words(stem), bytes_text(value as u64), "");
+        return (words(name, stem), bytes_text(value as u64), "");
     } else if value.fract() == 0.0 && (0.0..1e15).contains(&value) {
         (name, count_text(value as u64), "")
     } else {
         (name, ms_text(value * 1e3), "")
     };
-    (words(stem), number, unit)
+    (words(name, stem), number, unit)
 }
 
 /// A metric's name in words.
@@ -106,9 +110,13 @@ pub fn figure_text(name: &str, value: f64) -> String {
     format!("{number}{gap}{unit}")
 }
 
-fn words(stem: &str) -> String {
+fn words(name: &str, stem: &str) -> String {
     // A metric about one variant has the variant's name at its end.
-    let of_variant = [("day_cost_", "Cost of a day"), ("pays_from_files_", "Pays from, files")];
+    let of_variant = [
+        // As `_us` it is of one operation, as `_s` of the whole day.
+        ("day_cost_", if name.ends_with("_us") { "Mean operation of a day" } else { "Cost of a day" }),
+        ("pays_from_files_", "Pays from, files"),
+    ];
     if let Some((variant, text)) =
         of_variant.iter().find_map(|(begin, text)| Some((stem.strip_prefix(begin)?, text)))
     {
@@ -146,7 +154,7 @@ fn words(stem: &str) -> String {
         "readdir" => "Read the directory",
         "add" => "Add a file",
         "remove" => "Remove a file",
-        "day" => "Cost of a day",
+        "day" => "Mean operation of a day",
         "lookup_random" => "Lookup, random order",
         "lookup_sequential" => "Lookup, sequential order",
         _ => "",
@@ -213,7 +221,9 @@ mod tests {
         assert_eq!(title("transactions_per_sec"), "Transactions");
         assert_eq!(title("created_alone_per_sec"), "Files created, alone");
         assert_eq!(title("create_p99_us"), "Create latency p99");
-        assert_eq!(title("day_cost_34_56_us"), "Cost of a day, 34/56");
+        assert_eq!(title("day_cost_34_56_us"), "Mean operation of a day, 34/56");
+        assert_eq!(title("day_cost_34_56_s"), "Cost of a day, 34/56");
+        assert_eq!(title("day_us"), "Mean operation of a day");
         assert_eq!(title("pays_from_files_345"), "Pays from, files, 345");
         assert_eq!(title("lookup_random_us"), "Lookup, random order");
         let names =

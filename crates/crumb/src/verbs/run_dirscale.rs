@@ -12,7 +12,7 @@ use measure::{CacheControl, KernelCaches, RunId, RunRecord, UnreachableCaches};
 
 use crate::context::Context;
 use crate::exit::ExitStatus;
-use crate::layout::grid;
+use crate::layout::{grid, wrapped};
 use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
@@ -232,7 +232,7 @@ fn caches_of(fs: &dyn FileSystem) -> anyhow::Result<Box<dyn CacheControl>> {
 fn show(progress: &mut Progress, event: &Event) {
     let count = report::count_text;
     match event {
-        Event::Note(text) => progress.say(crate::layout::wrapped("", text).trim_end()),
+        Event::Note(text) => progress.say(wrapped("", text).trim_end()),
         Event::Progress { work: Work::Fill(layout), done, of } => {
             progress.step(*done, *of, format!("{layout}: making files: {} of {}", count(*done), count(*of)));
         }
@@ -255,7 +255,7 @@ fn tables_of(record: &RunRecord) -> String {
         ("add_us", "add"),
         ("remove_us", "remove"),
         ("readdir_us", "read whole"),
-        ("day_us", "the day"),
+        ("day_us", "day's mean"),
     ];
     let mut labels: Vec<&str> = Vec::new();
     for label in record.curves.iter().flat_map(|curve| &curve.lines).map(|line| line.label.as_str()) {
@@ -286,6 +286,14 @@ fn tables_of(record: &RunRecord) -> String {
         text.push_str(&format!("{label}: microseconds an operation\n{}\n", grid(&heads, 0, &rows)));
     }
     // The tables have told the metrics.
+    if record.curves.iter().any(|curve| curve.name == "day_us") {
+        text.push_str(&wrapped(
+            "",
+            "read whole: one reading of the whole directory; day's mean: an operation of the day on average, each kind as \
+             often as --frequencies says",
+        ));
+        text.push('\n');
+    }
     text + &tables::summary(&RunRecord { metrics: Default::default(), ..record.clone() })
 }
 
