@@ -32,6 +32,9 @@ const UPLOT_SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.js"));
 const UPLOT_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.css"));
 const UPLOT_LICENSE: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot-license.txt"));
 
+/// Phases of a run beyond which they are folded away: a run over many sizes has hundreds.
+const PHASES_SHOWN: usize = 24;
+
 /// How the page is made.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -110,6 +113,7 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
     environment.add_template("traffic.html", TRAFFIC)?;
     let page = environment.get_template("report.html")?.render(context! {
         title,
+        phases_shown => PHASES_SHOWN,
         interactive,
         version => env!("CARGO_PKG_VERSION"),
         runs => runs.iter().map(RunView::new).collect::<Vec<_>>(),
@@ -162,7 +166,13 @@ fn script_json(value: &impl Serialize) -> String {
 fn default_title(runs: &[RunRecord], comparison: Option<&Comparison>) -> String {
     if let Some(comparison) = comparison {
         let labels: Vec<&str> = comparison.sides.iter().map(|side| side.label.as_str()).collect();
-        return format!("{} against {}", labels[1..].join(" and "), labels[0]);
+        let (common, own) = apart(&labels);
+        let common = if common.is_empty() { String::new() } else { format!("{common} ") };
+        return match &own[..] {
+            [a, b] => format!("{common}{b} against {a}"),
+            // The table of sides says what they are.
+            _ => format!("{}: {} sides compared", comparison.benchmark, labels.len()),
+        };
     }
     match runs {
         [one] => one.label.clone(),
@@ -172,9 +182,60 @@ fn default_title(runs: &[RunRecord], comparison: Option<&Comparison>) -> String 
     }
 }
 
+/// The words that all texts begin with, and what is left of each.
+fn apart<'t>(texts: &[&'t str]) -> (&'t str, Vec<&'t str>) {
+    let words = |text: &'t str| text.split(' ');
+    let mut cut = 0;
+    'words: for word in words(texts[0]) {
+        let end = cut + word.len() + 1;
+        for text in texts {
+            // Something must be left of each.
+            if text.len() <= end || text.get(..end) != texts[0].get(..end) {
+                break 'words;
+            }
+        }
+        cut = end;
+    }
+    (texts[0][..cut].trim_end(), texts.iter().map(|text| &text[cut..]).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_all_labels_begin_with_is_said_once() {
+        let on = ["postmark on /mnt/a", "postmark on /mnt/b"];
+        assert_eq!(apart(&on), ("postmark on", vec!["/mnt/a", "/mnt/b"]));
+        assert_eq!(apart(&["ext4", "XFS, new log"]), ("", vec!["ext4", "XFS, new log"]));
+        assert_eq!(apart(&["news", "news old"]), ("", vec!["news", "news old"]));
+        assert_eq!(apart(&["a b", "a b"]), ("a", vec!["b", "b"]));
+    }
+
+    #[test]
+    fn no_two_colours_of_runs_look_alike() {
+        let channels = |hex: &str| {
+            [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("six hex digits")))
+        };
+        // Thiadmer Riemersma, "Colour metric": as good as the eye within some percent, and needs no colour space.
+        let apart = |a: [f64; 3], b: [f64; 3]| {
+            let red = (a[0] + b[0]) / 2.0;
+            let [r, g, b] = [0, 1, 2].map(|at| (a[at] - b[at]).powi(2));
+            ((2.0 + red / 256.0) * r + 4.0 * g + (2.0 + (255.0 - red) / 256.0) * b).sqrt()
+        };
+        let lines: Vec<&str> = STYLE.lines().filter(|line| line.contains("--run0: #")).collect();
+        assert_eq!(lines.len(), 3, "light, dark, and dark by the system's choice");
+        for line in lines {
+            let colours: Vec<&str> = line.split('#').skip(1).map(|rest| &rest[..6]).collect();
+            assert_eq!(colours.len(), 6, "{line}");
+            for (at, a) in colours.iter().enumerate() {
+                for b in &colours[..at] {
+                    let distance = apart(channels(a), channels(b));
+                    assert!(distance > 130.0, "#{a} and #{b} are {distance:.0} apart");
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_label_cannot_end_the_script_element_that_holds_the_numbers() {

@@ -113,7 +113,8 @@ pub(crate) fn point_name(point: &LoadPoint) -> String {
     }
 }
 
-/// The curves of all runs, in the order of the runs, a run's open loop first.
+/// The curves of all runs, in the order of the runs, a run's open loop first; none where every one is a dot at the same load,
+/// as of a run of PostMark: a curve is what several loads make.
 pub(crate) fn curves(runs: &[RunRecord]) -> Vec<Curve> {
     let mut curves = Vec::new();
     for (run, record) in runs.iter().enumerate() {
@@ -132,7 +133,11 @@ pub(crate) fn curves(runs: &[RunRecord]) -> Vec<Curve> {
             }
         }
     }
-    curves
+    let mut offered =
+        curves.iter().flat_map(|curve: &Curve| &curve.dots).filter_map(|dot| dot.offered_per_sec);
+    let first = offered.next();
+    let one_load = offered.all(|rate| Some(rate) == first);
+    if one_load && curves.iter().all(|curve| curve.dots.len() == 1) { Vec::new() } else { curves }
 }
 
 fn dot(at: usize, point: &LoadPoint) -> Option<Dot> {

@@ -67,14 +67,14 @@ const FONT: &str = "system-ui, sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const INK_SOFT: RGBColor = RGBColor(0x5c, 0x65, 0x70);
 const GRID: RGBColor = RGBColor(0xe3, 0xe6, 0xea);
-/// Okabe and Ito's colours, told apart by colour-blind readers; yellow and black are left out.
+/// Okabe and Ito's colours, told apart by colour-blind readers; yellow is an olive on white, and black a dark grey.
 const PALETTE: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
     RGBColor(0xb0, 0x5a, 0x8f),
-    RGBColor(0xc2, 0x7f, 0x00),
-    RGBColor(0x3f, 0x9a, 0xcf),
+    RGBColor(0x8f, 0x84, 0x00),
+    RGBColor(0x3d, 0x46, 0x50),
 ];
 
 /// Every plot that `runs` has, as (file name, SVG text); `reference` says where published values are drawn in.

@@ -145,6 +145,10 @@ pub(crate) struct ComparisonView {
     answers: Vec<(String, Option<String>, &'static str)>,
     cautions: Vec<String>,
     sides: Vec<SideCard>,
+    /// More than two, which are a table.
+    many: bool,
+    /// That targets say more than the labels.
+    targets: bool,
     /// By run of the page: its side; none for a run that is in no side.
     side_of: Vec<Option<usize>>,
     /// How the figures below the headline are judged.
@@ -193,6 +197,8 @@ impl ComparisonView {
             answers: (1..comparison.sides.len()).map(answer).collect(),
             cautions: comparison.cautions.iter().map(|caution| caution.text.clone()).collect(),
             sides: comparison.sides.iter().map(card).collect(),
+            many: comparison.sides.len() > 2,
+            targets: comparison.sides.iter().any(|side| !side.label.contains(&side.target)),
             side_of: runs.iter().map(of_run).collect(),
             corrected: each.filter(|_| comparison.corrected_for > 1).map(|each| {
                 format!(

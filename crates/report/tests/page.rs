@@ -111,6 +111,44 @@ fn a_series_is_answered_drawn_and_tabled_and_its_runs_are_listed() {
 }
 
 #[test]
+fn several_sides_are_a_table_and_a_short_title() {
+    let mut runs = postmark_series(1.09);
+    for at in 0..5 {
+        let mut run = runs[at].clone();
+        run.id = measure::RunId(format!("{}-c", run.id));
+        run.label = "a third side, with a name that is said once".to_owned();
+        run.series.as_mut().unwrap().side = "C".to_owned();
+        runs.push(run);
+    }
+    let html = page(&runs, Plots::Fixed);
+    let heading = html.split("<h1>").nth(1).and_then(|rest| rest.split("</h1>").next()).unwrap();
+    assert_eq!(heading, "postmark: 3 sides compared");
+    assert!(html.contains("aria-label=\"Sides and answers\"") && html.contains("B is faster by 8."));
+    assert!(!html.contains("aria-label=\"Sides\""), "the cards would say it again");
+}
+
+#[test]
+fn a_run_at_one_load_draws_no_curve_and_still_shows_its_load_point() {
+    let html =
+        page(&[Sweep::new("one", 20.0, 300_000.0).rates(&[]).outstanding(&[1]).record()], Plots::Fixed);
+    assert!(!html.contains("latency-title") && !html.contains("achieved-title"));
+    assert!(html.contains("points-title") && html.contains("closed loop, 1 outstanding"));
+    let two = page(&[Sweep::new("two", 20.0, 300_000.0).rates(&[500.0, 900.0]).record()], Plots::Fixed);
+    assert!(two.contains("latency-title"));
+}
+
+#[test]
+fn hundreds_of_phases_are_folded_away() {
+    let mut run = dirscale_run("ext4", true);
+    let phase = measure::Phase { name: "lookup_random flat 65536".to_owned(), pass: 1, ..Default::default() };
+    run.phases = vec![phase; 600];
+    let html = page(&[run.clone()], Plots::Fixed);
+    assert!(html.contains("<summary>All 600 phases</summary>"));
+    run.phases.truncate(10);
+    assert!(!page(&[run], Plots::Fixed).contains("All 10 phases"));
+}
+
+#[test]
 fn two_runs_alone_are_drawn_and_not_compared() {
     assert!(!page(&two_runs(), Plots::Fixed).contains("comparison-title"));
     let one_side: Vec<_> = postmark_series(1.0).into_iter().filter(|run| run.target == "/mnt/xfs").collect();
