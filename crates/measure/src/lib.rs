@@ -28,6 +28,6 @@ pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA,
-    RankPart, RecordError, RunId, RunRecord, SeriesPlace,
+    RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
 };
 pub use verdict::{Reason, Verdict};

@@ -286,6 +286,9 @@ pub enum RecordError {
     },
 }
 
+/// Metrics that were called otherwise by earlier versions: their names then and now.
+pub const RENAMED_METRICS: [(&str, &str); 1] = [("read_latency_us_max", "read_latency_max_us")];
+
 impl RunId {
     /// A new name for a run of `benchmark` begun at `started`; `entropy` keeps runs of one second apart.
     pub fn new(benchmark: &str, started: Timestamp, entropy: u16) -> Self {
@@ -313,7 +316,15 @@ impl RunRecord {
         let value: serde_json::Value = serde_json::from_str(text)?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(found) if found > u64::from(RECORD_SCHEMA) => Err(RecordError::Schema { found }),
-            _ => Ok(serde_json::from_value(value)?),
+            _ => {
+                let mut record: Self = serde_json::from_value(value)?;
+                for (old, new) in RENAMED_METRICS {
+                    if let Some(value) = record.metrics.remove(old) {
+                        record.metrics.entry(new.to_owned()).or_insert(value);
+                    }
+                }
+                Ok(record)
+            }
         }
     }
 }
@@ -326,6 +337,18 @@ mod tests {
     fn a_newer_schema_is_refused_by_its_number() {
         let error = RunRecord::from_json(r#"{"schema": 7, "id": "x"}"#).unwrap_err();
         assert!(error.to_string().contains("schema 7"), "{error}");
+    }
+
+    #[test]
+    fn a_metric_of_an_earlier_version_is_read_by_its_name_of_today() {
+        let earlier = r#"{"schema": 1, "id": "x", "benchmark": "netnews", "label": "", "target": "",
+            "started": "2026-11-21T18:00:00Z", "ended": "2026-11-21T18:00:00Z", "command": [], "config": null,
+            "environment": ENVIRONMENT, "seed": 1, "complete": true,
+            "metrics": {"read_latency_us_max": 7.5, "read_errors": 0}, "verdict": {"valid": true, "reasons": []}}"#;
+        let environment = serde_json::to_string(&Environment::default()).unwrap();
+        let record = RunRecord::from_json(&earlier.replace("ENVIRONMENT", &environment)).unwrap();
+        assert_eq!(record.metrics.get("read_latency_max_us"), Some(&7.5));
+        assert!(!record.metrics.contains_key("read_latency_us_max") && record.headline.is_empty());
     }
 
     #[test]

@@ -221,6 +221,7 @@ impl Better {
 /// or when the runs are not of one benchmark, workload and kind of loop.
 pub fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
     cautions::comparable(sides)?;
+    let chosen: &[String] = &chosen.iter().map(|name| name_today(name)).collect::<Vec<_>>();
     let mut found = figures::of(sides);
     let headlines: Vec<Headlines> =
         (1..sides.len()).map(|side| headlines_of(&found, sides, side, chosen)).collect::<Result<_>>()?;
@@ -264,6 +265,12 @@ pub fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
         cautions: headlines.into_iter().filter_map(|of| of.caution).chain(cautions::of(sides)).collect(),
         settings_differ: cautions::settings_that_differ(sides),
     })
+}
+
+/// A metric's name of today, when it is one of an earlier version.
+fn name_today(name: &str) -> String {
+    let renamed = measure::RENAMED_METRICS.iter().find(|(old, _)| *old == name);
+    renamed.map_or(name, |(_, new)| new).to_owned()
 }
 
 /// What answers for one side.

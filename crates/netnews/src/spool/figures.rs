@@ -106,7 +106,7 @@ pub fn figures(
         put("read_latency_p90_us", Some(latency.p90));
         put("read_latency_p99_us", Some(latency.p99));
         put("read_latency_p999_us", Some(latency.p999));
-        put("read_latency_us_max", Some(latency.max));
+        put("read_latency_max_us", Some(latency.max));
         put("read_errors", Some(readings.errors as f64));
     }
     let curves = [

@@ -230,6 +230,16 @@ fn a_remark_on_a_load_level_names_the_level_and_one_on_the_run_comes_first() {
 }
 
 #[test]
+fn a_metric_may_be_chosen_by_the_name_it_had_in_earlier_versions() {
+    let mut sides = [side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0)];
+    for run in sides.iter_mut().flat_map(|side| &mut side.runs) {
+        run.metrics.insert("read_latency_max_us".to_owned(), 5.0);
+    }
+    let comparison = compare(&sides, &["read_latency_us_max".to_owned()]).unwrap();
+    assert_eq!(comparison.headline(1).unwrap().name, "read_latency_max_us");
+}
+
+#[test]
 fn a_target_of_one_letter_hides_no_setting_that_holds_the_letter() {
     let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
     for (side, target) in [(&mut a, "a"), (&mut b, "e")] {
