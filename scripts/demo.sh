@@ -3,7 +3,7 @@
 # the mail workload to saturation, prints the tables and writes one HTML report. Under 3 minutes after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-crumb=${CRUMB:-target/release/crumb}
+crumb=${CRUMB:-${CARGO_TARGET_DIR:-target}/release/crumb}
 out=${DEMO_DIR:-demo}
 mkdir -p "$out"
 
