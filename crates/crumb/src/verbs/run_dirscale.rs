@@ -285,7 +285,6 @@ fn tables_of(record: &RunRecord) -> String {
             std::iter::once("files").chain(columns.iter().map(|(_, head)| *head)).collect();
         text.push_str(&format!("{label}: microseconds an operation\n{}\n", grid(&heads, 0, &rows)));
     }
-    // The tables have told the metrics.
     if record.curves.iter().any(|curve| curve.name == "day_us") {
         text.push_str(&wrapped(
             "",
@@ -294,6 +293,7 @@ fn tables_of(record: &RunRecord) -> String {
         ));
         text.push('\n');
     }
+    // The tables have told the metrics.
     text + &tables::summary(&RunRecord { metrics: Default::default(), ..record.clone() })
 }
 
