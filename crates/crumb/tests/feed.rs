@@ -76,7 +76,7 @@ fn a_killed_synthesis_leaves_no_feed_that_looks_whole_and_a_stopped_one_nothing(
     let mut child = far_from_done(&bench);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!bench.path("feed").exists());
 
     let mut child = far_from_done(&bench);

@@ -97,7 +97,7 @@ fn ctrl_c_in_a_run_removes_its_files_and_says_how_far_it_got() {
     out.read_to_end(&mut said).unwrap();
     let ended = crumb.wait_with_output().unwrap();
     let (said, err) = (String::from_utf8(said).unwrap(), String::from_utf8(ended.stderr).unwrap());
-    assert_eq!(ended.status.code(), Some(1), "{said}\n{err}");
+    assert_eq!(ended.status.code(), Some(130), "{said}\n{err}");
     assert!(err.contains("of 2000000000 transactions; all files of this run are removed"), "{err}");
     assert!(said.ends_with("Done\nDeleting files...Done\nDeleting subdirectories...Done\n"), "{said}");
     assert_eq!(left(&bench, "spool"), 0);
