@@ -337,6 +337,10 @@ fn a_missing_body_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
         for lost in 0..files {
             let when = format!("clean {clean}, body {lost}");
             let image = disk.process_end();
+            if image.bytes(&format!("{lost:08}.index")).is_some_and(|bytes| bytes.len() <= 64) {
+                // Made ahead, and nothing is in it yet.
+                continue;
+            }
             image.remove(&format!("{lost:08}.body")).expect("removed");
             let store = open(&image);
             let name = format!("file {lost:08}");
