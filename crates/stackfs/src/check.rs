@@ -237,7 +237,7 @@ impl Walk<'_, '_> {
         );
         let mut finding = Finding::new(FindingKind::LostBit, path, text);
         if self.repair {
-            finding.mended = match Guard::take(path) {
+            finding.mended = match Guard::take_as_is(path) {
                 Err(error) => Mended::Not(error.to_string()),
                 Ok(guard) => {
                     let of = guard.directory.as_fd();
