@@ -1,7 +1,7 @@
 //! [`Disk`] on a directory of a local file system, by pread, pwrite, fdatasync and fallocate.
 //!
-//! Always holds: no name leads out of the directory; a file's length is made durable with its bytes; a file that is made is
-//! its owner's alone.
+//! Always holds: no name leads out of the directory, nor does a symbolic link in it; a file's length is made durable with
+//! its bytes; a file that is made is its owner's alone.
 //! Not here: O_DIRECT, queues: the engine's threads are the queue.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
 use rustix::io::Errno;
 
 use crate::disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
@@ -24,6 +24,9 @@ const FILE_MODE: u32 = 0o600;
 pub struct LocalDisk {
     root: PathBuf,
 }
+
+/// A link in the place of a file would have whoever opens a store write anywhere that its owner wants.
+const NO_LINK: i32 = OFlags::NOFOLLOW.bits() as i32;
 
 impl LocalDisk {
     /// The directory at `root`, which is there.
@@ -61,7 +64,8 @@ impl Disk for LocalDisk {
     fn open(&self, name: &str, how: DiskOpen) -> Result<Arc<dyn DiskFile>, DiskError> {
         let path = self.path("open", name)?;
         let mut options = OpenOptions::new();
-        options.read(true).write(how != DiskOpen::Read).create_new(how == DiskOpen::New).mode(FILE_MODE);
+        options.read(true).write(how != DiskOpen::Read).create_new(how == DiskOpen::New);
+        options.mode(FILE_MODE).custom_flags(NO_LINK);
         let file = options.open(path).map_err(|error| self.error("open", name, error))?;
         Ok(Arc::new(LocalDiskFile { place: self.place(), name: name.to_owned(), file }))
     }
@@ -94,7 +98,9 @@ impl Disk for LocalDisk {
 
     fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError> {
         let path = self.path("lock", name)?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(FILE_MODE).custom_flags(NO_LINK);
+        let file = options.open(path);
         let file = file.map_err(|error| self.error("lock", name, error))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(DiskLock::new(file))),
@@ -239,6 +245,21 @@ mod tests {
             let mode = dir.path().join(name).metadata().expect("there").permissions().mode() & 0o777;
             assert_eq!(mode, 0o600, "{name}: {mode:o}");
         }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_is_not_followed() {
+        let (_dir, disk) = disk();
+        let (outside, _elsewhere) = self::disk();
+        std::fs::write(outside.path().join("theirs"), "text").expect("written");
+        for (name, leads_to) in [("1.body", "theirs"), ("lock", "not-there")] {
+            std::os::unix::fs::symlink(outside.path().join(leads_to), disk.root().join(name))
+                .expect("a link");
+        }
+        for how in [DiskOpen::Read, DiskOpen::Write] {
+            assert!(disk.open("1.body", how).is_err(), "{how:?}");
+        }
+        assert!(disk.lock("lock").is_err() && !outside.path().join("not-there").exists());
     }
 
     #[test]
