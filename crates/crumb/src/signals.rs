@@ -88,10 +88,7 @@ pub fn stop_flag_waking(wake: impl Fn() + Send + 'static) -> anyhow::Result<Arc<
     listen(Interruption::default(), wake)
 }
 
-fn listen(
-    interruption: Interruption,
-    wake: impl Fn() + Send + 'static,
-) -> anyhow::Result<Arc<AtomicBool>> {
+fn listen(interruption: Interruption, wake: impl Fn() + Send + 'static) -> anyhow::Result<Arc<AtomicBool>> {
     let mut wanted = vec![SIGINT, SIGTERM];
     if !is_ignored(SIGHUP) {
         wanted.push(SIGHUP);

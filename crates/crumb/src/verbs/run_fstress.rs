@@ -255,6 +255,10 @@ impl FstressArgs {
             ..begun.clone().record(context, label.clone())
         };
 
+        let _leaving = context.interruption.would_leave(match config.keep {
+            Keep::Remove => format!("{} in {target}; remove it with rm -r", config.set_name),
+            _ => format!("{} in {target}, which is kept; --reuse takes it up again", config.set_name),
+        });
         let (events, heard) = mpsc::sync_channel(1024);
         let mut any_kept = false;
         let outcome = std::thread::scope(|threads| {
@@ -449,12 +453,7 @@ fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
         Some(points) => format!("about {}", humantime::format_duration(point * points)),
         None => format!("{} for each load point", humantime::format_duration(point)),
     };
-    say(&format!(
-        "{} on {target}, {}; seed {}",
-        config.workload.name,
-        load_text(&config.load),
-        config.seed
-    ));
+    say(&format!("{} on {target}, {}; seed {}", config.workload.name, load_text(&config.load), config.seed));
     ranks::announce(ensemble);
     if let Some(raw) = &config.raw {
         say(&format!("every measured request goes to {}-rank-{}.csv", raw.display(), ensemble.rank()));
