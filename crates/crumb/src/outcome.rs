@@ -12,7 +12,7 @@ use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, Verdict};
 
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::output::{can_be_written, print, say};
+use crate::output::{can_be_written, is_same_place, print, refuse_store, say};
 
 /// Where results go besides the terminal; the same for every benchmark.
 #[derive(Args, Clone, Debug)]
@@ -155,7 +155,14 @@ impl OutputArgs {
                 anyhow!("--json - and --report - both want standard output; name a file for one of them");
             return Err(wrong.context(BadUsage));
         }
+        if let (Some(json), Some(report)) = (&self.json, &self.report)
+            && is_same_place(json, report)
+        {
+            let wrong = anyhow!("--json and --report both name {}; name two files", json.display());
+            return Err(wrong.context(BadUsage));
+        }
         for path in [&self.json, &self.report].into_iter().flatten().filter(|path| *path != Path::new("-")) {
+            refuse_store(context, path)?;
             can_be_written(path)?;
         }
         if !self.no_store {

@@ -1,12 +1,13 @@
 //! Words for people and programs: results on standard output, notes on standard error, files by `-o`.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 
 use crate::context::Context;
+use crate::exit::BadUsage;
 
 /// Writes to standard output as it is, and at once: a script may wait for it.
 ///
@@ -55,6 +56,55 @@ pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses to write a result over a store of runs, which would lose every run that is kept there.
+///
+/// # Errors
+/// When the file is an SQLite database, or where the store of this process is or will be.
+pub fn refuse_store(context: &Context, path: &Path) -> anyhow::Result<()> {
+    refuse_database(path)?;
+    if is_same_place(path, &context.store) {
+        return Err(lost_runs(path));
+    }
+    Ok(())
+}
+
+/// As [`refuse_store`], of files that are there.
+///
+/// # Errors
+/// When the file is an SQLite database.
+pub fn refuse_database(path: &Path) -> anyhow::Result<()> {
+    let mut begins = [0; SQLITE_HEAD.len()];
+    // A pipe is not read: that may wait, and takes what is not ours.
+    let is_file = fs::metadata(path).is_ok_and(|there| there.is_file());
+    let is_read = is_file && fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut begins).is_ok());
+    if is_read && begins == *SQLITE_HEAD {
+        return Err(lost_runs(path));
+    }
+    Ok(())
+}
+
+fn lost_runs(path: &Path) -> anyhow::Error {
+    let path = path.display();
+    anyhow!(
+        "{path}: runs are kept in this file, and a result written to it would lose them; name another file"
+    )
+    .context(BadUsage)
+}
+
+/// How an SQLite database begins (SQLite's file format, 1.3).
+const SQLITE_HEAD: &[u8; 16] = b"SQLite format 3\0";
+
+/// Whether two paths name one file, which need not be there yet.
+pub fn is_same_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        fs::canonicalize(path).ok().or_else(|| {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            Some(fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?.join(path.file_name()?))
+        })
+    };
+    place(one).is_some_and(|one| Some(one) == place(other))
+}
+
 /// Where `-o` sends something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -78,6 +128,7 @@ impl Destination {
         match self {
             Self::Stdout => print(text),
             Self::File(path) => {
+                refuse_store(context, path)?;
                 fs::write(path, text).with_context(|| format!("{}: cannot write {what}", path.display()))?;
                 note(context, &format!("wrote {what} to {}", path.display()));
                 Ok(())

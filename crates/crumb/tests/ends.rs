@@ -52,6 +52,38 @@ fn looking_whether_a_file_can_be_written_leaves_it_as_it_is() {
     assert!(!bench.path("new.json").exists());
 }
 
+/// Symptom: `--json` or `-o` that named the file of the run store replaced it, and every kept run was lost without a word.
+#[test]
+fn no_result_is_written_over_the_kept_runs_nor_over_the_run_it_is_made_from() {
+    let bench = bench();
+    bench.fine(&with(&["--json", "other.json"]));
+    bench.fine(&with(&["--json", "run.json"]));
+    std::os::unix::fs::symlink("runs.db", bench.path("other-name")).unwrap();
+    let kept = std::fs::read(bench.path("runs.db")).unwrap();
+    let run = bench.read("run.json");
+    let refused: [&[&str]; 11] = [
+        &with(&["--json", "runs.db"]),
+        &with(&["--report", "./runs.db"]),
+        &with(&["--json", "other-name"]),
+        &with(&["--store", "new.db", "--json", "./new.db"]),
+        &with(&["--json", "one", "--report", "./one"]),
+        &["report", "last", "-o", "runs.db"],
+        &["report", "run.json", "-o", "./run.json"],
+        &["runs", "export", "last", "-o", "runs.db"],
+        &["compare", "run.json", "other.json", "--report", "runs.db"],
+        &["compare", "run.json", "other.json", "--json", "-", "--report", "-"],
+        &["compare", "run.json", "other.json", "--json", "one", "--report", "./one"],
+    ];
+    for args in refused {
+        let said = bench.fails(2, args);
+        let why = ["would lose them", "made from", "both name", "both want"];
+        assert!(why.iter().any(|why| said.contains(why)), "{args:?}: {said}");
+    }
+    assert!(std::fs::read(bench.path("runs.db")).unwrap() == kept, "the store is as it was");
+    assert_eq!(bench.read("run.json"), run);
+    assert!(!bench.path("one").exists() && !bench.path("new.db").exists());
+}
+
 #[test]
 fn a_report_to_standard_output_is_a_page_and_no_file_of_that_name() {
     let bench = bench();

@@ -198,6 +198,7 @@ impl AdviseArgs {
                 print(&format!("{:#}\n", self.json_of(answer, day, operations)))?;
             }
             Some(path) => {
+                crate::output::refuse_database(path)?;
                 std::fs::write(path, format!("{:#}\n", self.json_of(answer, day, operations)))
                     .with_context(|| format!("cannot write {}", path.display()))?;
                 print(&text)?;

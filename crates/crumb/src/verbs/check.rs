@@ -66,6 +66,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             if path == Path::new("-") {
                 print(&json)?;
             } else {
+                crate::output::refuse_database(path)?;
                 std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
                 print(&shown(&checked, context.verbose > 0))?;
             }

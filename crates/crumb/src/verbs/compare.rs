@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use report::compare::{Comparison, Figure, Gate, Side, ratio_text};
 use report::figure_text;
@@ -12,7 +12,7 @@ use report::sides::{self, Source};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus, is_broken_pipe};
 use crate::layout::{WIDTH, counted, folded, grid, wrapped};
-use crate::output::{Destination, note, print};
+use crate::output::{Destination, is_same_place, note, print};
 
 /// Compare runs: ratios with confidence intervals, faster, slower or no difference shown
 ///
@@ -63,6 +63,11 @@ pub fn run(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 }
 
 fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    if let (Some(json), Some(report)) = (&args.json, &args.report)
+        && (json == report || is_same_place(json, report))
+    {
+        bail!("--json and --report both name {}; name two", json.display());
+    }
     // The store's absence is told as every verb tells it, which the report crate cannot.
     if args.sides.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
         drop(context.store_with_runs()?);

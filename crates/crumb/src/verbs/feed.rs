@@ -448,6 +448,7 @@ fn write_json(path: &Path, feed: &Feed, stat: &Stat, top: usize) -> anyhow::Resu
     if path == Path::new("-") {
         return print(&json);
     }
+    crate::output::refuse_database(path)?;
     std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
     print(&(feed_text(feed) + &stat_text(stat, top)))
 }

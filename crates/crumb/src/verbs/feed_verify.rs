@@ -72,6 +72,7 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     match json {
         Some((path, json)) if path == Path::new("-") => print(&format!("{json:#}\n"))?,
         Some((path, json)) => {
+            crate::output::refuse_database(path)?;
             std::fs::write(path, format!("{json:#}\n"))
                 .with_context(|| format!("cannot write {}", path.display()))?;
             print(&shown(&verified))?;

@@ -3,16 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use measure::RunRecord;
 use report::html::{self, Options};
 use report::{Reference, Store};
 
 use crate::context::Context;
-use crate::exit::ExitStatus;
+use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::counted;
-use crate::output::{Destination, note, print};
+use crate::output::{Destination, is_same_place, note, print, refuse_store};
 
 /// Draw runs as one HTML file that works offline
 ///
@@ -95,6 +95,11 @@ pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let page_wanted = args.output.is_some() || args.svg.is_none();
     if page_wanted {
         let output = args.output.unwrap_or_else(|| PathBuf::from("report.html"));
+        let is_run = |name: &String| is_run_file(name) && is_same_place(Path::new(name), &output);
+        if let Some(name) = args.runs.iter().find(|name| is_run(name)) {
+            let wrong = anyhow!("{name}: the report would be written over the run that it is made from");
+            return Err(wrong.context(BadUsage));
+        }
         let options = Options { title: args.title, reference, ..Options::default() };
         page(&runs, &options, Destination::new(Some(output)), context)?;
     }
@@ -106,6 +111,7 @@ fn page(runs: &[RunRecord], options: &Options, output: Destination, context: &Co
     match output {
         Destination::Stdout => print(&page)?,
         Destination::File(path) => {
+            refuse_store(context, &path)?;
             fs::write(&path, &page)
                 .with_context(|| format!("{}: cannot write the report", path.display()))?;
             if !context.quiet {
@@ -131,12 +137,17 @@ fn page(runs: &[RunRecord], options: &Options, output: Destination, context: &Co
     Ok(())
 }
 
+/// Whether a run is named by its file and not by its place in the store.
+fn is_run_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".json") || Path::new(name).is_file()
+}
+
 fn find(wanted: &[String], context: &Context) -> anyhow::Result<Vec<RunRecord>> {
     let mut store: Option<Store> = None;
     let mut runs = Vec::with_capacity(wanted.len());
     for name in wanted {
         let path = Path::new(name);
-        if name.contains('/') || name.ends_with(".json") || path.is_file() {
+        if is_run_file(name) {
             let text =
                 fs::read_to_string(path).with_context(|| format!("{name}: cannot read this RunRecord"))?;
             runs.push(RunRecord::from_json(&text).with_context(|| format!("{name}: cannot be reported on"))?);
