@@ -45,7 +45,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use files::Layout;
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use self::calls::{Call, Calls, Kernel};
@@ -54,7 +54,7 @@ use self::guard::Guard;
 use self::levels::Levels;
 use self::moves::{Collisions, Cut, Mover, failed_at};
 pub use self::state::State;
-use self::state::{Survey, open_below, staging_name};
+use self::state::{Names, Survey, open_own, staging_name};
 use crate::managed::{LAYOUT_UNMARKED, MANAGED_BIT};
 
 /// Staging directories are called this and the layout's name, with `-` for `/`. No entry may begin so.
@@ -145,6 +145,9 @@ pub fn plan(path: &Path, goal: Goal) -> Result<Plan, ConvertError> {
     let guard = Guard::take(path)?;
     let survey = Survey::of(&guard.path, &guard.directory)?;
     let after = aim(&guard, &survey, goal)?;
+    if survey.state != after {
+        refuse_foreign(&guard, survey.state)?;
+    }
     Ok(Plan { before: survey.state, after, entries: survey.entries })
 }
 
@@ -194,8 +197,9 @@ fn convert_guarded(
         }
         return Ok(converted);
     }
+    let owner = refuse_foreign(guard, survey.state)?;
     let layout = if after == State::Flat { survey.state.layout() } else { after.layout() };
-    let mut conversion = Conversion { guard, layout, calls };
+    let mut conversion = Conversion { guard, layout, owner, calls };
     let staging = conversion.staging(survey.state)?;
     let directory = OwnedFd::from(
         guard
@@ -206,6 +210,7 @@ fn convert_guarded(
     let mut mover = Mover {
         path: &guard.path,
         directory: &directory,
+        owner,
         staging,
         staging_path: guard.path.join(OsStr::from_bytes(staging_name(layout).as_bytes())),
         levels: Levels::of(layout),
@@ -359,10 +364,68 @@ fn refuse_reserved_within(guard: &Guard, state: State) -> Result<(), ConvertErro
     Ok(())
 }
 
+/// Directories of other users in the places of hidden ones: they are neither looked into nor given away. The owner of
+/// the directory, whose those are that are part of it.
+fn refuse_foreign(guard: &Guard, state: State) -> Result<u32, ConvertError> {
+    let failed = |error: Errno| ConvertError::Open { path: guard.path.clone(), source: error.into() };
+    let of = rustix::fs::fstat(&guard.directory).map_err(failed)?.st_uid;
+    let foreign = |(below, owner): (Vec<u8>, u32)| ConvertError::Foreign {
+        path: guard.path.clone(),
+        entry: guard.path.join(OsStr::from_bytes(&below)),
+        owner,
+        of,
+    };
+    if state == State::Flat {
+        return Ok(of);
+    }
+    let levels = Levels::of(state.layout());
+    if matches!(state, State::Managed(_) | State::Lifting(_))
+        && let Some(found) = foreign_in(&guard.directory, b"", &levels, of).map_err(failed)?
+    {
+        return Err(foreign(found));
+    }
+    if state.is_half_way() {
+        let name = staging_name(state.layout());
+        let staging = open_own(&guard.directory, &name, of).map_err(failed)?;
+        if let Some((below, owner)) = foreign_in(&staging, b"", &levels, of).map_err(failed)? {
+            return Err(foreign((levels::joined(name.as_bytes(), &below), owner)));
+        }
+    }
+    Ok(of)
+}
+
+/// The first directory in the place of a hidden one that belongs to somebody else, and its owner.
+fn foreign_in(
+    level: impl AsFd,
+    at: &[u8],
+    levels: &Levels,
+    of: u32,
+) -> rustix::io::Result<Option<(Vec<u8>, u32)>> {
+    for entry in Names::of(&level)? {
+        let (name, kind) = entry?;
+        let below = levels::joined(at, name.to_bytes());
+        if kind != FileType::Directory || !levels.is_level(&below) {
+            continue;
+        }
+        let owner = rustix::fs::statat(&level, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)?.st_uid;
+        if owner != of {
+            return Ok(Some((below, owner)));
+        }
+        if !levels.is_leaf(&below) {
+            let found = foreign_in(open_own(&level, &name, of)?, &below, levels, of)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// The first steps of a conversion.
 struct Conversion<'a> {
     guard: &'a Guard,
     layout: Layout,
+    owner: u32,
     calls: &'a mut dyn Calls,
 }
 
@@ -382,15 +445,20 @@ impl Conversion<'_> {
             let make = Call::MakeDirectory { at, name: &name };
             self.calls.call(&make).map_err(|e| failed("make the staging directory", e))?;
         }
-        let staging = open_below(at, &name).map_err(|e| failed("open the staging directory", e))?;
+        let staging = open_own(at, &name, self.owner).map_err(|e| failed("open the staging directory", e))?;
         // Also when it was there: killed between the two, it would look like somebody else's once anything is in it.
         let keepsake = rustix::fs::statat(&staging, KEEPSAKE, AtFlags::SYMLINK_NOFOLLOW);
         if keepsake.is_err_and(|error| error == Errno::NOENT) {
             let make = Call::MakeFile { at: staging.as_fd(), name: KEEPSAKE };
             self.calls.call(&make).map_err(|e| failed("keep its times", e))?;
-            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let opened = rustix::fs::openat(&staging, KEEPSAKE, flags, Mode::empty());
             let opened = opened.map_err(|e| failed("keep its times", e))?;
+            // The directory's owner may put something else there meanwhile.
+            let is = rustix::fs::fstat(&opened).map_err(|e| failed("keep its times", e))?;
+            if (is.st_uid, is.st_nlink) != (self.owner, 1) {
+                return Err(failed("keep its times", Errno::PERM));
+            }
             let keep = Call::Times { of: opened.as_fd(), times: &times };
             self.calls.call(&keep).map_err(|e| failed("keep its times", e))?;
         }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use files::Layout;
@@ -204,4 +204,124 @@ fn stopped_by_its_user_it_is_half_way_and_goes_on_from_there() {
     assert_eq!(rest.entries_moved, 1000 - done.entries_moved);
     assert_eq!(rest.after, State::Managed(Layout::Hash2));
     assert_eq!(to(&directory, Goal::Flat).unwrap().entries_moved, 1000);
+}
+
+/// Names, owners, modes and contents of all below a directory.
+fn snapshot(place: &Path) -> Vec<(PathBuf, u32, u32, Option<String>)> {
+    let (mut all, mut waiting) = (Vec::new(), vec![place.to_owned()]);
+    while let Some(path) = waiting.pop() {
+        let of = fs::symlink_metadata(&path).unwrap();
+        if of.is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        all.push((path.clone(), of.uid(), of.mode(), fs::read_to_string(&path).ok()));
+    }
+    all.sort();
+    all
+}
+
+const USER: u32 = 12_345;
+
+/// A directory of the user's, with files of his; managed in `layout` when one is named.
+fn of_a_user(scratch: &Path, layout: Option<Layout>) -> PathBuf {
+    let directory = scratch.join("spool");
+    fs::create_dir(&directory).unwrap();
+    for name in ["1000", "123456", "notes"] {
+        fs::write(directory.join(name), name).unwrap();
+    }
+    chown(&directory, Some(USER), Some(USER)).unwrap();
+    if let Some(layout) = layout {
+        to(&directory, Goal::Managed(Some(layout))).unwrap();
+    }
+    directory
+}
+
+/// A directory of root's with a file in it, for nobody else; the owner of the directory above may have renamed it.
+fn foreign(path: &Path) {
+    fs::create_dir(path).unwrap();
+    fs::write(path.join("key"), "secret").unwrap();
+    fs::create_dir(path.join("inner")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn unmanaging_leaves_a_subdirectory_of_another_user_and_all_in_it_alone() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (layout, place) in [(Layout::D345, "346"), (Layout::D34D56, "35"), (Layout::D34D56, "34/57")] {
+        for empty in [false, true] {
+            let scratch = scratch();
+            let directory = of_a_user(scratch.path(), Some(layout));
+            foreign(&directory.join(place));
+            if empty {
+                fs::remove_file(directory.join(place).join("key")).unwrap();
+                fs::remove_dir(directory.join(place).join("inner")).unwrap();
+            }
+            let before = snapshot(&directory);
+            let refused = to(&directory, Goal::Flat).unwrap_err();
+            assert!(matches!(refused, ConvertError::Foreign { owner: 0, of: USER, .. }), "{refused}");
+            assert!(refused.to_string().starts_with(directory.join(place).to_str().unwrap()), "{refused}");
+            assert_eq!(snapshot(&directory), before, "{layout} {place}");
+            // Whoever says that it is part of it has it converted with the rest.
+            chown(directory.join(place), Some(USER), Some(USER)).unwrap();
+            to(&directory, Goal::Flat).unwrap();
+            assert_eq!(directory.join("key").exists(), !empty);
+        }
+    }
+}
+
+#[test]
+fn a_staging_directory_with_another_users_directories_or_of_another_user_is_left_alone() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (managed, place) in [(false, Some("003")), (true, Some("003")), (false, None), (true, None)] {
+        let scratch = scratch();
+        let directory = of_a_user(scratch.path(), managed.then_some(Layout::D345));
+        let staging = directory.join(".crumb-converting-345");
+        fs::create_dir(&staging).unwrap();
+        fs::write(staging.join(".times"), "").unwrap();
+        match place {
+            Some(place) => foreign(&staging.join(place)),
+            // It is root's itself, with something that would be the user's.
+            None => {
+                fs::create_dir(staging.join("003")).unwrap();
+                fs::write(staging.join("003/key"), "secret").unwrap();
+                chown(staging.join("003"), Some(USER), Some(USER)).unwrap();
+            }
+        }
+        if place.is_some() {
+            for path in [&staging, &staging.join(".times")] {
+                chown(path, Some(USER), Some(USER)).unwrap();
+            }
+        }
+        let before = snapshot(&directory);
+        for goal in [Goal::Managed(None), Goal::Flat] {
+            let refused = to(&directory, goal).unwrap_err();
+            assert!(
+                matches!(refused, ConvertError::Foreign { owner: 0, of: USER, .. }),
+                "{goal:?}: {refused}"
+            );
+            assert_eq!(snapshot(&directory), before, "managed {managed}, {place:?}, {goal:?}");
+        }
+        let stop = AtomicBool::new(false);
+        let mut watch = stackfs::check::CheckWatch { progress: &mut |_, _, _| {}, stop: &stop };
+        let checked = stackfs::check::check(&directory, true, &mut watch).unwrap();
+        assert!(!checked.is_right());
+        assert_eq!(snapshot(&directory), before, "managed {managed}, {place:?}, repaired");
+    }
+}
+
+#[test]
+fn what_a_conversion_by_root_makes_belongs_to_the_owner_in_the_end() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let directory = of_a_user(scratch.path(), Some(Layout::D34D56));
+    let made: Vec<_> = snapshot(&directory).into_iter().filter(|(path, ..)| path.is_dir()).collect();
+    assert!(made.len() > 3 && made.iter().all(|(_, owner, ..)| *owner == USER), "{made:#?}");
+    to(&directory, Goal::Flat).unwrap();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
 }

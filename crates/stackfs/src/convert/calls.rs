@@ -10,17 +10,19 @@ use files::Layout;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 
+use crate::identity::{Caller, Identity};
 use crate::managed::{remove_layout_mark, set_layout_mark};
 
 /// One change.
 #[derive(Debug)]
 pub(crate) enum Call<'a> {
-    /// For nobody but the converter, until it is dressed like the directory above.
+    /// The directory's in which it is made, from the start, and for its owner only until it is dressed like that one.
+    /// So there is never one of root's, which could be anybody's.
     MakeDirectory {
         at: BorrowedFd<'a>,
         name: &'a CStr,
     },
-    /// An empty file.
+    /// An empty file, of the same owner.
     MakeFile {
         at: BorrowedFd<'a>,
         name: &'a CStr,
@@ -84,10 +86,13 @@ const OWN_DIRECTORY: Mode = Mode::RWXU;
 impl Calls for Kernel {
     fn call(&mut self, call: &Call<'_>) -> Result<()> {
         match *call {
-            Call::MakeDirectory { at, name } => rustix::fs::mkdirat(at, name, OWN_DIRECTORY),
+            Call::MakeDirectory { at, name } => {
+                as_owner_of(at, OWN_DIRECTORY, || rustix::fs::mkdirat(at, name, OWN_DIRECTORY))
+            }
             Call::MakeFile { at, name } => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                rustix::fs::openat(at, name, flags, Mode::RUSR | Mode::WUSR).map(drop)
+                let mode = Mode::RUSR | Mode::WUSR;
+                as_owner_of(at, mode, || rustix::fs::openat(at, name, flags, mode).map(drop))
             }
             Call::Rename { from, to, name } => rename(from, to, name),
             Call::RemoveDirectory { at, name } => rustix::fs::unlinkat(at, name, AtFlags::REMOVEDIR),
@@ -109,6 +114,12 @@ impl Calls for Kernel {
             Call::Sync { of } => rustix::fs::syncfs(of),
         }
     }
+}
+
+/// Makes something that belongs to the owner of the directory that it is made in, also when root makes it.
+fn as_owner_of(at: BorrowedFd<'_>, mode: Mode, make: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stat = rustix::fs::fstat(at)?;
+    Identity::of_this_process().create_as(Caller { uid: stat.st_uid, gid: stat.st_gid }, mode, make)
 }
 
 fn rename(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> Result<()> {

@@ -50,12 +50,16 @@ impl Dress {
         self.uid
     }
 
-    /// Makes a directory look like this, by as few calls as it takes; how many there were.
+    /// Makes a directory look like this, by as few calls as it takes; how many there were. `EPERM` when it belongs to
+    /// another user: nothing is given away.
     pub(crate) fn put_on(&self, directory: impl AsFd, calls: &mut dyn Calls) -> Result<u32> {
         let of = directory.as_fd();
         let now = Self::of(of)?;
+        if now.uid != self.uid {
+            return Err(Errno::PERM);
+        }
         let mut changes = 0;
-        if (now.uid, now.gid) != (self.uid, self.gid) {
+        if now.gid != self.gid {
             calls.call(&Call::Owner { of, uid: self.uid, gid: self.gid })?;
             changes += 1;
         }

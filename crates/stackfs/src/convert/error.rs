@@ -103,6 +103,22 @@ pub enum ConvertError {
         /// The entry.
         entry: PathBuf,
     },
+    /// A hidden directory or a staging directory of another user.
+    #[error(
+        "{entry}: belongs to user {owner}, and not to user {of} as {path}, so it is not taken for a part of that: \
+         whoever owns {path} could have put it there; move it away or, if it is part of it, change its owner \
+         (chown), and run this again", entry = entry.display(), path = path.display()
+    )]
+    Foreign {
+        /// What was named.
+        path: PathBuf,
+        /// The other user's directory.
+        entry: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The owner of what was named.
+        of: u32,
+    },
     /// Managed already, in another layout.
     #[error(
         "{path}: is managed in layout {there}, or on its way to it; run `crumb unmanage {path}` first to have it in {asked}",

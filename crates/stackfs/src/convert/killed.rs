@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -64,6 +64,17 @@ fn populate(directory: &Path) {
     let times =
         fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000));
     fs::File::open(directory).unwrap().set_times(times).unwrap();
+    if rustix::process::geteuid().is_root() {
+        // What root makes here must be the owner's at once: killed later, it could be anybody's of root's.
+        chown(directory, Some(OWNER), Some(OWNER)).unwrap();
+    }
+}
+
+const OWNER: u32 = 12_345;
+
+fn assert_like_the_owner(path: &Path, above: &Path) {
+    let [its, owner] = [path, above].map(|path| fs::symlink_metadata(path).unwrap().uid());
+    assert_eq!(its, owner, "{} is not of the owner of {}", path.display(), above.display());
 }
 
 /// Everything below an entry: kind and mode, inode, links, and content.
@@ -93,6 +104,7 @@ fn take_level(path: &Path, at: &[u8], levels: &Levels, seen: &mut Seen) {
             continue;
         }
         if levels.is_level(&below) {
+            assert_like_the_owner(&entry.path(), path);
             take_level(&entry.path(), &below, levels, seen);
         } else {
             take(&entry.path(), Path::new(&name), seen);
@@ -116,6 +128,7 @@ fn users_view(directory: &Path) -> Seen {
     }
     if state.is_half_way() {
         let staging = directory.join(OsStr::from_bytes(staging_name(state.layout()).as_bytes()));
+        assert_like_the_owner(&staging, directory);
         take_level(&staging, b"", &levels, &mut seen);
     }
     seen
@@ -273,6 +286,9 @@ fn subdirectories_that_are_there_on_both_sides_are_merged() {
     let level = fs::read_dir(&staging).unwrap().flatten().find(|e| e.file_type().unwrap().is_dir()).unwrap();
     let twin = directory.join(level.file_name());
     fs::create_dir(&twin).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(&twin, Some(OWNER), Some(OWNER)).unwrap();
+    }
     fs::set_permissions(&twin, fs::Permissions::from_mode(0o3771)).unwrap();
     let written = if level.file_name() == "aaa" {
         "more".to_owned()

@@ -12,9 +12,10 @@ use std::sync::LazyLock;
 
 use files::Layout;
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use super::levels::{Levels, joined};
-use super::state::{Names, open_below};
+use super::state::{Names, open_own};
 use crate::managed::{is_managed, layout_mark};
 
 /// What shows that a directory was managed.
@@ -51,7 +52,8 @@ pub(crate) fn levels_of(layout: Layout) -> &'static Levels {
 
 /// Whether a directory without the bit has what looks like a hidden level.
 pub(crate) fn lost_bit(directory: &File) -> rustix::io::Result<Option<Lost>> {
-    if is_managed(rustix::fs::fstat(directory)?.st_mode) {
+    let stat = rustix::fs::fstat(directory)?;
+    if is_managed(stat.st_mode) {
         return Ok(None);
     }
     // A mark that cannot be read says nothing, as where copying has lost it.
@@ -61,7 +63,7 @@ pub(crate) fn lost_bit(directory: &File) -> rustix::io::Result<Option<Lost>> {
             continue;
         }
         let mut places = Places::default();
-        places.count(directory, b"", levels_of(layout))?;
+        places.count(directory, b"", levels_of(layout), stat.st_uid)?;
         let telling = match marked {
             Some(_) => places.right >= 1,
             None if layout == Layout::Hash2 => places.telling >= TELLING_BY_HASH,
@@ -75,12 +77,17 @@ pub(crate) fn lost_bit(directory: &File) -> rustix::io::Result<Option<Lost>> {
 }
 
 impl Places {
-    fn count(&mut self, level: impl AsFd, at: &[u8], levels: &Levels) -> rustix::io::Result<()> {
+    fn count(&mut self, level: impl AsFd, at: &[u8], levels: &Levels, owner: u32) -> rustix::io::Result<()> {
         for entry in Names::of(&level)? {
             let (name, kind) = entry?;
             let path = joined(at, name.to_bytes());
             if kind == FileType::Directory && levels.is_level(&path) {
-                self.count(open_below(&level, &name)?, &path, levels)?;
+                // Another user's is no subdirectory of ours.
+                match open_own(&level, &name, owner) {
+                    Ok(inner) => self.count(inner, &path, levels, owner)?,
+                    Err(Errno::PERM) => self.wrong += 1,
+                    Err(error) => return Err(error),
+                }
             } else if levels.is_leaf(at) && levels.leaf_of(name.to_bytes()) == at {
                 self.right += 1;
                 // All names that are no numbers lie together, and all small numbers.

@@ -8,7 +8,7 @@
 //! | spread | a leaf in the staging directory | the directory | an entry |
 //!
 //! Always holds: a step keeps the name and replaces nothing; a name that is taken is remembered as a collision, both
-//! are kept, and the others go on; no step looks back at an earlier one, so any of them may be the first of a run.
+//! are kept, and the others go on; no directory that belongs to another user than DIR is looked into or given away; no step looks back at an earlier one, so any of them may be the first of a run.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -24,7 +24,7 @@ use super::calls::{Call, Calls};
 use super::dress::Dress;
 use super::error::ConvertError;
 use super::levels::{Levels, joined};
-use super::state::{Names, is_reserved, open_below};
+use super::state::{Names, is_reserved, open_own};
 use super::{KEEPSAKE, Watch, Work};
 
 /// Descriptors of leaves that are kept open: far below any limit, and most of `345` is met again soon.
@@ -50,6 +50,8 @@ impl From<ConvertError> for Cut {
 pub(super) struct Mover<'a, 'w> {
     pub path: &'a Path,
     pub directory: &'a OwnedFd,
+    /// Of the directory: only what belongs to this user is a subdirectory of the hidden level.
+    pub owner: u32,
     pub staging: OwnedFd,
     pub staging_path: PathBuf,
     pub levels: Levels,
@@ -89,7 +91,7 @@ impl Mover<'_, '_> {
 
     fn sort_one(&mut self, name: &CStr, leaves: &mut Leaves) -> Result<bool, Cut> {
         let leaf = self.levels.leaf_of(name.to_bytes());
-        let to = leaves.opened(&leaf, &self.staging, self.calls);
+        let to = leaves.opened(&leaf, &self.staging, self.owner, self.calls);
         let to = to.map_err(|error| failed_at(&self.staging_path, &leaf, "make a subdirectory", error))?;
         let from = self.directory.as_fd();
         match self.calls.call(&Call::Rename { from, to: to.as_fd(), name }) {
@@ -174,7 +176,7 @@ impl Mover<'_, '_> {
                 }
                 let below = joined(at, name.to_bytes());
                 if kind == FileType::Directory && self.levels.is_level(&below) {
-                    let inner = open_below(level, &name).map_err(|e| failed(self, e))?;
+                    let inner = open_own(level, &name, self.owner).map_err(|e| failed(self, e))?;
                     self.spread_level(&inner, &below, of)?;
                     match self.calls.call(&Call::RemoveDirectory { at: level.as_fd(), name: &name }) {
                         // Collisions are in it, and told at the end.
@@ -225,7 +227,8 @@ impl Mover<'_, '_> {
             Err(Errno::EXIST) => {
                 let opened = |at| {
                     let path = self.path_of(side, name.to_bytes());
-                    open_below(at, name).map_err(|error| failed_at(&path, b"", "open a subdirectory", error))
+                    open_own(at, name, self.owner)
+                        .map_err(|error| failed_at(&path, b"", "open a subdirectory", error))
                 };
                 if !self.levels.is_level(name.to_bytes()) {
                     self.collide(side, name.to_bytes());
@@ -263,7 +266,8 @@ impl Mover<'_, '_> {
             match self.calls.call(&Call::Rename { from: from.as_fd(), to: to.as_fd(), name: &name }) {
                 Ok(()) => moved += 1,
                 Err(Errno::EXIST) if self.levels.is_level(&below) => {
-                    let inner = |at| open_below(at, &name).map_err(|e| failed("open a subdirectory", e));
+                    let inner =
+                        |at| open_own(at, &name, self.owner).map_err(|e| failed("open a subdirectory", e));
                     moved += self.merge(side, &inner(from)?, &inner(to)?, &below)?;
                     match self.calls.call(&Call::RemoveDirectory { at: from.as_fd(), name: &name }) {
                         Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST) => {}
@@ -282,7 +286,7 @@ impl Mover<'_, '_> {
         let failed = |mover: &Self, error| {
             failed_at(&mover.staging_path, path, "give a subdirectory its owner and permissions", error)
         };
-        let level = open_below(at, name).map_err(|e| failed(self, e))?;
+        let level = open_own(at, name, self.owner).map_err(|e| failed(self, e))?;
         if !self.levels.is_leaf(path) {
             for entry in Names::of(&level).map_err(|e| failed(self, e))? {
                 let (name, kind) = entry.map_err(|e| failed(self, e))?;
@@ -317,7 +321,7 @@ impl Mover<'_, '_> {
             let (name, kind) = entry?;
             let below = joined(at, name.to_bytes());
             if kind == FileType::Directory && self.levels.is_level(&below) {
-                count += self.count_entries(&open_below(level, &name)?, &below)?;
+                count += self.count_entries(&open_own(level, &name, self.owner)?, &below)?;
             } else {
                 count += 1;
             }
@@ -402,6 +406,7 @@ impl Leaves {
         &mut self,
         leaf: &[u8],
         staging: &OwnedFd,
+        owner: u32,
         calls: &mut dyn Calls,
     ) -> rustix::io::Result<&OwnedFd> {
         if !self.open.contains_key(leaf) {
@@ -411,10 +416,10 @@ impl Leaves {
             let mut level = rustix::io::fcntl_dupfd_cloexec(staging, 0)?;
             for part in leaf.split(|byte| *byte == b'/') {
                 let name = CString::new(part).map_err(|_| Errno::INVAL)?;
-                level = match open_below(&level, &name) {
+                level = match open_own(&level, &name, owner) {
                     Err(Errno::NOENT) => {
                         calls.call(&Call::MakeDirectory { at: level.as_fd(), name: &name })?;
-                        open_below(&level, &name)?
+                        open_own(&level, &name, owner)?
                     }
                     opened => opened?,
                 };

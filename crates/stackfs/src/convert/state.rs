@@ -94,7 +94,8 @@ impl Survey {
     /// Reads it whole.
     pub(crate) fn of(path: &Path, directory: &File) -> Result<Self, ConvertError> {
         let failed = |error: Errno| ConvertError::Open { path: path.to_owned(), source: error.into() };
-        let mode = rustix::fs::fstat(directory).map_err(failed)?.st_mode;
+        let stat = rustix::fs::fstat(directory).map_err(failed)?;
+        let (mode, owner) = (stat.st_mode, stat.st_uid);
         let (mut entries, mut staged) = (0, Vec::new());
         for entry in Names::of(directory).map_err(failed)? {
             let (name, _) = entry.map_err(failed)?;
@@ -112,6 +113,17 @@ impl Survey {
             ([], true) => State::Managed(marked_layout(path, directory)?),
             ([name], managed) => {
                 let layout = staged_layout(name.to_bytes()).ok_or_else(|| reserved(name))?;
+                let staging = rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+                let its = staging.map_err(failed)?.st_uid;
+                if its != owner {
+                    let entry = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+                    return Err(ConvertError::Foreign {
+                        path: path.to_owned(),
+                        entry,
+                        owner: its,
+                        of: owner,
+                    });
+                }
                 if !is_staging(directory, name).map_err(failed)? {
                     return Err(reserved(name));
                 }
@@ -144,6 +156,13 @@ fn is_staging(directory: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
 pub(crate) fn open_below(directory: impl AsFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(directory, name, flags, Mode::empty())
+}
+
+/// The same of one that is to be part of `owner`'s managed directory: `EPERM` when it belongs to anybody else, who may
+/// not know of it: whoever owns a directory can rename what others have made there.
+pub(crate) fn open_own(directory: impl AsFd, name: &CStr, owner: u32) -> rustix::io::Result<OwnedFd> {
+    let opened = open_below(directory, name)?;
+    if rustix::fs::fstat(&opened)?.st_uid == owner { Ok(opened) } else { Err(Errno::PERM) }
 }
 
 /// The entries of a directory but `.` and `..`, with their types.
