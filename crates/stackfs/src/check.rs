@@ -12,7 +12,8 @@
 //! | a conversion under way or cut off | the bit decides: on, to managed; off, to flat |
 //! | entries as in a managed directory, but no bit | the bit set, and the mark of their layout |
 //! | an entry in the wrong subdirectory, or beside the hidden level | moved to its place |
-//! | a subdirectory unlike the directory (owner, permissions, lists) | made like it; not when another user owns it and it has entries |
+//! | a subdirectory unlike the directory (group, permissions, lists) | made like it |
+//! | a subdirectory of another user than the directory's owner | none, and nothing in it is looked at: its owner is to be changed by hand |
 //! | the mark speaks of one layout, the places of another | marked as the places are, when all but few are so |
 //! | a mark that names no layout | taken away, or set as the places are |
 //! | a mark on a directory that is not managed | taken away |

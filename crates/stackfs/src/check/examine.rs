@@ -16,7 +16,7 @@ use crate::convert::calls::{Call, Calls};
 use crate::convert::dress::Dress;
 use crate::convert::guard::Guard;
 use crate::convert::levels::{Levels, joined};
-use crate::convert::state::{Names, open_below};
+use crate::convert::state::{Names, open_below, open_own};
 use crate::managed::{LAYOUT_UNMARKED, layout_mark};
 
 /// What was found in one directory.
@@ -40,6 +40,8 @@ struct Look {
     /// Beyond those in `wrong`.
     wrong_more: u64,
     unlike: Vec<Vec<u8>>,
+    /// Other users' directories in the places of subdirectories, with their owners; not looked into.
+    foreign: Vec<(Vec<u8>, u32)>,
     /// Paths from the directory of users' directories.
     directories: Vec<Vec<u8>>,
     unreadable: Vec<(Vec<u8>, Errno)>,
@@ -97,19 +99,30 @@ impl Examined {
         examined.entries = look.right + look.wrong_count();
         examined.empty = look.empty;
         let levels = Levels::of(layout);
+        for (level, owner) in &look.foreign {
+            let text = format!(
+                "belongs to user {owner}, and not to user {} as the directory that it would be part of; it was not \
+                 looked into",
+                dress.owner()
+            );
+            let mended = match repair {
+                false => Mended::NotTried,
+                true => Mended::Not(
+                    "whoever owns the directory above could have put it there; if it is part of it, change its \
+                     owner (chown), and repair again; otherwise move it away"
+                        .to_owned(),
+                ),
+            };
+            let finding = Finding::new(FindingKind::Permissions, below(path, level), text);
+            examined.findings.push(Finding { mended, ..finding });
+        }
         for level in &look.unlike {
             let text =
-                "its owner, permissions or access lists are not those of the directory that it is part of";
-            let mended = match mender.stranger(level) {
-                Some(owner) if repair => Mended::Not(format!(
-                    "it belongs to user {owner} and has entries: whoever owns the directory above could have put it \
-                     there; if it is part of it, change its owner (chown), and repair again"
-                )),
-                _ => mender.mend(|mender| {
-                    let level = descend(mender.directory, level)?;
-                    mender.dress.put_on(&level, mender.calls).map(drop)
-                }),
-            };
+                "its group, permissions or access lists are not those of the directory that it is part of";
+            let mended = mender.mend(|mender| {
+                let level = mender.descend(level)?;
+                mender.dress.put_on(&level, mender.calls).map(drop)
+            });
             let finding = Finding::new(FindingKind::Permissions, below(path, level), text);
             examined.findings.push(Finding { mended, ..finding });
         }
@@ -185,6 +198,11 @@ impl Look {
             let is_directory = kind == FileType::Directory;
             if is_directory && levels.is_level(&path) {
                 let looked = open_below(&level, &name).and_then(|inner| {
+                    let owner = rustix::fs::fstat(&inner)?.st_uid;
+                    if owner != dress.owner() {
+                        self.foreign.push((path.clone(), owner));
+                        return Ok(());
+                    }
                     if Dress::of(&inner)? != *dress {
                         self.unlike.push(path.clone());
                     }
@@ -257,23 +275,25 @@ impl Mender<'_> {
         }
     }
 
-    /// The owner of a subdirectory that is not to be given away: another user's, with something in it.
-    fn stranger(&self, level: &[u8]) -> Option<u32> {
-        let level = descend(self.directory, level).ok()?;
-        let owner = rustix::fs::fstat(&level).ok()?.st_uid;
-        let has_entries = Names::of(&level).ok()?.next().is_some();
-        (owner != self.dress.owner() && has_entries).then_some(owner)
+    /// Opens a subdirectory of the hidden level by its path.
+    fn descend(&self, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+        let mut level = rustix::io::fcntl_dupfd_cloexec(self.directory, 0)?;
+        for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            let name = CString::new(part).map_err(|_| Errno::INVAL)?;
+            level = open_own(&level, &name, self.dress.owner())?;
+        }
+        Ok(level)
     }
 
     fn put_in_place(&mut self, misplaced: &Misplaced, leaf: &[u8]) -> rustix::io::Result<()> {
-        let from = descend(self.directory, &misplaced.at)?;
+        let from = self.descend(&misplaced.at)?;
         let mut to = rustix::io::fcntl_dupfd_cloexec(self.directory, 0)?;
         for part in leaf.split(|byte| *byte == b'/') {
             let name = CString::new(part).map_err(|_| Errno::INVAL)?;
-            to = match open_below(&to, &name) {
+            to = match open_own(&to, &name, self.dress.owner()) {
                 Err(Errno::NOENT) => {
                     self.calls.call(&Call::MakeDirectory { at: to.as_fd(), name: &name })?;
-                    let made = open_below(&to, &name)?;
+                    let made = open_own(&to, &name, self.dress.owner())?;
                     self.dress.put_on(&made, self.calls)?;
                     made
                 }
@@ -284,16 +304,6 @@ impl Mender<'_> {
         }
         self.calls.call(&Call::Rename { from: from.as_fd(), to: to.as_fd(), name: &misplaced.name })
     }
-}
-
-/// Opens a subdirectory of the hidden level by its path.
-fn descend(directory: &File, path: &[u8]) -> rustix::io::Result<OwnedFd> {
-    let mut level = rustix::io::fcntl_dupfd_cloexec(directory, 0)?;
-    for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-        let name = CString::new(part).map_err(|_| Errno::INVAL)?;
-        level = open_below(&level, &name)?;
-    }
-    Ok(level)
 }
 
 /// A path from a directory.

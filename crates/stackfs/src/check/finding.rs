@@ -95,6 +95,11 @@ impl Mended {
             Err(rustix::io::Errno::EXIST) => {
                 Self::Not("the name is taken where it belongs; both are kept: rename one of them".to_owned())
             }
+            Err(rustix::io::Errno::PERM) => Self::Not(
+                "not permitted: a subdirectory on the way belongs to another user than the directory, or is \
+                 immutable"
+                    .to_owned(),
+            ),
             Err(error) => Self::Not(std::io::Error::from(error).to_string()),
         }
     }

@@ -257,28 +257,80 @@ fn a_repair_follows_no_link_that_is_put_on_the_way_while_it_works() {
     assert_eq!(repairs, 0, "of a directory outside of the tree, in {exchanges:?} exchanges");
 }
 
+/// Names, owners, modes and contents of all below a directory.
+fn snapshot(place: &Path) -> Vec<(PathBuf, u32, u32, Option<String>)> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let (mut all, mut waiting) = (Vec::new(), vec![place.to_owned()]);
+    while let Some(path) = waiting.pop() {
+        let of = fs::symlink_metadata(&path).unwrap();
+        if of.is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        all.push((path.clone(), of.uid(), of.mode(), fs::read_to_string(&path).ok()));
+    }
+    all.sort();
+    all
+}
+
 #[test]
-fn a_subdirectory_of_another_user_that_has_entries_is_not_given_away() {
-    use std::os::unix::fs::{MetadataExt as _, chown};
+fn a_subdirectory_of_another_user_is_not_given_away_nor_looked_into_nor_emptied() {
+    use std::os::unix::fs::chown;
 
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let spool = Spool::new(Layout::D345);
-    chown(spool.group(), Some(12_345), None).unwrap();
-    for number in 100..120 {
-        chown(spool.group().join(number.to_string()), Some(12_345), None).unwrap();
+    for (layout, places) in [(Layout::D345, ["346", "999"]), (Layout::D34D56, ["34/56", "99"])] {
+        let spool = Spool::new(layout);
+        let of_users = |path: &Path| chown(path, Some(12_345), Some(12_345)).unwrap();
+        for (path, ..) in snapshot(&spool.group()).iter().filter(|(path, ..)| path.is_dir()) {
+            of_users(path);
+        }
+        // Directories of root's that the owner has renamed: one with entries that would belong elsewhere, one without.
+        let [foreign, empty] = places.map(|place| spool.group().join(place));
+        fs::create_dir_all(&foreign).unwrap();
+        if layout == Layout::D34D56 {
+            of_users(&spool.group().join("34"));
+            fs::set_permissions(
+                spool.group().join("34"),
+                fs::metadata(spool.group().join("10")).unwrap().permissions(),
+            )
+            .unwrap();
+        }
+        fs::write(foreign.join("key"), "secret").unwrap();
+        fs::create_dir(foreign.join("123456")).unwrap();
+        fs::create_dir(&empty).unwrap();
+        for path in [&foreign, &empty] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let before = snapshot(&spool.group());
+        let mended = spool.check(true);
+        assert_eq!(snapshot(&spool.group()), before, "{layout}");
+        assert_eq!(mended.counts, [(FindingKind::Permissions, 2)], "{layout}: {:#?}", mended.findings);
+        for path in [&foreign, &empty] {
+            let told = mended.findings.iter().find(|finding| finding.path == *path).unwrap();
+            assert!(told.text.contains("user 0"), "{told:?}");
+            assert!(matches!(&told.mended, Mended::Not(why) if why.contains("chown")), "{told:?}");
+            of_users(path);
+        }
+        // Then they are part of it.
+        assert!(spool.check(true).is_right());
+        assert_eq!(spool.check(false).entries, 203, "{layout}");
     }
-    // A directory of root's that the owner has renamed, and what a mount leaves that was killed just after it made one.
-    let foreign = spool.group().join("aaa");
-    let empty = spool.group().join("999");
-    fs::create_dir(&empty).unwrap();
-    let mended = spool.check(true);
-    assert_eq!(mended.counts, [(FindingKind::Permissions, 2)], "{:#?}", mended.findings);
-    let told = mended.findings.iter().find(|finding| finding.path == foreign).unwrap();
-    assert!(matches!(&told.mended, Mended::Not(why) if why.contains("user 0")), "{told:?}");
-    assert_eq!(fs::metadata(&foreign).unwrap().uid(), 0);
-    assert_eq!(fs::metadata(&empty).unwrap().uid(), 12_345);
-    chown(&foreign, Some(12_345), None).unwrap();
-    assert!(spool.check(true).is_right());
+}
+
+#[test]
+fn a_directory_of_another_user_does_not_make_a_plain_directory_look_managed() {
+    use std::os::unix::fs::chown;
+
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("345")).unwrap();
+    fs::write(place.path().join("345/123456"), "").unwrap();
+    let directory = open_directory(place.path()).unwrap();
+    assert!(lost_bit(&directory).unwrap().is_some());
+    chown(place.path(), Some(12_345), None).unwrap();
+    assert_eq!(lost_bit(&directory).unwrap(), None);
 }
