@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use files::Layout;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use scene::{Scene, cannot_mount, names, sorted};
 use stackfs::StackOptions;
 
@@ -137,12 +138,46 @@ fn a_directory_of_somebody_else_is_not_taken_for_a_hidden_one_nor_given_away() {
     try_everything(&at);
     assert!(fs::metadata(at.join("victim")).is_err());
     assert_eq!(snapshot(&foreign), before);
-    // What a daemon leaves that is killed between making a hidden directory and giving it away is taken.
-    fs::create_dir(scene.lower("group/777")).unwrap();
-    fs::set_permissions(scene.lower("group/777"), fs::Permissions::from_mode(0o700)).unwrap();
-    fs::write(at.join("7770"), "x").unwrap();
-    let of = fs::metadata(scene.lower("group/777")).unwrap();
-    assert_eq!((of.uid(), of.mode() & 0o7777), (USER, 0o777));
+    // Nor is an empty one: whoever made it may be about to write into it.
+    let empty = scene.lower("group/777");
+    fs::create_dir(&empty).unwrap();
+    fs::set_permissions(&empty, fs::Permissions::from_mode(0o700)).unwrap();
+    let of_it = snapshot(&empty);
+    assert_eq!(fs::write(at.join("7770"), "x").unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+    assert!(fs::read_dir(&at).unwrap().any(|entry| entry.is_err()), "what is there is not passed over");
+    try_everything(&at);
+    assert_eq!(snapshot(&empty), of_it);
+    // What the daemon itself makes is the owner's.
+    fs::write(at.join("8880"), "x").unwrap();
+    let made = fs::metadata(scene.lower("group/888")).unwrap();
+    assert_eq!((made.uid(), made.gid(), made.mode() & 0o7777), (USER, USER, 0o777));
+}
+
+#[test]
+fn an_upper_hidden_directory_of_somebody_else_is_not_looked_into_changed_or_emptied() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let at = managed(&scene, "group", Layout::D34D56);
+    let foreign = scene.lower("group/34");
+    // In root's directory there are empty ones of root's, and one of the user's with a file in it.
+    for inner in ["12", "56", "99"] {
+        fs::create_dir_all(foreign.join(inner)).unwrap();
+    }
+    fs::write(foreign.join("56/123456"), "root's").unwrap();
+    chown(foreign.join("56"), Some(USER), Some(USER)).unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o700)).unwrap();
+    let before = snapshot(&foreign);
+    assert!(fs::read(at.join("123456")).is_err());
+    // Into a subdirectory that is there, and into one that would have to be made.
+    for name in ["003499", "123456", "123477"] {
+        assert!(fs::write(at.join(name), "x").is_err(), "{name}");
+    }
+    try_everything(&at);
+    assert!(fs::remove_dir(&at).is_err());
+    assert_eq!(snapshot(&foreign), before);
 }
 
 #[test]

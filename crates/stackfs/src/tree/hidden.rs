@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::holders::{open_hidden, owner};
 use super::{Done, Inside, LOOK, Tree, WANTED};
 use crate::convert::state::is_reserved;
+use crate::identity::{Caller, Identity};
 use crate::listing::{Entries, is_second, is_top};
 use crate::managed;
 use crate::nodes::{Kind, lock};
@@ -77,8 +78,7 @@ impl Tree {
         let mut path = Vec::new();
         layout.subdirectory(name, &mut path);
         let strict = self.identity.is_privileged();
-        let make = || self.with_descriptors(|| make_hidden(&inside.directory, &path, strict));
-        self.identity.with_fsetid(make)
+        self.with_descriptors(|| make_hidden(&inside.directory, &path, strict, &self.identity))
     }
 
     /// Whether nothing at all lies in a managed directory, and no mark on it.
@@ -100,6 +100,10 @@ impl Tree {
             match rustix::fs::unlinkat(managed, &name, AtFlags::REMOVEDIR) {
                 Err(Errno::NOTEMPTY) if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() => {
                     let upper = open_hidden(managed, &name, OFlags::RDONLY)?;
+                    // Empty directories in another user's are his to remove.
+                    if self.identity.is_privileged() && owner(&upper)? != owner(managed)? {
+                        return Err(Errno::NOTEMPTY);
+                    }
                     for (below, _) in names(&upper)? {
                         ignore_missing(rustix::fs::unlinkat(&upper, below, AtFlags::REMOVEDIR))?;
                     }
@@ -120,9 +124,9 @@ impl Tree {
                 tracing::warn!(
                     "a hidden directory of another user keeps its owner and permissions: run `crumb check`"
                 );
-                return Ok(());
+                return Ok(false);
             }
-            liken(managed, hidden)
+            liken(managed, hidden).map(|()| true)
         };
         self.identity.with_fsetid(|| each_hidden(managed, layout, each))
     }
@@ -186,8 +190,9 @@ fn each_name(at: &OwnedFd, mut wants_more: impl FnMut(&[u8], FileType) -> bool) 
     Ok(())
 }
 
-/// Does something to every hidden directory that is there; strangers are passed over.
-fn each_hidden(managed: &OwnedFd, layout: Layout, mut work: impl FnMut(&OwnedFd) -> Done<()>) -> Done<()> {
+/// Does something to every hidden directory that is there; strangers are passed over, and what is in one of which `work`
+/// says that it is not ours.
+fn each_hidden(managed: &OwnedFd, layout: Layout, mut work: impl FnMut(&OwnedFd) -> Done<bool>) -> Done<()> {
     let open = |at: &OwnedFd, name: &[u8]| match open_hidden(at, name, OFlags::RDONLY) {
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         other => other.map(Some),
@@ -197,7 +202,9 @@ fn each_hidden(managed: &OwnedFd, layout: Layout, mut work: impl FnMut(&OwnedFd)
             continue;
         }
         let Some(top) = open(managed, &name)? else { continue };
-        work(&top)?;
+        if !work(&top)? {
+            continue;
+        }
         if layout.levels() == 2 && name != Layout::OTHERS.as_bytes() {
             for (below, _) in names(&top)? {
                 if is_second(&below)
@@ -211,24 +218,33 @@ fn each_hidden(managed: &OwnedFd, layout: Layout, mut work: impl FnMut(&OwnedFd)
     Ok(())
 }
 
-/// Makes the hidden directory at `path`, and the one above it. With root's rights (`strict`), what is made is looked at
-/// before it is given away.
-fn make_hidden(managed: &OwnedFd, path: &[u8], strict: bool) -> Done<()> {
+/// Makes the hidden directory at `path`, and the one above it. With root's rights (`strict`), it is made as the managed
+/// directory's owner: there is never one of root's in its place, which somebody else could have put there.
+fn make_hidden(managed: &OwnedFd, path: &[u8], strict: bool, identity: &Identity) -> Done<()> {
+    let like = rustix::fs::statx(managed, c"", LOOK | AtFlags::EMPTY_PATH, WANTED)?;
+    let its_owner = Caller { uid: like.stx_uid, gid: like.stx_gid };
     let mut upper: Option<OwnedFd> = None;
     for part in path.split(|byte| *byte == b'/') {
         let at = upper.as_ref().unwrap_or(managed);
-        let opened = match rustix::fs::mkdirat(at, part, Mode::RWXU) {
+        let make = || rustix::fs::mkdirat(at, part, Mode::RWXU);
+        let opened = match identity.create_as(its_owner, Mode::RWXU, make) {
             Ok(()) => {
                 let made = open_hidden(at, part, OFlags::RDONLY)?;
                 // By now it may be another one that the managed directory's owner has put there.
                 if strict && !is_ours(managed, &made, None)? {
                     return Err(Errno::IO);
                 }
-                liken(managed, &made)?;
+                identity.with_fsetid(|| liken(managed, &made))?;
                 made
             }
             // Made meanwhile by somebody else.
-            Err(Errno::EXIST) => open_hidden(at, part, OFlags::PATH)?,
+            Err(Errno::EXIST) => {
+                let there = open_hidden(at, part, OFlags::PATH)?;
+                if strict && !is_ours(managed, &there, None)? {
+                    return Err(Errno::IO);
+                }
+                there
+            }
             Err(errno) => return Err(errno),
         };
         upper = Some(opened);
@@ -236,23 +252,10 @@ fn make_hidden(managed: &OwnedFd, path: &[u8], strict: bool) -> Done<()> {
     Ok(())
 }
 
-/// Whether a hidden directory belongs to whoever owns, or has owned `before`, the managed one; or is one that the
-/// daemon has just made, or had made when it was killed.
+/// Whether a hidden directory belongs to whoever owns, or has owned `before`, the managed one.
 fn is_ours(managed: &OwnedFd, hidden: &OwnedFd, before: Option<u32>) -> Done<bool> {
     let its = owner(hidden)?;
-    let same = its == owner(managed)? || before == Some(its);
-    Ok(same || its == rustix::process::geteuid().as_raw() && is_empty(hidden)?)
-}
-
-/// Gives an empty hidden directory that the daemon owns to the managed directory's owner: it was killed before it could.
-/// False when it is none of that.
-pub(super) fn adopt(managed: &OwnedFd, path: &[u8]) -> Done<bool> {
-    let hidden = open_hidden(managed, path, OFlags::RDONLY)?;
-    let adopts = is_ours(managed, &hidden, None)?;
-    if adopts {
-        liken(managed, &hidden)?;
-    }
-    Ok(adopts)
+    Ok(its == owner(managed)? || before == Some(its))
 }
 
 /// Gives a hidden directory the managed one's owner, group, permissions and lists.

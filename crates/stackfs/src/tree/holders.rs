@@ -77,15 +77,42 @@ impl Tree {
 
     /// Opens a hidden directory of a managed one. ENOTDIR when something else is in its place.
     pub(crate) fn open_hidden(&self, managed: &OwnedFd, path: &[u8], access: OFlags) -> Done<OwnedFd> {
-        let opened = self.with_descriptors(|| open_hidden(managed, path, access));
+        if !self.identity.is_privileged() {
+            return self.open_part(managed, managed, path, path, access);
+        }
+        // With root's rights also the upper one of two is looked at before anything is looked for in it.
+        let Some(split) = path.iter().position(|byte| *byte == b'/') else {
+            let opened = self.open_part(managed, managed, path, path, access)?;
+            return self.only_the_owners(managed, opened, path);
+        };
+        let upper = self.open_part(managed, managed, &path[..split], path, OFlags::PATH)?;
+        let upper = self.only_the_owners(managed, upper, path)?;
+        let opened = self.open_part(managed, &upper, &path[split + 1..], path, access)?;
+        self.only_the_owners(managed, opened, path)
+    }
+
+    /// Opens `part` of the hidden directory at `path`, below `at`.
+    fn open_part(
+        &self,
+        managed: &OwnedFd,
+        at: &OwnedFd,
+        part: &[u8],
+        path: &[u8],
+        access: OFlags,
+    ) -> Done<OwnedFd> {
+        let opened = self.with_descriptors(|| open_hidden(at, part, access));
         if opened.as_ref().is_err_and(|errno| *errno == Errno::NOTDIR) {
             self.tell_refusal(managed, path, "is no directory of the same file system");
         }
-        let opened = opened?;
-        if self.identity.is_privileged() && owner(managed)? != owner(&opened)? {
-            // It may have been made a moment ago, or its owner may just be changing.
+        opened
+    }
+
+    /// EIO when it does not belong to the managed directory's owner.
+    fn only_the_owners(&self, managed: &OwnedFd, opened: OwnedFd, path: &[u8]) -> Done<OwnedFd> {
+        if owner(managed)? != owner(&opened)? {
+            // Their owner may just be changing.
             let _hiding = lock(&self.hiding);
-            if owner(managed)? != owner(&opened)? && !hidden::adopt(managed, path)? {
+            if owner(managed)? != owner(&opened)? {
                 self.tell_refusal(
                     managed,
                     path,
