@@ -325,3 +325,33 @@ fn what_a_conversion_by_root_makes_belongs_to_the_owner_in_the_end() {
     to(&directory, Goal::Flat).unwrap();
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
 }
+
+#[test]
+fn a_symbolic_link_in_the_place_of_the_directory_is_not_followed() {
+    let scratch = scratch();
+    let directory = scratch.path().join("elsewhere");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("123456"), "").unwrap();
+    let link = scratch.path().join("spool");
+    std::os::unix::fs::symlink(&directory, &link).unwrap();
+    let before = snapshot(&directory);
+    for behind in ["", "/", "/."] {
+        let named = PathBuf::from(format!("{}{behind}", link.display()));
+        for goal in [Goal::Managed(None), Goal::Flat] {
+            let refused = to(&named, goal).unwrap_err();
+            assert!(matches!(refused, ConvertError::Link { .. }), "{refused}");
+            assert!(refused.to_string().ends_with(directory.to_str().unwrap()), "{refused}");
+            assert!(matches!(plan(&named, goal), Err(ConvertError::Link { .. })));
+        }
+        let stop = AtomicBool::new(false);
+        let mut watch = stackfs::check::CheckWatch { progress: &mut |_, _, _| {}, stop: &stop };
+        let refused = stackfs::check::check(&named, true, &mut watch).unwrap_err();
+        assert!(matches!(refused, ConvertError::Link { .. }), "{refused}");
+        assert_eq!(snapshot(&directory), before);
+    }
+    // A link on the way there is the caller's own choice of words.
+    std::os::unix::fs::symlink(scratch.path(), directory.join("up")).unwrap();
+    let around = directory.join("up/elsewhere");
+    to(&around, Goal::Managed(None)).unwrap();
+    assert_eq!(state_of(&directory).unwrap(), State::Managed(Layout::D345));
+}

@@ -18,6 +18,17 @@ pub enum ConvertError {
         /// Why.
         source: io::Error,
     },
+    /// A symbolic link in the place of a directory.
+    #[error(
+        "{path}: is a symbolic link, which is not followed to change what lies behind it; name the directory itself, \
+         {leads_to}", path = path.display(), leads_to = leads_to.display()
+    )]
+    Link {
+        /// What was named.
+        path: PathBuf,
+        /// Where it leads.
+        leads_to: PathBuf,
+    },
     /// A running mount would see half of it.
     #[error(
         "{path}: cannot be converted while it is in use by {by}; unmount that first (crumb unmount), \

@@ -65,6 +65,7 @@ impl Drop for Held {
 impl Guard {
     /// Opens and locks it.
     pub(crate) fn take(path: &Path) -> Result<Self, ConvertError> {
+        refuse_link(path)?;
         let (real, _) = unmounted(path)?;
         Self::take_real(path, real)
     }
@@ -117,8 +118,23 @@ fn unmounted(path: &Path) -> Result<(PathBuf, Vec<Line>), ConvertError> {
     Ok((real, mounts))
 }
 
-/// Refuses a tree of which a mount shows anything.
+/// Refuses a symbolic link in the place of the directory that was named, with slashes behind it as well: whoever owns
+/// the directory that it lies in may have put it there, and it may lead anywhere.
+fn refuse_link(path: &Path) -> Result<(), ConvertError> {
+    let bare: PathBuf = path.components().collect();
+    match std::fs::symlink_metadata(&bare) {
+        Ok(of) if of.is_symlink() => Err(ConvertError::Link {
+            path: path.to_owned(),
+            leads_to: path.canonicalize().or_else(|_| std::fs::read_link(&bare)).unwrap_or_default(),
+        }),
+        // What is not there is told by who opens it.
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a tree of which a mount shows anything, and a link to one.
 pub(crate) fn refuse_in_use(tree: &Path) -> Result<PathBuf, ConvertError> {
+    refuse_link(tree)?;
     unmounted(tree).map(|(real, _)| real)
 }
 
