@@ -15,6 +15,9 @@
 //! as long as it is a row of numbers without holes; that is all that a kill can leave. The file is written before the
 //! directories are made: a folder without it was killed at once, holds nothing, and is taken up as an empty set.
 //!
+//! The folder is made for this user alone and held open; all in it is reached from there, so that whoever owns the target
+//! and moves the folder away leads nobody elsewhere.
+//!
 //! Always holds: nothing outside the folder is touched; no set is ever written over.
 
 use std::ffi::OsStr;
@@ -41,7 +44,10 @@ const DEPTH_MAX: u32 = 4;
 
 /// The folder, open.
 pub(crate) struct Set {
+    /// The target.
     fs: Arc<dyn FileSystem>,
+    /// The folder.
+    home: Arc<dyn FileSystem>,
     pub name: String,
     pub folder: PathBuf,
     file_bytes: u32,
@@ -89,20 +95,19 @@ impl Set {
         tools: &Tools<'_>,
         note: &mut dyn FnMut(String),
     ) -> Result<Self, Cut> {
+        let folder = PathBuf::from(format!("{SET_PREFIX}{}", config.set_name));
         let mut set = Self {
             fs: Arc::clone(fs),
+            home: open_home(&**fs, &folder, config)?,
             name: config.set_name.clone(),
-            folder: PathBuf::from(format!("{SET_PREFIX}{}", config.set_name)),
+            folder,
             file_bytes: config.file_bytes,
             directories: Vec::new(),
             others: Vec::new(),
         };
         let state = match config.keep {
             Keep::Reuse => Some(set.read_state()?),
-            Keep::Remove | Keep::Keep => {
-                set.make_folder()?;
-                None
-            }
+            Keep::Remove | Keep::Keep => None,
         };
         // A kill from here on leaves a set that says so.
         if state.as_ref().is_none_or(|state| state.lines.is_empty()) {
@@ -129,40 +134,32 @@ impl Set {
             at_rest,
             lines: lines.chain(self.others.iter().copied()).collect(),
         };
-        let (new, place) = (self.folder.join(NEW_STATE_FILE), self.folder.join(STATE_FILE));
-        match self.fs.unlink(&new) {
+        let (new, place) = (Path::new(NEW_STATE_FILE), Path::new(STATE_FILE));
+        match self.home.unlink(new) {
             Err(error) if error.status() == Some(Status::NOENT) => {}
             gone => gone?,
         }
-        let mut file = self.fs.create(&new)?;
-        write_all(&mut *file, &new, state.to_string().as_bytes())?;
+        let mut file = self.home.create(new)?;
+        write_all(&mut *file, new, state.to_string().as_bytes())?;
         file.close()?;
-        self.fs.rename(&new, &place)
+        self.home.rename(new, place)
     }
 
     /// Removes the folder and all in it; `told` hears how many files are gone.
     pub fn remove(&self, told: &mut dyn FnMut(u64)) -> Result<(), FsError> {
         let mut gone = 0;
-        remove_tree(&*self.fs, &self.folder, DEPTH_MAX, &mut || {
+        remove_all_in(&*self.home, DEPTH_MAX, &mut || {
             gone += 1;
             if gone % TOLD_EVERY == 0 {
                 told(gone);
             }
-        })
+        })?;
+        self.fs.rmdir(&self.folder)
     }
 
     /// Files in all directories together.
     pub fn files(&self) -> u64 {
         self.directories.iter().map(|(_, window)| window.files).sum()
-    }
-
-    fn make_folder(&self) -> Result<(), DirscaleError> {
-        match self.fs.mkdir(&self.folder) {
-            Err(error) if error.status() == Some(Status::EXIST) => {
-                Err(DirscaleError::SetExists { place: self.fs.place(), name: self.name.clone() })
-            }
-            made => Ok(made?),
-        }
     }
 
     fn open_directories(
@@ -182,19 +179,19 @@ impl Set {
         let known = state.as_ref().map_or(&[][..], |state| &state.lines);
         self.others = known.iter().filter(|line| !layouts.contains(&line.layout)).copied().collect();
         for layout in layouts {
-            let from_target = self.folder.join(directory_name(layout));
+            let name = directory_name(layout);
             let line = known.iter().find(|line| line.layout == layout);
             let (measured, window) = match line {
                 Some(line) => {
                     let at_rest = state.as_ref().is_some_and(|state| state.at_rest);
-                    (line.measured, self.take_up(line, from_target, at_rest, note)?)
+                    (line.measured, self.take_up(line, &name, at_rest, note)?)
                 }
                 None => {
-                    match self.fs.mkdir(&from_target) {
+                    match self.home.mkdir(name.as_ref()) {
                         Err(error) if error.status() == Some(Status::EXIST) => {}
                         made => made?,
                     }
-                    (0, Window::open(&*self.fs, from_target, layout, 1, 0)?)
+                    (0, self.window(&name, layout, 1, 0)?)
                 }
             };
             window.make_subdirectories(tools)?;
@@ -204,14 +201,19 @@ impl Set {
         Ok(())
     }
 
+    fn window(&self, name: &str, layout: Layout, first: u64, files: u64) -> Result<Window, FsError> {
+        let home = self.home.below_itself(name.as_ref())?;
+        Ok(Window::of(home, self.folder.join(name), layout, first, files))
+    }
+
     fn take_up(
         &self,
         line: &Line,
-        from_target: PathBuf,
+        name: &str,
         at_rest: bool,
         note: &mut dyn FnMut(String),
     ) -> Result<Window, DirscaleError> {
-        let mut window = Window::open(&*self.fs, from_target, line.layout, line.first, line.files)?;
+        let mut window = self.window(name, line.layout, line.first, line.files)?;
         window.adopt(self.file_bytes).map_err(|error| match error {
             AdoptError::Storage(error) => error.into(),
             AdoptError::Unfit(wrong) => self.unfit(format!("in {}: {wrong}", line.layout)),
@@ -230,17 +232,13 @@ impl Set {
     }
 
     fn read_state(&self) -> Result<State, DirscaleError> {
-        let place = self.folder.join(STATE_FILE);
         let mut text = Vec::new();
-        match self.fs.open(&place, Access::Read) {
+        match self.home.open(Path::new(STATE_FILE), Access::Read) {
             Err(error) if error.status() == Some(Status::NOENT) => {
-                let name = self.name.clone();
-                return match self.fs.stat(&self.folder) {
-                    Err(_) => Err(DirscaleError::SetMissing { place: self.fs.place(), name }),
-                    Ok(_) if self.is_as_a_kill_at_once_leaves_it()? => {
-                        Ok(State { file_bytes: self.file_bytes, at_rest: false, lines: Vec::new() })
-                    }
-                    Ok(_) => Err(self.unfit(format!("it has no file {STATE_FILE}"))),
+                return if self.is_as_a_kill_at_once_leaves_it()? {
+                    Ok(State { file_bytes: self.file_bytes, at_rest: false, lines: Vec::new() })
+                } else {
+                    Err(self.unfit(format!("it has no file {STATE_FILE}")))
                 };
             }
             opened => {
@@ -261,7 +259,7 @@ impl Set {
     /// Whether the folder holds nothing but perhaps the file that was to become its state.
     fn is_as_a_kill_at_once_leaves_it(&self) -> Result<bool, FsError> {
         let mut empty = true;
-        self.fs.readdir(&self.folder, &mut |entry| empty &= entry.name == NEW_STATE_FILE.as_bytes())?;
+        self.home.readdir(Path::new(""), &mut |entry| empty &= entry.name == NEW_STATE_FILE.as_bytes())?;
         Ok(empty)
     }
 
@@ -314,30 +312,42 @@ fn directory_name(layout: Layout) -> String {
     layout.name().replace('/', "-")
 }
 
-/// Removes a directory and all below it.
-fn remove_tree(
+/// The folder: made now, or one of an earlier run.
+fn open_home(
     fs: &dyn FileSystem,
-    directory: &Path,
-    depth: u32,
-    gone: &mut dyn FnMut(),
-) -> Result<(), FsError> {
+    folder: &Path,
+    config: &DirscaleConfig,
+) -> Result<Arc<dyn FileSystem>, DirscaleError> {
+    let (place, name) = (fs.place(), config.set_name.clone());
+    let (home, wrong, error) = match config.keep {
+        Keep::Reuse => (fs.own(folder), Status::NOENT, DirscaleError::SetMissing { place, name }),
+        Keep::Remove | Keep::Keep => {
+            (fs.make_own(folder), Status::EXIST, DirscaleError::SetExists { place, name })
+        }
+    };
+    home.map_err(|failed| if failed.status() == Some(wrong) { error } else { failed.into() })
+}
+
+/// Removes all below a directory. Each is opened by its own name and never through a link.
+fn remove_all_in(fs: &dyn FileSystem, depth: u32, gone: &mut dyn FnMut()) -> Result<(), FsError> {
     let mut names: Vec<u8> = Vec::new();
-    fs.readdir(directory, &mut |entry| {
+    fs.readdir(Path::new(""), &mut |entry| {
         names.extend_from_slice(entry.name);
         names.push(0);
     })?;
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let path = directory.join(OsStr::from_bytes(name));
-        match fs.unlink(&path) {
+        let name = Path::new(OsStr::from_bytes(name));
+        match fs.unlink(name) {
             Ok(()) => gone(),
             // Listings do not say what is a directory; some storage refuses with PERM.
             Err(error) if depth > 0 && matches!(error.status(), Some(Status::ISDIR | Status::PERM)) => {
-                remove_tree(fs, &path, depth - 1, gone)?;
+                remove_all_in(&*fs.below_itself(name)?, depth - 1, gone)?;
+                fs.rmdir(name)?;
             }
             Err(error) => return Err(error),
         }
     }
-    fs.rmdir(directory)
+    Ok(())
 }
 
 #[cfg(test)]

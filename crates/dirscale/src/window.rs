@@ -95,20 +95,13 @@ impl Articles {
 }
 
 impl Window {
-    /// The directory `from_target` of `fs`, which is there and holds `files` files from number `first` on.
-    pub fn open(
-        fs: &dyn FileSystem,
-        from_target: PathBuf,
-        layout: Layout,
-        first: u64,
-        files: u64,
-    ) -> Result<Self, FsError> {
-        let below = fs.below(&from_target)?;
+    /// The directory `fs`, `from_target` in the target, which holds `files` files from number `first` on.
+    pub fn of(fs: Arc<dyn FileSystem>, from_target: PathBuf, layout: Layout, first: u64, files: u64) -> Self {
         let leaves = match layout {
             Layout::Flat => vec![PathBuf::new()],
             _ => layout.leaves().map(PathBuf::from).collect(),
         };
-        Ok(Self { layout, first, files, fs: below, from_target, leaves })
+        Self { layout, first, files, fs, from_target, leaves }
     }
 
     /// Makes the layout's subdirectories; those that are there are fine.

@@ -419,3 +419,110 @@ fn storage_that_fills_up_in_the_middle_ends_the_run_and_is_emptied_again() {
     let left: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["hog"]);
 }
+
+/// What the owner of a target does who wants others' files removed: the set is moved away, and a link put in its place.
+fn lead_astray(root: &Path, victim: &Path) {
+    std::fs::rename(set(root), root.join("moved")).unwrap();
+    std::os::unix::fs::symlink(victim, set(root)).unwrap();
+}
+
+/// A directory that looks like a set, so that each name a run uses is there.
+fn victim() -> (TempDir, BTreeSet<PathBuf>) {
+    let victim = bench();
+    for directory in ["flat", "345/000", "345/OTH"] {
+        std::fs::create_dir_all(victim.path().join(directory)).unwrap();
+    }
+    for file in ["crumb-set", "precious", "flat/1", "flat/2", "345/000/1", "345/precious"] {
+        std::fs::write(victim.path().join(file), "precious").unwrap();
+    }
+    let files = files_below(victim.path());
+    (victim, files)
+}
+
+/// Symptom: a run as root removed all below a directory that the target's owner had put a link to in the set's place.
+/// Cause: the set was used and removed by its path from the target.
+#[test]
+fn a_link_put_in_the_place_of_the_set_leads_nobody_elsewhere() {
+    for when in [Measure::Add, Measure::Remove] {
+        let (bench, (victim, before)) = (bench(), victim());
+        let root = bench.path();
+        let config = DirscaleConfig { layouts: vec![Layout::Flat, Layout::D345], ..config("1,16") };
+        let mut moved = false;
+        let outcome = run_on(root, &config, &mut |event| {
+            if matches!(event, Event::Measured { measure, .. } if measure == when) && !moved {
+                lead_astray(root, victim.path());
+                moved = true;
+            }
+        });
+        assert!(moved);
+        assert_eq!(files_below(victim.path()), before, "{outcome:?}");
+        assert_eq!(std::fs::read(victim.path().join("crumb-set")).unwrap(), b"precious");
+        assert_eq!(std::fs::read_dir(root.join("moved")).unwrap().count(), 0, "what it made itself is gone");
+        // The link is not the run's to take away, and a run that could not remove its set says so.
+        assert!(set(root).is_symlink() && text_of(&outcome).contains("crumb-dirscale-t"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_set_that_is_a_link_is_not_taken_up() {
+    let (bench, elsewhere) = (bench(), bench());
+    let (root, kept) = (bench.path(), DirscaleConfig { keep: Keep::Keep, ..config("1,16") });
+    assert!(quietly(elsewhere.path(), &kept).complete);
+    let before = files_below(elsewhere.path());
+    std::os::unix::fs::symlink(set(elsewhere.path()), set(root)).unwrap();
+    let outcome = quietly(root, &DirscaleConfig { keep: Keep::Reuse, ..config("32") });
+    assert!(text_of(&outcome).contains("crumb-dirscale-t"), "{outcome:?}");
+    assert_eq!(files_below(elsewhere.path()), before);
+}
+
+#[test]
+fn a_set_in_which_others_may_write_is_not_taken_up() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = bench();
+    let root = bench.path();
+    assert!(quietly(root, &DirscaleConfig { keep: Keep::Keep, ..config("1,16") }).complete);
+    std::fs::set_permissions(set(root), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let outcome = quietly(root, &DirscaleConfig { keep: Keep::Reuse, ..config("32") });
+    assert!(text_of(&outcome).contains("others may write in it"), "{outcome:?}");
+}
+
+#[test]
+fn a_link_that_comes_and_goes_in_the_sets_place_leads_nobody_elsewhere() {
+    let (bench, (victim, before)) = (bench(), victim());
+    let root = bench.path();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (moved, link) = (root.join("moved"), root.join("link"));
+            std::os::unix::fs::symlink(victim.path(), &link).unwrap();
+            while !ended.load(Ordering::Relaxed) {
+                // Each fails while the run has no set, or where it made one anew in between.
+                if std::fs::rename(set(root), &moved).is_ok() && std::fs::rename(&link, set(root)).is_ok() {
+                    std::thread::yield_now();
+                    let _ = std::fs::rename(set(root), &link);
+                }
+                let _ = std::fs::rename(&moved, set(root));
+                if !link.is_symlink() {
+                    let _ = std::fs::remove_file(set(root));
+                    let _ = std::os::unix::fs::symlink(victim.path(), &link);
+                }
+            }
+        });
+        for _ in 0..30 {
+            let all = DirscaleConfig { layouts: vec![Layout::Flat, Layout::D345], ..config("1,8") };
+            let outcome = quietly(root, &all);
+            if files_below(victim.path()) != before {
+                ended.store(true, Ordering::Relaxed);
+                panic!("{outcome:?}");
+            }
+            // What a run whose set was away at its end has left.
+            for left in [set(root), root.join("moved")] {
+                if !left.is_symlink() {
+                    let _ = std::fs::remove_dir_all(left);
+                }
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(std::fs::read(victim.path().join("crumb-set")).unwrap(), b"precious");
+}

@@ -119,6 +119,33 @@ pub trait FileSystem: Send + Sync {
     /// `NOENT`, `NOTDIR`, …
     fn below(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError>;
 
+    /// As [`FileSystem::below`], and a symbolic link at the end of `path` is refused instead of followed: for removing
+    /// what is there.
+    ///
+    /// # Errors
+    /// `NOTDIR` for a link too.
+    fn below_itself(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        self.below(path)
+    }
+
+    /// Makes a directory that is this user's alone and holds it, as [`FileSystem::below`]: whatever takes its name
+    /// later, also a link put there by the owner of the directory above, nothing elsewhere is reached through it.
+    ///
+    /// # Errors
+    /// `EXIST`, …; `PERM` when another directory or a link was put in its place at once.
+    fn make_own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        self.mkdir(path)?;
+        self.below(path)
+    }
+
+    /// Holds a directory of this user's that was made before: nobody else may write in it.
+    ///
+    /// # Errors
+    /// `NOENT`, `NOTDIR` for a link too; `PERM` when it is another user's, or others may write in it.
+    fn own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        self.below(path)
+    }
+
     /// Locks the file `path`, made when it is missing, for this process until the guard goes or the process ends.
     ///
     /// # Errors

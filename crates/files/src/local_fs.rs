@@ -26,7 +26,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::directory::attributes::{attributes_of, space_of};
 use crate::{
-    Access, Attributes, FileLock, FileSystem, FsError, FsOp, Fsstat, ListedEntry, Locking, OpenFile,
+    Access, Attributes, FileLock, FileSystem, FsError, FsOp, Fsstat, ListedEntry, Locking, OpenFile, Status,
     SyncScope,
 };
 
@@ -42,6 +42,8 @@ const LISTING_BYTES: usize = 32 << 10;
 /// As fopen(3) makes files, less the umask.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
+/// Of directories that nobody else has any business in.
+const OWN_MODE: Mode = Mode::RWXU;
 
 impl LocalFs {
     /// Opens the directory at `path`.
@@ -69,6 +71,47 @@ impl LocalFs {
     fn failed(&self, op: FsOp, path: &Path) -> impl FnOnce(Errno) -> FsError {
         move |errno| FsError::of_errno(op, self.path.join(path), errno)
     }
+
+    /// Opens the directory itself that has this name, not what a link names.
+    fn itself(&self, path: &Path) -> Result<Self, FsError> {
+        let root = from_root(path)
+            .and_then(|from| openat(&self.root, from, DIRECTORY_FLAGS | OFlags::NOFOLLOW, Mode::empty()))
+            .map_err(self.failed(FsOp::Open, path))?;
+        Ok(Self { root, path: self.path.join(path) })
+    }
+
+    /// This directory, when nobody else can put anything in it.
+    fn ours_alone(self, op: FsOp) -> Result<Self, FsError> {
+        let refused = |errno: Errno| FsError::of_errno(op, self.path.clone(), errno);
+        let stat = rustix::fs::fstat(&self.root).map_err(refused)?;
+        let user = rustix::process::geteuid().as_raw();
+        let owner_is_told = stat.st_uid == user || !maps_owners(&self.root, stat.st_uid).map_err(refused)?;
+        let why = if owner_is_told && stat.st_uid != user {
+            format!("it belongs to user {}, not to user {user}, who runs this", stat.st_uid)
+        } else if owner_is_told && stat.st_mode & 0o022 != 0 {
+            "others may write in it; take that away (chmod go-w) if all in it is yours".to_owned()
+        } else {
+            return Ok(self);
+        };
+        Err(not_ours(op, self.path, why))
+    }
+}
+
+fn not_ours(op: FsOp, path: PathBuf, why: String) -> FsError {
+    let source = Some(std::io::Error::new(std::io::ErrorKind::PermissionDenied, why));
+    FsError::Failed { op, path, status: Status::PERM, source }
+}
+
+/// Whether a file system tells another owner than the user who made something: NFS makes root nobody, SMB and the FAT
+/// family have one owner for all, set by the mount.
+fn maps_owners(directory: &OwnedFd, owner: u32) -> Result<bool, Errno> {
+    const NFS: u32 = 0x6969;
+    const ONE_OWNER: [u32; 4] = [0xff53_4d42, 0xfe53_4d42, 0x4d44, 0x2011_bab0];
+    const NOBODY: [u32; 2] = [65534, u32::MAX - 1];
+    // The number has 32 bits, whatever type a machine's statfs gives it.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let kind = rustix::fs::fstatfs(directory)?.f_type as u32;
+    Ok(ONE_OWNER.contains(&kind) || kind == NFS && NOBODY.contains(&owner))
 }
 
 const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -208,6 +251,29 @@ impl FileSystem for LocalFs {
             .and_then(|from| openat(&self.root, from, DIRECTORY_FLAGS, Mode::empty()))
             .map_err(self.failed(FsOp::Open, path))?;
         Ok(Arc::new(Self { root, path: self.path.join(path) }))
+    }
+
+    fn below_itself(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        Ok(Arc::new(self.itself(path)?))
+    }
+
+    fn make_own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        named(path)
+            .and_then(|from| rustix::fs::mkdirat(&self.root, from, OWN_MODE))
+            .map_err(self.failed(FsOp::Mkdir, path))?;
+        let own = self.itself(path)?.ours_alone(FsOp::Mkdir)?;
+        // Another directory of this user's may have been moved here from where the directory above's owner can write.
+        let mut empty = true;
+        own.readdir(Path::new(""), &mut |_| empty = false)?;
+        if !empty {
+            let why = "another directory was put in the place of the one just made".to_owned();
+            return Err(not_ours(FsOp::Mkdir, own.path, why));
+        }
+        Ok(Arc::new(own))
+    }
+
+    fn own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        Ok(Arc::new(self.itself(path)?.ours_alone(FsOp::Open)?))
     }
 
     fn lock(&self, path: &Path) -> Result<Locking, FsError> {

@@ -141,3 +141,40 @@ fn each_call_is_the_system_calls_that_the_header_says() {
     let wanted: Vec<&str> = wanted.split_ascii_whitespace().collect();
     assert_eq!(calls[..wanted.len().min(calls.len())], wanted);
 }
+
+#[test]
+fn a_directory_of_ones_own_is_held_whatever_takes_its_name() {
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    let scratch = scratch();
+    let at = |name: &str| scratch.path().join(name);
+    let fs = LocalFs::open(scratch.path()).expect("opened");
+    let own = fs.make_own(Path::new("own")).expect("made");
+    assert_eq!(fs::metadata(at("own")).expect("there").permissions().mode() & 0o777, 0o700);
+    fs::create_dir(at("victim")).expect("made");
+    fs::write(at("victim/file"), "precious").expect("written");
+    fs::rename(at("own"), at("moved")).expect("renamed");
+    symlink("victim", at("own")).expect("linked");
+    own.create(Path::new("mine")).expect("made");
+    assert!(at("moved/mine").exists() && !at("victim/mine").exists());
+    assert!(own.unlink(Path::new("file")).is_err());
+
+    let name = Path::new("own");
+    let status = |opened: Result<std::sync::Arc<dyn FileSystem>, files::FsError>| {
+        opened.err().and_then(|error| error.status())
+    };
+    assert_eq!(status(fs.make_own(name)), Some(files::Status::EXIST));
+    assert_eq!(status(fs.own(name)), Some(files::Status::NOTDIR));
+    assert_eq!(status(fs.below_itself(name)), Some(files::Status::NOTDIR));
+    assert_eq!(status(fs.below(name)), None, "links are followed where nothing is removed");
+
+    let moved = Path::new("moved");
+    assert_eq!(status(fs.own(moved)), None);
+    fs::set_permissions(at("moved"), fs::Permissions::from_mode(0o770)).expect("set");
+    assert_eq!(status(fs.own(moved)), Some(files::Status::PERM));
+    fs::set_permissions(at("moved"), fs::Permissions::from_mode(0o700)).expect("set");
+    // Only root can give it away; the owner of a directory can put one of his own there.
+    if chown(at("moved"), Some(1), None).is_ok() {
+        let error = fs.own(moved).err().expect("another user's").to_string();
+        assert!(error.contains("it belongs to user 1"), "{error}");
+    }
+}

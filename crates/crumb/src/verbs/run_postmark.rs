@@ -245,7 +245,7 @@ impl RunPostmarkArgs {
             ..RunOptions::default()
         };
         let drive = |events: mpsc::Sender<Event>, copies: &mut Copies<'_>| -> anyhow::Result<Outcome> {
-            let place = Place { fs: storage.below(folder.name())?, weight: NonZeroU32::MIN };
+            let place = Place { fs: Arc::clone(&folder.inside), weight: NonZeroU32::MIN };
             let mut failed = false;
             let mut tell = |event| {
                 match &event {

@@ -20,9 +20,10 @@ pub(crate) fn remove(storage: &Storage, name: &str, told: &mut dyn FnMut(u64)) -
     Ok(removed)
 }
 
-/// Files are unlinked by names relative to their directory, found once for each.
+/// Files are unlinked by names relative to their directory, found once for each and never through a link: the target's
+/// owner may have put one in the place of the spool.
 fn remove_tree(fs: &dyn FileSystem, path: &Path, count: &mut dyn FnMut(u64)) -> Result<(), FsError> {
-    let below = match fs.below(path) {
+    let below = match fs.below_itself(path) {
         Err(error) if error.status() == Some(Status::NOENT) => return Ok(()),
         other => other?,
     };
@@ -48,5 +49,23 @@ fn remove_tree(fs: &dyn FileSystem, path: &Path, count: &mut dyn FnMut(u64)) -> 
     match fs.rmdir(path) {
         Err(error) if error.status() == Some(Status::NOENT) => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::scratch::folder;
+
+    #[test]
+    fn a_link_in_the_place_of_a_spool_leads_the_removal_nowhere() {
+        let ((target, fs), (victim, _)) = (folder(), folder());
+        let file = victim.path().join("precious");
+        std::fs::write(&file, "").unwrap();
+        let storage = Storage::of(fs);
+        std::os::unix::fs::symlink(victim.path(), target.path().join(directory_of("t"))).unwrap();
+        let error = remove(&storage, "t", &mut |_| {}).unwrap_err();
+        assert_eq!(error.status(), Some(Status::NOTDIR));
+        assert!(file.exists());
     }
 }

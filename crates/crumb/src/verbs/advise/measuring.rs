@@ -272,17 +272,21 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The curves as seen through a mount of a scratch directory over itself; or why there is none.
+    /// The curves as seen through a mount of a scratch directory; or why there is none. Mounted at a place of our own: in
+    /// the tree, whose owner may put a link in the place of any directory, the mount could come to lie over another.
     fn through_a_mount(&mut self, size: u64, limit: Duration) -> anyhow::Result<Result<Vec<Curve>, String>> {
-        let scratch = Scratch::make(&self.tree)?;
-        let mut options = StackOptions::new(&scratch.0, &scratch.0);
+        let process = std::process::id();
+        let lower = self.tree.join(format!("{}advise-{process}-mount", dirscale::SET_PREFIX));
+        let lower = Scratch::make(lower)?;
+        let place = Scratch::make(std::env::temp_dir().join(format!("crumb-advise-mount-{process}")))?;
+        let mut options = StackOptions::new(&lower.0, &place.0);
         // Each lookup of the day is one that reaches the mount.
         options.timeouts.entry = Duration::ZERO;
         let mount = match Mount::start(options) {
             Ok(mount) => mount,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let fs = LocalFs::open(scratch.0.clone()).with_context(|| scratch.0.display().to_string())?;
+        let fs = LocalFs::open(place.0.clone()).with_context(|| place.0.display().to_string())?;
         let below = std::mem::replace(&mut self.fs, Arc::new(fs));
         let outcome = self.run(&one(size), &[Layout::Flat], limit, Cache::Warm);
         self.fs = below;
@@ -291,13 +295,14 @@ impl Bench<'_> {
     }
 }
 
-/// A directory in the tree that is gone when this is dropped.
+/// A directory of this user's alone that is gone when this is dropped, if it is still there and empty.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn make(tree: &Path) -> anyhow::Result<Self> {
-        let path = tree.join(format!("{}advise-{}-mount", dirscale::SET_PREFIX, std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("{}: cannot be made", path.display()))?;
+    fn make(path: PathBuf) -> anyhow::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("{}: cannot be made", path.display()))?;
         Ok(Self(path))
     }
 }

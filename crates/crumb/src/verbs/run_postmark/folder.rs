@@ -11,6 +11,8 @@ use measure::RunId;
 
 pub(super) struct Folder<'a> {
     storage: &'a Arc<dyn FileSystem>,
+    /// The folder, held: the storage's owner may move it and put a link in its place.
+    pub inside: Arc<dyn FileSystem>,
     name: String,
 }
 
@@ -21,8 +23,8 @@ impl<'a> Folder<'a> {
     }
 
     pub fn make(storage: &'a Arc<dyn FileSystem>, name: &str) -> anyhow::Result<Self> {
-        storage.mkdir(name.as_ref()).context("cannot make a folder for the run's files")?;
-        Ok(Self { storage, name: name.to_owned() })
+        let inside = storage.make_own(name.as_ref()).context("cannot make a folder for the run's files")?;
+        Ok(Self { storage, inside, name: name.to_owned() })
     }
 
     pub fn name(&self) -> &Path {
