@@ -8,7 +8,8 @@
 //! | spread | a leaf in the staging directory | the directory | an entry |
 //!
 //! Always holds: a step keeps the name and replaces nothing; a name that is taken is remembered as a collision, both
-//! are kept, and the others go on; no directory that belongs to another user than DIR is looked into or given away; no step looks back at an earlier one, so any of them may be the first of a run.
+//! are kept, and the others go on; no directory that belongs to another user than DIR is looked into or given away; no
+//! step looks back at an earlier one, so any of them may be the first of a run.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};

@@ -11,7 +11,8 @@
 //!
 //! Always holds: a path of two components or more is only ever resolved by [`open_hidden`]. A hidden directory's
 //! descriptor is used for no longer than the kernel believes a name (`entry_timeout`) or 10 s, then opened again. A daemon
-//! with root's rights works in no hidden directory that belongs to somebody else than the managed directory does.
+//! with root's rights works in no hidden directory that belongs to somebody else than the managed directory does, nor in
+//! one within such a one.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
