@@ -470,6 +470,54 @@ fn a_daemon_that_ends_late_leaves_the_pid_file_and_the_socket_to_the_one_that_re
     assert!(gone(&bench.path("pid")), "its own it removes");
 }
 
+/// Symptom: a directory was converted while a detached mount of it was still in use, and what its users made then lay
+/// beside the hidden level. Cause: only the kernel's table was asked. Fix: the program that serves holds locks on the
+/// tree's root and all above it until it ends.
+#[test]
+fn a_detached_mount_that_is_in_use_keeps_conversions_and_exclusive_mounts_out() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    fs::create_dir(bench.path("second")).unwrap();
+    fs::create_dir(bench.path("spool/plain")).unwrap();
+    bench.write("spool/plain/used", "used");
+    for exclusive in [true, false] {
+        let args = ["mount", "spool", "at", "--no-store", "--exclusive"];
+        let mut old = place.serving(if exclusive { &args } else { &args[..4] });
+        let used = fs::File::open(bench.path("at/plain/used")).unwrap();
+        kill_process(Pid::from_child(&old), Signal::TERM).unwrap();
+        let spool = bench.path("spool").canonicalize().unwrap();
+        assert!(within_20_s(|| stackfs::mounts::showing(&spool).unwrap().is_empty()), "the old mount stays");
+        for args in [
+            &["manage", "spool/plain"][..],
+            &["manage", "spool"],
+            &["unmanage", "spool/cancel"],
+            &["manage", "."],
+            &["check", "spool", "--repair"],
+            &["mount", "spool", "second", "--daemon", "--exclusive"],
+            &["mount", "spool/plain", "second", "--daemon", "--exclusive"],
+        ] {
+            let refused = bench.fails(1, args);
+            assert!(refused.contains("detached") && refused.lines().count() == 1, "{args:?}: {refused}");
+        }
+        if exclusive {
+            let refused = bench.fails(1, &["mount", "spool", "second", "--daemon"]);
+            assert!(refused.contains("detached"), "{refused}");
+        } else {
+            bench.fine(&["mount", "spool", "second", "--daemon", "--no-store"]);
+            bench.fine(&["unmount", "second"]);
+        }
+        assert!(bench.path("spool/plain/used").exists(), "still as it was");
+        drop(used);
+        assert_eq!(old.wait().unwrap().code(), Some(0));
+    }
+    bench.fine(&["manage", "spool/plain"]);
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store", "--exclusive"]);
+    bench.fine(&["unmount", "at"]);
+}
+
 #[test]
 fn a_second_mount_of_a_tree_is_reported_and_refused_beside_one_that_is_exclusive() {
     if cannot_mount() {

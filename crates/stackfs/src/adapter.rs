@@ -29,6 +29,7 @@ use fuser::{
 };
 use rustix::fs::Statx;
 
+use crate::claims::Claim;
 use crate::counters::{Census, Counters, Operation};
 use crate::identity::{Caller, prepare_thread};
 use crate::listing::Told;
@@ -70,6 +71,8 @@ pub(crate) struct Adapter {
     awake: Option<Arc<Awake>>,
     /// Dropped with the adapter, when nothing is served any more: what else works for the mount then ends.
     serving: Option<Sender<()>>,
+    /// Keeps conversions and exclusive mounts of the tree out for as long as anything is served.
+    _claim: Claim,
 }
 
 /// File data in one request, without pass-through. The kernel takes no more than 1 MiB.
@@ -111,7 +114,7 @@ impl Shared {
 
 impl Adapter {
     /// Fails where the processors shall be kept awake and cannot.
-    pub(crate) fn new(shared: Arc<Shared>, options: &StackOptions) -> std::io::Result<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, options: &StackOptions, claim: Claim) -> std::io::Result<Self> {
         let privileged = shared.tree.identity.is_privileged();
         let awake = options.awake.then(Awake::open).transpose()?;
         Ok(Self {
@@ -124,6 +127,7 @@ impl Adapter {
             readers: Arc::new(Readers::new(options.threads)),
             awake,
             serving: None,
+            _claim: claim,
         })
     }
 

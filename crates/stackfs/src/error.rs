@@ -67,6 +67,16 @@ pub enum StackError {
         /// The other mount.
         mountpoint: PathBuf,
     },
+    /// A mount that is not to be seen serves the tree, or a part of it, and one of the two is to be alone with it.
+    #[error(
+        "{}: is still served by a `crumb mount` that was detached while in use, or that is in another mount namespace, \
+         and nothing else may change a tree that is mounted `exclusive`; end the programs that use it, or that \
+         `crumb mount`, then mount again", lower.display()
+    )]
+    StillServed {
+        /// The tree.
+        lower: PathBuf,
+    },
     /// No FUSE here.
     #[error("/dev/fuse: {source}; {}", device_hint(source))]
     NoDevice {

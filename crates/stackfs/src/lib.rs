@@ -15,6 +15,7 @@ pub mod managed;
 pub mod mounts;
 
 mod adapter;
+mod claims;
 mod counters;
 mod descriptors;
 mod error;

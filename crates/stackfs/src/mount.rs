@@ -20,6 +20,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::StackError;
 use crate::adapter::{self, Adapter, Session, Shared};
+use crate::claims::Claim;
 use crate::counters::Census;
 use crate::mounts::{self, Mounted};
 use crate::options::StackOptions;
@@ -68,6 +69,10 @@ impl Mount {
         // Until the mount is to be seen: conversions look for it once they hold their locks.
         let _starting = crate::convert::guard::starting_mount(&lower).map_err(of_lower)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let claim = Claim::take(&lower, options.exclusive);
+        if claim.conflicts(options.exclusive) {
+            return Err(StackError::StillServed { lower });
+        }
         let root: OwnedFd =
             rustix::fs::open(&lower, flags, Mode::empty()).map_err(|errno| of_lower(errno.into()))?;
         if let Some(verb) = crate::convert::state::unfinished(&root) {
@@ -78,8 +83,8 @@ impl Mount {
             Tree::new(root, options.layout_new, options.directories_max, trusted_for).map_err(of_lower)?;
         let shared = Arc::new(Shared::new(tree, descriptors, options.directories_max));
         options.mountpoint.clone_from(&mountpoint);
-        let adapter =
-            Adapter::new(Arc::clone(&shared), &options).map_err(|source| StackError::Asleep { source })?;
+        let adapter = Adapter::new(Arc::clone(&shared), &options, claim)
+            .map_err(|source| StackError::Asleep { source })?;
         let session = adapter::start(adapter, &options, &lower).map_err(|error| StackError::Refused {
             mountpoint: mountpoint.clone(),
             reason: refusal(&error, options.allow_other),

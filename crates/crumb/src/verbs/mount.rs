@@ -279,6 +279,7 @@ fn told(error: StackError) -> anyhow::Error {
             | StackError::Unmount { .. }
             | StackError::Busy { .. }
             | StackError::Shared { .. }
+            | StackError::StillServed { .. }
     );
     let error = anyhow::Error::from(error);
     if usage { error.context(BadUsage) } else { error }

@@ -40,6 +40,16 @@ pub enum ConvertError {
         /// Mount point and what lies below, as far as known.
         by: String,
     },
+    /// A serving program whose mount is in no table that can be seen.
+    #[error(
+        "{path}: cannot be converted while it is served by a `crumb mount` that was detached while in use, or that is in \
+         another mount namespace; end the programs that use it, or that `crumb mount`, then run this again",
+        path = path.display()
+    )]
+    StillServed {
+        /// What was named.
+        path: PathBuf,
+    },
     /// What is there to be looked at is a mount's view, without the hidden level.
     #[error(
         "{path}: the mount at {mount_point} hides what lies below; `crumb unmount {mount_point}`, then run this again",

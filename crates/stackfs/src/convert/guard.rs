@@ -8,6 +8,9 @@
 //! /news        exclusive   a mount of /news, from before it opens its root until the kernel's table has it
 //! ```
 //!
+//! A mount that was detached while in use is in no table, and is still served: its program's claim tells (`claims`),
+//! which it takes under that lock.
+//!
 //! So a conversion is refused in, above or below another one, and a mount at or above one under way. A mount that is
 //! there is found in the kernel's table (`/proc/self/mountinfo`), which is looked at once the locks are held: a mount
 //! that starts at the same time either shows there, or holds its lock. Locks end with their process.
@@ -24,6 +27,7 @@ use rustix::io::Errno;
 use super::STAGING_PREFIX;
 use super::error::ConvertError;
 use super::levels::Levels;
+use crate::claims;
 use crate::managed::{is_managed, layout_of, open_directory, open_without_links};
 use crate::mounts::{self, Line};
 
@@ -93,6 +97,7 @@ impl Guard {
         let directory = lock(path, &real, directory, FlockOperation::NonBlockingLockExclusive)?;
         // Again, now that none can start.
         let (_, mounts) = unmounted(path)?;
+        refuse_served(path, &real)?;
         let stat = rustix::fs::fstat(&directory).map_err(|error| cannot_open(error.into()))?;
         let me = rustix::process::geteuid();
         if !me.is_root() && me.as_raw() != stat.st_uid {
@@ -135,7 +140,13 @@ fn refuse_link(path: &Path) -> Result<(), ConvertError> {
 /// Refuses a tree of which a mount shows anything, and a link to one.
 pub(crate) fn refuse_in_use(tree: &Path) -> Result<PathBuf, ConvertError> {
     refuse_link(tree)?;
-    unmounted(tree).map(|(real, _)| real)
+    let (real, _) = unmounted(tree)?;
+    refuse_served(tree, &real)?;
+    Ok(real)
+}
+
+fn refuse_served(path: &Path, real: &Path) -> Result<(), ConvertError> {
+    if claims::is_served(real) { Err(ConvertError::StillServed { path: path.to_owned() }) } else { Ok(()) }
 }
 
 /// Refuses a tree of which a mount of ours hides all or a part: what is seen there has no hidden level, so that nothing
