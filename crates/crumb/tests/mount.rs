@@ -5,10 +5,15 @@
 mod binary;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use binary::Bench;
@@ -544,6 +549,82 @@ fn a_second_mount_of_a_tree_is_reported_and_refused_beside_one_that_is_exclusive
         assert!(refused.contains("exclusive") && refused.lines().count() == 1, "{args:?}: {refused}");
     }
     bench.fine(&["unmount", "at"]);
+}
+
+/// Holds the name of a mount's socket as this user would, until it is dropped: keeps each connection, or answers it.
+struct Squatter {
+    over: Arc<AtomicBool>,
+    address: SocketAddr,
+}
+
+impl Squatter {
+    fn of(mountpoint: &Path, uid: u32, answer: Option<&'static str>) -> Self {
+        let path = mountpoint.as_os_str().as_bytes();
+        let name = [b"crumb-mount:", &path[path.len().saturating_sub(90)..]].concat();
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let (ended, at) = (Arc::clone(&over), address.clone());
+        let (told, bound) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            // Of this thread alone.
+            let (root, user) = (rustix::process::Uid::ROOT, rustix::process::Uid::from_raw(uid));
+            rustix::thread::set_thread_res_uid(root, user, root).unwrap();
+            let listener = UnixListener::bind_addr(&at).unwrap();
+            told.send(()).unwrap();
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let mut stream = stream.unwrap();
+                if let Some(text) = answer {
+                    // Who asked may be gone.
+                    let _ = stream.read(&mut [0; 64]);
+                    let _ = stream.write_all(text.as_bytes());
+                } else {
+                    kept.push(stream);
+                }
+            }
+        });
+        bound.recv().unwrap();
+        Self { over, address }
+    }
+}
+
+impl Drop for Squatter {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let _ = UnixStream::connect_addr(&self.address);
+    }
+}
+
+/// Symptom: `crumb unmount` hung, and `--stats` printed what anybody liked, escapes too. Cause: whoever had taken the
+/// socket's name first was believed, and waited for. Fix: the peer's user is looked at, and the wait has an end.
+#[test]
+fn a_stranger_who_holds_the_name_of_a_mounts_socket_is_neither_believed_nor_waited_for() {
+    if cannot_mount() {
+        return;
+    }
+    let place = Place::new();
+    let bench = &place.0;
+    fs::create_dir(bench.path("second")).unwrap();
+    let [at, second, spool] = ["at", "second", "spool"].map(|name| bench.path(name).canonicalize().unwrap());
+    let _stranger = Squatter::of(&at, 65534, None);
+    bench.fine(&["mount", "spool", "at", "--daemon", "--no-store"]);
+    let told = bench.fails(1, &["mount", "--stats", "at"]);
+    assert!(told.contains("user 65534") && told.lines().count() == 1, "{told}");
+    let begun = Instant::now();
+    bench.fine(&["unmount", "at"]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "it waited for a stranger");
+    // Root's own programs are believed, but not for ever, nor by a terminal.
+    let _silent = Squatter::of(&second, 0, None);
+    bench.fine(&["mount", "spool", "second", "--daemon", "--no-store"]);
+    let told = bench.fails(1, &["mount", "--stats", "second"]);
+    assert!(told.contains("did not answer within") && told.lines().count() == 1, "{told}");
+    let _loud = Squatter::of(&spool, 0, Some("\u{1b}[2Jcleared\n"));
+    stackfs::mounts::unmount(&second, false).unwrap();
+    bench.fine(&["mount", "spool", "spool", "--daemon", "--no-store"]);
+    assert_eq!(bench.fine(&["mount", "--stats", "spool"]), "?[2Jcleared\n");
 }
 
 #[test]

@@ -24,12 +24,14 @@ pub struct Mounted {
     pub lower: PathBuf,
     /// Where.
     pub mountpoint: PathBuf,
+    /// The user who mounted it.
+    pub owner: Option<u32>,
 }
 
 /// All mounts of Crumb's that this process can see, in the order in which they were made.
 pub fn mounted() -> std::io::Result<Vec<Mounted>> {
     let ours = Line::all()?.into_iter().filter(Line::is_ours);
-    Ok(ours.map(|line| Mounted { lower: line.source, mountpoint: line.point }).collect())
+    Ok(ours.map(|line| Mounted { owner: line.owner(), lower: line.source, mountpoint: line.point }).collect())
 }
 
 /// The mounts that show `path`, or anything it holds, or a tree that holds it: a command that changes the lower
@@ -145,6 +147,8 @@ pub(crate) struct Line {
     pub(crate) kind: String,
     /// A device, the lower tree of a mount of ours, or whatever was said when it was mounted.
     pub(crate) source: PathBuf,
+    /// Of the mount and of the file system, joined by a comma.
+    pub(crate) options: String,
 }
 
 impl Line {
@@ -158,9 +162,16 @@ impl Line {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let point = unescaped(fields.nth(4)?).into();
+        let of_mount = String::from_utf8_lossy(fields.next()?);
         let mut after = fields.skip_while(|field| *field != b"-").skip(1);
         let kind = String::from_utf8_lossy(after.next()?).into_owned();
-        Some(Self { point, kind, source: unescaped(after.next()?).into() })
+        let source = unescaped(after.next()?).into();
+        let of_system = String::from_utf8_lossy(after.next().unwrap_or_default());
+        Some(Self { point, kind, source, options: format!("{of_mount},{of_system}") })
+    }
+
+    fn owner(&self) -> Option<u32> {
+        self.options.split(',').find_map(|one| one.strip_prefix("user_id=")?.parse().ok())
     }
 
     pub(crate) fn is_ours(&self) -> bool {
@@ -198,6 +209,7 @@ mod tests {
         let line = Line::parse(ours).unwrap();
         assert_eq!((&line.point, &line.source), (&"/mnt/a b".into(), &r"/news\spool".into()));
         assert!(line.is_ours());
+        assert_eq!(line.owner(), Some(0));
         assert!(!Line::parse(br"36 25 0:31 / /mnt rw - fuse.bindfs /lower rw").unwrap().is_ours());
         assert_eq!(Line::parse(b""), None);
         assert_eq!(Line::parse(b"1 2 3"), None);

@@ -35,7 +35,7 @@ use crate::outcome::Begun;
 use crate::output::{note, print};
 use crate::signals::stop_flag_waking;
 
-pub use control::wait_for_end;
+pub use control::{owner_of, wait_for_end};
 pub use record::day_of;
 
 #[derive(Args)]

@@ -35,11 +35,13 @@ pub struct UnmountArgs {
 /// At the first that cannot be ended.
 pub fn run(args: &UnmountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     for mountpoint in &args.mountpoints {
+        let owner = mount::owner_of(mountpoint);
         match stackfs::mounts::unmount(mountpoint, args.lazy) {
             Ok(()) => {
                 if !args.lazy {
                     // Its directory is no mount any more, so it can be resolved.
-                    mount::wait_for_end(&mountpoint.canonicalize().unwrap_or_else(|_| mountpoint.clone()));
+                    let place = mountpoint.canonicalize().unwrap_or_else(|_| mountpoint.clone());
+                    mount::wait_for_end(&place, owner);
                 }
                 note(context, &format!("{} is unmounted", mountpoint.display()));
             }

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     fn mount(point: &str, kind: &str, source: &str) -> Line {
-        Line { point: point.into(), kind: kind.to_owned(), source: source.into() }
+        Line { point: point.into(), kind: kind.to_owned(), source: source.into(), options: String::new() }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! be alone with its tree: `yes` or `no`.
 //!
 //! Its name is in Linux's abstract space and made of the mount point, so there is no file to find, to protect or to
-//! leave behind. Any local user may read the counts; nothing can be changed through it.
+//! leave behind. Any local user may read the counts; nothing can be changed through it. Any local user can take the name
+//! first, too: only an answer of root's, of the caller's own or of who mounted is believed, and none is waited for long.
 
-use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, IsTerminal as _, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use stackfs::Watch;
 
 use crate::exit::ExitStatus;
@@ -28,6 +31,10 @@ const NO: &str = "no";
 const REQUEST_BYTES_MAX: u64 = 64;
 /// A client that says nothing is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for a whole answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(4);
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Longest wait for a program whose mount is gone: it may have to write its census first.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -119,12 +126,20 @@ pub fn show(mountpoint: &Path, prometheus: bool, every: Duration) -> anyhow::Res
 ///
 /// fuser 0.18 unmounts by path once more when its session is over, and takes a mount that is gone for one that is
 /// there (its look at the device is the wrong way round): a new mount at the same place would be taken away.
-pub fn wait_for_end(mountpoint: &Path) {
-    let Ok(address) = address(mountpoint) else { return };
-    let begun = Instant::now();
-    while begun.elapsed() < ENDED_WITHIN && UnixStream::connect_addr(&address).is_ok() {
+///
+/// A stranger who has taken the socket's name is not waited for. `owner` is the user who mounted.
+pub fn wait_for_end(mountpoint: &Path, owner: Option<u32>) {
+    let until = Instant::now() + ENDED_WITHIN;
+    while Instant::now() < until && matches!(connect(mountpoint, owner, until), Ok(Ok(_))) {
         std::thread::park_timeout(LOOK_EVERY);
     }
+}
+
+/// The user whose mount is at this place.
+pub fn owner_of(mountpoint: &Path) -> Option<u32> {
+    let mut all = stackfs::mounts::mounted().unwrap_or_default().into_iter().rev();
+    let real = mountpoint.canonicalize().or_else(|_| std::path::absolute(mountpoint)).ok()?;
+    all.find(|one| one.mountpoint == real)?.owner
 }
 
 /// Whether nothing else may change the tree of the mount at this place; none where its program does not say.
@@ -138,18 +153,66 @@ pub fn is_exclusive(mountpoint: &Path) -> Option<bool> {
 }
 
 fn ask(mountpoint: &Path, what: &str) -> anyhow::Result<String> {
-    let stream = UnixStream::connect_addr(&address(mountpoint)?).map_err(|error| {
-        anyhow!("{}: its program does not answer ({error}); was it killed?", mountpoint.display())
-    })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    (&stream).write_all(format!("{what}\n").as_bytes())?;
-    let mut text = String::new();
-    (&stream).read_to_string(&mut text)?;
-    Ok(text)
+    let until = Instant::now() + ANSWERS_WITHIN;
+    let late = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+            "{}: its program did not answer within {} s; it is busy, or others keep its socket busy: try again",
+            mountpoint.display(),
+            ANSWERS_WITHIN.as_secs()
+        ),
+        _ => anyhow!("{}: its program does not answer ({error}); was it killed?", mountpoint.display()),
+    };
+    let stream = connect(mountpoint, owner_of(mountpoint), until)?.map_err(late)?;
+    (&stream).write_all(format!("{what}\n").as_bytes()).map_err(late)?;
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    while answer.len() < ANSWER_BYTES_MAX {
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+        stream.set_read_timeout(Some(left.ok_or(ErrorKind::TimedOut).map_err(|kind| late(kind.into()))?))?;
+        match (&stream).read(&mut part) {
+            Ok(0) => break,
+            Ok(len) => answer.extend_from_slice(&part[..len]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(late(error)),
+        }
+    }
+    // Nothing that a terminal obeys.
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    Ok(text.chars().map(|letter| if letter.is_control() && letter != '\n' { '?' } else { letter }).collect())
+}
+
+/// A connection to the program that serves the mount at this place: the outer error when it is another user's.
+fn connect(
+    mountpoint: &Path,
+    owner: Option<u32>,
+    until: Instant,
+) -> anyhow::Result<std::io::Result<UnixStream>> {
+    let name = SocketAddrUnix::new_abstract_name(&name(mountpoint))?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Where many wait to be let in, connecting would take for ever.
+    let left = until.saturating_duration_since(Instant::now()).max(LOOK_EVERY);
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(left))?;
+    if let Err(errno) = rustix::net::connect(&socket, &name) {
+        return Ok(Err(errno.into()));
+    }
+    let peer = sockopt::socket_peercred(&socket)?.uid.as_raw();
+    let believed = [Some(0), Some(rustix::process::geteuid().as_raw()), owner];
+    anyhow::ensure!(
+        believed.contains(&Some(peer)),
+        "{}: user {peer}, who is neither root nor who mounted it, holds the name of its socket, so that its program \
+         cannot be asked; end that user's program, then mount again",
+        mountpoint.display()
+    );
+    Ok(Ok(socket.into()))
 }
 
 fn address(mountpoint: &Path) -> anyhow::Result<SocketAddr> {
+    Ok(SocketAddr::from_abstract_name(name(mountpoint))?)
+}
+
+fn name(mountpoint: &Path) -> Vec<u8> {
     let path = mountpoint.as_os_str().as_bytes();
     let end = &path[path.len().saturating_sub(PATH_BYTES_MAX)..];
-    Ok(SocketAddr::from_abstract_name([b"crumb-mount:", end].concat())?)
+    [b"crumb-mount:", end].concat()
 }
