@@ -152,6 +152,15 @@ pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMa
     }
 }
 
+/// Takes the length out of a reply that can have no body: who passes it on must not say one with 1xx and 204 (RFC 9110
+/// section 8.6), and that of a 304 is another reply's.
+pub fn settle_length(status: StatusCode, headers: &mut HeaderMap) {
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
+    if bodiless || status.is_informational() {
+        headers.remove(CONTENT_LENGTH);
+    }
+}
+
 /// Of the registered transfer codings (RFC 9112 section 12.3), those but `chunked`, and the one that there was before.
 const CODINGS_NOT_UNDONE: [&str; 7] =
     ["compress", "deflate", "gzip", "identity", "trailers", "x-compress", "x-gzip"];

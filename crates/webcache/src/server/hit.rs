@@ -39,7 +39,10 @@ pub fn serve(
     let facts = &meta.facts;
     headers.insert(AGE, forwarding::age_value(age_s));
     let bodiless = facts.status == StatusCode::NO_CONTENT;
-    if !bodiless {
+    if bodiless {
+        // An older store may hold one.
+        headers.remove(CONTENT_LENGTH);
+    } else {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(facts.extent.length));
     }
     if conditional::evaluate(request, meta, now) == Conditions::NotModified {

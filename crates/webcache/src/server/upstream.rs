@@ -256,8 +256,8 @@ impl Pool {
         // have been closed without our knowing yet.
         let age_max =
             if repeatable { config.upstream_idle_time } else { config.upstream_idle_time.min(FRESH) };
-        let arriving = |reply: Response<Incoming>, link| {
-            check(upstream, &reply, may_switch)?;
+        let arriving = |mut reply: Response<Incoming>, link| {
+            check(upstream, &mut reply, may_switch)?;
             Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max)))
         };
         while let Some(mut link) = self.kept(upstream, named_by, age_max, config) {
@@ -459,11 +459,13 @@ impl Pool {
     }
 }
 
-fn check(upstream: &Upstream, reply: &Response<Incoming>, may_switch: bool) -> Result<(), UpstreamError> {
-    if reply.status() == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
+fn check(upstream: &Upstream, reply: &mut Response<Incoming>, may_switch: bool) -> Result<(), UpstreamError> {
+    let status = reply.status();
+    if status == StatusCode::SWITCHING_PROTOCOLS && !may_switch {
         return Err(UpstreamError::Switched { authority: upstream.authority() });
     }
-    framing::check_read_reply(reply.version(), reply.status(), reply.headers())
+    framing::check_read_reply(reply.version(), status, reply.headers())
+        .map(|()| framing::settle_length(status, reply.headers_mut()))
         .map_err(|source| UpstreamError::Framing { authority: upstream.authority(), source })
 }
 

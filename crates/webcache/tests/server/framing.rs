@@ -325,3 +325,24 @@ fn a_body_that_comes_too_slowly_is_cut_off_though_no_pause_is_too_long() {
     }
     assert_eq!(slow.receive(false).unwrap().text(), "8 bytes", "where no rate is asked for");
 }
+
+/// Symptom: a panic in debug builds, and no reply, for a reply without a body that carries a length (RFC 9110 section 8.6).
+#[test]
+fn a_reply_that_can_have_no_body_passes_without_its_length() {
+    let origin = Origin::new(|seen, _| {
+        let start =
+            if seen.target.starts_with("/204") { "204 No" } else { "304 Not Modified\r\nETag: \"v\"" };
+        crate::harness::send(format!("HTTP/1.1 {start}\r\nContent-Length: 3\r\n\r\n"))
+    });
+    let proxy = Proxy::new(&origin);
+    for (path, fields, status) in [
+        ("/304", "If-None-Match: \"v\"\r\nCache-Control: no-store\r\n", 304),
+        ("/304-plain", "", 304),
+        ("/204", "", 204),
+        ("/204", "", 204),
+    ] {
+        let got = proxy.ask("GET", path, fields);
+        assert_eq!((got.status, got.field("content-length")), (status, None), "{path} {fields:?}");
+        proxy.settled();
+    }
+}
