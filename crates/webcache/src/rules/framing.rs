@@ -6,10 +6,10 @@
 //!
 //! Always holds: a head is judged on its raw bytes, before a lenient parser has made sense of it; what could be read in
 //! two ways is refused, also where the RFC lets a recipient repair it, as the next hop may repair it otherwise. Never
-//! panics, allocates nothing.
+//! panics; reading a head allocates nothing.
 //! Not here: limits on size and count (the proxy's configuration), and bodies.
 
-use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{StatusCode, Version};
 use memchr::{memchr, memchr2_iter};
 
@@ -152,13 +152,22 @@ pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMa
     }
 }
 
-/// Takes the length out of a reply that can have no body: who passes it on must not say one with 1xx and 204 (RFC 9110
-/// section 8.6), and that of a 304 is another reply's.
-pub fn settle_length(status: StatusCode, headers: &mut HeaderMap) {
+/// Leaves a reply's length as one field with one number, and none where there can be no body: who passes the reply on must
+/// not say a length with 1xx and 204, nor several (RFC 9110 section 8.6); the one of a 304 is that of another reply.
+pub fn settle_length(status: StatusCode, headers: &mut HeaderMap) -> Result<(), Violation> {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
     if bodiless || status.is_informational() {
         headers.remove(CONTENT_LENGTH);
+        return Ok(());
     }
+    let mut seen = Fields::default();
+    for line in headers.get_all(CONTENT_LENGTH) {
+        seen.note_length(line.as_bytes().trim_ascii())?;
+    }
+    if let Some(length) = seen.length {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Ok(())
 }
 
 /// Of the registered transfer codings (RFC 9112 section 12.3), those but `chunked`, and the one that there was before.

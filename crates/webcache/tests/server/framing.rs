@@ -346,3 +346,27 @@ fn a_reply_that_can_have_no_body_passes_without_its_length() {
         proxy.settled();
     }
 }
+
+/// Symptom: the first client got no byte, and with no-store the list was passed on (RFC 9110 section 8.6).
+#[test]
+fn a_length_that_is_said_twice_in_one_field_of_a_reply_is_passed_on_once() {
+    let origin = Origin::new(|seen, _| {
+        let (keep, length) = match seen.target.as_str() {
+            "/stored" => ("max-age=600", "3, 3"),
+            "/passed" => ("no-store", "3, 3"),
+            _ => ("no-store", "3, 4"),
+        };
+        crate::harness::send(format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: {keep}\r\nContent-Length: {length}\r\n\r\nabc"
+        ))
+    });
+    let proxy = Proxy::new(&origin);
+    for (path, hit) in [("/stored", false), ("/stored", true), ("/passed", false)] {
+        let got = proxy.get(path);
+        assert_eq!((got.status, got.is_hit(), got.text().as_str()), (200, hit, "abc"), "{path}");
+        let lengths: Vec<_> = got.fields.iter().filter(|(name, _)| name == "content-length").collect();
+        assert!(matches!(lengths[..], [(_, value)] if value == "3"), "{path}: {lengths:?}");
+        proxy.settled();
+    }
+    assert_eq!(proxy.get("/differ").status, 502);
+}
