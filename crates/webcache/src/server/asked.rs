@@ -5,7 +5,8 @@
 //! reverse   GET /b, Host: a         ─> target http://a/b, from the first [[site]] that matches
 //! ```
 //!
-//! Always holds: a target is absolute; what access forbids gets no further.
+//! Always holds: a target is absolute, and was written in a form that its method may have (RFC 9112 section 3.2);
+//! what access forbids gets no further.
 
 use std::net::IpAddr;
 
@@ -56,6 +57,8 @@ pub struct Asked {
     pub facts: RequestFacts,
     /// From whom.
     pub route: Route,
+    /// `OPTIONS *`: about the server, and not about what the target names.
+    pub of_server: bool,
 }
 
 /// Why a request is not served.
@@ -81,6 +84,14 @@ impl Asked {
     /// When it asks for nothing that can be had here.
     pub fn read(mut parts: http::request::Parts, side: Side, config: &Config) -> Result<Self, Unserved> {
         let bad = |why| Unserved::new(StatusCode::BAD_REQUEST, why);
+        // Without this its only word would count as a host, before Host.
+        if parts.uri.scheme().is_none() && parts.uri.authority().is_some() {
+            return Err(bad("a host alone is a target for CONNECT only: begin a path with /"));
+        }
+        let of_server = parts.uri.authority().is_none() && parts.uri.path() == "*";
+        if of_server && parts.method != Method::OPTIONS {
+            return Err(bad("* is a target for OPTIONS only"));
+        }
         let target = match side {
             Side::Forward if parts.uri.authority().is_none() => {
                 return Err(bad(
@@ -127,7 +138,7 @@ impl Asked {
             }
         }
         let (method, headers, version) = (parts.method, parts.headers, parts.version);
-        Ok(Self { method, target, key, headers, version, facts, route })
+        Ok(Self { method, target, key, headers, version, facts, route, of_server })
     }
 
     /// Copies what lies in the buffer that the head was read into, which is let go with that: it is many times as large, and
@@ -222,7 +233,7 @@ fn absolute(uri: Uri, headers: &HeaderMap, tls: bool) -> Option<Uri> {
     let mut parts = uri.into_parts();
     parts.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
     parts.authority = Some(authority);
-    // `OPTIONS *` names no resource.
+    // `OPTIONS *` names no resource: it is routed as the root is.
     if parts.path_and_query.as_ref().is_none_or(|path| !path.as_str().starts_with('/')) {
         parts.path_and_query = Some(PathAndQuery::from_static("/"));
     }

@@ -479,6 +479,7 @@ impl Exchange {
             headers,
             version: self.asked.version,
             route: self.asked.route.clone(),
+            of_server: false,
         };
         let background = Exchange {
             worker: Rc::clone(&self.worker),

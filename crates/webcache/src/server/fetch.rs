@@ -260,7 +260,11 @@ impl Exchange {
         for (upstream, as_proxy) in
             candidates.iter().cycle().take(tries.max(if repeatable { candidates.len() } else { 1 }))
         {
-            head.uri = if *as_proxy { self.asked.target.clone() } else { origin_form(&self.asked.target) };
+            head.uri = match as_proxy {
+                true => self.asked.target.clone(),
+                false if self.asked.of_server => Uri::from_static("*"),
+                false => origin_form(&self.asked.target),
+            };
             if let Some(password) = &password {
                 if *as_proxy {
                     head.headers.insert(PROXY_AUTHORIZATION, password.clone());

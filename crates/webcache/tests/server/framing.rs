@@ -370,3 +370,26 @@ fn a_length_that_is_said_twice_in_one_field_of_a_reply_is_passed_on_once() {
     }
     assert_eq!(proxy.get("/differ").status, 502);
 }
+
+/// Symptom: `GET rl` asked for the host `rl`, and `GET *` for `/` (RFC 9112 sections 3.2.3 and 3.2.4).
+#[test]
+fn a_target_whose_form_is_not_the_method_s_is_refused() {
+    let origin = Origin::new(|seen, _| reply("Cache-Control: max-age=60\r\n", &seen.target));
+    let proxy = Proxy::new(&origin);
+    for (side, line) in [
+        (proxy.reverse, "GET rl"),
+        (proxy.reverse, "GET rl:80"),
+        (proxy.reverse, "OPTIONS rl"),
+        (proxy.reverse, "GET *"),
+        (proxy.forward, "GET rl"),
+        (proxy.forward, "GET *"),
+    ] {
+        let mut connection = Connection::new(side);
+        connection.send(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(connection.receive(false).map(|got| got.status), Some(400), "{line}");
+    }
+    assert!(origin.seen().is_empty(), "{:?}", origin.seen());
+    let mut connection = Connection::new(proxy.reverse);
+    connection.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(connection.receive(false).map(|got| got.text()).as_deref(), Some("*"), "about the server");
+}
