@@ -210,8 +210,8 @@ impl Exchange {
             let body = if bodiless {
                 RequestBody::Nothing
             } else {
-                // Of HTTP/1 the sentry keeps time.
-                let stall = (self.asked.version == Version::HTTP_2).then_some(self.config.stall_time);
+                // The sentry of HTTP/1 counts any byte, also of what stands between the bytes of a body.
+                let stall = self.config.stall_time;
                 let pace = Pace::new(self.config.body_bytes_per_s, self.config.stall_time);
                 RequestBody::client(body, self.config.body_max_bytes, stall, pace)
             };

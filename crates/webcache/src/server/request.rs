@@ -67,8 +67,9 @@ pub struct ClientBody {
     left: Option<u64>,
     /// When a byte of it went on last.
     moved: Rc<Cell<Instant>>,
-    /// How long nothing may come while the origin would take it, where nobody else keeps time; and since when nothing does.
-    stall: Option<Duration>,
+    /// How long nothing of it may come while the origin would take it; and since when nothing does. Extensions of chunks and
+    /// trailers are nothing of it.
+    stall: Duration,
     silence: Option<Pin<Box<Sleep>>>,
     pace: Option<Pace>,
 }
@@ -112,12 +113,7 @@ impl ClientBody {
 
 impl RequestBody {
     /// The client's, of at most so many bytes, with no longer a pause than `stall`, and at a pace.
-    pub fn client(
-        incoming: Incoming,
-        bytes_max: Option<u64>,
-        stall: Option<Duration>,
-        pace: Option<Pace>,
-    ) -> Self {
+    pub fn client(incoming: Incoming, bytes_max: Option<u64>, stall: Duration, pace: Option<Pace>) -> Self {
         let moved = Rc::new(Cell::new(Instant::now()));
         Self::Client(Box::new(ClientBody { incoming, left: bytes_max, moved, stall, silence: None, pace }))
     }
@@ -146,8 +142,7 @@ impl Body for RequestBody {
                     if let Some(pace) = pace {
                         pace.waits(Instant::now());
                     }
-                    let Some(stall) = *stall else { return Poll::Pending };
-                    let silence = silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+                    let silence = silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(*stall)));
                     std::task::ready!(silence.as_mut().poll(cx));
                     return Poll::Ready(Some(Err(Silent.into())));
                 };

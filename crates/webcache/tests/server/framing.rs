@@ -393,3 +393,30 @@ fn a_target_whose_form_is_not_the_method_s_is_refused() {
     connection.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(connection.receive(false).map(|got| got.text()).as_deref(), Some("*"), "about the server");
 }
+
+/// Symptom: 504 after `upstream.reply_s`, and a failure of the origin's. Cause: bytes of chunk extensions and trailers counted as
+/// word from the client, though nothing of the body came.
+#[test]
+fn a_body_of_which_only_extensions_or_trailers_come_is_cut_off_in_time() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    for rate in ["", "body_bytes_per_s = 0\n"] {
+        let proxy =
+            Proxy::with(origin.address, &format!("[limits]\nstall_s = 1\n{rate}[upstream]\nreply_s = 8\n"));
+        for begin in ["3;a=", "0\r\nX: "] {
+            let mut slow = Connection::new(proxy.reverse);
+            slow.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{begin}"));
+            // A client that is slow: each pause is shorter than a second.
+            for _ in 0..30 {
+                std::thread::sleep(Duration::from_millis(300));
+                if rustix::io::ioctl_fionread(&slow.stream).unwrap() > 0 {
+                    break;
+                }
+                slow.send("x");
+            }
+            let got = slow.receive(false).unwrap_or_else(|| panic!("no reply: {begin:?}"));
+            assert_eq!(got.status, 408, "{begin:?}: {got:?}");
+            assert!(slow.has_ended(), "what follows would be read as a request");
+        }
+        assert_eq!(proxy.count(|counters| counters.origin_failures.get()), 0);
+    }
+}
