@@ -14,8 +14,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
-    TRANSFER_ENCODING,
+    CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+    RANGE, TRANSFER_ENCODING,
 };
 use http::uri::PathAndQuery;
 use http::{Method, Response, StatusCode, Uri};
@@ -282,7 +282,10 @@ impl Exchange {
                 Route::Direct(_) | Route::Site(_) => NamedBy::Operator,
             };
             match self.worker.pool.send(upstream, named_by, &head, body, &self.config).await {
-                Ok(reply) => {
+                Ok(mut reply) => {
+                    if !head.headers.contains_key(RANGE) {
+                        part_to_whole(&mut reply);
+                    }
                     return Ok(Answer {
                         reply,
                         requested_at,
@@ -574,6 +577,19 @@ impl Exchange {
             HeadSays::Other => drop(shelf.clerks().remove(&self.asked.key).await),
             HeadSays::Nothing => {}
         }
+    }
+}
+
+/// A part that is all of it, for which nobody asked, is a whole (RFC 9111 section 3.3).
+fn part_to_whole(reply: &mut Response<Arriving>) {
+    let mut lines = reply.headers().get_all(CONTENT_RANGE).iter();
+    let range = lines.next().and_then(|line| ranges::content_range(line.as_bytes()));
+    let announced = reply.headers().get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
+    let is_whole = lines.next().is_none()
+        && range.is_some_and(|range| range.is_whole() && announced.is_none_or(|bytes| bytes == range.length));
+    if reply.status() == StatusCode::PARTIAL_CONTENT && is_whole {
+        *reply.status_mut() = StatusCode::OK;
+        reply.headers_mut().remove(CONTENT_RANGE);
     }
 }
 

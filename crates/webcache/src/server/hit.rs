@@ -37,6 +37,12 @@ pub fn serve(
     now: WallSeconds,
 ) -> Option<Served> {
     let facts = &meta.facts;
+    // All of it, though it came as a part (RFC 9111 section 3.3).
+    let is_all = facts.status == StatusCode::PARTIAL_CONTENT && facts.extent.is_whole();
+    let status = if is_all { StatusCode::OK } else { facts.status };
+    if is_all {
+        headers.remove(CONTENT_RANGE);
+    }
     headers.insert(AGE, forwarding::age_value(age_s));
     let bodiless = facts.status == StatusCode::NO_CONTENT;
     if bodiless {
@@ -50,13 +56,13 @@ pub fn serve(
         return Some(Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() });
     }
     if *method == Method::HEAD {
-        return Some(Served { status: facts.status, headers, body: ReplyBody::nothing() });
+        return Some(Served { status, headers, body: ReplyBody::nothing() });
     }
     let (first, length) = (facts.extent.first, facts.extent.length);
     match ranges::plan(request, meta, now) {
         Plan::Whole => {
             let body = if bodiless { ReplyBody::nothing() } else { ReplyBody::stored(body, 0, length) };
-            Some(Served { status: facts.status, headers, body })
+            Some(Served { status, headers, body })
         }
         Plan::NotHere => None,
         Plan::One(span) => {

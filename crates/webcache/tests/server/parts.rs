@@ -219,3 +219,26 @@ fn who_asks_the_store_alone_is_not_answered_by_asking_the_origin_for_what_is_mis
     assert_eq!(proxy.ask("GET", "/", only).status, 504);
     assert_eq!(asked(&origin), ["bytes=0-49"]);
 }
+
+/// Symptom: 206, from the origin and from the store, to clients that asked for no part (RFC 9111 section 3.3).
+#[test]
+fn a_part_that_is_all_is_a_whole_for_who_asks_for_no_part() {
+    let origin = Origin::new(|_, _| {
+        crate::harness::send(
+            "HTTP/1.1 206 Partial Content\r\nCache-Control: max-age=600\r\nETag: \"v\"\r\n\
+             Content-Range: bytes 0-2/3\r\nContent-Length: 3\r\n\r\nabc",
+        )
+    });
+    let proxy = Proxy::new(&origin);
+    for (path, fields, status, hit) in [
+        ("/plain", "", 200, false),
+        ("/plain", "", 200, true),
+        ("/part", "Range: bytes=0-2\r\n", 206, false),
+        ("/part", "", 200, true),
+    ] {
+        let got = proxy.ask("GET", path, fields);
+        let told = (got.status, got.is_hit(), got.field("content-range").is_some(), got.text());
+        assert_eq!(told, (status, hit, status == 206, "abc".to_owned()), "{path} {fields:?}");
+        proxy.settled();
+    }
+}
