@@ -638,13 +638,52 @@ fn remount_changes_what_the_kernel_keeps_and_nothing_else() {
     assert!(not.contains("no mount of Crumb's"), "{not}");
     bench.fine(&["mount", "spool", "at", "--daemon", "--no-store", "-o", "rw,sync,lazytime"]);
     bench.write("at/cancel/1", "synchronous");
-    bench.fine(&["mount", "spool", "at", "--daemon", "-o", "rw,exclusive,remount,ro"]);
+    bench.fine(&["mount", "spool", "at", "--daemon", "-o", "rw,remount,ro"]);
     let refused = fs::write(bench.path("at/cancel/2"), "").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     bench.fine(&["mount", "spool", "at", "--daemon", "-o", "remount,rw"]);
     bench.write("at/cancel/2", "two");
     assert_eq!(bench.read("spool/cancel/000/1") + &bench.read("spool/cancel/000/2"), "synchronoustwo");
     bench.fine(&["unmount", "at"]);
+    // What is not named stays: `remount,noatime` made a read-only mount writable.
+    bench.fine(&[
+        "mount",
+        "spool",
+        "at",
+        "--daemon",
+        "--no-store",
+        "--exclusive",
+        "-o",
+        "ro,noexec,sync,dev",
+    ]);
+    let flags = || {
+        let at = bench.path("at").canonicalize().unwrap();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = table.lines().find(|line| line.split(' ').nth(4) == at.to_str()).unwrap().to_owned();
+        let has = |flag: &str| line.split([' ', ',']).any(|one| one == flag);
+        ["ro", "noexec", "sync", "nodev", "nosuid", "noatime"].map(has)
+    };
+    assert_eq!(flags(), [true, true, true, false, true, false]);
+    bench.fine(&["mount", "spool", "at", "-o", "exclusive,allow_other,remount,noatime"]);
+    assert_eq!(flags(), [true, true, true, false, true, true]);
+    for (args, says) in [
+        (&["mount", "spool", "at", "-o", "remount,entry_timeout=5"][..], "`entry_timeout` cannot be changed"),
+        (&["mount", "spool", "at", "-o", "remount,rw,threads=3"], "`threads` cannot be changed"),
+        (&["mount", "spool", "at", "-o", "remount,rw", "--awake"], "`awake` cannot be changed"),
+        (&["mount", "spool/cancel", "at", "-o", "remount,rw"], "not spool/cancel"),
+    ] {
+        let told = bench.fails(2, args);
+        assert!(told.contains(says) && told.lines().count() == 1, "{args:?}: {told}");
+    }
+    assert_eq!(flags(), [true, true, true, false, true, true], "refused, nothing changes");
+    bench.fine(&["mount", "spool", "at", "-o", "remount,rw,exec,async,nodev,suid,atime"]);
+    assert_eq!(flags(), [false, false, false, true, false, false]);
+    bench.fine(&["unmount", "at"]);
+    // As mount(8) does by /etc/fstab.
+    bench.fine(&["mount", "spool", "spool", "--daemon", "--no-store", "--exclusive"]);
+    bench.fine(&["mount", "spool", "spool", "--daemon", "-o", "rw,exclusive,remount,ro"]);
+    assert!(fs::write(bench.path("spool/cancel/9"), "").is_err(), "it is read-only now");
+    bench.fine(&["unmount", "spool"]);
 }
 
 /// How often the threads of a process went to sleep up to now.

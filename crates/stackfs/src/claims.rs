@@ -79,6 +79,17 @@ pub(crate) fn is_served(path: &Path) -> bool {
     })
 }
 
+/// Whether the mount of this tree at this place is to be alone with it.
+pub(crate) fn is_alone(lower: &Path, mountpoint: &Path) -> bool {
+    match lower.parent() {
+        // Its root cannot be seen below the mount, but what is above it can.
+        Some(above) if lower == mountpoint => {
+            open_directory(above).is_ok_and(|above| held(above, ALONE_BELOW))
+        }
+        _ => open_directory(lower).is_ok_and(|root| held(root, ALONE)),
+    }
+}
+
 /// What is said now, or when a program that is just ending has had the time to.
 fn freed(is_held: impl Fn() -> bool) -> bool {
     let begun = Instant::now();

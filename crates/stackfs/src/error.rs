@@ -77,6 +77,27 @@ pub enum StackError {
         /// The tree.
         lower: PathBuf,
     },
+    /// No remount changes this.
+    #[error(
+        "{}: `{option}` cannot be changed while it is mounted; `crumb unmount` and mount anew, or leave it out",
+        mountpoint.display()
+    )]
+    Fixed {
+        /// Its name.
+        option: String,
+        /// The place.
+        mountpoint: PathBuf,
+    },
+    /// Another tree is shown there.
+    #[error("{}: shows {}, not {}; name that one to remount it", mountpoint.display(), shown.display(), lower.display())]
+    OtherLower {
+        /// As given.
+        lower: PathBuf,
+        /// The place.
+        mountpoint: PathBuf,
+        /// What it shows.
+        shown: PathBuf,
+    },
     /// No FUSE here.
     #[error("/dev/fuse: {source}; {}", device_hint(source))]
     NoDevice {

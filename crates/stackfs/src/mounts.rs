@@ -78,16 +78,31 @@ pub(crate) fn clear_dead(place: &Path) -> Result<usize, StackError> {
     }
 }
 
-/// Changes what the kernel itself keeps of the mount at `options.mountpoint`: read-only or not, and the flags.
+/// Changes what the kernel itself keeps of the mount at `options.mountpoint`: read-only or not, and the flags. What is not
+/// asked for by name stays.
 pub fn remount(options: &StackOptions) -> Result<(), StackError> {
     let place = resolved(&options.mountpoint);
     let unreadable = |source| StackError::Place { path: "/proc/self/mountinfo".into(), source };
-    if !mounted().map_err(unreadable)?.iter().any(|one| one.mountpoint == place) {
+    let here = Line::all().map_err(unreadable)?.into_iter().rev().find(|line| line.point == place);
+    let Some(here) = here.filter(Line::is_ours) else {
         return Err(StackError::NotMounted { mountpoint: options.mountpoint.clone() });
+    };
+    if !options.lower.canonicalize().is_ok_and(|lower| lower == here.source) {
+        let lower = options.lower.clone();
+        return Err(StackError::OtherLower { lower, mountpoint: place, shown: here.source });
     }
-    crate::adapter::remount(options, &place).map_err(|error| StackError::Refused {
-        reason: format!("{error}; changing a mount needs root"),
-        mountpoint: place,
+    // Of /etc/fstab mount(8) passes on all there is.
+    let is_so = |name: &str| match name {
+        "allow_other" => here.has("allow_other"),
+        "owner_only" => !here.has("allow_other"),
+        "exclusive" => crate::claims::is_alone(&here.source, &place),
+        _ => false,
+    };
+    if let Some(option) = options.fixed(is_so) {
+        return Err(StackError::Fixed { option: option.to_owned(), mountpoint: place });
+    }
+    crate::adapter::remount(&options.clone().over(|option| here.has(option)), &place).map_err(|error| {
+        StackError::Refused { reason: format!("{error}; changing a mount needs root"), mountpoint: place }
     })
 }
 
@@ -168,6 +183,11 @@ impl Line {
         let source = unescaped(after.next()?).into();
         let of_system = String::from_utf8_lossy(after.next().unwrap_or_default());
         Some(Self { point, kind, source, options: format!("{of_mount},{of_system}") })
+    }
+
+    /// Whether this option is set, `ro` and `sync` for the whole file system too.
+    pub(crate) fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|one| one == option)
     }
 
     fn owner(&self) -> Option<u32> {

@@ -74,6 +74,8 @@ pub struct StackOptions {
     /// Device files work (`-o dev`), set-user-id programs do (`-o suid`), programs do not (`-o noexec`), times of
     /// access do not (`-o noatime`).
     pub flags: KernelFlags,
+    /// The options that were asked for by name, in order.
+    pub(crate) named: Vec<String>,
 }
 
 /// Options that the kernel itself keeps.
@@ -112,6 +114,7 @@ impl StackOptions {
             threads: cpus.clamp(2, 8),
             directories_max: 1024,
             flags: KernelFlags::default(),
+            named: Vec::new(),
         }
     }
 
@@ -181,7 +184,51 @@ impl StackOptions {
             _ if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => return None,
         }
+        self.named.push(name.to_owned());
         Some(())
+    }
+}
+
+/// Options that only a program that serves could change, and so none that is running.
+const FIXED: [&str; 14] = [
+    "layout",
+    "entry_timeout",
+    "attr_timeout",
+    "negative_timeout",
+    "threads",
+    "directories",
+    "exclusive",
+    "allow_other",
+    "owner_only",
+    "nopassthrough",
+    "awake",
+    "noacl",
+    "noxattr",
+    "acl",
+];
+
+impl StackOptions {
+    /// The first option asked for that no remount changes, and that the mount does not have by `is_so`.
+    pub(crate) fn fixed(&self, is_so: impl Fn(&str) -> bool) -> Option<&str> {
+        self.named.iter().map(String::as_str).find(|name| FIXED.contains(name) && !is_so(name))
+    }
+
+    /// What was not asked for by name stays as `has` tells of the mount that is there.
+    pub(crate) fn over(mut self, has: impl Fn(&str) -> bool) -> Self {
+        let named = std::mem::take(&mut self.named);
+        let keep = |names: [&str; 2], asked: &mut bool, now: bool| {
+            if !named.iter().any(|one| names.contains(&one.as_str())) {
+                *asked = now;
+            }
+        };
+        keep(["ro", "rw"], &mut self.read_only, has("ro"));
+        keep(["dev", "nodev"], &mut self.flags.dev, !has("nodev"));
+        keep(["suid", "nosuid"], &mut self.flags.suid, !has("nosuid"));
+        keep(["exec", "noexec"], &mut self.flags.noexec, has("noexec"));
+        keep(["atime", "noatime"], &mut self.flags.noatime, has("noatime"));
+        keep(["sync", "async"], &mut self.flags.sync, has("sync"));
+        self.named = named;
+        self
     }
 }
 
@@ -210,6 +257,21 @@ mod tests {
         assert!(!applied("sync,async").unwrap().flags.sync);
         let options = applied("remount,ro,exclusive,noatime").unwrap();
         assert!(options.remount && options.read_only && options.flags.noatime);
+    }
+
+    #[test]
+    fn remounted_what_is_not_named_stays_and_what_cannot_change_is_found() {
+        let there = ["ro", "nosuid", "noexec", "sync", "noatime"];
+        let over = |list: &str| applied(list).unwrap().over(|option| there.contains(&option));
+        let kept = over("remount,atime");
+        assert!(kept.read_only && kept.flags.dev && !kept.flags.suid && kept.flags.noexec);
+        assert!(kept.flags.sync && !kept.flags.noatime);
+        let changed = over("remount,rw,exec,async,nodev");
+        assert!(!changed.read_only && !changed.flags.noexec && !changed.flags.sync && !changed.flags.dev);
+        assert!(changed.flags.noatime);
+        let fixed = |list: &str| applied(list).unwrap().fixed(|name| name == "exclusive").map(str::to_owned);
+        assert_eq!(fixed("remount,exclusive,ro,nofail"), None);
+        assert_eq!(fixed("remount,exclusive,threads=3").as_deref(), Some("threads"));
     }
 
     #[test]

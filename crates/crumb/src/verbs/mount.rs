@@ -58,7 +58,7 @@ Which directories are spread: `crumb advise` says, `crumb manage` does it. To en
 Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
 attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, noxattr, threads=N, directories=N,
 dev, suid, noexec, noatime, sync; what only mount(8) minds is passed over. -o remount changes ro, rw, dev,
-suid, noexec, noatime and sync of a mount that is there, and nothing else."
+suid, noexec, noatime and sync of a mount that is there; what is not named stays, others are refused."
 )]
 pub struct MountArgs {
     /// The tree to show
@@ -170,18 +170,20 @@ impl MountArgs {
         };
         let mut options = StackOptions::new(lower, mountpoint);
         if self.exclusive {
-            options = options.exclusive();
+            options.apply("exclusive")?;
         }
         for list in &self.options {
             options.apply(list)?;
         }
         if let Some(layout) = self.layout {
             anyhow::ensure!(layout != Layout::Flat, "--layout flat: a managed directory cannot be flat");
-            options.layout_new = layout;
+            options.apply(&format!("layout={layout}"))?;
         }
-        options.awake |= self.awake;
-        options.read_only |= self.read_only;
-        options.nonempty |= self.nonempty;
+        for (asked, name) in [(self.awake, "awake"), (self.read_only, "ro"), (self.nonempty, "nonempty")] {
+            if asked {
+                options.apply(name)?;
+            }
+        }
         Ok(options)
     }
 }

@@ -34,7 +34,10 @@ pub(super) fn mount(options: &StackOptions, source: &Path) -> std::io::Result<Ow
 
 /// Gives the mount at this place the kernel's own flags as the options have them.
 pub(crate) fn remount(options: &StackOptions, place: &Path) -> std::io::Result<()> {
-    Ok(rustix::mount::mount_remount(place, flags(options), c"")?)
+    // Without a word about times of access the kernel leaves them as they were.
+    let atime = options.named.iter().any(|name| name == "atime") && !options.flags.noatime;
+    let times = if atime { MountFlags::RELATIME } else { MountFlags::empty() };
+    Ok(rustix::mount::mount_remount(place, flags(options) | times, c"")?)
 }
 
 fn flags(options: &StackOptions) -> MountFlags {
