@@ -138,7 +138,7 @@ impl History {
     }
 
     fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<u64, FsError> {
-        let offset = self.text.append(write);
+        let offset = self.text.append(write)?;
         match self.how {
             HistoryIndex::Memory => {}
             HistoryIndex::File => self.text.flush()?,

@@ -29,6 +29,8 @@ pub(super) const HEAD_BYTES: usize = 40;
 pub(super) const SLOT_BYTES: usize = 8;
 const OFFSET_BITS: u32 = 40;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+/// Where the last line may begin: what a slot can say.
+pub(super) const OFFSET_MAX: u64 = OFFSET_MASK - 1;
 pub(super) const SLOTS_MIN: usize = 1 << 10;
 /// A table of 32 GiB: more ids than have ever been posted.
 pub(super) const SLOTS_MAX: usize = 1 << 32;
@@ -229,7 +231,7 @@ pub(super) fn start(hash: u64, slots: usize) -> usize {
 }
 
 pub(super) fn slot_of(hash: u64, offset: u64) -> u64 {
-    assert!(offset < OFFSET_MASK, "a history of a terabyte");
+    assert!(offset <= OFFSET_MAX, "the text refuses to grow beyond what a slot can say");
     (hash >> OFFSET_BITS) << OFFSET_BITS | (offset + 1)
 }
 

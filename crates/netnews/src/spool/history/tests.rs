@@ -212,3 +212,25 @@ fn a_text_that_never_ends_a_line_is_a_torn_tail_and_not_all_read_into_memory() {
     assert_eq!(end.unwrap(), 0);
     assert_eq!(Text::open(&*lib).unwrap().line_at(0).unwrap(), None);
 }
+
+#[test]
+fn a_text_that_is_said_to_be_larger_than_the_index_can_say_is_an_error_that_names_it() {
+    let (folder, lib) = scratch::folder();
+    for how in BOTH {
+        History::create(&*lib, 10, how).unwrap();
+        // All hole: the size is what the storage says, whatever it holds.
+        let text = fs::File::options().write(true).open(folder.path().join(TEXT_FILE)).unwrap();
+        text.set_len(index::OFFSET_MAX + 1).unwrap();
+        let error = History::open(&*lib, how).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("history") && error.contains("1099511627775 bytes"), "{error}");
+        // The last offset that there is can be opened and used; the one behind it is refused, and nothing is added.
+        text.set_len(index::OFFSET_MAX).unwrap();
+        let mut history = History::open(&*lib, how).unwrap();
+        add(&mut history, &*lib, 1);
+        assert!(history.find(&id(1)).unwrap().is_some());
+        let (ids, bytes) = (history.ids(), history.text_bytes());
+        let more = history.add(&*lib, &id(2), |out| line::push_head(out, &id(2), 5, 5));
+        assert!(more.is_err());
+        assert_eq!((history.ids(), history.text_bytes()), (ids, bytes));
+    }
+}

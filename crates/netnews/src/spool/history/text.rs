@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use files::{Access, FileSystem, FsError, OpenFile};
+use files::{Access, FileSystem, FsError, FsOp, OpenFile, Status};
 
 use super::super::whole::{CHUNK_BYTES, create_anew, write_all};
 use super::TEXT_FILE;
+use super::index::OFFSET_MAX;
 
 /// Longest line: an id, dates, and files in more groups than an article may name.
 const LINE_BYTES_MAX: usize = 128 << 10;
@@ -36,6 +37,9 @@ impl Text {
     pub(crate) fn open(lib: &dyn FileSystem) -> Result<Self, FsError> {
         let mut file = lib.open(Path::new(TEXT_FILE), Access::ReadWrite)?;
         let written = file.seek_end()?;
+        if written > OFFSET_MAX {
+            return Err(too_large(FsOp::Open, written));
+        }
         Ok(Self {
             file,
             written,
@@ -51,12 +55,16 @@ impl Text {
         self.written + self.waiting.len() as u64
     }
 
-    /// Adds the line that `write` makes, without its end; where it begins.
-    pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    /// Adds the line that `write` makes, without its end; where it begins. Fails, and adds nothing, where the index
+    /// could not say that.
+    pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<u64, FsError> {
         let offset = self.end();
+        if offset > OFFSET_MAX {
+            return Err(too_large(FsOp::Write, offset));
+        }
         write(&mut self.waiting);
         self.waiting.push(b'\n');
-        offset
+        Ok(offset)
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), FsError> {
@@ -109,6 +117,17 @@ impl Text {
                 return Ok(None);
             }
         }
+    }
+}
+
+/// A text beyond what the index can say, by its own growth or by what the storage answers.
+fn too_large(op: FsOp, bytes: u64) -> FsError {
+    let why = format!("the storage says that it has {bytes} bytes, and the index reaches to {OFFSET_MAX}");
+    FsError::Failed {
+        op,
+        path: Path::new(TEXT_FILE).to_owned(),
+        status: Status::FBIG,
+        source: Some(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why)),
     }
 }
 
