@@ -222,7 +222,9 @@ fn a_text_that_is_said_to_be_larger_than_the_index_can_say_is_an_error_that_name
         let text = fs::File::options().write(true).open(folder.path().join(TEXT_FILE)).unwrap();
         text.set_len(index::OFFSET_MAX + 1).unwrap();
         let error = History::open(&*lib, how).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("history") && error.contains("1099511627775 bytes"), "{error}");
+        let named = folder.path().join(TEXT_FILE);
+        assert!(error.starts_with(&format!("{}: ", named.display())), "{error}");
+        assert!(error.contains("1099511627775 bytes"), "{error}");
         // The last offset that there is can be opened and used; the one behind it is refused, and nothing is added.
         text.set_len(index::OFFSET_MAX).unwrap();
         let mut history = History::open(&*lib, how).unwrap();

@@ -1,6 +1,6 @@
 //! The text: appended to through a buffer, read at an offset, scanned from end to end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use files::{Access, FileSystem, FsError, FsOp, OpenFile, Status};
 
@@ -17,6 +17,8 @@ const WRITES_UNTIL_REOPENED: u32 = 4096;
 /// The open text.
 pub(crate) struct Text {
     file: Box<dyn OpenFile>,
+    /// With the storage, as errors name it.
+    path: PathBuf,
     /// Bytes in the file.
     written: u64,
     /// What comes behind them.
@@ -37,11 +39,13 @@ impl Text {
     pub(crate) fn open(lib: &dyn FileSystem) -> Result<Self, FsError> {
         let mut file = lib.open(Path::new(TEXT_FILE), Access::ReadWrite)?;
         let written = file.seek_end()?;
+        let path = Path::new(&lib.place()).join(TEXT_FILE);
         if written > OFFSET_MAX {
-            return Err(too_large(FsOp::Open, written));
+            return Err(too_large(FsOp::Open, path, written));
         }
         Ok(Self {
             file,
+            path,
             written,
             waiting: Vec::new(),
             read: Vec::new(),
@@ -60,7 +64,7 @@ impl Text {
     pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<u64, FsError> {
         let offset = self.end();
         if offset > OFFSET_MAX {
-            return Err(too_large(FsOp::Write, offset));
+            return Err(too_large(FsOp::Write, self.path.clone(), offset));
         }
         write(&mut self.waiting);
         self.waiting.push(b'\n');
@@ -121,11 +125,13 @@ impl Text {
 }
 
 /// A text beyond what the index can say, by its own growth or by what the storage answers.
-fn too_large(op: FsOp, bytes: u64) -> FsError {
-    let why = format!("the storage says that it has {bytes} bytes, and the index reaches to {OFFSET_MAX}");
+fn too_large(op: FsOp, path: PathBuf, bytes: u64) -> FsError {
+    let why = format!(
+        "by what the storage answers it ends at {bytes} bytes, and its index reaches to {OFFSET_MAX}"
+    );
     FsError::Failed {
         op,
-        path: Path::new(TEXT_FILE).to_owned(),
+        path,
         status: Status::FBIG,
         source: Some(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why)),
     }
