@@ -38,6 +38,7 @@ use rustix::fs::FileType;
 use self::examine::Examined;
 pub use self::finding::{Finding, FindingKind, Mended};
 use crate::convert::calls::{Call, Calls, Kernel};
+use crate::convert::error::mended_by;
 use crate::convert::guard::{Guard, refuse_covered, refuse_in_use};
 use crate::convert::lost::{Lost, lost_bit};
 use crate::convert::state::{Names, Survey, finishing_verb, is_reserved};
@@ -229,7 +230,7 @@ impl Walk<'_, '_> {
     /// A directory without the bit: was it managed? True when it is again. Otherwise a mark has no business there.
     fn lost_bit(&mut self, path: &Path, directory: &std::fs::File) -> rustix::io::Result<bool> {
         use std::os::fd::AsFd as _;
-        let Some(Lost { layout, entries }) = lost_bit(directory)? else {
+        let Some(Lost { layout, entries, marked }) = lost_bit(directory)? else {
             self.stray_mark(path, directory);
             return Ok(false);
         };
@@ -237,7 +238,10 @@ impl Walk<'_, '_> {
             "its set-user-id bit is missing, so that it is not managed, but {entries} entries lie as in layout {layout}"
         );
         let mut finding = Finding::new(FindingKind::LostBit, path, text);
-        if self.repair {
+        if self.repair && !marked {
+            // Files that a user sorted by hand would disappear behind a mount.
+            finding.mended = Mended::Not(mended_by(path, marked));
+        } else if self.repair {
             finding.mended = match Guard::take_as_is(path) {
                 Err(error) => Mended::Not(error.to_string()),
                 Ok(guard) => {

@@ -29,7 +29,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod dress;
-mod error;
+pub(crate) mod error;
 pub(crate) mod guard;
 #[cfg(test)]
 mod killed;
@@ -312,7 +312,8 @@ fn aim(guard: &Guard, survey: &Survey, goal: Goal) -> Result<State, ConvertError
         let lost = lost::lost_bit(&guard.directory);
         let lost = lost.map_err(|error| ConvertError::Open { path: path(), source: error.into() })?;
         if let Some(lost) = lost {
-            return Err(ConvertError::LostBit { path: path(), layout: lost.layout, entries: lost.entries });
+            let lost::Lost { layout, entries, marked } = lost;
+            return Err(ConvertError::LostBit { path: path(), layout, entries, marked });
         }
     }
     let asked = match goal {

@@ -1,9 +1,22 @@
 //! Why a directory was not converted.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use files::Layout;
+
+/// What to do about a set-user-id bit that is missing.
+pub(crate) fn mended_by(path: &Path, marked: bool) -> String {
+    let path = path.display();
+    if marked {
+        format!("`crumb check {path} --repair` sets it again")
+    } else {
+        format!(
+            "it has no layout's mark, so only you can tell whether it was managed: if it was, run `chmod u+s {path}`, then \
+             `crumb check {path} --repair`; if it never was, leave it as it is"
+        )
+    }
+}
 
 /// What stopped a conversion, or kept it from beginning. Whatever it is: nothing is lost, and the same command goes
 /// on from there.
@@ -64,7 +77,7 @@ pub enum ConvertError {
     /// It was managed, and the bit that says so is gone.
     #[error(
         "{path}: {entries} entries lie in it as in layout {layout}, but its set-user-id bit is missing: chmod, cp -r and \
-         tar without -p lose it; `crumb check {path} --repair` sets it again", path = path.display()
+         tar without -p lose it; {}", mended_by(path, *marked), path = path.display()
     )]
     LostBit {
         /// What was named.
@@ -73,6 +86,8 @@ pub enum ConvertError {
         layout: Layout,
         /// How many of them.
         entries: u64,
+        /// Whether the layout's mark is on it.
+        marked: bool,
     },
     /// Somebody else holds the lock.
     #[error(

@@ -4,6 +4,9 @@
 //! that lost its bit when nearly all that lies in it lies where a layout's hidden level has it, names that are numbers
 //! above all. Directories of users that are merely called like subdirectories of a layout hold other names.
 //!
+//! A user may have sorted files by hand as a layout does, so places alone are no proof: the bit is set again only where
+//! the mark is still there.
+//!
 //! Not here: what is done about it (`check` sets the bit again, `manage` and `unmanage` refuse).
 
 use std::fs::File;
@@ -25,6 +28,8 @@ pub(crate) struct Lost {
     pub(crate) layout: Layout,
     /// Entries that lie where it has them.
     pub(crate) entries: u64,
+    /// The layout's mark is on it, which nobody puts there by chance.
+    pub(crate) marked: bool,
 }
 
 /// Entries by whether they are in the places of one layout.
@@ -70,7 +75,7 @@ pub(crate) fn lost_bit(directory: &File) -> rustix::io::Result<Option<Lost>> {
             None => places.telling >= 1,
         };
         if telling && places.right >= RIGHT_FOR_EACH_WRONG * places.wrong {
-            return Ok(Some(Lost { layout, entries: places.right }));
+            return Ok(Some(Lost { layout, entries: places.right, marked: marked.is_some() }));
         }
     }
     Ok(None)
