@@ -75,7 +75,7 @@ pub struct StackOptions {
     /// access do not (`-o noatime`).
     pub flags: KernelFlags,
     /// The options that were asked for by name, in order.
-    pub(crate) named: Vec<String>,
+    pub named: Vec<String>,
 }
 
 /// Options that the kernel itself keeps.
