@@ -90,7 +90,7 @@ fn wrong_usage_and_places_that_cannot_be_converted_are_one_line_each() {
     let held = fs::File::open(bench.path("spool/control")).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let locked = bench.fails(1, &["unmanage", "spool/control"]);
-    assert!(locked.contains("locked by a mount or another conversion"), "{locked}");
+    assert!(locked.contains("is locked (flock) by a mount that starts"), "{locked}");
 }
 
 fn start(bench: &Bench, args: &[&str]) -> Child {

@@ -91,8 +91,8 @@ pub enum ConvertError {
     },
     /// Somebody else holds the lock.
     #[error(
-        "{path}: {at} is locked by a mount or another conversion; wait for it, or unmount (crumb unmount), \
-         and run this again", path = path.display(), at = at.display()
+        "{path}: {at} is locked (flock) by a mount that starts, by another conversion, or by any program of a user who \
+         may read it (lslocks lists them); wait for it or end it, and run this again", path = path.display(), at = at.display()
     )]
     Locked {
         /// What was named.

@@ -184,8 +184,9 @@ pub(crate) fn starting_mount(lower: &Path) -> io::Result<Option<Held>> {
     match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Held(root))),
         Err(Errno::WOULDBLOCK) => {
-            let why = "a directory in it is being converted (crumb manage or unmanage), or another mount of it \
-                       starts; wait for that";
+            let why = "a lock (flock) is held on it: by a conversion in it (crumb manage or unmanage), by another \
+                       mount of it that starts, or by any program of a user who may read it (lslocks lists them); wait \
+                       for that or end it";
             Err(io::Error::new(io::ErrorKind::WouldBlock, why))
         }
         Err(_) => Ok(None),
