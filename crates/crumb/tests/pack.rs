@@ -576,6 +576,56 @@ fn a_lost_directory_is_told_of_and_given_up_or_replaced_and_the_store_takes_obje
     }
 }
 
+/// All verbs that are to show all there is.
+fn assert_incomplete(bench: &Bench, why: &str) {
+    for args in [
+        &["get", "store", "--all", "-o", "out"][..],
+        &["get", "store", "tree", "-o", "out"],
+        &["get", "store", "--all", "-o", "-"],
+        &["ls", "store"],
+        &["stat", "store"],
+    ] {
+        let (code, _, said) = piped(bench, &[&["pack"], args].concat(), b"");
+        assert_eq!(code, 1, "{args:?}: {said}");
+        // The line may be wrapped.
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(why) && said.contains("`crumb pack check`"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_store_of_which_a_directory_is_away_is_not_shown_as_if_it_were_whole() {
+    let (bench, _) = on_three_directories();
+    fs::rename(bench.path("second"), bench.path("elsewhere")).unwrap();
+    assert_incomplete(&bench, "a volume is not here");
+    fs::rename(bench.path("elsewhere"), bench.path("second")).unwrap();
+    bench.fine(&["pack", "get", "store", "--all", "-o", "out"]);
+    bench.fine(&["pack", "stat", "store"]);
+}
+
+#[test]
+fn a_store_whose_index_is_cut_or_damaged_is_not_shown_as_if_it_were_whole() {
+    let bench = with_store();
+    fs::create_dir(bench.path("tree")).unwrap();
+    for number in 0..200 {
+        bench.write(&format!("tree/{number:03}"), &format!("{number}").repeat(1_000));
+    }
+    bench.fine(&["pack", "put", "store", "tree"]);
+    let index = bench.path("store/00000000.index");
+    let whole = fs::read(&index).unwrap();
+    fs::write(&index, &whole[..6000]).unwrap();
+    assert_incomplete(&bench, "packed file 00000000");
+    let mut zeroed = whole;
+    zeroed[4096..8192].fill(0);
+    fs::write(&index, &zeroed).unwrap();
+    assert_incomplete(&bench, "packed file 00000000");
+    // One object that is there is given.
+    bench.fine(&["pack", "get", "store", "tree/000", "-o", "one"]);
+    bench.fine(&["pack", "repair", "store"]);
+    bench.fine(&["pack", "get", "store", "--all", "-o", "back"]);
+    assert_eq!(fs::read_dir(bench.path("back/tree")).unwrap().count(), 200);
+}
+
 #[test]
 fn a_store_on_two_directories_grows_by_a_third_and_is_compacted() {
     let bench = Bench::in_memory();

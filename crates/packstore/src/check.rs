@@ -10,7 +10,7 @@ use crate::group::Held;
 use crate::keys::locked;
 use crate::packed::{Onward, Packed};
 use crate::read::{Depth, Record};
-use crate::recover::{CutRecord, adopt, cut_records, untold, write_anew};
+use crate::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
 use crate::refill::{IndexRead, Lost};
 use crate::store::Store;
 
@@ -73,6 +73,30 @@ impl Store {
         }
         progress(files.len() as u64, files.len() as u64);
         Ok(report)
+    }
+
+    /// What is known to be missing without reading bodies: volumes and packed files that are not there, and indexes that end
+    /// early or have control blocks that cannot be read. [`Store::check`] tells more.
+    ///
+    /// # Errors
+    /// When the store could not be learnt.
+    pub fn missing_parts(&self) -> Result<Vec<Fault>, StoreError> {
+        self.core.wait_ready()?;
+        let mut faults = self.core.gone_parts();
+        for file in self.core.all_files() {
+            let what = match self.core.index_of_live(&file) {
+                Ok(Some(read)) => self.core.what_an_index_lacks(&file, &read),
+                Ok(None) => None,
+                Err(error) => Some(error.to_string()),
+            };
+            faults.extend(what.map(|what| Fault {
+                file: Some(file.number),
+                key: None,
+                what,
+                is_damaged: true,
+            }));
+        }
+        Ok(faults)
     }
 
     /// Checks, deletes what is damaged, and writes damaged indexes anew, as far as that can be done; then it checks once more.
@@ -149,11 +173,44 @@ impl Core {
         cut_records(self, file, read)
     }
 
+    /// Why objects may be missing that an index told of.
+    fn what_an_index_lacks(&self, file: &Packed, read: &IndexRead) -> Option<String> {
+        let (mut told, mut marked_end) = (0, 0);
+        let mut controls = Controls::new(&read.bytes, read.salt);
+        for (_, control) in controls.by_ref() {
+            match control {
+                Control::Put(put)
+                    if self.place_of(put.name.hash(self.hash_seed), file.number, put.block).is_some() =>
+                {
+                    told += self.shape.blocks(put.record_bytes());
+                }
+                Control::Mark { durable_end } => marked_end = marked_end.max(durable_end),
+                _ => {}
+            }
+        }
+        if controls.damaged.iter().any(|&at| at < marked_end) {
+            return Some("its index has control blocks that cannot be read".to_owned());
+        }
+        let is_short = match self.is_rebuilt.load(Ordering::SeqCst) {
+            // Its index alone told what there is.
+            true => read.lost.is_none() && looks_cut(self, file, read),
+            false => told < file.live_blocks.load(Ordering::Relaxed),
+        };
+        (is_short && !file.lacks_body()).then(|| "its index lacks objects that it held".to_owned())
+    }
+
     /// What is known to have been there and is not, and damage of volumes themselves.
     fn lost_parts(&self) -> Vec<Fault> {
+        let heads = locked(&self.lost).heads.clone().into_iter();
+        let fault = |what| Fault { file: None, key: None, what, is_damaged: false };
+        heads.map(fault).chain(self.gone_parts()).collect()
+    }
+
+    /// Volumes and packed files that are not there.
+    fn gone_parts(&self) -> Vec<Fault> {
         let lost = locked(&self.lost).clone();
         let fault = |file, what| Fault { file, key: None, what, is_damaged: false };
-        let mut faults = lost.heads.into_iter().map(|what| fault(None, what)).collect::<Vec<_>>();
+        let mut faults = Vec::new();
         let records = match lost.records {
             Some(records) => format!("{records} records of the last clean stop are missing"),
             None => "what was on it may be missing".to_owned(),

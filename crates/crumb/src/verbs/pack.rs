@@ -288,6 +288,22 @@ fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
 }
 
+/// What fails a verb that was to show all there is, when a part of the store is known to be missing.
+fn all_is_there(store: &packstore::Store, path: &std::path::Path) -> anyhow::Result<()> {
+    let faults = store.missing_parts()?;
+    let Some(first) = faults.first() else { return Ok(()) };
+    let file = first.file.map(|file| format!("packed file {file:08}: ")).unwrap_or_default();
+    let more = match faults.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {}", counted(more, "more fault", "more faults")),
+    };
+    bail!(
+        "{}: objects may be missing: {file}{}{more}; `crumb pack check` tells all, `crumb pack repair` repairs what can be",
+        path.display(),
+        first.what
+    )
+}
+
 /// Closes a store whatever happened before, which is told first.
 fn close_after<T>(store: packstore::Store, done: anyhow::Result<T>) -> anyhow::Result<T> {
     let closed = closed(store);

@@ -12,7 +12,7 @@ use report::{bytes_text, count_text};
 use serde_json::{Value, json};
 
 use super::place::Place;
-use super::{close_after, print_json};
+use super::{all_is_there, close_after, print_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, grid, named};
@@ -48,7 +48,10 @@ pub struct LsArgs {
 /// Lists.
 pub fn list(args: &LsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let store = Place::read(&args.store)?.open_to_read()?;
-    let done = lines(&store, args, context);
+    let done = lines(&store, args, context).and_then(|failures| {
+        all_is_there(&store, &args.store)?;
+        Ok(failures)
+    });
     match close_after(store, done)? {
         0 => Ok(ExitStatus::Fine),
         failures => Err(anyhow!(
@@ -173,7 +176,11 @@ pub fn stat(args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         note(context, "another process has the store open: these are the figures of when this was read");
     }
     let store = place.open_to_read()?;
-    let done = if args.keys.is_empty() { whole(&store, args) } else { objects(&store, args, context) };
+    let done = if args.keys.is_empty() {
+        whole(&store, args).and_then(|status| all_is_there(&store, &args.store).map(|()| status))
+    } else {
+        objects(&store, args, context)
+    };
     close_after(store, done)
 }
 

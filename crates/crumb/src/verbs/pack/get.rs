@@ -28,7 +28,7 @@ use serde_json::json;
 
 use super::figures::shown;
 use super::place::Place;
-use super::{close_after, print_json};
+use super::{all_is_there, close_after, print_json};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
@@ -126,6 +126,7 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         progress: Progress::new(context.quiet),
         got: Got::default(),
         of: 0,
+        looked_below: false,
     };
     let done = (|| {
         let wanted = getting.wanted(args)?;
@@ -142,7 +143,9 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     })();
     getting.progress.finish();
     let got = std::mem::take(&mut getting.got);
+    let looked_below = getting.looked_below;
     drop(getting);
+    let all = if looked_below { all_is_there(&store, &args.store) } else { Ok(()) };
     close_after(store, done)?;
     let seconds = begun.elapsed().as_secs_f64();
     let interrupted = stop.load(Ordering::Relaxed);
@@ -165,8 +168,11 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if interrupted {
         bail!("interrupted; what was written until then is whole");
     }
+    if let (Err(error), 1..) = (&all, got.refused) {
+        note(context, &format!("error: {error:#}"));
+    }
     match got.refused {
-        0 => Ok(ExitStatus::Fine),
+        0 => all.map(|()| ExitStatus::Fine),
         refused => Err(anyhow!(
             "{} not written, as told above",
             counted(refused as usize, "object was", "objects were")
@@ -195,6 +201,8 @@ struct Getting<'a> {
     progress: Progress,
     got: Got,
     of: u64,
+    /// All objects of a tree were asked for, of which some may be missing.
+    looked_below: bool,
 }
 
 impl Getting<'_> {
@@ -206,7 +214,9 @@ impl Getting<'_> {
 
     fn wanted(&mut self, args: &GetArgs) -> anyhow::Result<Vec<Wanted>> {
         let mut failures = Vec::new();
+        let looked_below = &mut self.looked_below;
         let mut below = |prefix: &[u8]| -> Result<Vec<Wanted>, StoreError> {
+            *looked_below = true;
             let entries = self.store.iter_ordered(prefix)?;
             failures.extend_from_slice(entries.failures());
             Ok(entries
