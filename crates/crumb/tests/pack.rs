@@ -627,6 +627,17 @@ fn a_store_whose_index_is_cut_or_damaged_is_not_shown_as_if_it_were_whole() {
 }
 
 #[test]
+fn an_empty_stream_is_no_tar_stream() {
+    let bench = with_store();
+    let (code, _, said) = piped(&bench, &["pack", "put", "store", "-"], b"");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("it holds nothing"), "{said}");
+    // An archive without entries is one.
+    let (code, _, said) = piped(&bench, &["pack", "put", "store", "-"], &[0; 1024]);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
 fn a_store_on_two_directories_grows_by_a_third_and_is_compacted() {
     let bench = Bench::in_memory();
     let made = bench.fine(&["pack", "create", "store", "--size", "8MiB", "--volume", "two=16MiB", "--json"]);

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -371,7 +371,11 @@ impl Putting<'_> {
         }
     }
 
-    fn tar(&mut self, from: impl Read) -> anyhow::Result<()> {
+    fn tar(&mut self, mut from: impl BufRead) -> anyhow::Result<()> {
+        // A stream of no entries has its end blocks.
+        if from.fill_buf()?.is_empty() {
+            bail!("it holds nothing: whatever was to write it may have failed");
+        }
         let mut archive = tar::Archive::new(from);
         for entry in archive.entries()? {
             let mut entry = entry?;
