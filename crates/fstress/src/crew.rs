@@ -478,6 +478,7 @@ pub(crate) fn call<T>(
     let patience_is_over =
         |site: &Site<'_>| site.clock.now().saturating_duration_since(begun) > site.patience();
     loop {
+        site.go_on()?;
         let mut result = None;
         let ticket = site.new_ticket();
         while site.transport.submit(ticket, request).is_err() {
@@ -489,8 +490,9 @@ pub(crate) fn call<T>(
             transport.poll(Some(clock.now() + POLL), &mut |completion| late.push(completion.ticket))?;
         }
         site.transport.flush()?;
+        // Its answer is waited for after a stop too, for a few seconds: what it makes has to be removed, which a removal that
+        // overtakes it would not do.
         while result.is_none() {
-            site.go_on()?;
             let Site { transport, late, clock, .. } = site;
             transport.poll(Some(clock.now() + POLL), &mut |completion| {
                 if completion.ticket != ticket {
@@ -505,6 +507,7 @@ pub(crate) fn call<T>(
                 });
             })?;
             if result.is_none() && patience_is_over(site) {
+                site.go_on()?;
                 return Ok(Err(Problem::Unanswered));
             }
         }
