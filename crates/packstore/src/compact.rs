@@ -162,7 +162,15 @@ impl Store {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(volume.fail(&error)),
             _ => Ok(()),
         };
-        core.write_copy(file.volume, Some(file.number)).map_err(|error| volume.fail(&error))?;
+        // On a full disk the copy is written when the file is gone, which makes room: a kill in between leaves a copy that names
+        // a file too many, which `check` reports and `repair` gives up.
+        let is_full =
+            |error: &DiskError| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        let copy_later = match core.write_copy(file.volume, Some(file.number)) {
+            Ok(()) => false,
+            Err(error) if is_full(&error) => true,
+            Err(error) => return Err(volume.fail(&error)),
+        };
         let gone = Packed::gone_body_name(file.number);
         unless_gone(volume.disk.rename(&Packed::body_name(file.number), &gone))?;
         volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
@@ -173,6 +181,12 @@ impl Store {
         files[file.number as usize] = None;
         drop(files);
         volume.full.store(false, Ordering::SeqCst);
+        if copy_later {
+            core.write_copy(file.volume, None).map_err(|error| match is_full(&error) {
+                true => StoreError::Full,
+                false => volume.fail(&error),
+            })?;
+        }
         Ok(())
     }
 }

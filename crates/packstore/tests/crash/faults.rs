@@ -233,6 +233,14 @@ fn a_control_block_that_is_lost_and_a_kill_bring_nothing_back() {
 
 #[test]
 fn a_cache_whose_disk_refuses_what_compaction_moved_forgets_it_and_serves_nothing_wrong() {
+    // The write that is refused may be one for the packed file that the store makes ahead: then nothing is lost, and it is
+    // tried again.
+    let lost = (0..30).map(|_| lost_by_a_refused_write_while_compacting()).find(|lost| *lost > 0);
+    assert!(lost.is_some(), "no refused write was one of what moved");
+}
+
+/// How many objects a cache of 25 forgot.
+fn lost_by_a_refused_write_while_compacting() -> u64 {
     let disk = SimulatedDisk::new("one");
     let volumes = vec![VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 }];
     let cache = CacheOptions { behind_max: Duration::from_secs(3_600), ..CacheOptions::default() };
@@ -264,9 +272,36 @@ fn a_cache_whose_disk_refuses_what_compaction_moved_forgets_it_and_serves_nothin
             Err(error) => panic!("{number}: {error}"),
         }
     }
-    assert!((1..25).contains(&gone), "{gone} of 25 were in the write that failed");
+    assert!(gone < 25, "{gone} of 25 were in the write that failed");
     assert_eq!(store.usage().objects, 25 - gone);
     assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
+    gone
+}
+
+/// Symptom: compaction on a full disk made the volume read-only. Cause: the copy of its head could not be written before a file
+/// was removed, and any failed write there counted as a broken disk. Fix: it is written when the file is gone.
+#[test]
+fn compaction_on_a_full_disk_makes_room_and_the_volume_goes_on() {
+    let disk = SimulatedDisk::new("one");
+    let volumes = vec![VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 }];
+    let options = StoreOptions { packed_blocks: Some((512 << 10) / 64), ..StoreOptions::default() };
+    let store = Store::create(volumes, options).expect("a new store");
+    for number in 0..100 {
+        store.put(&key(number), &[number as u8; 20_000], PutOptions::default()).expect("put");
+    }
+    for number in 0..90 {
+        assert!(store.delete(&key(number)).expect("deleted"));
+    }
+    let full = DiskFault::Refused(io::ErrorKind::StorageFull);
+    disk.fail(DiskOperation::Write, Some("volume.copy.new"), 0, 1, full);
+    let removed = store.compact(u64::MAX).expect("compacted").files_removed;
+    assert!(removed > 0, "nothing was removed, so that nothing was tried");
+    store.put(b"after", b"room", PutOptions::default()).expect("the volume takes puts");
+    store.close().expect("closed");
+    let store = Store::open(vec![Arc::new(disk)], OpenOptions::default()).expect("opened");
+    let checked = store.check(|_, _| {}).expect("checked");
+    assert_eq!(checked.faults, [], "the copy names what is there");
+    assert_eq!(checked.objects, 11);
 }
 
 #[test]
