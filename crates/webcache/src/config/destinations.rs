@@ -96,6 +96,8 @@ fn is_internal(address: IpAddr) -> bool {
             [172, 16..=31, ..] | [192, 168, ..] => true,
             // Carriers' NAT (RFC 6598): networks within networks, and metadata of Alibaba's machines.
             [100, 64..=127, ..] => true,
+            // Relays of 6to4, which are no more (RFC 7526): what answers there is whatever a network routes it to.
+            [192, 88, 99, _] => true,
             // Link-local: metadata of most clouds.
             [169, 254, ..] => true,
             // IETF protocol assignments: metadata of Oracle's machines.
@@ -150,6 +152,7 @@ mod tests {
             "172.16.0.1",
             "172.31.255.255",
             "192.0.0.192",
+            "192.88.99.1",
             "192.168.0.1",
             "198.18.0.1",
             "198.19.255.255",
