@@ -282,6 +282,9 @@ fn what_cannot_be_is_said_with_what_could() {
     };
     fails(2, &["--proxy", "https://a:1"], "http://HOST:PORT");
     fails(2, &["--proxy", "http://127.0.0.1:1", "--target", "http://127.0.0.1:1"], "cannot be used with");
+    for origin in ["http://127.0.0.1:8008", "127.0.0.1", "127.0.0.1:8008/x", "user@127.0.0.1:8008"] {
+        fails(2, &["--proxy", "http://127.0.0.1:1", "--origin", origin], "HOST:PORT without http://");
+    }
     fails(2, &[], "--direct for the origin itself");
     fails(2, &["--vs", "http://127.0.0.1:1"], "--proxy or --target");
     fails(2, &["--workload", "trace"], "--trace FILE");

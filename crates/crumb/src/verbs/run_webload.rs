@@ -46,7 +46,7 @@ pub struct WebloadArgs {
     direct: bool,
 
     /// An origin that runs already (`crumb serve origin`); as the proxy reaches it, such as 10.0.0.2:8008
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "origin_listen")]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "origin_listen", value_parser = host_and_port)]
     origin: Option<String>,
 
     /// Where the run's own origin listens; port 0 takes a free one, and so a new set of URLs each time
@@ -115,6 +115,22 @@ Examples:
 
 Ctrl-C ends the run early: what was measured is kept.
 Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+
+/// A URL's authority. A whole URL is refused: put into the targets of requests, every server would answer 400.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let is_host = |host: &str| {
+        let is_ipv6 = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty()
+            && !host.contains(|letter: char| "/@?#".contains(letter) || letter.is_whitespace())
+            && (is_ipv6 || !host.contains(':'))
+    };
+    match text.rsplit_once(':') {
+        Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+            Ok(text.to_owned())
+        }
+        _ => Err("expected HOST:PORT without http://, such as 10.0.0.2:8008".to_owned()),
+    }
+}
 
 /// Who stands between robots and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
