@@ -102,7 +102,7 @@ impl Context {
     /// Finds out whether a run can be kept, and leaves nothing behind.
     ///
     /// # Errors
-    /// When the store cannot be made or written, or is none.
+    /// When the store cannot be made or written, or the file is not a run store.
     pub fn check_store(&self) -> anyhow::Result<()> {
         match (self.existing_store()?, self.directory_of_store()?) {
             (Some(store), _) => Ok(store.check_writable()?),

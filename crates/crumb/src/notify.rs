@@ -1,4 +1,4 @@
-//! Tells the service manager how far a server of ours is, as sd_notify(3) does: a datagram to the socket that NOTIFY_SOCKET names.
+//! Reports the state of a server to the service manager, as sd_notify(3) does: a datagram to the socket in NOTIFY_SOCKET.
 //!
 //! Always holds: without a service manager nothing happens, and its absence is no error.
 
@@ -20,7 +20,7 @@ impl Supervisor {
         Self { socket }
     }
 
-    /// Nobody.
+    /// Without a service manager: every message is dropped.
     pub fn none() -> Self {
         Self { socket: None }
     }

@@ -29,8 +29,8 @@ pub fn note(context: &Context, text: &str) {
     }
 }
 
-/// A line on standard error. A terminal that is gone is no reason to leave files behind, so failing to write is none to
-/// panic.
+/// Writes a line to standard error. A failed write is ignored: when the terminal is gone, the verb must still remove its
+/// files.
 pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -22,7 +22,7 @@ fn compresses(storage: &dyn FileSystem) -> bool {
     mount.is_some_and(|mount| mount.fs_type == "zfs" || mount.options.contains("compress"))
 }
 
-/// Refuses a run for which there is no room; `less` says what makes it smaller. A storage that tells no sizes is believed.
+/// Refuses a run for which there is no room; `less` says what makes it smaller. Storage that reports no sizes passes.
 ///
 /// # Errors
 /// When the storage fails, or has less room than is needed.

@@ -59,7 +59,7 @@ pub fn load_points(record: &RunRecord) -> String {
     text
 }
 
-/// The load point that tells most about the storage: the one that answers the question, the highest load that it held,
+/// The load point to show in detail: the one that answers the question, else the highest load that the storage held,
 /// else the last one measured.
 pub fn telling_point(record: &RunRecord) -> Option<&LoadPoint> {
     // A search under a bound: levels above its answer may well have been held, but not within the bound.

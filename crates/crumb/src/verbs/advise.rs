@@ -286,8 +286,8 @@ impl AdviseArgs {
             text.push_str(&wrapped("  note: ", &sentence));
         }
         if worth.iter().any(|worth| worth.beyond_measured) {
-            let sentence = "≥ and ~: larger than any size measured; ≥ is what is certain all the same, ~ goes on as costs last \
-                            grew, and the interval holds all that is possible; give more by --time";
+            let sentence = "≥ and ~: larger than any size measured. ≥ is certain. ~ assumes that costs grow on as they last did; \
+                            the interval covers every case. Measure larger sizes with --time";
             text.push_str(&wrapped("  note: ", sentence));
         }
         for remark in &measured.remarks {

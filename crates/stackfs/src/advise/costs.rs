@@ -38,7 +38,7 @@ impl CostCurve {
         self.points.len()
     }
 
-    /// The largest size measured, files; 0 when there is none.
+    /// The largest size measured, in files; 0 when none was measured.
     pub fn largest(&self) -> f64 {
         self.points.last().map_or(0.0, |(files, _)| *files)
     }
