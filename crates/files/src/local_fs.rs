@@ -277,7 +277,8 @@ impl FileSystem for LocalFs {
     }
 
     fn lock(&self, path: &Path) -> Result<Locking, FsError> {
-        let flags = OFlags::CREATE | OFlags::CLOEXEC;
+        // A link in the lock's place would have a file made wherever it leads.
+        let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened =
             |more| from_root(path).and_then(|from| openat(&self.root, from, flags | more, FILE_MODE));
         // For writing, as a mounted NFS locks nothing exclusively that is open for reading; a file that is there can be
@@ -393,6 +394,17 @@ mod tests {
         assert!(matches!(lock(), Locking::Busy));
         drop(held);
         assert!(matches!(lock(), Locking::Held(_)));
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_lock_is_not_followed() {
+        let (folder, elsewhere) =
+            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
+        let made = elsewhere.path().join("made");
+        std::os::unix::fs::symlink(&made, folder.path().join("lock")).expect("a link");
+        let fs = LocalFs::open(folder.path()).expect("opened");
+        assert!(fs.lock(Path::new("lock")).is_err());
+        assert!(!made.exists(), "a file was made where the link leads");
     }
 
     #[test]
