@@ -12,7 +12,9 @@ build: ## the binary, optimised: target/release/crumb
 
 # A workspace of its own, beside the other binaries: it needs an MPI and libclang, which bindgen loads.
 MPI := --manifest-path crates/crumb-mpi/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)
-LIBCLANG := /usr/lib/llvm*/lib/libclang*.so* /usr/lib/*-linux-gnu/libclang*.so* /usr/lib*/libclang*.so* /usr/local/lib/libclang*.so*
+# Not libclang-cpp.so, another library, which Debian installs with other packages.
+LIBCLANG := $(foreach directory,/usr/lib/llvm*/lib /usr/lib/*-linux-gnu /usr/lib* /usr/local/lib,\
+	$(directory)/libclang.so* $(directory)/libclang-[0-9]*.so*)
 # What is missing for it; nothing where it can be built. Asked for when it is needed: `packages` may install it.
 mpi_lacks = $(if $(shell command -v $${MPICC:-mpicc} 2>/dev/null),, no MPI (mpicc);)$(if \
 	$(LIBCLANG_PATH)$(shell command -v llvm-config)$(shell ls $(LIBCLANG) 2>/dev/null),, no libclang;)

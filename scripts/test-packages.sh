@@ -85,9 +85,17 @@ need squid squid
 need wrk wrk
 need h2load nghttp2-client
 need mpicc mpich libmpich-dev
-# Bindings to MPI are made by libclang, which is no program.
-compgen -G '/usr/lib/llvm*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*-linux-gnu/libclang*.so*' >/dev/null ||
-    missing+=(libclang-dev)
+# bindgen makes the bindings to MPI and loads libclang, which is not a program. Debian's libclang-cpp.so is another library.
+has_libclang() {
+    local directory
+    for directory in /usr/lib/llvm*/lib /usr/lib/*-linux-gnu; do
+        if compgen -G "$directory/libclang.so*" >/dev/null || compgen -G "$directory/libclang-[0-9]*.so*" >/dev/null; then
+            return 0
+        fi
+    done
+    return 1
+}
+has_libclang || missing+=(libclang-dev)
 
 install_missing() {
     echo "installing ${missing[*]}"
