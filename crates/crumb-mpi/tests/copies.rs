@@ -245,36 +245,38 @@ fn spools_that_were_stopped_in_the_midst_are_gone_on_with_by_all_ranks() {
     let (ended, runs) = run(&["--keep", "whole"]);
     assert!(matches!(ended.code, 0 | 3) && runs[0].complete, "{}", ended.said);
 
-    // As a user stops it: in pass 2, which both ranks have begun.
-    let dir = place();
-    let mut job = Job::start(2, dir.path(), &[&news[..], &["--keep", "mine"]].concat());
-    let begun = "what follows unbatch of pass 1";
-    job.until(begun, |said| said.lines().filter(|line| line.contains(begun)).count() == 2);
-    kill_process(job.ranks()[1], Signal::INT).unwrap();
-    let stopped = job.end(SOON);
-    let was_complete = kept(dir.path()).first().is_some_and(|run| run.complete);
-    assert!(!was_complete, "it was to be stopped before its end: {}", stopped.said);
+    // As a user stops it: in pass 2, which both ranks have begun. Where in that pass, chance decides; between two phases
+    // nothing is cut short.
+    let known_as_cut_short = (0..8).any(|attempt| {
+        let name = format!("mine{attempt}");
+        let dir = place();
+        let mut job = Job::start(2, dir.path(), &[&news[..], &["--keep", &name]].concat());
+        let begun = "what follows unbatch of pass 1";
+        job.until(begun, |said| said.lines().filter(|line| line.contains(begun)).count() == 2);
+        kill_process(job.ranks()[1], Signal::INT).unwrap();
+        let stopped = job.end(SOON);
+        let was_complete = kept(dir.path()).first().is_some_and(|run| run.complete);
+        assert!(!was_complete, "it was to be stopped before its end: {}", stopped.said);
 
-    let (ended, runs) = run(&["--resume", "mine"]);
-    assert!(matches!(ended.code, 0 | 3), "{}", ended.said);
-    assert_eq!(times(&ended.said, "error: "), 0, "{}", ended.said);
-    let run_resumed = &runs[0];
-    assert!(run_resumed.complete, "{}", ended.said);
-    for pass in 1..=4 {
-        let unbatch = |phase: &&Phase| phase.name == "unbatch" && phase.pass == pass;
-        assert_eq!(run_resumed.phases.iter().filter(unbatch).count(), 1, "pass {pass}: {}", ended.said);
-    }
-    assert!(
-        run_resumed.phases.iter().any(|phase| phase.counters.contains_key("ranks_cut_short")),
-        "what was gone on with is known as such: {:?}",
-        run_resumed.phases
-    );
-    for rank in 0..2 {
-        let of = |name: &str| contents(&spools.path().join(format!("crumb-netnews-{name}-r{rank}/articles")));
-        let (resumed, whole) = (of("mine"), of("whole"));
-        assert!(resumed.len() > 100, "{} files", resumed.len());
-        assert!(resumed == whole, "rank {rank}: {} files and {}", resumed.len(), whole.len());
-    }
+        let (ended, runs) = run(&["--resume", &name]);
+        assert!(matches!(ended.code, 0 | 3), "{}", ended.said);
+        assert_eq!(times(&ended.said, "error: "), 0, "{}", ended.said);
+        let resumed = &runs[0];
+        assert!(resumed.complete, "{}", ended.said);
+        for pass in 1..=4 {
+            let unbatch = |phase: &&Phase| phase.name == "unbatch" && phase.pass == pass;
+            assert_eq!(resumed.phases.iter().filter(unbatch).count(), 1, "pass {pass}: {}", ended.said);
+        }
+        for rank in 0..2 {
+            let of =
+                |name: &str| contents(&spools.path().join(format!("crumb-netnews-{name}-r{rank}/articles")));
+            let (again, whole) = (of(&name), of("whole"));
+            assert!(again.len() > 100, "{} files", again.len());
+            assert!(again == whole, "rank {rank}: {} files and {}", again.len(), whole.len());
+        }
+        resumed.phases.iter().any(|phase| phase.counters.contains_key("ranks_cut_short"))
+    });
+    assert!(known_as_cut_short, "a phase that was cut short is known as such in one of eight");
 }
 
 #[test]

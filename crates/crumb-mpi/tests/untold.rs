@@ -5,7 +5,7 @@ mod job;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use self::job::{Job, blamed, gone, kept, no_mpirun, place, times};
+use self::job::{Job, blamed, kept, no_mpirun, place, times};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Far below the minute of the load point that the others are in by then, and below anybody's patience.
@@ -128,20 +128,17 @@ fn a_flag_that_is_wrong_on_one_rank_alone_is_told_with_the_rank() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_told_once_and_the_run_is_kept() {
+fn a_report_that_cannot_be_written_is_refused_once_and_before_anything_is_measured() {
     if no_mpirun("a report that cannot be written") {
         return;
     }
     let dir = place();
-    let args =
-        ["fstress", "null:", "--workload", "null", "--rate", "100", "--warm", "100ms", "--measure", "300ms"];
-    let mut job = Job::start(3, dir.path(), &[&args[..], &["--json", "/no/such/place.json"]].concat());
-    job.until("a load point", |said| times(said, "a load point begins") == 3);
-    let pids = job.ranks();
-    let ended = job.end(LIMIT);
-    gone(&pids);
-    assert_eq!(ended.code, 1, "{}", ended.said);
+    let args = [&RIGHT[..], &["--json", "/no/such/place.json"]].concat();
+    let begun = Instant::now();
+    let ended = Job::start(3, dir.path(), &args).end(LIMIT);
+    assert!(begun.elapsed() < AT_ONCE, "it took {:?}: {}", begun.elapsed(), ended.said);
+    assert_ne!(ended.code, 0, "{}", ended.said);
     assert_eq!(times(&ended.said, "error: "), 1, "{}", ended.said);
     assert!(ended.said.contains("cannot write /no/such/place.json"), "{}", ended.said);
-    assert!(kept(dir.path())[0].complete);
+    assert!(kept(dir.path()).is_empty(), "nothing was measured: {}", ended.said);
 }
