@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use files::Status;
-use measure::{FileSetRecord, LatencySummary, LoadPoint, LoopKind, RankPart, Verdict};
+use harness::open_loop::{GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, RATE_OFF};
+use measure::{FileSetRecord, LoadPoint, LoopKind, RankPart, Verdict};
 
 use crate::metronome::{CutShort, Measured};
 use crate::mix::Mix;
@@ -28,16 +29,8 @@ pub(crate) struct Asked<'a> {
     pub is_local: bool,
 }
 
-/// Share of what was due that must be answered in time.
-const HELD_MIN: f64 = 0.995;
 /// Percentage points by which an operation's share may differ from the one asked.
 const MIX_POINTS_MAX: f64 = 0.1;
-/// The mean lateness of sending may be this share of the mean latency, which it is part of.
-const LATENESS_SHARE_MAX: f64 = 0.1;
-/// Below this the lateness is no finding, whatever its share: the clock and the scheduler are not better.
-const LATENESS_US_MIN: f64 = 20.0;
-/// Share of its core at which the generator is taken for the limit.
-const BUSY_MAX: f64 = 0.95;
 /// Share of failed operations above which latencies mean little.
 const ERRORS_MAX: f64 = 0.01;
 /// Samples below which a 99th percentile rests on fewer than ten.
@@ -81,9 +74,8 @@ pub(crate) fn was_held(point: &LoadPoint) -> bool {
     !point.saturated && failed as f64 <= ERRORS_MAX * attempted as f64
 }
 
-/// Whether sending was late by more than can be left in a figure of this mean.
-fn is_late(lateness: &LatencySummary, latency: &LatencySummary) -> bool {
-    lateness.mean > LATENESS_US_MIN && lateness.mean > LATENESS_SHARE_MAX * latency.mean
+fn lateness_of_rank(part: &RankPart) -> Lateness {
+    Lateness { sending: part.lateness_us, latency: part.latency_us }
 }
 
 /// The load point for the record; `parts` has the rows of the ranks when there were several.
@@ -133,17 +125,19 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
         return;
     }
 
+    let limits = GeneratorLimits::default();
     let is_open = point.loop_kind == LoopKind::Open;
+    let lateness = Lateness { sending: point.lateness_us, latency: point.latency_us };
     let late = is_open
-        && (is_late(&point.lateness_us, &point.latency_us)
-            || point.parts.iter().any(|part| is_late(&part.lateness_us, &part.latency_us)));
+        && (lateness.is_too_much(&limits)
+            || point.parts.iter().any(|part| lateness_of_rank(part).is_too_much(&limits)));
     let held = held(measured);
-    if is_open && held < HELD_MIN {
+    if is_open && held < limits.held_min {
         point.saturated = true;
         let off_percent = 100.0 * (1.0 - held);
         let whose = if late { "the generator was late" } else { "the storage did not keep up" };
         verdict.invalidate(
-            "rate-off",
+            RATE_OFF,
             format!(
                 "{off_percent:.1}% of the {} requests due were not answered in time: {whose}",
                 measured.planned
@@ -151,22 +145,13 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
         );
     }
     if is_open && !point.parts.is_empty() {
-        judge_ranks(&point.parts, held, &mut verdict);
-    } else if late {
-        verdict.invalidate(
-            "generator-late",
-            format!(
-                "the generator sent {:.0} us late on average (p99 {:.0} us), {:.0}% of the mean latency; give it a core \
-                 of its own (--pin) or lower the rate",
-                point.lateness_us.mean,
-                point.lateness_us.p99,
-                100.0 * point.lateness_us.mean / point.latency_us.mean.max(1e-9)
-            ),
-        );
+        judge_ranks(&point.parts, held, &limits, &mut verdict);
+    } else if is_open {
+        lateness.judge(&limits, "the mean latency", &mut verdict);
     }
-    if is_open && point.parts.is_empty() && measured.busy > BUSY_MAX {
+    if is_open && point.parts.is_empty() && measured.busy > limits.busy_max {
         verdict.invalidate(
-            "generator-busy",
+            GENERATOR_BUSY,
             format!("the generator used {:.0}% of its core and may be the limit", 100.0 * measured.busy),
         );
     }
@@ -257,32 +242,30 @@ fn mix_points_max(attempted: u64, ranks: usize) -> f64 {
 }
 
 /// What speaks against single ranks, the worst of them by name.
-fn judge_ranks(parts: &[RankPart], held: f64, verdict: &mut Verdict) {
+fn judge_ranks(parts: &[RankPart], held: f64, limits: &GeneratorLimits, verdict: &mut Verdict) {
     let others = |count: usize| match count {
         0 | 1 => String::new(),
         2 => ", and another rank too".to_owned(),
         more => format!(", and {} other ranks too", more - 1),
     };
-    let late: Vec<_> = parts.iter().filter(|part| is_late(&part.lateness_us, &part.latency_us)).collect();
+    let late: Vec<_> = parts.iter().filter(|part| lateness_of_rank(part).is_too_much(limits)).collect();
     let worst = late.iter().max_by(|a, b| a.lateness_us.mean.total_cmp(&b.lateness_us.mean));
-    if let Some(RankPart { rank, host, lateness_us, latency_us, .. }) = worst {
+    if let Some(part) = worst {
+        let RankPart { rank, host, .. } = part;
         verdict.invalidate(
-            "generator-late",
+            GENERATOR_LATE,
             format!(
-                "rank {rank} on {host} sent {:.0} us late on average (p99 {:.0} us), {:.0}% of its mean latency{}; \
-                 give each rank a core of its own or lower the rate",
-                lateness_us.mean,
-                lateness_us.p99,
-                100.0 * lateness_us.mean / latency_us.mean.max(1e-9),
+                "rank {rank} on {host} {}{}; give each rank a core of its own or lower the rate",
+                lateness_of_rank(part).text("its mean latency"),
                 others(late.len())
             ),
         );
     }
-    let busy: Vec<_> = parts.iter().filter(|part| part.generator_busy > BUSY_MAX).collect();
+    let busy: Vec<_> = parts.iter().filter(|part| part.generator_busy > limits.busy_max).collect();
     let worst = busy.iter().max_by(|a, b| a.generator_busy.total_cmp(&b.generator_busy));
     if let Some(RankPart { rank, host, generator_busy, .. }) = worst {
         verdict.invalidate(
-            "generator-busy",
+            GENERATOR_BUSY,
             format!(
                 "rank {rank} on {host} used {:.0}% of its core and may be the limit{}; use more ranks",
                 100.0 * generator_busy,
@@ -291,10 +274,10 @@ fn judge_ranks(parts: &[RankPart], held: f64, verdict: &mut Verdict) {
         );
     }
     // Where all are short it is the storage; where only some are, it is they or their way to it.
-    let short: Vec<_> = parts.iter().filter(|part| part.held < HELD_MIN).collect();
+    let short: Vec<_> = parts.iter().filter(|part| part.held < limits.held_min).collect();
     let worst = short.iter().min_by(|a, b| a.held.total_cmp(&b.held));
     if let Some(RankPart { rank, host, held: of_rank, .. }) = worst
-        && (held >= HELD_MIN || short.len() < parts.len())
+        && (held >= limits.held_min || short.len() < parts.len())
     {
         verdict.invalidate(
             "rank-short",
@@ -326,7 +309,7 @@ fn judge_ranks(parts: &[RankPart], held: f64, verdict: &mut Verdict) {
 
 /// Whether the generator, and not the storage, made a point what it is.
 pub(crate) fn generator_was_the_limit(point: &LoadPoint) -> bool {
-    point.verdict.has("generator-late") || point.verdict.has("generator-busy")
+    point.verdict.has(GENERATOR_LATE) || point.verdict.has(GENERATOR_BUSY)
 }
 
 /// The name of the error met most, with what to do about it, as the end of a sentence.
@@ -368,8 +351,7 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
     // One reason a code, however many levels it concerns.
     let mut levels_by_code: BTreeMap<&str, Vec<(String, &str)>> = BTreeMap::new();
     for point in points {
-        for reason in point.verdict.reasons.iter().filter(|reason| reason.fatal && reason.code != "rate-off")
-        {
+        for reason in point.verdict.reasons.iter().filter(|reason| reason.fatal && reason.code != RATE_OFF) {
             // Past saturation replies come late and files fill up; only who was at fault matters there.
             if !point.saturated || reason.code.starts_with("generator") {
                 levels_by_code.entry(&reason.code).or_default().push((level(point), &reason.text));

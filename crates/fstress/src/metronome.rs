@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
+use harness::open_loop::FineTimers;
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
 
@@ -164,6 +165,7 @@ const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
 impl Metronome<'_> {
     /// Runs one load point from `begin`, which is now, to its end, or until stopped.
     pub fn run(&mut self, begin: Instant, mut pace: Pace, spans: Spans) -> Measured {
+        let _fine_timers = FineTimers::begin();
         let counted_from = begin + spans.warm;
         let end = counted_from + spans.measure;
         let mut count = Count::new(self.planner, self.point, self.samples.take(), counted_from, end);

@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use harness::open_loop::FineTimers;
+
 use self::books::Books;
 use self::connections::Connections;
 use self::request::RequestText;
@@ -90,6 +92,7 @@ impl<'a> Generator<'a> {
 
     /// Runs all phases, or until stopped.
     pub fn run(mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Live)) -> Result<Counted, WebloadError> {
+        let _fine_timers = FineTimers::begin();
         let mut batch = Batch::new();
         let mut next_tell = self.begin + TELL_EVERY;
         let mut next_sweep = self.begin + SWEEP_EVERY;

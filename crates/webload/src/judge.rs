@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use harness::open_loop::{GENERATOR_BUSY, GeneratorLimits, Lateness, RATE_OFF};
 use measure::{
     CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, Phase as PhaseRecord, Verdict,
 };
@@ -15,14 +16,6 @@ use crate::phases::{Pace, Phase};
 use crate::run::{Outcome, Pool, WebloadConfig};
 use crate::tally::Tally;
 
-/// Share of what was due that must be answered in time; of the cache-off's own rules no share is known.
-const HELD_MIN: f64 = 0.995;
-/// The mean lateness of sending may be this share of the mean latency, which it is part of.
-const LATENESS_SHARE_MAX: f64 = 0.1;
-/// Below this the lateness is no finding: the clock and the scheduler are not better.
-const LATENESS_US_MIN: f64 = 50.0;
-/// Share of its core at which a generator is taken for the limit.
-const BUSY_MAX: f64 = 0.95;
 /// Share of failed requests above which the figures mean little.
 const ERRORS_MAX: f64 = 0.01;
 /// Share of requests without a reply in their time above which a tenth of what lies beyond the 99.9th percentile is not known.
@@ -153,40 +146,32 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
 fn judge(point: &mut LoadPoint, phase: &Phase, tally: &Tally) {
     let mut verdict = Verdict::valid();
     let open = point.loop_kind == LoopKind::Open;
-    let lateness = point.lateness_us;
-    let late =
-        open && lateness.mean > LATENESS_US_MIN && lateness.mean > LATENESS_SHARE_MAX * point.latency_us.mean;
+    // The share that must be answered is that of all open loops: the cache-off's own rules name none.
+    let limits = GeneratorLimits::default();
+    let lateness = Lateness { sending: point.lateness_us, latency: point.latency_us };
+    let late = open && lateness.is_too_much(&limits);
     // Think time keeps some requests in the air when a phase ends; they were answered all the same.
     let answered = tally.ok() + tally.faults().values().sum::<u64>();
     let had_time = tally.planned - tally.cut_off;
     let held = answered as f64 / had_time.max(1) as f64;
-    if open && held < HELD_MIN {
+    if open && held < limits.held_min {
         point.saturated = true;
         let whose = if late { "the generator was late" } else { "the proxy or server did not keep up" };
         let off = 100.0 * (1.0 - held);
         verdict.invalidate(
-            "rate-off",
+            RATE_OFF,
             format!("{off:.1}% of the {had_time} requests due were not answered: {whose}"),
         );
     }
-    if late {
-        verdict.invalidate(
-            "generator-late",
-            format!(
-                "the generator sent {:.0} us late on average (p99 {:.0} us), {:.0}% of the mean response time; give it \
-                 a core of its own (--pin) or lower the rate",
-                lateness.mean,
-                lateness.p99,
-                100.0 * lateness.mean / point.latency_us.mean.max(1e-9)
-            ),
-        );
+    if open {
+        lateness.judge(&limits, "the mean response time", &mut verdict);
     }
-    if point.generator_busy > BUSY_MAX {
+    if point.generator_busy > limits.busy_max {
         let text = format!(
             "the generator used {:.0}% of its core and may be the limit; add --threads or lower the rate",
             100.0 * point.generator_busy
         );
-        verdict.invalidate("generator-busy", text);
+        verdict.invalidate(GENERATOR_BUSY, text);
     }
     content_and_errors(&mut verdict, tally);
     unanswered_in_time(&mut verdict, tally);
