@@ -123,6 +123,22 @@ pub enum NfsError {
         /// How long.
         waited: Duration,
     },
+    /// The caller was asked to stop while the server did not answer.
+    #[error("{peer}: no answer within {:.1} s, and the run was interrupted", .waited.as_secs_f64())]
+    Interrupted {
+        /// Who was called.
+        peer: Peer,
+        /// How long the call had waited.
+        waited: Duration,
+    },
+    /// Earlier calls were given up, and nothing was answered since.
+    #[error("{peer}: not called again, as it has not answered for {:.0} s", .silent.as_secs_f64())]
+    Gone {
+        /// Who was not called.
+        peer: Peer,
+        /// For how long it has not answered.
+        silent: Duration,
+    },
     /// An answer that is none.
     #[error("{peer}: malformed answer to {procedure}; is this an NFSv3 server?")]
     Malformed {

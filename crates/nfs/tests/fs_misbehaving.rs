@@ -3,14 +3,14 @@
 mod client_peer;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use client_peer::*;
 use files::{
-    Access, Attributes, DirEntry, Entries, FileKind, FileSystem, FsError, FsOp, HandleRef, NodeTime, OpKind,
-    OpenFile, Pathconf, Reply, Request, Stability, Status, SyncScope, Wcc,
+    Access, Attributes, DirEntry, Entries, FileKind, FileSystem, FsError, FsOp, HandleRef, NfsProto,
+    NodeTime, OpKind, OpenFile, Pathconf, Reply, Request, Stability, Status, SyncScope, Wcc,
 };
 use nfs::client::{CacheMode, FsOptions, NfsFs, WriteMode};
 use nfs::wire::{nfs3, rpc};
@@ -270,6 +270,114 @@ fn a_server_that_is_gone_is_lost_after_the_agreed_time() {
         assert!(begun.elapsed() < Duration::from_secs(5), "{proto}: {:?}", begun.elapsed());
         assert!(fs.counters().resent_calls > 0 || proto == "udp");
     }
+}
+
+/// A server that answers LOOKUP until `silent` is set, and then nothing.
+fn answers_until(
+    silent: &Arc<AtomicBool>,
+    heard: &Arc<AtomicU32>,
+) -> impl Fn(&Asked<'_>) -> Vec<Act> + Send + Sync + 'static {
+    let (silent, heard) = (Arc::clone(silent), Arc::clone(heard));
+    peer(move |asked, request| {
+        heard.fetch_add(1, Ordering::SeqCst);
+        match request {
+            _ if silent.load(Ordering::SeqCst) => Vec::new(),
+            Request::Lookup { .. } => answered(asked, &Ok(found_file(5))),
+            Request::Remove { .. } => answered(asked, &Err(Status::NOENT)),
+            _ => panic!("{request:?}"),
+        }
+    })
+}
+
+/// Symptom: a benchmark on a server that stopped answering took a minute for each file that it tried to remove. Cause: each
+/// call waited for itself. Fix: after one that was given up the others wait for a second together, then fail at once.
+#[test]
+fn after_a_server_fell_silent_not_every_call_waits_and_its_first_answer_ends_that() {
+    for proto in [NfsProto::Tcp, NfsProto::Udp] {
+        let (silent, heard) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let peer = Peer::start(proto, Mounting::Fine, answers_until(&silent, &heard));
+        let client = nfs::client::ClientOptions { silence_timeout: Duration::from_millis(200), ..options() };
+        let options = FsOptions { client, cache: CacheMode::Off, ..FsOptions::default() };
+        let fs = NfsFs::open(&peer.target(), &options).unwrap();
+        let path = Path::new("file");
+        fs.stat(path).unwrap();
+
+        silent.store(true, Ordering::SeqCst);
+        assert!(matches!(fs.stat(path), Err(FsError::Lost { .. })), "{proto}");
+        silent.store(false, Ordering::SeqCst);
+        fs.stat(path).expect("the next call is tried, and the server answers again");
+
+        silent.store(true, Ordering::SeqCst);
+        assert!(matches!(fs.stat(path), Err(FsError::Lost { .. })), "{proto}");
+        let before = fs.counters().calls_total();
+        let mut last = String::new();
+        for _ in 0..1000 {
+            let error = fs.unlink(path).unwrap_err();
+            assert!(matches!(error, FsError::Lost { .. }), "{proto}: {error:?}");
+            last = std::error::Error::source(&error).unwrap().to_string();
+        }
+        let calls = fs.counters().calls_total() - before;
+        assert!((1..=3).contains(&calls), "{proto}: of 1000 calls {calls} were sent");
+        assert!(last.contains(&peer.address.to_string()), "{last} does not name the server");
+    }
+}
+
+#[test]
+fn a_call_that_waits_ends_soon_when_its_caller_is_asked_to_stop() {
+    for proto in [NfsProto::Tcp, NfsProto::Udp] {
+        let (silent, heard) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let peer = Peer::start(proto, Mounting::Fine, answers_until(&silent, &heard));
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = nfs::client::ClientOptions {
+            silence_timeout: 10 * PATIENCE,
+            reconnect_timeout: 10 * PATIENCE,
+            stop: Some(Arc::clone(&stop)),
+            ..options()
+        };
+        let options = FsOptions { client, cache: CacheMode::Off, ..FsOptions::default() };
+        let fs = NfsFs::open(&peer.target(), &options).unwrap();
+        let path = Path::new("file");
+        fs.stat(path).unwrap();
+        silent.store(true, Ordering::SeqCst);
+        let before = heard.load(Ordering::SeqCst);
+        let begun = Instant::now();
+        let error = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| fs.stat(path).unwrap_err());
+            while heard.load(Ordering::SeqCst) == before {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::SeqCst);
+            waits.join().unwrap()
+        });
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains("interrupted"), "{proto}: {source}");
+        // What cleans up is answered as ever while the server answers.
+        silent.store(false, Ordering::SeqCst);
+        fs.stat(path).unwrap();
+        // And waits a little when it does not.
+        silent.store(true, Ordering::SeqCst);
+        for _ in 0..100 {
+            assert!(matches!(fs.unlink(path), Err(FsError::Lost { .. })), "{proto}");
+        }
+        assert!(begun.elapsed() < PATIENCE, "{proto}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn a_server_that_wants_to_be_asked_later_is_not_asked_on_when_the_caller_is_asked_to_stop() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&stop);
+    let peer = Peer::tcp(peer(move |asked, _| {
+        asks.store(true, Ordering::SeqCst);
+        answered(asked, &Err(Status::JUKEBOX))
+    }));
+    let client =
+        nfs::client::ClientOptions { reconnect_timeout: 10 * PATIENCE, stop: Some(stop), ..options() };
+    let options = FsOptions { client, cache: CacheMode::Off, ..FsOptions::default() };
+    let fs = NfsFs::open(&peer.target(), &options).unwrap();
+    let begun = Instant::now();
+    assert_eq!(status(fs.stat(Path::new("file"))), Some(Status::JUKEBOX));
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }
 
 #[test]

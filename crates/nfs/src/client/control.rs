@@ -2,12 +2,14 @@
 
 use std::{
     os::fd::OwnedFd,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use files::{Reply, Request, Status};
 use rustix::{event::PollFlags, io::Errno, net::SendFlags};
 
+use super::stop_wait::StopWait;
 use super::{ClientOptions, socket};
 use crate::{
     NfsError,
@@ -26,6 +28,7 @@ pub struct Control {
     socket: OwnedFd,
     credential: rpc::AuthSys,
     timeout: Duration,
+    stop: Option<Arc<AtomicBool>>,
     udp: super::UdpOptions,
     xid: u32,
     call: Vec<u8>,
@@ -50,16 +53,28 @@ impl Control {
     /// Connects to a service.
     ///
     /// # Errors
-    /// When there is no connection within the options' `connect_timeout`.
+    /// When there is no connection within the options' `connect_timeout`, or the caller was asked to stop.
     pub fn connect(peer: Peer, options: &ClientOptions) -> Result<Self, NfsError> {
-        let deadline = Instant::now() + options.connect_timeout;
-        let socket = socket::connect_by(deadline, peer.address, peer.proto, options.source_port)
-            .map_err(|source| NfsError::Connect { peer, source })?;
+        Self::connect_within(options.connect_timeout, peer, options)
+    }
+
+    pub(super) fn connect_within(
+        limit: Duration,
+        peer: Peer,
+        options: &ClientOptions,
+    ) -> Result<Self, NfsError> {
+        let deadline = Instant::now() + limit;
+        let mut stop = StopWait::begin(options.stop.as_ref());
+        let slice = &mut |left| stop.slice(left);
+        let socket = socket::connect_by(deadline, slice, peer.address, peer.proto, options.source_port)
+            .map_err(|source| NfsError::Connect { peer, source })?
+            .ok_or_else(|| NfsError::Interrupted { peer, waited: stop.waited() })?;
         Ok(Self {
             peer,
             socket,
             credential: options.user.credential(),
             timeout: options.connect_timeout,
+            stop: options.stop.clone(),
             udp: options.udp,
             xid: socket::unique(),
             call: Vec::new(),
@@ -153,18 +168,19 @@ impl Control {
 
     fn exchange_records(&mut self) -> Result<(), NfsError> {
         let deadline = Instant::now() + self.timeout;
+        let mut stop = StopWait::begin(self.stop.as_ref());
         let mut sent = 0;
         while sent < self.call.len() {
             match rustix::net::send(&self.socket, &self.call[sent..], SendFlags::NOSIGNAL) {
                 Ok(bytes) => sent += bytes,
-                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, deadline)?,
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, deadline, &mut stop)?,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.io("sending", errno)),
             }
         }
         loop {
             // The answer is hardly ever there at once: to look first would cost a system call for nothing.
-            self.wait(PollFlags::IN, deadline)?;
+            self.wait(PollFlags::IN, deadline, &mut stop)?;
             let filled = self.received_bytes;
             if self.received.len() < filled + RECEIVE_BYTES {
                 self.received.resize(filled + RECEIVE_BYTES, 0);
@@ -207,6 +223,7 @@ impl Control {
 
     fn exchange_datagrams(&mut self) -> Result<(), NfsError> {
         let deadline = Instant::now() + self.timeout;
+        let mut stop = StopWait::begin(self.stop.as_ref());
         for retransmits in 0.. {
             self.retransmits = retransmits;
             match rustix::net::send(&self.socket, &self.call[record::MARK_BYTES..], SendFlags::NOSIGNAL) {
@@ -225,11 +242,7 @@ impl Control {
                     Ok(_) | Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => {
                         let left = resend.saturating_duration_since(Instant::now());
-                        socket::wait(&self.socket, PollFlags::IN, left).map_err(|source| NfsError::Io {
-                            peer: self.peer,
-                            what: "waiting",
-                            source,
-                        })?;
+                        self.wait_for(PollFlags::IN, left, &mut stop)?;
                     }
                     Err(errno) => return Err(self.io("receiving", errno)),
                 }
@@ -241,13 +254,20 @@ impl Control {
         Err(NfsError::TimedOut { peer: self.peer, waited: self.timeout })
     }
 
-    fn wait(&self, events: PollFlags, deadline: Instant) -> Result<(), NfsError> {
+    fn wait(&self, events: PollFlags, deadline: Instant, stop: &mut StopWait) -> Result<(), NfsError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(NfsError::TimedOut { peer: self.peer, waited: self.timeout });
         }
-        socket::wait(&self.socket, events, left).map_err(|source| NfsError::Io {
-            peer: self.peer,
+        self.wait_for(events, left, stop)
+    }
+
+    /// Waits for a part of `left`, which ends early when the caller is asked to stop.
+    fn wait_for(&self, events: PollFlags, left: Duration, stop: &mut StopWait) -> Result<(), NfsError> {
+        let peer = self.peer;
+        let slice = stop.slice(left).ok_or_else(|| NfsError::Interrupted { peer, waited: stop.waited() })?;
+        socket::wait(&self.socket, events, slice).map_err(|source| NfsError::Io {
+            peer,
             what: "waiting",
             source,
         })

@@ -42,6 +42,7 @@ mod cache;
 mod calls;
 mod counters;
 mod file;
+mod gone;
 mod options;
 mod walk;
 mod write_back;

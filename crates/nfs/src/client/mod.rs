@@ -20,6 +20,7 @@ mod options;
 mod silence;
 mod slots;
 mod socket;
+mod stop_wait;
 mod tcp;
 mod template;
 mod udp;

@@ -1,6 +1,8 @@
 //! How the client connects, waits and gives up.
 
 use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use files::{NfsProto, Patience};
@@ -34,6 +36,10 @@ pub struct ClientOptions {
     pub io_bytes_max: NonZeroU32,
     /// Where the calls come from.
     pub source_port: SourcePort,
+    /// Set when the caller is asked to stop: connecting, mounting or a blocking call that waits for an answer then ends
+    /// within a second, and one that begins later waits 5 s at most. A transport that is connected does not look at it,
+    /// as its caller decides how long it waits. Default none.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 /// When datagrams are sent again, and when they are given up.
@@ -114,6 +120,7 @@ impl Default for ClientOptions {
             user: User::of_process(),
             io_bytes_max: const { NonZeroU32::new(1 << 20).unwrap() },
             source_port: SourcePort::default(),
+            stop: None,
         }
     }
 }

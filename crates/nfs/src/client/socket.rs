@@ -105,26 +105,29 @@ pub(super) fn outcome(socket: &OwnedFd) -> Option<io::Result<()>> {
     }
 }
 
-/// Connects, waiting until `deadline` at most.
+/// Connects, waiting until `deadline` at most. `slice` says how much of what is left to wait at a time; when it says
+/// none, there is no connection.
 pub(super) fn connect_by(
     deadline: Instant,
+    slice: &mut dyn FnMut(Duration) -> Option<Duration>,
     address: SocketAddr,
     proto: NfsProto,
     source_port: SourcePort,
-) -> io::Result<OwnedFd> {
+) -> io::Result<Option<OwnedFd>> {
     let socket = begin_connect(address, proto, source_port)?;
     if proto == NfsProto::Udp {
-        return Ok(socket);
+        return Ok(Some(socket));
     }
     loop {
         if let Some(outcome) = outcome(&socket) {
-            return outcome.map(|()| socket);
+            return outcome.map(|()| Some(socket));
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        wait(&socket, PollFlags::OUT, left)?;
+        let Some(now) = slice(left) else { return Ok(None) };
+        wait(&socket, PollFlags::OUT, now)?;
     }
 }
 

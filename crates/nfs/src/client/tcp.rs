@@ -27,6 +27,7 @@ use super::{
     silence::Silence,
     slots::{Slots, count_bad_reply, read_reply},
     socket,
+    stop_wait::StopWait,
     template::Template,
 };
 use crate::{NfsError, error::Peer, wire::record::RecordReader};
@@ -115,8 +116,11 @@ impl TcpTransport {
         let mut links = Vec::with_capacity(usize::from(options.connections.get()));
         for _ in 0..options.connections.get() {
             let deadline = std::time::Instant::now() + options.connect_timeout;
-            let socket = socket::connect_by(deadline, peer.address, peer.proto, options.source_port)
-                .map_err(|source| NfsError::Connect { peer, source })?;
+            let mut stop = StopWait::begin(options.stop.as_ref());
+            let slice = &mut |left| stop.slice(left);
+            let socket = socket::connect_by(deadline, slice, peer.address, peer.proto, options.source_port)
+                .map_err(|source| NfsError::Connect { peer, source })?
+                .ok_or_else(|| NfsError::Interrupted { peer, waited: stop.waited() })?;
             links.push(Link::new(socket, options.in_flight_max.get(), record_bytes_max, clock.now()));
         }
         Ok(Self {

@@ -5,6 +5,9 @@
 //!           broken: open another, call again, until `reconnect_timeout`     JUKEBOX: wait longer each time, again
 //! ```
 //!
+//! One call that was given up says that the server is gone: those that follow wait a second together and then fail at
+//! once (see `gone`), so that removing 10,000 files of a run ends.
+//!
 //! Always holds: the lock on the idle connections is held to push or pop, never across the network; every wait and
 //! every repeat is counted. A call that was repeated on a new connection, and so may have been carried out before,
 //! says so in its failure (`resent`): whoever asked decides what it means.
@@ -17,6 +20,8 @@ use files::{FsError, FsOp, NfsProto, Reply, Request, Status};
 use rustix::io::Errno;
 
 use super::counters::{Tally, add};
+use super::gone::{Allowance, Gone};
+use crate::client::stop_wait::StopWait;
 use crate::client::{ClientOptions, Control};
 use crate::wire::rpc::Refusal;
 use crate::{NfsError, Peer};
@@ -85,10 +90,14 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// What the Linux client waits after every `JUKEBOX`.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// A call that waited so long before the caller's end cut it off says that the server is gone.
+const SILENT_MIN: Duration = Duration::from_secs(4);
+
 pub(super) struct Calls {
     peer: Peer,
     options: ClientOptions,
     idle: Mutex<Vec<Control>>,
+    gone: Gone,
     pub(super) tally: Tally,
 }
 
@@ -101,11 +110,15 @@ enum Outcome<T> {
 
 impl Calls {
     /// Calls to the server that `control` is connected to, this connection being the first.
-    pub(super) fn new(mut control: Control, options: &ClientOptions) -> Self {
+    pub(super) fn new(control: Control, options: &ClientOptions) -> Self {
         let peer = control.peer();
-        control.set_timeout(answer_timeout(peer.proto, options));
-        let calls =
-            Self { peer, options: options.clone(), idle: Mutex::new(vec![control]), tally: Tally::default() };
+        let calls = Self {
+            peer,
+            options: options.clone(),
+            idle: Mutex::new(vec![control]),
+            gone: Gone::default(),
+            tally: Tally::default(),
+        };
         add(&calls.tally.connections, 1);
         calls
     }
@@ -114,9 +127,9 @@ impl Calls {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connect(&self) -> Result<Control, NfsError> {
-        let mut control = Control::connect(self.peer, &self.options)?;
-        control.set_timeout(answer_timeout(self.peer.proto, &self.options));
+    fn connect(&self, limit: Duration) -> Result<Control, NfsError> {
+        let limit = limit.min(self.options.connect_timeout);
+        let control = Control::connect_within(limit, self.peer, &self.options)?;
         add(&self.tally.connections, 1);
         Ok(control)
     }
@@ -128,19 +141,32 @@ impl Calls {
         request: &Request<'_>,
         mut take: impl FnMut(Reply<'_>) -> Option<T>,
     ) -> Result<T, Fail> {
-        let mut resent = false;
+        let begun = Instant::now();
+        let mut stop = StopWait::begin(self.options.stop.as_ref());
+        let (answer_max, gone_max) = match self.gone.allowance(begun) {
+            Allowance::Full => {
+                (answer_timeout(self.peer.proto, &self.options), self.options.reconnect_timeout)
+            }
+            Allowance::Short(limit) => (limit, Duration::ZERO),
+            Allowance::None(silent) => return Err(Fail::Lost(NfsError::Gone { peer: self.peer, silent })),
+        };
+        let (mut resent, mut silent) = (false, false);
         let mut gone_since: Option<Instant> = None;
         let mut jukebox_since: Option<Instant> = None;
         let mut pause = PAUSE_MIN;
         loop {
+            // A server that was silent on one connection is not waited for as long on the next.
+            let left = gone_since.filter(|_| silent).map(|since| gone_max.saturating_sub(since.elapsed()));
+            let limit = left.unwrap_or(answer_max).min(answer_max);
             let taken = self.idle().pop();
             let connected = match taken {
                 Some(control) => Ok(control),
-                None => self.connect(),
+                None => self.connect(limit),
             };
             let outcome = match connected {
                 Err(error) => Outcome::Broken(error),
                 Ok(mut control) => {
+                    control.set_timeout(limit);
                     let outcome = self.exchange(&mut control, request, &mut take);
                     match outcome {
                         Outcome::Broken(_) => {
@@ -156,6 +182,9 @@ impl Calls {
                     outcome
                 }
             };
+            if !matches!(outcome, Outcome::Broken(_)) {
+                self.gone.answered();
+            }
             match outcome {
                 Outcome::Done(value) => return Ok(value),
                 Outcome::Failed(Status::JUKEBOX) => {
@@ -165,7 +194,9 @@ impl Calls {
                     }
                     add(&self.tally.jukebox_waits, 1);
                     tracing::debug!(peer = %self.peer, ?pause, "the server asks to retry later");
-                    std::thread::sleep(pause);
+                    if !stop.sleep(pause) {
+                        return Err(Fail::Refused { status: Status::JUKEBOX, resent });
+                    }
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
                 Outcome::Failed(status) => return Err(Fail::Refused { status, resent }),
@@ -173,22 +204,37 @@ impl Calls {
                 Outcome::Broken(error) => {
                     let first = gone_since.is_none();
                     let since = *gone_since.get_or_insert_with(Instant::now);
+                    silent |= matches!(error, NfsError::TimedOut { .. });
+                    let interrupted = matches!(error, NfsError::Interrupted { .. });
                     // Over UDP a call's own patience is as long as a server may be gone.
-                    let gave_up =
-                        self.peer.proto == NfsProto::Udp && matches!(error, NfsError::TimedOut { .. });
-                    if gave_up || since.elapsed() + pause > self.options.reconnect_timeout {
-                        return Err(Fail::Lost(error));
+                    let gave_up = interrupted
+                        || self.peer.proto == NfsProto::Udp && matches!(error, NfsError::TimedOut { .. });
+                    if gave_up || since.elapsed() + pause > gone_max {
+                        return Err(self.gave_up(begun, error));
                     }
                     add(&self.tally.resent_calls, 1);
                     tracing::debug!(peer = %self.peer, %error, "a connection broke: calling again");
                     // An idle connection that the server closed is no reason to wait.
                     if !first {
-                        std::thread::sleep(pause);
+                        if !stop.sleep(pause) {
+                            return Err(self.gave_up(begun, error));
+                        }
                         pause = (pause * 2).min(PAUSE_MAX);
                     }
                 }
             }
         }
+    }
+
+    /// The call that began at `begun` is given up.
+    fn gave_up(&self, begun: Instant, error: NfsError) -> Fail {
+        let now = Instant::now();
+        let was_stopped = matches!(error, NfsError::Interrupted { .. });
+        // One that was cut off by the caller's end soon after it began says little of the server.
+        if !was_stopped || now.saturating_duration_since(begun) >= SILENT_MIN {
+            self.gone.gave_up(begun, now, !was_stopped);
+        }
+        Fail::Lost(error)
     }
 
     fn exchange<T>(

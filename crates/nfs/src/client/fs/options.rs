@@ -10,7 +10,8 @@ use crate::client::ClientOptions;
 #[derive(Clone, Debug, Default)]
 pub struct FsOptions {
     /// How it connects, waits and gives up. `reconnect_timeout` is also how long a server may be gone, or answer
-    /// `JUKEBOX`, before a call fails.
+    /// `JUKEBOX`, before a call fails. Once a call failed so, those that follow wait a second together and then fail at
+    /// once, but for a try every 5 s, until the server answers again.
     pub client: ClientOptions,
     /// What is remembered between calls.
     pub cache: CacheMode,
