@@ -37,7 +37,7 @@ impl Ganesha {
                 ));
             }
         }
-        if !is_root() {
+        if !crate::need::is_root() {
             return Err("nfs-ganesha needs root".to_owned());
         }
         let folder =
@@ -164,8 +164,4 @@ fn free_ports() -> [u16; 4] {
     // All four are held until all are known, so that they differ.
     let held = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port on loopback"));
     held.each_ref().map(|listener| listener.local_addr().expect("a bound address").port())
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
 }

@@ -8,6 +8,7 @@
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
 //! HeldDisk        on which a store comes further only when it is let
 //! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where it is told
+//! need            what a test needs of the machine: where it is missing, the test is listed as skipped, or fails in CI
 //! ```
 //!
 //! A dev-dependency only. Not here: anything that a user runs.
@@ -18,6 +19,7 @@ mod held_disk;
 mod inn;
 mod law;
 mod loop_image;
+pub mod need;
 mod simulated_disk;
 
 /// A real disk, for tests of crates that know `files` through another one.
@@ -27,4 +29,5 @@ pub use held_disk::{Held, HeldDisk};
 pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
 pub use law::{Fault, Law, LawTransport};
 pub use loop_image::LoopImage;
+pub use need::need;
 pub use simulated_disk::{DiskFault, DiskOperation, STOPPED, SimulatedDisk};

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::need;
+
 /// A mounted file system of its own.
 pub struct LoopImage {
     mount: PathBuf,
@@ -36,6 +38,20 @@ impl LoopImage {
         Ok(Self { mount, _folder: folder })
     }
 
+    /// As [`make`](Self::make), for a test that needs it: where it cannot be made, the test is skipped or fails.
+    pub fn needed(fs_type: &str, size_bytes: u64, mkfs_flags: &[&str]) -> Option<Self> {
+        let package = match fs_type {
+            "xfs" => "xfsprogs",
+            "btrfs" => "btrfs-progs",
+            _ => "e2fsprogs",
+        };
+        need::program(&format!("mkfs.{fs_type}"), package)?;
+        if !need::root("a loop device") {
+            return None;
+        }
+        need::host(need::HostFeature::Mounts, Self::make(fs_type, size_bytes, mkfs_flags))
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.mount
@@ -61,18 +77,13 @@ fn carried_out(mut command: Command, flags: &[&str], path: &Path) -> Result<(), 
     Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-// Tests say on standard error what they skip.
 #[cfg(test)]
-#[allow(clippy::print_stderr)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_image_is_a_file_system_of_its_own_and_gone_afterwards() {
-        let image = match LoopImage::make("ext4", 16 << 20, &[]) {
-            Ok(image) => image,
-            Err(why) => return eprintln!("skipped: {why}"),
-        };
+        let Some(image) = LoopImage::needed("ext4", 16 << 20, &[]) else { return };
         let path = image.path().to_owned();
         fs::write(path.join("a"), b"x").expect("a file in it");
         let mounts = || fs::read_to_string("/proc/self/mounts").expect("mounts");
