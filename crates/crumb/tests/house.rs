@@ -14,7 +14,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("harness", &["files", "measure", "sys"]),
     ("nfs", &["files"]),
     ("fstress", &["files", "harness", "measure"]),
-    ("postmark", &["files", "measure"]),
+    ("postmark", &["files", "harness", "measure"]),
     ("netnews", &["files", "measure"]),
     ("dirscale", &["files", "measure"]),
     ("webload", &["harness", "measure"]),

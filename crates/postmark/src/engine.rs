@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Always holds: whatever fails or whoever interrupts, the removing phases run, so that nothing of the run stays;
-//! the clock is read between phases alone, once, or twice where they are held up; one worker's counts are PostMark 1.51's.
+//! the clock is read between phases alone, once, or twice where ranks wait for each other; one worker's counts are PostMark 1.51's.
 //! Not here: what a worker does (see `worker`), words for people (see `report` and `Session`).
 
 mod outcome;
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use files::{FileSystem, FsError, Status};
+use harness::{Entry, NoGate, PhaseGate, RankState};
 use measure::CpuMeter;
 
 pub use outcome::{Counts, Ending, Latencies, Outcome, PhaseTimes};
@@ -47,9 +48,6 @@ pub struct RunOptions {
     pub latencies: bool,
     /// Times the phases.
     pub clock: Arc<dyn Clock>,
-    /// Whoever hears [`Event::Begins`] may hold the phase up, until others are ready as well: its time counts from when
-    /// that was heard, not from the end of the phase before.
-    pub held_up: bool,
     /// Counts up while the run works: files made before the transactions, transactions, files removed after them.
     /// For whoever shows how far it is.
     pub done: Arc<AtomicU64>,
@@ -57,13 +55,7 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self {
-            sync: SyncMode::None,
-            latencies: false,
-            clock: Arc::new(SystemClock),
-            held_up: false,
-            done: Arc::default(),
-        }
+        Self { sync: SyncMode::None, latencies: false, clock: Arc::new(SystemClock), done: Arc::default() }
     }
 }
 
@@ -155,8 +147,7 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Outcome, PostmarkError> {
-    let mut workers = [Worker::new(settings, places, how, settings.seed, stop)?];
-    drive(&mut workers, settings, how, stop, tell)
+    alone(settings, places, how, &mut NoGate, stop, tell)
 }
 
 /// Runs the benchmark by `threads` workers side by side, a closed loop of as many operations at a time. Each has
@@ -172,6 +163,51 @@ pub fn run_threads(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Outcome, PostmarkError> {
+    side_by_side(settings, places, how, threads, &mut NoGate, stop, tell)
+}
+
+/// Runs the benchmark as one rank of several, by one worker as [`run`] or by more as [`run_threads`]. Before each phase
+/// the rank enters `gate`; the phase's time counts from when it came through. A failure here sets `stop`, and so does the
+/// gate when another rank failed.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_as_rank(
+    settings: &Settings,
+    places: &[Place],
+    how: &RunOptions,
+    threads: NonZeroUsize,
+    gate: &mut dyn PhaseGate,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Outcome, PostmarkError> {
+    match threads.get() {
+        1 => alone(settings, places, how, gate, stop, tell),
+        _ => side_by_side(settings, places, how, threads, gate, stop, tell),
+    }
+}
+
+fn alone(
+    settings: &Settings,
+    places: &[Place],
+    how: &RunOptions,
+    gate: &mut dyn PhaseGate,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Outcome, PostmarkError> {
+    let mut workers = [Worker::new(settings, places, how, settings.seed, stop)?];
+    drive(&mut workers, settings, how, gate, stop, tell)
+}
+
+fn side_by_side(
+    settings: &Settings,
+    places: &[Place],
+    how: &RunOptions,
+    threads: NonZeroUsize,
+    gate: &mut dyn PhaseGate,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Outcome, PostmarkError> {
     let mut homes = Homes { places, made: Vec::new() };
     let result = homes.make(threads).and_then(|homes| {
         let mut workers = homes
@@ -181,7 +217,7 @@ pub fn run_threads(
                 Worker::new(settings, home, how, settings.seed.wrapping_add(index as u32), stop)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        drive(&mut workers, settings, how, stop, tell)
+        drive(&mut workers, settings, how, gate, stop, tell)
     });
     let left = homes.remove();
     match (result, left) {
@@ -244,6 +280,7 @@ fn drive(
     workers: &mut [Worker<'_>],
     settings: &Settings,
     how: &RunOptions,
+    gate: &mut dyn PhaseGate,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Outcome, PostmarkError> {
@@ -256,14 +293,18 @@ fn drive(
         if needless || given_up && !phase.removes() {
             continue;
         }
+        let state = if failed.is_some() { RankState::Failed } else { RankState::On };
+        if gate.enter(&phase.to_string(), state) == Entry::Stop {
+            stop.store(true, Ordering::Relaxed);
+        }
         tell(Event::Begins(phase));
-        if how.held_up {
+        if gate.is_joined() {
             started = how.clock.now();
         }
         let meter = CpuMeter::start();
         let errors = match &mut *workers {
             [worker] => worker.work(phase, &mut || tell(Event::Tenth)).err().into_iter().collect(),
-            workers => side_by_side(workers, phase, tell),
+            workers => work_at_once(workers, phase, tell),
         };
         let ended = how.clock.now();
         phases.push(PhaseTimes { phase, started, ended, cpu: meter.used() });
@@ -273,6 +314,10 @@ fn drive(
             tell(Event::OutOfFiles);
         }
         tell(Event::Ends { phase, well: errors.is_empty(), out_of_files });
+        if !errors.is_empty() && gate.is_joined() {
+            // The other ranks need not continue until they hear of it.
+            stop.store(true, Ordering::Relaxed);
+        }
         for error in errors {
             match failed {
                 None => failed = Some(error),
@@ -295,7 +340,7 @@ fn drive(
 }
 
 /// Runs one phase by all workers, each in a thread of its own, and waits for all of them.
-fn side_by_side(workers: &mut [Worker<'_>], phase: Phase, tell: &mut dyn FnMut(Event)) -> Vec<PostmarkError> {
+fn work_at_once(workers: &mut [Worker<'_>], phase: Phase, tell: &mut dyn FnMut(Event)) -> Vec<PostmarkError> {
     let (tenths, heard) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut running = Vec::with_capacity(workers.len());
@@ -351,26 +396,61 @@ mod tests {
         }
     }
 
+    /// The others come 100 s later, each time.
+    struct SlowGate(Arc<ByHand>);
+
+    impl PhaseGate for SlowGate {
+        fn is_joined(&self) -> bool {
+            true
+        }
+
+        fn enter(&mut self, _phase: &str, _state: RankState) -> Entry {
+            self.0.passes(Duration::from_secs(100));
+            Entry::Go
+        }
+    }
+
     #[test]
-    fn a_phase_that_was_held_up_does_not_count_the_time_before_it_began() {
+    fn the_time_that_a_rank_waits_for_others_is_not_counted() {
         let dir = tempfile::tempdir().unwrap();
         let fs: Arc<dyn FileSystem> = Arc::new(LocalFs::open(dir.path().to_owned()).unwrap());
         let places = [Place { fs, weight: NonZeroU32::MIN }];
-        for held_up in [true, false] {
-            let clock = Arc::new(ByHand(Mutex::new(Instant::now())));
-            let how = RunOptions { held_up, clock: clock.clone(), ..RunOptions::default() };
-            let mut tell = |event: Event| match event {
-                Event::Begins(_) => clock.passes(Duration::from_secs(100)),
-                Event::OutOfFiles | Event::Tenth => clock.passes(Duration::from_secs(1)),
-                _ => {}
-            };
-            let outcome =
-                run(&Settings::default(), &places, &how, &AtomicBool::new(false), &mut tell).unwrap();
-            let waited = if held_up { 0 } else { 100 };
-            let walls = outcome.phases.iter().map(PhaseTimes::wall);
-            // Only the transactions tell of their tenths.
-            let expected = [waited, waited + 10, waited].map(Duration::from_secs);
-            assert_eq!(walls.collect::<Vec<_>>(), expected);
+        let clock = Arc::new(ByHand(Mutex::new(Instant::now())));
+        let how = RunOptions { clock: clock.clone(), ..RunOptions::default() };
+        let mut gate = SlowGate(clock.clone());
+        // Only the transactions report their tenths.
+        let mut tell = |event: Event| {
+            if let Event::Tenth = event {
+                clock.passes(Duration::from_secs(1));
+            }
+        };
+        let (one, stop) = (NonZeroUsize::MIN, AtomicBool::new(false));
+        let outcome =
+            run_as_rank(&Settings::default(), &places, &how, one, &mut gate, &stop, &mut tell).unwrap();
+        let walls: Vec<_> = outcome.phases.iter().map(PhaseTimes::wall).collect();
+        assert_eq!(walls, [0, 10, 0].map(Duration::from_secs));
+    }
+
+    #[test]
+    fn a_rank_whose_gate_says_stop_only_cleans_up() {
+        struct Stopping;
+        impl PhaseGate for Stopping {
+            fn is_joined(&self) -> bool {
+                true
+            }
+
+            fn enter(&mut self, phase: &str, _state: RankState) -> Entry {
+                if phase == Phase::Transactions.to_string() { Entry::Stop } else { Entry::Go }
+            }
         }
+
+        let dir = tempfile::tempdir().unwrap();
+        let fs: Arc<dyn FileSystem> = Arc::new(LocalFs::open(dir.path().to_owned()).unwrap());
+        let places = [Place { fs, weight: NonZeroU32::MIN }];
+        let (one, stop) = (NonZeroUsize::MIN, AtomicBool::new(false));
+        let (settings, how) = (Settings::default(), RunOptions::default());
+        let outcome = run_as_rank(&settings, &places, &how, one, &mut Stopping, &stop, &mut |_| {}).unwrap();
+        assert_eq!((outcome.ending, outcome.transactions_done), (Ending::Interrupted, 0));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     }
 }

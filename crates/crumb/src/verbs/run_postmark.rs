@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use clap::Args;
 use files::{FileSystem, Target};
-use fstress::ensemble::{Copies, Ensemble, Goes};
+use fstress::ensemble::{Copies, Ensemble};
 use measure::{CpuTimes, LoadPoint, Phase, RunId, RunRecord, Usage, Verdict};
 use postmark::engine::{self, Event, Outcome, Place, RunOptions, SyncMode};
 use postmark::{Bias, Settings, SizeRange};
@@ -241,31 +241,13 @@ impl RunPostmarkArgs {
                 SyncFlag::Every => SyncMode::Every,
             },
             latencies: true,
-            held_up: copies.is_joined(),
             ..RunOptions::default()
         };
         let drive = |events: mpsc::Sender<Event>, copies: &mut Copies<'_>| -> anyhow::Result<Outcome> {
             let place = Place { fs: Arc::clone(&folder.inside), weight: NonZeroU32::MIN };
-            let mut failed = false;
-            let mut tell = |event| {
-                match &event {
-                    Event::Begins(phase) => {
-                        copies.begin(&phase.to_string(), if failed { Goes::Wrong } else { Goes::On })
-                    }
-                    Event::Ends { well: false, .. } if copies.is_joined() => {
-                        failed = true;
-                        // The others need not go on until they hear of it.
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                    _ => {}
-                }
-                // Whoever listened is gone only when this thread is not waited for any more.
-                drop(events.send(event));
-            };
-            Ok(match self.threads.get() {
-                1 => engine::run(&of_rank, &[place], &how, stop, &mut tell)?,
-                _ => engine::run_threads(&of_rank, &[place], &how, self.threads, stop, &mut tell)?,
-            })
+            // The receiver is gone only when this thread is not waited for any more.
+            let mut tell = |event| drop(events.send(event));
+            Ok(engine::run_as_rank(&of_rank, &[place], &how, self.threads, copies, stop, &mut tell)?)
         };
         let (events, heard) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {

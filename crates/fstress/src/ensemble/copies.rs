@@ -17,6 +17,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use harness::{Entry, PhaseGate, RankState};
 use measure::{Phase, RankPart};
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,28 @@ impl Steps {
             before = (after_s, done);
         }
         items as f64
+    }
+}
+
+impl PhaseGate for Copies<'_> {
+    fn is_joined(&self) -> bool {
+        self.ensemble.is_joined()
+    }
+
+    fn enter(&mut self, phase: &str, state: RankState) -> Entry {
+        self.begin(
+            phase,
+            match state {
+                RankState::On => Goes::On,
+                RankState::TimeUp => Goes::Out,
+                RankState::Failed => Goes::Wrong,
+            },
+        );
+        match (self.in_vain, self.apart || !self.ensemble.is_joined()) {
+            (true, _) => Entry::Stop,
+            (false, true) => Entry::Alone,
+            (false, false) => Entry::Go,
+        }
     }
 }
 
