@@ -251,7 +251,7 @@ fn spools_that_were_stopped_in_the_midst_are_gone_on_with_by_all_ranks() {
         let name = format!("mine{attempt}");
         let dir = place();
         let mut job = Job::start(2, dir.path(), &[&news[..], &["--keep", &name]].concat());
-        let begun = "what follows unbatch of pass 1";
+        let begun = "what follows flush of pass 1";
         job.until(begun, |said| said.lines().filter(|line| line.contains(begun)).count() == 2);
         kill_process(job.ranks()[1], Signal::INT).unwrap();
         let stopped = job.end(SOON);

@@ -15,7 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("nfs", &["files"]),
     ("fstress", &["files", "harness", "measure"]),
     ("postmark", &["files", "harness", "measure"]),
-    ("netnews", &["files", "measure"]),
+    ("netnews", &["files", "harness", "measure"]),
     ("dirscale", &["files", "measure"]),
     ("webload", &["harness", "measure"]),
     ("stackfs", &["files", "measure", "sys"]),

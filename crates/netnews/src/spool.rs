@@ -54,7 +54,7 @@ pub use figures::figures;
 pub use history::index::HistoryIndex;
 pub use layout::{Storage, Whereabouts, directory_of, name_of};
 pub use outcome::{Event, Outcome, RunCounts, Work};
-pub use passes::run;
+pub use passes::{run, run_as_rank};
 pub use places::{Hierarchy, PlaceId, PlaceRule};
 pub use readers::Readings;
 pub use recovery::Recovered;

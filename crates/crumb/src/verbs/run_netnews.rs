@@ -18,7 +18,8 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use clap::Args;
 use files::Target;
-use fstress::ensemble::{Copies, Ensemble, Goes};
+use fstress::ensemble::{Copies, Ensemble};
+use harness::{PhaseGate as _, RankState};
 use measure::{RunId, RunRecord};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
 use netnews::feed::{Feed, FeedProgress, Watch};
@@ -385,27 +386,21 @@ impl NetnewsArgs {
         let hosts = ensemble.hosts().to_vec();
         let mut copies = Copies::new(ensemble, stop);
         let mut progress = Progress::new(context.quiet);
-        let what_follows = |phase: &str, pass: u32| format!("what follows {phase} of pass {pass}");
-        copies.begin("the first pass", Goes::On);
+        copies.enter("the first pass", RankState::On);
         for (phase, pass) in resumed.done_before {
-            copies.begin(&what_follows(&phase, pass), Goes::On);
+            copies.enter(&format!("what follows {phase} of pass {pass}"), RankState::On);
         }
-        let mut course = copies.is_joined().then(|| Course::new(&config, stop, resumed.not_whole));
+        let mut course = copies.is_joined().then(|| Course::new(resumed.not_whole));
         let mut tell = |event: Event| {
             show(&mut progress, &event);
-            let goes = course.as_mut().and_then(|course| course.hear(&event));
-            // All begin the next phase together.
-            if let (Event::PhaseDone(phase), Some(goes)) = (&event, goes) {
-                copies.begin(&what_follows(&phase.name, phase.pass), goes);
+            if let Some(course) = &mut course {
+                course.hear(&event);
             }
         };
-        let mut outcome = spool::run(&config, &storage, feed, stop, &mut tell);
+        let mut outcome = spool::run_as_rank(&config, &storage, feed, &mut copies, stop, &mut tell);
         progress.finish();
         let mut error = outcome.error.take().map(anyhow::Error::from);
         if let Some(course) = &course {
-            if error.is_some() {
-                course.fail();
-            }
             let all_well = copies.end(error.as_ref().map(|error| format!("{error:#}")));
             if copies.ensemble().lost().is_some() {
                 // What is left are this rank's figures, and those of one copy are not those of the whole.

@@ -207,7 +207,7 @@ fn crumb(feed: &Feed, folder: &Path, spent: Option<timed::Spent>) -> Took {
     let stop = AtomicBool::new(false);
     let outcome = netnews::spool::run(&config, &Storage::of(fs), feed, &stop, &mut |event| match event {
         // Making the empty spool before it is some twenty calls, too few to be told apart.
-        Event::PhaseDone(phase) if phase.name == "unbatch" => within_s = seconds(),
+        Event::PhaseDone { phase, .. } if phase.name == "unbatch" => within_s = seconds(),
         _ => {}
     });
     assert!(outcome.complete, "{:?}", outcome.error);

@@ -47,7 +47,12 @@ pub enum Event {
         of: u64,
     },
     /// A phase is over.
-    PhaseDone(Box<Phase>),
+    PhaseDone {
+        /// What it did.
+        phase: Box<Phase>,
+        /// False when it ended before its work was done.
+        whole: bool,
+    },
     /// Something the user should know.
     Note(String),
 }

@@ -22,6 +22,7 @@ mod phases;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use harness::{NoGate, PhaseGate};
 use measure::Phase;
 
 use super::cold::ColdLog;
@@ -57,6 +58,11 @@ impl Halt<'_> {
     fn is_due(&self) -> bool {
         self.is_asked() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
+
+    /// Has the run end as soon as possible.
+    fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
 }
 
 struct Runner<'a> {
@@ -64,6 +70,7 @@ struct Runner<'a> {
     storage: &'a Storage,
     feed: &'a Feed,
     stop: Halt<'a>,
+    gate: &'a mut dyn PhaseGate,
     tell: &'a mut dyn FnMut(Event),
     split: Split,
     journal: Journal,
@@ -85,6 +92,19 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Outcome {
+    run_as_rank(config, storage, feed, &mut NoGate, stop, tell)
+}
+
+/// The same as one rank of several. After each phase the rank enters `gate` for what follows it. A failure here sets `stop`,
+/// and so does the gate when another rank failed.
+pub fn run_as_rank(
+    config: &NetnewsConfig,
+    storage: &Storage,
+    feed: &Feed,
+    gate: &mut dyn PhaseGate,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Outcome {
     let deadline = config.time_limit.and_then(|limit| Instant::now().checked_add(limit));
     let stop = Halt { asked: stop, deadline };
     let split = match Split::of(feed.batch_count(), config) {
@@ -96,6 +116,7 @@ pub fn run(
         storage,
         feed,
         stop,
+        gate,
         tell,
         split,
         journal: Journal::default(),
@@ -108,7 +129,13 @@ pub fn run(
     let mut made = false;
     match runner.work(&mut made) {
         Ok(complete) => runner.outcome.complete = complete,
-        Err(error) => runner.outcome.error = Some(error),
+        Err(error) => {
+            runner.outcome.error = Some(error);
+            if runner.gate.is_joined() {
+                // The other ranks need not continue until they hear of it; removing the spool may take long.
+                runner.stop.ask();
+            }
+        }
     }
     if made && config.keep == Keep::Remove {
         runner.remove();

@@ -28,7 +28,7 @@ fn our_batches_hold_what_inns_hold_byte_for_byte() {
     };
     let mut outgoing = String::new();
     let outcome = run_until(&config, &storage, &feed, &AtomicBool::new(false), &mut |event| {
-        if matches!(&event, Event::PhaseDone(phase) if phase.name == "unbatch" && phase.pass == 1) {
+        if matches!(&event, Event::PhaseDone { phase, .. } if phase.name == "unbatch" && phase.pass == 1) {
             outgoing = fs::read_to_string(spool.join("lib/outgoing.1")).unwrap();
         }
     });

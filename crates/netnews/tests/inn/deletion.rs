@@ -81,7 +81,7 @@ impl Expiry {
             (spool.join("articles"), scene.path("before"), scene.path("list"));
         let config = NetnewsConfig { removal, ..config(2, 1, Keep::Keep) };
         let outcome = run_until(&config, &storage, &feed, &AtomicBool::new(false), &mut |event| {
-            if matches!(&event, Event::PhaseDone(phase) if phase.name == "expire-scan") {
+            if matches!(&event, Event::PhaseDone { phase, .. } if phase.name == "expire-scan") {
                 linked(&articles, &before_path);
                 fs::copy(spool.join("lib/expire.list"), &list).unwrap();
             }

@@ -52,7 +52,7 @@ type Part = (Vec<(String, f64)>, Vec<(u64, u64)>, Vec<(String, String, bool)>, b
 pub(super) fn sum(
     copies: &mut Copies<'_>,
     outcome: &mut Outcome,
-    course: &Course<'_>,
+    course: &Course,
     config: &NetnewsConfig,
 ) -> anyhow::Result<()> {
     let own = once_each(std::mem::take(&mut outcome.phases));

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 
+use harness::{Entry, RankState};
 use measure::Phase;
 
 use super::super::batcher;
@@ -215,9 +216,24 @@ impl Runner<'_> {
         left * per_batch
     }
 
+    /// Waits until every rank is ready for what follows `phase`, which ended here before its work was done unless `done`.
+    fn enter_gate_after(&mut self, phase: &Phase, done: bool) {
+        let state = match (self.stop.is_asked(), self.stop.is_due(), done) {
+            (false, false, true) => RankState::On,
+            (false, true, _) => RankState::TimeUp,
+            _ => RankState::Failed,
+        };
+        let next = format!("what follows {} of pass {}", phase.name, phase.pass);
+        let entry = self.gate.enter(&next, state);
+        if entry == Entry::Stop || state == RankState::Failed && self.gate.is_joined() {
+            self.stop.ask();
+        }
+    }
+
     /// Keeps a phase. One that was cut short and did nothing is not worth telling.
     fn phase(&mut self, spool: &Spool, phase: Phase, done: bool) -> Result<(), NetnewsError> {
-        (self.tell)(Event::PhaseDone(Box::new(phase.clone())));
+        (self.tell)(Event::PhaseDone { phase: Box::new(phase.clone()), whole: done });
+        self.enter_gate_after(&phase, done);
         if !done {
             self.partial = (phase.items > 0).then_some(phase);
             return Ok(());
