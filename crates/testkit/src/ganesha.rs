@@ -101,6 +101,11 @@ LOG {{ Default_Log_Level = EVENT; }}
         Ok(ganesha)
     }
 
+    /// As [`start_in`](Self::start_in), for a test that needs it: where it cannot be had, the test is skipped or fails.
+    pub fn needed(parent: &Path) -> Option<Self> {
+        crate::need(Self::start_in(parent))
+    }
+
     /// The target URL of the export.
     pub fn url(&self) -> String {
         format!("nfs://127.0.0.1:{}/vfs?mountport={}", self.nfs_port, self.mount_port)

@@ -6,8 +6,10 @@
 //! Ganesha         a real nfs-ganesha with its own ports and folders, stopped by its own process id
 //! Inn             a real innd on a port of its own, and the tools of the same package, unpacked and not installed
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
+//! Tmpfs           a small file system in memory, to be full or read-only
 //! HeldDisk        on which a store comes further only when it is let
 //! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where it is told
+//! is_ordinary_user  runs a test again in a child without privileges, where it was started as root
 //! need            what a test needs of the machine: where it is missing, the test is listed as skipped, or fails in CI
 //! ```
 //!
@@ -20,7 +22,9 @@ mod inn;
 mod law;
 mod loop_image;
 pub mod need;
+mod ordinary_user;
 mod simulated_disk;
+mod tmpfs;
 
 /// A real disk, for tests of crates that know `files` through another one.
 pub use files::LocalDisk;
@@ -30,4 +34,6 @@ pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
 pub use law::{Fault, Law, LawTransport};
 pub use loop_image::LoopImage;
 pub use need::need;
+pub use ordinary_user::is_ordinary_user;
 pub use simulated_disk::{DiskFault, DiskOperation, STOPPED, SimulatedDisk};
+pub use tmpfs::Tmpfs;

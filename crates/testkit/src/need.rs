@@ -39,11 +39,20 @@ pub enum HostFeature {
     IdleStates,
     /// A kernel that mounts overlayfs.
     Overlay,
+    /// Extended attributes and file flags in `/dev/shm`.
+    Attributes,
 }
 
 impl HostFeature {
-    const ALL: [Self; 6] =
-        [Self::Fuse, Self::Mounts, Self::Namespaces, Self::IoUring, Self::IdleStates, Self::Overlay];
+    const ALL: [Self; 7] = [
+        Self::Fuse,
+        Self::Mounts,
+        Self::Namespaces,
+        Self::IoUring,
+        Self::IdleStates,
+        Self::Overlay,
+        Self::Attributes,
+    ];
 
     /// How [`MAY_LACK`] calls it.
     pub fn name(self) -> &'static str {
@@ -54,6 +63,7 @@ impl HostFeature {
             Self::IoUring => "io-uring",
             Self::IdleStates => "idle-states",
             Self::Overlay => "overlay",
+            Self::Attributes => "attributes",
         }
     }
 }
