@@ -1,15 +1,13 @@
 //! A local directory answers every NFSv3 operation as RFC 1813 says, errors included, and lets nothing out.
 
-#![allow(clippy::print_stderr)] // Skipped checks are to be seen.
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
 
 use files::{
     CreateHow, Directory, DirectoryOptions, FileKind, Handle, HandleRef, NodeKind, NodeTime, Reply, Request,
     Scratch, SetAttributes, SetTime, Stability, Status,
 };
+use testkit::{Tmpfs, is_ordinary_user};
 
 /// A directory to export and one beside it that must stay out of reach.
 struct Export {
@@ -616,8 +614,7 @@ fn a_read_only_export_changes_nothing_and_says_so() {
 
 #[test]
 fn what_permissions_forbid_is_refused() {
-    if root_user() {
-        eprintln!("skipped: permissions do not bind root; run as another user");
+    if !is_ordinary_user("what_permissions_forbid_is_refused") {
         return;
     }
     let export = Export::new();
@@ -708,11 +705,8 @@ fn threads_that_change_the_same_directories_neither_hang_nor_disagree() {
 
 #[test]
 fn a_full_file_system_is_reported_as_such() {
-    let Ok(small) = SmallDisk::mount() else {
-        eprintln!("skipped: cannot mount a small tmpfs (needs root)");
-        return;
-    };
-    let directory = Directory::open(small.0.path(), DirectoryOptions::default()).unwrap();
+    let Some(small) = Tmpfs::needed("size=1m") else { return };
+    let directory = Directory::open(small.path(), DirectoryOptions::default()).unwrap();
     let mut scratch = Scratch::new();
     let root = directory.root();
     let how = CreateHow::Guarded(mode(0o644));
@@ -732,25 +726,4 @@ fn a_full_file_system_is_reported_as_such() {
         directory.execute(&write, &mut scratch).err()
     });
     assert!(statuses.any(|status| status == Some(Status::NOSPC)));
-}
-
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount() -> Result<Self, ()> {
-        let folder = tempfile::tempdir().map_err(|_| ())?;
-        let run = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "none"])
-            .arg(folder.path())
-            .stderr(std::process::Stdio::null())
-            .status();
-        if run.is_ok_and(|status| status.success()) { Ok(Self(folder)) } else { Err(()) }
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let path: &Path = self.0.path();
-        let _ = std::process::Command::new("umount").arg(path).status();
-    }
 }

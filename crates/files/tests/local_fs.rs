@@ -1,7 +1,5 @@
 //! `LocalFs` passes the conformance suite on the file systems that this machine has, and issues the calls it claims.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -60,10 +58,8 @@ fn a_btrfs_image_is_a_file_system() {
 }
 
 fn check_image(kind: &str, bytes: u64) {
-    match LoopImage::make(kind, bytes, &[]) {
-        Ok(image) => check_in(image.path(), Quirks::LOCAL),
-        Err(why) => eprintln!("skipped: LocalFs on {kind}: {why}"),
-    }
+    let Some(image) = LoopImage::needed(kind, bytes, &[]) else { return };
+    check_in(image.path(), Quirks::LOCAL);
 }
 
 /// What the test below traces: PostMark's operations in buffered mode, and the rest of the table.
@@ -106,18 +102,17 @@ fn postmarks_operations_through_the_seam_work() {
 
 #[test]
 fn each_call_is_the_system_calls_that_the_header_says() {
+    let Some(strace) = testkit::need::program("strace", "strace") else { return };
     let scratch = scratch();
     let log = scratch.path().join("strace");
-    let traced = Command::new("strace")
+    let traced = Command::new(strace)
         .args(["-f", "-qq", "-s", "64", "-o"])
         .arg(&log)
         .arg(std::env::current_exe().expect("this test"))
         .args(["--exact", "postmarks_operations_through_the_seam_work", "--test-threads=1"])
-        .output();
-    match &traced {
-        Ok(output) if output.status.success() => {}
-        other => return eprintln!("skipped: each_call_is_the_system_calls: no strace here: {other:?}"),
-    }
+        .output()
+        .expect("strace starts");
+    assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));
     let log = fs::read_to_string(&log).expect("a log");
     let thread = log.lines().find(|line| line.contains("\"traced\"")).and_then(|line| line.split(' ').next());
     let thread = thread.expect("the file is named");
