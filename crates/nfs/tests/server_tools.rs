@@ -1,19 +1,13 @@
 //! The directory server with programs of others: nfs-ls, nfs-cp and nfs-cat of libnfs.
 
-#![allow(clippy::print_stderr)] // Skipped checks are to be seen.
-
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use files::DirectoryOptions;
 use nfs::server::{Server, ServerOptions, serve_dir};
 
 fn tools_installed() -> bool {
-    let found = Command::new("nfs-ls").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !found {
-        eprintln!("skipped: nfs-ls not installed (apt install libnfs-utils)");
-    }
-    found
+    testkit::need::program("nfs-ls", "libnfs-utils").is_some()
 }
 
 fn serve(path: &std::path::Path, read_only: bool) -> Server {
