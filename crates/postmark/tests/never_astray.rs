@@ -5,7 +5,6 @@ mod talk;
 use std::fs;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -13,7 +12,8 @@ use files::{Access, Attributes, FileSystem, FsError, Fsstat, ListedEntry, LocalF
 use postmark::engine::{self, Ending, Event, Outcome, Phase, Place, RunOptions, SyncMode};
 use postmark::{Bias, PostmarkError, ReportForm, SessionEnd, Settings, SizeRange};
 use proptest::prelude::*;
-use talk::{say, scratch, skipped, tree};
+use talk::{say, scratch, tree};
+use testkit::{LoopImage, Tmpfs};
 
 fn settings() -> impl Strategy<Value = Settings> {
     let small = |most: u32| (1..=most).prop_map(|n| NonZeroU32::new(n).unwrap());
@@ -387,50 +387,14 @@ fn workers_count_as_runs_with_the_following_seeds_do() {
     assert!(left(here.path()).is_empty());
 }
 
-/// A file system of its own, mounted while this lives.
-struct Mounted {
-    directory: tempfile::TempDir,
-}
-
-impl Mounted {
-    fn tmpfs(options: &str) -> Option<Self> {
-        let directory = scratch();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "postmark-test"]).arg(directory.path());
-        mount.output().is_ok_and(|done| done.status.success()).then_some(Self { directory })
-    }
-
-    fn ext4_image(mib: u64) -> Option<Self> {
-        let directory = scratch();
-        let image = directory.path().with_extension("img");
-        fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        let formatted = Command::new("mkfs.ext4").arg("-q").arg(&image).output();
-        let mut mount = Command::new("mount");
-        mount.args(["-o", "loop"]).args([&image, directory.path()]);
-        let mounted = formatted.is_ok_and(|done| done.status.success())
-            && mount.output().is_ok_and(|done| done.status.success());
-        // The mount keeps the image for as long as it is needed.
-        fs::remove_file(&image).unwrap();
-        mounted.then_some(Self { directory })
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.directory.path()).output();
-    }
-}
-
 #[test]
 fn a_full_disk_is_told_and_left_as_it_was_found() {
-    let disks = [Mounted::ext4_image(4), Mounted::tmpfs("size=1m")];
-    if disks.iter().any(Option::is_none) {
-        skipped("no root or no loop devices: the full disk is not tried everywhere");
-    }
-    for disk in disks.iter().flatten() {
-        let before = tree(disk.directory.path());
+    let Some(image) = LoopImage::needed("ext4", 4 << 20, &[]) else { return };
+    let Some(memory) = Tmpfs::needed("size=1m") else { return };
+    for disk in [image.path(), memory.path()] {
+        let before = tree(disk);
         let said = say(
-            disk.directory.path(),
+            disk,
             "set size 5000 20000\nset number 2000\nset subdirectories 3\nrun\nset buffering false\nrun\n",
         );
         assert_eq!(said.end, SessionEnd::Failed { runs: 2 });
@@ -441,16 +405,14 @@ fn a_full_disk_is_told_and_left_as_it_was_found() {
             "{}",
             said.out
         );
-        assert_eq!(tree(disk.directory.path()), before);
+        assert_eq!(tree(disk), before);
     }
 }
 
 #[test]
 fn a_read_only_place_stops_the_run() {
-    let Some(disk) = Mounted::tmpfs("size=1m,ro") else {
-        return skipped("no root: the read-only mount is not tried");
-    };
-    let said = say(disk.directory.path(), "set number 5\nrun\nset subdirectories 2\nrun\n");
+    let Some(disk) = Tmpfs::needed("size=1m,ro") else { return };
+    let said = say(disk.path(), "set number 5\nrun\nset subdirectories 2\nrun\n");
     assert_eq!(said.end, SessionEnd::Failed { runs: 2 });
     assert_eq!(said.err.matches("Read-only file system").count(), 2, "{}", said.err);
 }

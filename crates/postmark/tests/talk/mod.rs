@@ -81,10 +81,3 @@ pub fn tree(directory: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
-
-/// A test that needs what is not here says so where `cargo test -- --nocapture` and a failing run show it.
-pub fn skipped(why: &str) {
-    use std::io::Write as _;
-    // Past the test harness, which would keep it to itself.
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
