@@ -59,7 +59,7 @@ fn stonewalled(run: &RunRecord, phases: &[&str]) {
 
 #[test]
 fn ranks_of_postmark_do_what_as_many_threads_of_one_process_do() {
-    if no_mpirun("PostMark on ranks") {
+    if no_mpirun() {
         return;
     }
     let (files, target) = target_dir();
@@ -94,7 +94,7 @@ fn ranks_of_postmark_do_what_as_many_threads_of_one_process_do() {
 
 #[test]
 fn four_ranks_of_postmark_with_threads_work_on_one_server() {
-    if no_mpirun("PostMark on ranks over NFS") {
+    if no_mpirun() {
         return;
     }
     let export = place();
@@ -111,7 +111,7 @@ fn four_ranks_of_postmark_with_threads_work_on_one_server() {
 
 #[test]
 fn ranks_of_the_news_spool_store_feeds_of_their_own_and_count_while_all_work() {
-    if no_mpirun("netnews on ranks") {
+    if no_mpirun() {
         return;
     }
     let export = place();
@@ -155,7 +155,7 @@ fn ranks_of_the_news_spool_store_feeds_of_their_own_and_count_while_all_work() {
 /// Fix: rank 0 decides, and all others follow it from turn to turn.
 #[test]
 fn rank_0_alone_decides_how_many_rounds_there_are() {
-    if no_mpirun("series over ranks") {
+    if no_mpirun() {
         return;
     }
     let rounds = |args: &[&str]| {
@@ -183,7 +183,7 @@ fn rank_0_alone_decides_how_many_rounds_there_are() {
 
 #[test]
 fn a_side_that_is_to_be_mounted_otherwise_is_refused_with_several_ranks() {
-    if no_mpirun("a side mounted otherwise") {
+    if no_mpirun() {
         return;
     }
     for benchmark in ["fstress", "postmark", "netnews"] {
@@ -197,7 +197,7 @@ fn a_side_that_is_to_be_mounted_otherwise_is_refused_with_several_ranks() {
 
 #[test]
 fn a_spool_in_the_way_of_one_rank_ends_all_and_names_it() {
-    if no_mpirun("a spool in the way") {
+    if no_mpirun() {
         return;
     }
     let (dir, (spools, target)) = (place(), target_dir());
@@ -231,7 +231,7 @@ fn contents(place: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn spools_that_were_stopped_in_the_midst_are_gone_on_with_by_all_ranks() {
-    if no_mpirun("resumed spools") {
+    if no_mpirun() {
         return;
     }
     let (spools, target) = target_dir();
@@ -281,7 +281,7 @@ fn spools_that_were_stopped_in_the_midst_are_gone_on_with_by_all_ranks() {
 
 #[test]
 fn spools_that_are_not_of_one_run_or_of_more_ranks_are_refused_with_one_message() {
-    if no_mpirun("spools that differ") {
+    if no_mpirun() {
         return;
     }
     let (spools, target) = target_dir();
@@ -312,7 +312,7 @@ fn spools_that_are_not_of_one_run_or_of_more_ranks_are_refused_with_one_message(
 
 #[test]
 fn ctrl_c_ends_all_copies_early_and_leaves_nothing() {
-    if no_mpirun("Ctrl-C for copies") {
+    if no_mpirun() {
         return;
     }
     for (benchmark, args, phase) in [
@@ -336,7 +336,7 @@ fn ctrl_c_ends_all_copies_early_and_leaves_nothing() {
 
 #[test]
 fn a_stopped_copy_is_named_and_the_others_remove_their_files() {
-    if no_mpirun("a stopped copy") {
+    if no_mpirun() {
         return;
     }
     let (dir, (files, target)) = (place(), target_dir());

@@ -75,7 +75,7 @@ fn rank_fails(signal: Signal, rank: usize, phases: &[&str]) {
 
 #[test]
 fn a_stopped_rank_is_named_and_what_was_measured_is_kept() {
-    if !no_mpirun("stopped ranks") {
+    if !no_mpirun() {
         rank_fails(Signal::STOP, 2, &PHASES);
         rank_fails(Signal::STOP, 0, &["measuring"]);
     }
@@ -85,7 +85,7 @@ fn a_stopped_rank_is_named_and_what_was_measured_is_kept() {
 /// soon as one of its processes dies. Fix: its process is another one, which stays until the others have noticed.
 #[test]
 fn a_killed_rank_is_named_and_what_was_measured_is_kept() {
-    if !no_mpirun("killed ranks") {
+    if !no_mpirun() {
         rank_fails(Signal::KILL, 2, &PHASES);
         rank_fails(Signal::KILL, 0, &["measuring"]);
     }
@@ -93,7 +93,7 @@ fn a_killed_rank_is_named_and_what_was_measured_is_kept() {
 
 #[test]
 fn a_rank_ends_with_the_process_that_watches_it_and_so_do_all_others() {
-    if no_mpirun("killed watchers") {
+    if no_mpirun() {
         return;
     }
     let (dir, export) = (place(), place());
@@ -111,7 +111,7 @@ fn a_rank_ends_with_the_process_that_watches_it_and_so_do_all_others() {
 
 #[test]
 fn ctrl_c_ends_all_ranks_early_and_removes_their_files() {
-    if no_mpirun("Ctrl-C") {
+    if no_mpirun() {
         return;
     }
     let (dir, export) = (place(), place());

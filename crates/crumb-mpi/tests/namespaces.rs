@@ -11,6 +11,7 @@ use files::DirectoryOptions;
 use measure::RunRecord;
 use nfs::server::{Server, ServerOptions, serve_dir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use testkit::need::{self, HostFeature, host};
 
 use self::job::{CRUMB_MPI, Ended, Job, blamed, gone, kept, no_mpirun, place, sweep};
 
@@ -29,8 +30,9 @@ fn ip(words: &str) -> bool {
 }
 
 impl Network {
-    /// None, said in a line, where namespaces cannot be made.
+    /// None where namespaces cannot be made: the test is then listed as skipped.
     fn new(name: &str) -> Option<Self> {
+        need::program("ip", "iproute2")?;
         let network = Self { name: format!("crumb{}{name}", std::process::id()) };
         let server = network.of("s");
         let made = ip(&format!("netns add {server}"))
@@ -39,12 +41,8 @@ impl Network {
             && ip(&format!("-n {server} addr add 10.77.0.100/24 dev br0"))
             && ip(&format!("-n {server} link set br0 up"))
             && (0..RANKS).all(|rank| network.add_rank(rank));
-        if !made {
-            eprintln!(
-                "skipped: ranks in namespaces: `ip` cannot make namespaces with veth and a bridge here"
-            );
-        }
-        made.then_some(network)
+        let cannot = "`ip` cannot make namespaces with veth and a bridge";
+        host(HostFeature::Namespaces, made.then_some(network).ok_or(cannot))
     }
 
     fn of(&self, who: &str) -> String {
@@ -142,7 +140,7 @@ fn ran(network: &Network, phase: &str) -> (usize, Ended, Vec<RunRecord>) {
 
 #[test]
 fn four_machines_make_one_run() {
-    if no_mpirun("ranks in namespaces") {
+    if no_mpirun() {
         return;
     }
     let Some(network) = Network::new("a") else { return };
@@ -155,7 +153,7 @@ fn four_machines_make_one_run() {
 
 #[test]
 fn a_pulled_cable_ends_the_run_in_any_phase() {
-    if no_mpirun("ranks in namespaces") {
+    if no_mpirun() {
         return;
     }
     let Some(network) = Network::new("b") else { return };

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]
 fn one_two_and_four_ranks_offer_the_rate_of_the_whole_and_leave_one_run() {
-    if no_mpirun("ranks on loopback") {
+    if no_mpirun() {
         return;
     }
     let server = serve_null(ServerOptions::default()).unwrap();
@@ -59,7 +59,7 @@ fn one_two_and_four_ranks_offer_the_rate_of_the_whole_and_leave_one_run() {
 
 #[test]
 fn the_histogram_of_the_whole_is_that_of_all_raw_samples_of_all_ranks() {
-    if no_mpirun("raw samples of ranks") {
+    if no_mpirun() {
         return;
     }
     let server = serve_null(ServerOptions::default()).unwrap();
@@ -95,14 +95,11 @@ fn the_histogram_of_the_whole_is_that_of_all_raw_samples_of_all_ranks() {
 
 #[test]
 fn files_are_made_by_all_and_removed_by_all_on_a_real_server() {
-    if no_mpirun("ranks against ganesha") {
+    if no_mpirun() {
         return;
     }
     let dir = place();
-    let ganesha = match testkit::Ganesha::start_in(std::path::Path::new("/var/tmp")) {
-        Ok(ganesha) => ganesha,
-        Err(why) => return eprintln!("skipped: ranks against ganesha: {why}"),
-    };
+    let Some(ganesha) = testkit::Ganesha::needed(std::path::Path::new("/var/tmp")) else { return };
     let url = ganesha.url();
     let args = [
         "fstress",
@@ -135,7 +132,7 @@ fn files_are_made_by_all_and_removed_by_all_on_a_real_server() {
 
 #[test]
 fn ranks_that_mean_to_run_something_else_are_refused_before_anything_is_made() {
-    if no_mpirun("unlike ranks") {
+    if no_mpirun() {
         return;
     }
     let dir = place();
@@ -150,7 +147,7 @@ fn ranks_that_mean_to_run_something_else_are_refused_before_anything_is_made() {
 
 #[test]
 fn wrong_usage_is_told_once() {
-    if no_mpirun("wrong usage") {
+    if no_mpirun() {
         return;
     }
     let dir = place();

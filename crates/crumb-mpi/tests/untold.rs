@@ -33,7 +33,7 @@ fn rank_without_its_rival(without: usize, args: &[&str]) -> (job::Ended, Vec<mea
 
 #[test]
 fn a_directory_that_only_one_rank_lacks_is_told_before_anything_is_measured() {
-    if no_mpirun("a directory that one rank lacks") {
+    if no_mpirun() {
         return;
     }
     let args =
@@ -75,7 +75,7 @@ fn unknown_sides(of_ranks: [bool; 3]) -> job::Ended {
 /// step", and why was nowhere. Cause: it just left. Fix: it raises an alarm with its reason.
 #[test]
 fn an_error_that_only_one_rank_has_is_told_with_its_reason_and_ends_all_at_once() {
-    if no_mpirun("an error of one rank") {
+    if no_mpirun() {
         return;
     }
     for (rank, of_ranks) in [(0, [true, false, false]), (1, [false, true, false])] {
@@ -90,7 +90,7 @@ fn an_error_that_only_one_rank_has_is_told_with_its_reason_and_ends_all_at_once(
 /// all are to end for the word that another one had left. Fix: these are two alarms.
 #[test]
 fn two_ranks_with_errors_of_their_own_do_not_wait_for_each_other() {
-    if no_mpirun("errors of two ranks") {
+    if no_mpirun() {
         return;
     }
     let ended = unknown_sides([false, true, true]);
@@ -101,7 +101,7 @@ fn two_ranks_with_errors_of_their_own_do_not_wait_for_each_other() {
 /// leaving when the other one's came, and dropped it. Fix: it tells it.
 #[test]
 fn rank_0_tells_what_another_one_ended_with_when_it_ends_itself() {
-    if no_mpirun("an error beside that of rank 0") {
+    if no_mpirun() {
         return;
     }
     let ended = unknown_sides([true, true, false]);
@@ -111,7 +111,7 @@ fn rank_0_tells_what_another_one_ended_with_when_it_ends_itself() {
 
 #[test]
 fn a_flag_that_is_wrong_on_one_rank_alone_is_told_with_the_rank() {
-    if no_mpirun("a wrong flag on one rank") {
+    if no_mpirun() {
         return;
     }
     let dir = place();
@@ -129,7 +129,7 @@ fn a_flag_that_is_wrong_on_one_rank_alone_is_told_with_the_rank() {
 
 #[test]
 fn a_report_that_cannot_be_written_is_refused_once_and_before_anything_is_measured() {
-    if no_mpirun("a report that cannot be written") {
+    if no_mpirun() {
         return;
     }
     let dir = place();

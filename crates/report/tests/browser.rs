@@ -1,10 +1,9 @@
 //! The page in headless Chromium, driven by Playwright: what a reader sees, hovers, types and prints.
 //!
-//! Skips with a visible line where Chromium, node or npm's registry is missing.
+//! Needs Chromium, node and npm's registry, or what npm fetched in an earlier run.
 
 mod sample;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -19,7 +18,7 @@ static TOOLS: OnceLock<Result<(PathBuf, PathBuf), String>> = OnceLock::new();
 fn tools() -> Result<(PathBuf, PathBuf), String> {
     let find = || {
         let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(in_path);
-        let browser = browser.ok_or("no chromium in PATH")?;
+        let browser = browser.ok_or("chromium is not installed (apt-get install chromium)")?;
         let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("web");
         // Outside the source tree, and kept from one run of the tests to the next.
         let npm = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-web");
@@ -36,7 +35,7 @@ fn tools() -> Result<(PathBuf, PathBuf), String> {
             .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"])
             .current_dir(&npm)
             .output()
-            .map_err(|error| format!("npm does not start: {error}"))?;
+            .map_err(|error| format!("npm does not start (apt-get install npm): {error}"))?;
         if !run.status.success() {
             return Err(format!("npm ci failed: {}", String::from_utf8_lossy(&run.stderr)));
         }
@@ -50,16 +49,15 @@ fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-fn skipped(why: &str) {
-    // Not by eprintln!, which the test harness swallows.
-    let _ = writeln!(std::io::stderr(), "skipped: report in a browser: {why}");
+/// Whether this build has uPlot, which `build.rs` fetches by npm.
+fn has_uplot() -> bool {
+    let missing = "this build has no uPlot: npm was missing or offline when `report` was built \
+                   (apt-get install npm, then touch crates/report/build.rs)";
+    testkit::need(interactive_available().then_some(()).ok_or(missing)).is_some()
 }
 
 fn drive(kind: &str, html: &str) {
-    let (npm, browser) = match tools() {
-        Ok(tools) => tools,
-        Err(why) => return skipped(&why),
-    };
+    let Some((npm, browser)) = testkit::need(tools()) else { return };
     let scratch = tempfile::tempdir().unwrap();
     let page = scratch.path().join("report page #1.html");
     fs::write(&page, html).unwrap();
@@ -78,8 +76,8 @@ fn drive(kind: &str, html: &str) {
 
 #[test]
 fn a_reader_can_hover_choose_switch_and_print_the_interactive_page() {
-    if !interactive_available() {
-        return skipped("this build has no uPlot");
+    if !has_uplot() {
+        return;
     }
     drive("interactive", &render(&two_runs(), &Options::default()).unwrap());
 }
@@ -106,8 +104,8 @@ fn a_comparison_of_a_series_is_drawn_told_and_printed_without_load_points() {
 
 #[test]
 fn curves_of_two_runs_are_drawn_on_logarithmic_axes_and_tell_their_points() {
-    if !interactive_available() {
-        return skipped("this build has no uPlot");
+    if !has_uplot() {
+        return;
     }
     let runs = [dirscale_run("ext4 without dir_index", false), dirscale_run("XFS", true)];
     drive("curves", &render(&runs, &Options::default()).unwrap());

@@ -1,7 +1,5 @@
 //! Conversion there and back on real file systems, with everything that hangs on a directory.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
@@ -100,19 +98,14 @@ fn on_real_file_systems_a_directory_comes_back_as_it_was_with_lists_times_and_in
     let kinds: [(&str, u64, &[&str]); 3] =
         [("ext4", 64 << 20, &[]), ("ext4", 64 << 20, &["-O", "^dir_index"]), ("xfs", 320 << 20, &[])];
     for (kind, bytes, flags) in kinds {
-        match LoopImage::make(kind, bytes, flags) {
-            Ok(image) => there_and_back(&image, &format!("{kind} {flags:?}")),
-            Err(why) => eprintln!("skipped: conversion on {kind} {flags:?}: {why}"),
-        }
+        let Some(image) = LoopImage::needed(kind, bytes, flags) else { continue };
+        there_and_back(&image, &format!("{kind} {flags:?}"));
     }
 }
 
 #[test]
 fn without_room_for_the_subdirectories_nothing_is_begun() {
-    let image = match LoopImage::make("ext4", 16 << 20, &["-N", "1024"]) {
-        Ok(image) => image,
-        Err(why) => return eprintln!("skipped: conversion without room: {why}"),
-    };
+    let Some(image) = LoopImage::needed("ext4", 16 << 20, &["-N", "1024"]) else { return };
     let directory = image.path().join("group");
     fs::create_dir(&directory).unwrap();
     for number in 0..600 {
@@ -246,7 +239,7 @@ fn foreign(path: &Path) {
 
 #[test]
 fn unmanaging_leaves_a_subdirectory_of_another_user_and_all_in_it_alone() {
-    if !rustix::process::geteuid().is_root() {
+    if !testkit::need::root("a directory of another user") {
         return;
     }
     for (layout, place) in [(Layout::D345, "346"), (Layout::D34D56, "35"), (Layout::D34D56, "34/57")] {
@@ -273,7 +266,7 @@ fn unmanaging_leaves_a_subdirectory_of_another_user_and_all_in_it_alone() {
 
 #[test]
 fn a_staging_directory_with_another_users_directories_or_of_another_user_is_left_alone() {
-    if !rustix::process::geteuid().is_root() {
+    if !testkit::need::root("a directory of another user") {
         return;
     }
     for (managed, place) in [(false, Some("003")), (true, Some("003")), (false, None), (true, None)] {
@@ -315,7 +308,7 @@ fn a_staging_directory_with_another_users_directories_or_of_another_user_is_left
 
 #[test]
 fn what_a_conversion_by_root_makes_belongs_to_the_owner_in_the_end() {
-    if !rustix::process::geteuid().is_root() {
+    if !testkit::need::root("a directory of another user") {
         return;
     }
     let scratch = scratch();

@@ -1,7 +1,5 @@
 //! What passes through a mount: owners, bits, attributes, holes, locks, open files without a name.
 
-#![allow(clippy::print_stderr)]
-
 mod scene;
 
 use std::fs::{self, File};
@@ -13,12 +11,18 @@ use rustix::fs::{FallocateFlags, FlockOperation, IFlags, XattrFlags};
 use rustix::io::Errno;
 use scene::{Scene, cannot_mount};
 use stackfs::{Operation, StackOptions};
+use testkit::need::{HostFeature, host};
 
 /// Both ways of reading and writing.
 fn scenes() -> impl Iterator<Item = (bool, Scene)> {
     [true, false]
         .into_iter()
         .map(|passthrough| (passthrough, Scene::with(|options| StackOptions { passthrough, ..options })))
+}
+
+/// The test is then listed as skipped.
+fn lacks_attributes(missing: &str) {
+    let _ = host::<()>(HostFeature::Attributes, Err(missing));
 }
 
 /// Runs a shell command as an ordinary user in a directory; what it wrote, and whether it succeeded.
@@ -287,8 +291,7 @@ fn the_length_of_an_attribute_can_be_asked_for_and_copies_have_its_value() {
         [("1", "user.note", &b"text"[..]), ("1", "security.capability", &rights), ("2", "user.note", b"t")];
     for (name, attribute, value) in values {
         if rustix::fs::setxattr(group.join(name), attribute, value, none) == Err(Errno::OPNOTSUPP) {
-            eprintln!("skipped: no extended attributes below");
-            return;
+            return lacks_attributes("no extended attributes on the file system below /dev/shm");
         }
     }
     // By its name, and by an open file's descriptor.
@@ -324,8 +327,7 @@ fn without_extended_attributes_there_are_none_and_writing_still_takes_a_programs
         fs::write(&below, "first").unwrap();
         let none = XattrFlags::empty();
         if rustix::fs::setxattr(&below, "security.capability", &rights, none) == Err(Errno::OPNOTSUPP) {
-            eprintln!("skipped: no attributes of security below");
-            return;
+            return lacks_attributes("no security attributes on the file system below /dev/shm");
         }
         let mut value = [0; 64];
         if !extended {
@@ -415,8 +417,7 @@ fn file_flags_are_shown_and_set_and_every_other_ioctl_is_counted_and_refused() {
     fs::create_dir(group.join("2")).unwrap();
     let flags = |path: &std::path::Path| rustix::fs::ioctl_getflags(File::open(path).unwrap());
     if flags(&scene.lower("group")) == Err(Errno::NOTTY) {
-        eprintln!("skipped: no file flags below");
-        return;
+        return lacks_attributes("no file flags on the file system below /dev/shm");
     }
     for (at, below) in [("group/1", "group/000/1"), ("group/2", "group/000/2"), ("group", "group")] {
         let (at, below) = (scene.at(at), scene.lower(below));

@@ -1,7 +1,5 @@
 //! The daemon's threads and the processors: who waits, who is held up, who sleeps.
 
-#![allow(clippy::print_stderr)]
-
 mod scene;
 
 use std::fs;
@@ -13,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use scene::{Scene, cannot_mount};
 use testkit::LoopImage;
+use testkit::need::{HostFeature, host};
 
 /// Freezes a file system until dropped: what would change it waits.
 struct Frozen<'a>(&'a Path);
@@ -95,8 +94,12 @@ fn processors_stay_awake_while_requests_come_and_sleep_again_after() {
     if cannot_mount() {
         return;
     }
-    if wake_up_us().is_none_or(|us| us == 0) {
-        eprintln!("skipped: /dev/cpu_dma_latency is missing, or somebody else holds it at 0");
+    let held = match wake_up_us() {
+        None => Err("/dev/cpu_dma_latency is missing"),
+        Some(0) => Err("another program holds /dev/cpu_dma_latency at 0"),
+        Some(_) => Ok(()),
+    };
+    if host(HostFeature::IdleStates, held).is_none() {
         return;
     }
     let scene = Scene::with(|mut options| {

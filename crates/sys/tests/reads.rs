@@ -8,7 +8,7 @@ use std::time::Duration;
 use sys::Reads;
 use tokio::task::LocalSet;
 
-/// Runs it on a loop of its own, with reads; a kernel without rings skips it.
+/// Runs it on a loop of its own, with reads; the test is skipped where the kernel refuses rings.
 fn on_a_loop<F: Future<Output = ()>>(work: impl FnOnce(Rc<Reads>) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async {
@@ -19,8 +19,8 @@ fn on_a_loop<F: Future<Output = ()>>(work: impl FnOnce(Rc<Reads>) -> F) {
             }
             None => {
                 assert!(!Reads::are_possible());
-                let mut said = std::io::stderr();
-                let _ = writeln!(said, "SKIPPED: the kernel has no io_uring for us");
+                let missing = "the kernel refuses io_uring";
+                let _ = testkit::need::host::<()>(testkit::need::HostFeature::IoUring, Err(missing));
             }
         }
     });

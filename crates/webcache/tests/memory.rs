@@ -1,7 +1,5 @@
 //! What a proxy holds while its disk does not come along. A program of its own, as memory is a whole process's.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
-
 #[allow(dead_code, reason = "the other tests' proxy and origin, of which this needs little")]
 #[path = "server/harness.rs"]
 mod harness;

@@ -34,14 +34,14 @@ pub fn mpirun_within(starter: &[&str]) -> Command {
     command
 }
 
-/// Whether there is an `mpirun`; otherwise a line says what is skipped.
-pub fn no_mpirun(what: &str) -> bool {
-    let said = mpirun().arg("--version").output();
-    let there = said.as_ref().is_ok_and(|said| said.status.success());
-    if !there {
-        eprintln!("skipped: {what}: there is no mpirun here");
-    }
-    !there
+/// Whether there is no `mpirun`; the test is then listed as skipped.
+pub fn no_mpirun() -> bool {
+    let there = match mpirun().arg("--version").output() {
+        Ok(said) if said.status.success() => Ok(()),
+        Ok(said) => Err(format!("mpirun: {}", String::from_utf8_lossy(&said.stderr))),
+        Err(error) => Err(format!("mpirun: {error} (apt-get install mpich)")),
+    };
+    testkit::need(there).is_none()
 }
 
 /// What a busy machine needs for making the largest file set here, several times over.

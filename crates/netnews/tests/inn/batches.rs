@@ -7,14 +7,13 @@ use std::sync::atomic::AtomicBool;
 use netnews::spool::{BatchSink, Event, Keep, NetnewsConfig, Storage};
 use testkit::{InnTools, trad_token};
 
-use super::or_skip;
 use crate::spool_scene::{config, run_until};
 
 const LIMIT_BYTES: usize = 60_000;
 
 #[test]
 fn our_batches_hold_what_inns_hold_byte_for_byte() {
-    let tools = or_skip!(InnTools::find());
+    let Some(tools) = testkit::need(InnTools::find()) else { return };
     let scene = super::open_scene();
     let feed = super::synthetic(2_000, 6, &scene.path("feed"));
     let storage = Storage::of(scene.fs("target"));

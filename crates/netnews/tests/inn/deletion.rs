@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicBool;
 use netnews::spool::{Event, Keep, NetnewsConfig, Removal, Storage};
 use testkit::InnTools;
 
-use super::or_skip;
 use crate::spool_scene::{Scene, config, run_until};
 
 /// A spool just before its expired files were deleted, twice the same, and what was left of it afterwards.
@@ -23,7 +22,7 @@ struct Expiry {
 
 #[test]
 fn fastrm_deletes_by_our_sorted_list_exactly_what_we_delete() {
-    let tools = or_skip!(InnTools::find());
+    let Some(tools) = testkit::need(InnTools::find()) else { return };
     let expiry = Expiry::by(Removal::Fastrm);
     for flags in [&[][..], &["-s"], &["-u2"], &["-c0"], &["-c1", "-s1"]] {
         let copy = expiry.copy();
@@ -35,7 +34,7 @@ fn fastrm_deletes_by_our_sorted_list_exactly_what_we_delete() {
 
 #[test]
 fn fastrm_without_deleting_names_every_line_of_our_list_once() {
-    let tools = or_skip!(InnTools::find());
+    let Some(tools) = testkit::need(InnTools::find()) else { return };
     let expiry = Expiry::by(Removal::Fastrm);
     let copy = expiry.copy();
     let said = expiry.fastrm(&tools, &["-d", "-c0"], &copy);
@@ -52,7 +51,7 @@ fn fastrm_without_deleting_names_every_line_of_our_list_once() {
 
 #[test]
 fn the_sorted_list_has_each_directory_in_one_piece_and_the_one_by_history_leads_to_the_same_spool() {
-    let tools = or_skip!(InnTools::find());
+    let Some(tools) = testkit::need(InnTools::find()) else { return };
     let (sorted, unsorted) = (Expiry::by(Removal::Fastrm), Expiry::by(Removal::Dumbrm));
     assert_eq!(sorted.left, unsorted.left);
     let lines = |expiry: &Expiry| -> Vec<String> {

@@ -1,6 +1,6 @@
 //! INN's own programs as outside witnesses: they take our deletion lists, our batches and our spool.
 //!
-//! Each test skips, and says so, where INN 2.7.1 is neither installed nor unpacked (scripts/test-packages.sh).
+//! Needs INN 2.7.1, installed or unpacked by `scripts/test-packages.sh`.
 
 #[path = "../real/mod.rs"]
 mod real;
@@ -38,21 +38,3 @@ fn groups_of(active: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(active).expect("active");
     text.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
 }
-
-/// Past the harness, which shows the output of tests that fail alone.
-fn skipped(why: &str) {
-    use std::io::Write as _;
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
-}
-
-/// Something that must be there, or else the test is skipped and says why.
-macro_rules! or_skip {
-    ($wanted:expr) => {
-        match $wanted {
-            Ok(there) => there,
-            Err(why) => return crate::skipped(&why),
-        }
-    };
-}
-use or_skip;

@@ -290,7 +290,7 @@ fn snapshot(place: &Path) -> Vec<(PathBuf, u32, u32, Option<String>)> {
 fn a_subdirectory_of_another_user_is_not_given_away_nor_looked_into_nor_emptied() {
     use std::os::unix::fs::chown;
 
-    if !rustix::process::geteuid().is_root() {
+    if !testkit::need::root("a directory of another user") {
         return;
     }
     for (layout, places) in [(Layout::D345, ["346", "999"]), (Layout::D34D56, ["34/56", "99"])] {
@@ -336,7 +336,7 @@ fn a_subdirectory_of_another_user_is_not_given_away_nor_looked_into_nor_emptied(
 fn a_directory_of_another_user_does_not_make_a_plain_directory_look_managed() {
     use std::os::unix::fs::chown;
 
-    if !rustix::process::geteuid().is_root() {
+    if !testkit::need::root("a directory of another user") {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -3,10 +3,9 @@
 //! What passes on the lower file system passes through the mount; each exception is a line of `exceptions.txt`, with its
 //! reason, and one that is no longer needed fails the test as well. `make test` runs fsx for 100,000 operations a
 //! configuration; `CRUMB_FSX_OPERATIONS=1000000` is the soak. The programs come from crates.io by
-//! `scripts/test-packages.sh`; a machine without them, without root or without `/dev/fuse` skips with a line that says so.
+//! `scripts/test-packages.sh`.
 
-// Tests say on standard error what they skip.
-#![allow(clippy::print_stderr)]
+#![allow(clippy::print_stderr, reason = "how many cases there were is worth a line")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -34,15 +33,15 @@ enum Held {
     Memory(#[expect(dead_code, reason = "held")] TempDir),
 }
 
-fn lowers() -> Result<Vec<Lower>, String> {
+fn lowers() -> Option<Vec<Lower>> {
     let mut lowers = Vec::new();
     for (name, bytes) in [("ext4", 192 << 20), ("xfs", 320 << 20)] {
-        let image = LoopImage::make(name, bytes, &[]).map_err(|why| format!("no {name} image: {why}"))?;
+        let image = LoopImage::needed(name, bytes, &[])?;
         lowers.push(Lower { name, root: image.path().to_owned(), _held: Held::Image(image) });
     }
-    let memory = TempDir::with_prefix_in("crumb-posix", "/dev/shm").map_err(|error| error.to_string())?;
+    let memory = TempDir::with_prefix_in("crumb-posix", "/dev/shm").expect("a directory in memory");
     lowers.push(Lower { name: "tmpfs", root: memory.path().to_owned(), _held: Held::Memory(memory) });
-    Ok(lowers)
+    Some(lowers)
 }
 
 /// A program that the script unpacked, or one in the path.
@@ -57,14 +56,12 @@ fn program(name: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("no {name} (scripts/test-packages.sh gets it)"))
 }
 
-fn ready(name: &str) -> Result<(PathBuf, Vec<Lower>), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("not root".to_owned());
+fn ready(name: &str) -> Option<(PathBuf, Vec<Lower>)> {
+    let program = testkit::need(program(name))?;
+    if !testkit::need::fuse() {
+        return None;
     }
-    if !Path::new("/dev/fuse").exists() {
-        return Err("no /dev/fuse".to_owned());
-    }
-    Ok((program(name)?, lowers()?))
+    Some((program, lowers()?))
 }
 
 /// A directory of the lower file system with this mode.
@@ -135,10 +132,7 @@ fn exceptions() -> BTreeMap<String, &'static str> {
 
 #[test]
 fn what_passes_below_passes_through_the_mount() {
-    let (program, lowers) = match ready("pjdfstest") {
-        Ok(ready) => ready,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let Some((program, lowers)) = ready("pjdfstest") else { return };
     let excused = exceptions();
     let mut needed = BTreeSet::new();
     let mut wrong = Vec::new();
@@ -179,10 +173,7 @@ const FSX_OPERATIONS: usize = 100_000;
 
 #[test]
 fn a_file_is_the_bytes_that_were_written_to_it() {
-    let (program, lowers) = match ready("fsx") {
-        Ok(ready) => ready,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let Some((program, lowers)) = ready("fsx") else { return };
     let operations =
         std::env::var("CRUMB_FSX_OPERATIONS").map_or(FSX_OPERATIONS, |text| text.parse().expect("a number"));
     let folder = TempDir::new().expect("a folder");

@@ -1,5 +1,5 @@
 //! A lower tree in memory or on an image, and a mount over it.
-#![allow(dead_code, clippy::print_stderr)]
+#![allow(dead_code)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,14 +20,9 @@ pub fn memory() -> TempDir {
     tempfile::Builder::new().prefix("crumb-stack").tempdir_in(parent).expect("a directory for the test")
 }
 
-/// Why nothing can be mounted here, said in a visible line.
+/// Whether nothing can be mounted here; the test is then listed as skipped.
 pub fn cannot_mount() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    if !(root && device) {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
-    }
-    !(root && device)
+    !testkit::need::fuse()
 }
 
 impl Scene {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -309,17 +309,6 @@ impl Nobody {
         let address = getsockname(&socket).unwrap().try_into().unwrap();
         Self { address, _socket: socket }
     }
-}
-
-/// Where a program is, or a line that says what is skipped without it.
-pub fn program(name: &str) -> Option<PathBuf> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin")]).map(|path| path.join(name));
-    let found = found.into_iter().find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
-    }
-    found
 }
 
 /// A directory of a real server, which serves as another user when it was started as root.

@@ -1,7 +1,5 @@
 //! The proxy over real sockets: with a real nginx and curl, with origins that misbehave, and with the public suite.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
-
 mod administration;
 mod caching;
 mod chaos;

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::harness::{PATIENCE, Proxy, open_directory, program};
+use crate::harness::{PATIENCE, Proxy, open_directory};
 
 /// An nginx on a free port, stopped by its own process when dropped.
 struct Nginx {
@@ -14,7 +14,7 @@ struct Nginx {
 
 impl Nginx {
     fn start() -> Option<Self> {
-        let nginx = program("nginx")?;
+        let nginx = testkit::need::program("nginx", "nginx-light")?;
         let directory = open_directory("crumb-nginx");
         let root = directory.path().display().to_string();
         std::fs::create_dir(directory.path().join("html")).unwrap();
@@ -75,7 +75,7 @@ impl Drop for Nginx {
 }
 
 fn curl(args: &[&str]) -> Option<(String, Vec<u8>)> {
-    let curl = program("curl")?;
+    let curl = testkit::need::program("curl", "curl")?;
     let done = Command::new(curl)
         .args(["-s", "-S", "-i", "--max-time", "30", "--noproxy", ""])
         .args(args)

@@ -1,6 +1,8 @@
 //! The public suite for HTTP caches (npm `http-cache-tests` 0.4.5) against the proxy in reverse, over sockets. Its score by
 //! level is printed; what is not met must be in `known-failures.txt`, with the reason, and nothing else.
 
+#![allow(clippy::print_stderr, reason = "the suite's scores are worth a line each")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,9 +35,11 @@ fn suite() -> Option<PathBuf> {
 
 #[test]
 fn the_public_suite_finds_nothing_that_is_not_known() {
-    let Some(suite) = suite() else {
-        return eprintln!("skipped: http-cache-tests is not installed; scripts/test-packages.sh does it");
-    };
+    let missing = "http-cache-tests is not there (scripts/test-packages.sh fetches it)";
+    let Some(suite) = testkit::need(suite().ok_or(missing)) else { return };
+    if testkit::need::program("node", "nodejs").is_none() {
+        return;
+    }
     let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let node = |script: &str| {
         let mut node = Command::new("node");
@@ -53,8 +57,7 @@ fn the_public_suite_finds_nothing_that_is_not_known() {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let Ok(server) = server else { return eprintln!("skipped: node is not installed") };
-    let _server = Running(server);
+    let _server = Running(server.expect("node starts"));
     let began = Instant::now();
     while std::net::TcpStream::connect(origin).is_err() {
         assert!(began.elapsed() < PATIENCE, "the suite's server did not start");

@@ -4,9 +4,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use testkit::need::program;
 use webcache::rules::{WallSeconds, date};
 
-use crate::harness::{Origin, PATIENCE, Proxy, get_url, open_directory, program, reply};
+use crate::harness::{Origin, PATIENCE, Proxy, get_url, open_directory, reply};
 
 /// A Squid with a cache in memory, on free ports; stopped by its own process when dropped.
 struct Squid {
@@ -23,7 +24,7 @@ fn service(address: SocketAddr) -> String {
 
 impl Squid {
     fn start(more: &str) -> Option<Self> {
-        let squid = program("squid")?;
+        let squid = program("squid", "squid")?;
         let directory = open_directory("crumb-squid");
         let at = directory.path().display();
         // Squid takes what comes from its own address for its own words, whatever the port; and asks nobody for what is near

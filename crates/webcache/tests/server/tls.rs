@@ -15,7 +15,7 @@ use testkit::SimulatedDisk;
 use webcache::config;
 use webcache::server::{Server, Side};
 
-use crate::harness::{Origin, PATIENCE, program, reply};
+use crate::harness::{Origin, PATIENCE, reply};
 
 /// A certificate of localhost and its key.
 struct Files {
@@ -26,9 +26,10 @@ struct Files {
 
 impl Files {
     fn make() -> Option<Self> {
+        let openssl = testkit::need::program("openssl", "openssl")?;
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
-        let made = Command::new("openssl")
+        let made = Command::new(openssl)
             .args([
                 "req",
                 "-x509",
@@ -46,11 +47,9 @@ impl Files {
             .arg(&key)
             .arg("-out")
             .arg(&certificate)
-            .output();
-        if !made.is_ok_and(|made| made.status.success()) {
-            eprintln!("skipped: openssl makes no certificate here");
-            return None;
-        }
+            .output()
+            .expect("openssl starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         Some(Self { certificate, key, _directory: directory })
     }
 
@@ -363,6 +362,9 @@ fn a_certificate_that_was_renewed_counts_after_a_reload_and_a_broken_one_does_no
 
 #[test]
 fn browsers_by_tls_are_served_by_http_2_and_http_1_from_one_store() {
+    if testkit::need::program("curl", "curl").is_none() {
+        return;
+    }
     let Some(files) = Files::make() else { return };
     let origin = Origin::new(|_, _| reply("Cache-Control: max-age=60\r\n", vec![b'x'; 300_000]));
     let server = files.server(&origin, "");
@@ -386,7 +388,7 @@ fn browsers_by_tls_are_served_by_http_2_and_http_1_from_one_store() {
             .arg(&files.certificate)
             .arg(&url)
             .output();
-        let Ok(done) = done else { return eprintln!("skipped: curl is not installed") };
+        let done = done.expect("curl starts");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         seen.push(String::from_utf8_lossy(&done.stdout).into_owned());
         let began = std::time::Instant::now();
@@ -403,7 +405,10 @@ fn browsers_by_tls_are_served_by_http_2_and_http_1_from_one_store() {
 
 #[test]
 fn thousands_of_streams_of_h2load_are_served_from_the_store() {
-    let (Some(h2load), Some(files)) = (program("h2load"), Files::make()) else { return };
+    let (Some(h2load), Some(files)) = (testkit::need::program("h2load", "nghttp2-client"), Files::make())
+    else {
+        return;
+    };
     let origin = Origin::new(|seen, _| reply("Cache-Control: max-age=60\r\n", seen.target.repeat(1000)));
     let server = files.server(&origin, "");
     let url = format!("https://localhost:{}", server.addresses()[0].0.port());

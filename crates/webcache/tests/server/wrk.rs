@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use crate::harness::{Origin, Proxy, program, reply};
+use crate::harness::{Origin, Proxy, reply};
 
 #[test]
 fn wrk_gets_whole_replies_from_the_store_whatever_it_asks_on_however_many_connections() {
-    let Some(wrk) = program("wrk") else { return };
+    let Some(wrk) = testkit::need::program("wrk", "wrk") else { return };
     let origin = Origin::new(|_, _| reply("Cache-Control: max-age=600\r\n", vec![b'x'; 10_700]));
     let proxy = Proxy::new(&origin);
     let done = Command::new(wrk)
