@@ -1,7 +1,5 @@
 //! `crumb run fstress` against real servers: nfs-ganesha, Crumb's own, and none.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +7,7 @@ use std::time::Duration;
 
 use assert_cmd::cargo::CommandCargoExt as _;
 use measure::{LatencyHistogram, RunRecord};
-use testkit::Ganesha;
+use testkit::{Ganesha, Tmpfs};
 
 /// A place for file sets where deleting is cheap.
 fn scratch() -> tempfile::TempDir {
@@ -59,10 +57,7 @@ fn entries(dir: &Path) -> Vec<String> {
 #[test]
 fn ganesha_bears_every_workload_over_tcp_and_udp_without_an_error() {
     let scratch = scratch();
-    let ganesha = match Ganesha::start_in(scratch.path()) {
-        Ok(ganesha) => ganesha,
-        Err(why) => return eprintln!("skipped: ganesha_bears_every_workload: {why}"),
-    };
+    let Some(ganesha) = Ganesha::needed(scratch.path()) else { return };
     for workload in ["sfs97", "web-server", "web-proxy", "mail", "news", "null"] {
         for proto in ["tcp", "udp"] {
             let flags =
@@ -81,10 +76,7 @@ fn ganesha_bears_every_workload_over_tcp_and_udp_without_an_error() {
 #[test]
 fn a_run_repeated_with_the_same_seed_issues_the_same_operations_on_a_real_server() {
     let scratch = scratch();
-    let ganesha = match Ganesha::start_in(scratch.path()) {
-        Ok(ganesha) => ganesha,
-        Err(why) => return eprintln!("skipped: a_run_repeated_with_the_same_seed: {why}"),
-    };
+    let Some(ganesha) = Ganesha::needed(scratch.path()) else { return };
     let run = |seed| {
         let flags = ["-w", "mail", "--rate", "200", "--measure", "1s", "--files", "300", "--seed", seed];
         fstress(&ganesha.url(), &flags)
@@ -101,10 +93,7 @@ fn a_run_repeated_with_the_same_seed_issues_the_same_operations_on_a_real_server
 #[test]
 fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
     let scratch = scratch();
-    let mut ganesha = match Ganesha::start_in(scratch.path()) {
-        Ok(ganesha) => ganesha,
-        Err(why) => return eprintln!("skipped: a_server_that_dies: {why}"),
-    };
+    let Some(mut ganesha) = Ganesha::needed(scratch.path()) else { return };
     let record = scratch.path().join("record.json");
     let mut child = Command::cargo_bin("crumb")
         .expect("the binary is built")
@@ -199,24 +188,16 @@ fn all_22_operations_succeed_on_crumbs_own_server_and_leave_nothing_behind() {
 
 #[test]
 fn a_disk_that_fills_in_the_middle_is_counted_by_name_and_told() {
-    let scratch = scratch();
-    let disk = scratch.path().join("disk");
-    fs::create_dir(&disk).expect("a folder");
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "none"]).arg(&disk).output();
-    if !mount.is_ok_and(|mount| mount.status.success()) {
-        return eprintln!(
-            "skipped: a_disk_that_fills_in_the_middle: cannot mount a small tmpfs (needs root)"
-        );
-    }
-    let target = disk.to_str().expect("a plain path").to_owned();
+    let Some(disk) = Tmpfs::needed("size=3m") else { return };
+    let target = disk.path().to_str().expect("a plain path").to_owned();
     let flags = ["-w", "news", "--rate", "2000", "--measure", "3s", "--files", "100", "--file-size", "4KiB"];
     let record = fstress(&target, &flags);
-    let umount = Command::new("umount").arg(&disk).status();
+    let unmounted = disk.unmount();
     let write = &record.points[0].ops["write"];
     assert!(write.errors.get("NFS3ERR_NOSPC").is_some_and(|count| *count > 0), "{:?}", write.errors);
     assert!(!record.verdict.valid);
     assert!(record.verdict.to_string().contains("NFS3ERR_NOSPC"), "{}", record.verdict);
-    assert!(umount.is_ok_and(|status| status.success()), "something still holds the disk");
+    assert!(unmounted, "something still holds the disk");
 }
 
 fn serve(export: &Path, read_only: bool) -> nfs::server::Server {

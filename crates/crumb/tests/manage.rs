@@ -1,7 +1,5 @@
 //! `crumb manage`, `unmanage`, `check` and `advise`: what an administrator of a spool types, and kill -9.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
-
 mod binary;
 
 use std::collections::BTreeMap;
@@ -200,14 +198,9 @@ fn what_a_mount_covers_is_not_judged_by_check_or_advise() {
     assert!(bench.fails(1, &["check", "at"]).contains("crumb unmount"));
 }
 
-/// Why nothing can be mounted here, said in a visible line.
+/// Whether nothing can be mounted here; the test is then listed as skipped.
 fn cannot_mount() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    if !(root && device) {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
-    }
-    !(root && device)
+    !testkit::need::fuse()
 }
 
 /// Places that are no mounts any more when this is dropped.

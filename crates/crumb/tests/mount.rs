@@ -1,7 +1,5 @@
 //! `crumb mount` and `crumb unmount` as a user types them: daemon and foreground, told in one line what is wrong.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
-
 mod binary;
 
 use std::fs;
@@ -18,14 +16,11 @@ use std::time::{Duration, Instant};
 
 use binary::Bench;
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::need::{self, HostFeature, host, need};
 
+/// Whether nothing can be mounted here; the test is then listed as skipped.
 fn cannot_mount() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    if !(root && device) {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
-    }
-    !(root && device)
+    !testkit::need::fuse()
 }
 
 /// A directory with a managed spool and a place to show it; unmounted at the end whatever happens.
@@ -222,6 +217,17 @@ fn wrong_places_and_options_are_told_in_one_line() {
     }
 }
 
+/// Whether a mount namespace can be made; the test is listed as skipped where it cannot.
+fn can_unshare() -> bool {
+    let tried = Command::new("unshare").args(["-m", "true"]).output();
+    let made = match tried {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(format!("unshare: {error}")),
+    };
+    host(HostFeature::Namespaces, made).is_some()
+}
+
 /// Whether this process has a mount namespace of its own, and in it a /dev/fuse for everybody, whatever the machine's is
 /// like. If not, it runs `test` again in a process that has, and fails when that fails.
 fn has_own_device(test: &str) -> bool {
@@ -229,8 +235,7 @@ fn has_own_device(test: &str) -> bool {
     if std::env::var_os(IS_THERE).is_some() {
         return true;
     }
-    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mount namespace can be made here");
+    if !can_unshare() {
         return false;
     }
     let scratch = tempfile::tempdir().unwrap();
@@ -241,8 +246,6 @@ fn has_own_device(test: &str) -> bool {
     let output = command.args(["--exact", test, "--nocapture"]).env(IS_THERE, "1").output().unwrap();
     let (code, text) = said(&output);
     assert_eq!(code, 0, "{text}");
-    // What it passed over is told here too.
-    text.lines().filter(|line| line.starts_with("skipped")).for_each(|line| eprintln!("{line}"));
     assert!(text.contains("1 passed"), "{test} is the test's name: {text}");
     false
 }
@@ -250,29 +253,15 @@ fn has_own_device(test: &str) -> bool {
 /// What puts a program into an ordinary user's place.
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// Why no ordinary user can be tried here, said in a visible line.
+/// Whether no ordinary user can mount here; the test is then listed as skipped.
 fn no_nobody(bench: &Bench) -> bool {
-    let can = |program: &str, args: &[&str]| {
-        Command::new(program)
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|s| s.success())
-    };
-    let why = if !can("fusermount3", &["--version"]) {
-        Some("fusermount3 is not installed")
-    } else if !can("setpriv", &["--version"]) {
-        Some("setpriv is not installed")
-    } else if said(&as_nobody(bench, &["--version"])).0 != 0 {
-        Some("user nobody cannot run this program where it lies")
-    } else {
-        None
-    };
-    if let Some(why) = why {
-        eprintln!("skipped: a mount by an ordinary user: {why}");
+    let programs = [("fusermount3", "fuse3"), ("setpriv", "util-linux")];
+    if programs.iter().any(|(program, package)| need::program(program, package).is_none()) {
+        return true;
     }
-    why.is_some()
+    let (code, text) = said(&as_nobody(bench, &["--version"]));
+    let runs = if code == 0 { Ok(()) } else { Err(format!("user nobody cannot run this program: {text}")) };
+    need(runs).is_none()
 }
 
 /// `crumb ARGS` as user nobody, within the bench.
@@ -376,13 +365,8 @@ fn without_the_rights_or_the_device_it_is_one_line_that_says_what_to_do() {
     let missing =
         "mount -t tmpfs none dev; mknod -m 666 dev/null c 1 3; mkdir dev/shm; mount --bind /dev/shm dev/shm
         mount --rbind dev /dev; exec \"$0\" \"$@\"";
-    let tried = Command::new("unshare").args(["-m", "true"]).status();
-    if tried.is_ok_and(|status| status.success()) {
-        let place = ["unshare", "-m", "sh", "-ec", missing];
-        refused(&place, &["mount", "spool", "at"], "/dev/fuse: No such file");
-    } else {
-        eprintln!("skipped: a mount without /dev/fuse: no mount namespace can be made here");
-    }
+    let place = ["unshare", "-m", "sh", "-ec", missing];
+    refused(&place, &["mount", "spool", "at"], "/dev/fuse: No such file");
     let without_admin = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
     refused(&without_admin, &["mount", "spool", "at"], "SYS_ADMIN");
     if no_nobody(bench) {

@@ -1,6 +1,4 @@
 //! `crumb run netnews` on a memory file system: tables, record, keeping and going on, places, sides, wrong usage.
-#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
-
 mod binary;
 
 use std::path::Path;
@@ -194,10 +192,7 @@ fn one_option_names_both_sides_and_a_rival_that_cannot_be_used_is_told_before_an
 #[test]
 fn a_mount_option_holds_for_the_turns_of_its_side_and_is_put_back() {
     let bench = Bench::in_memory();
-    let image = match testkit::LoopImage::make("ext4", 64 << 20, &[]) {
-        Ok(image) => image,
-        Err(why) => return eprintln!("skipped: a_mount_option_holds_for_the_turns_of_its_side: {why}"),
-    };
+    let Some(image) = testkit::LoopImage::needed("ext4", 64 << 20, &[]) else { return };
     let options = || measure::MountPoint::of(image.path()).expect("it is mounted").options;
     let was = options();
     assert!(!was.contains("noatime"), "{was}");
@@ -229,10 +224,7 @@ fn a_mount_option_holds_for_the_turns_of_its_side_and_is_put_back() {
 #[test]
 fn phases_on_an_nfs_server_count_its_calls() {
     let bench = Bench::in_memory();
-    let ganesha = match testkit::Ganesha::start_in(bench.directory()) {
-        Ok(ganesha) => ganesha,
-        Err(why) => return eprintln!("skipped: phases_on_an_nfs_server_count_its_calls: {why}"),
-    };
+    let Some(ganesha) = testkit::Ganesha::needed(bench.directory()) else { return };
     let local = target();
     let url = ganesha.url();
     let small = ["--quick", "--articles", "600", "--seed", "7", "--json"];
@@ -313,10 +305,7 @@ fn a_packed_store_made_for_a_run_goes_with_it_unless_the_spool_is_kept() {
 #[test]
 fn on_a_disk_cold_batches_are_read_from_it_and_what_memory_did_is_told() {
     let bench = Bench::in_memory();
-    let image = match testkit::LoopImage::make("ext4", 128 << 20, &[]) {
-        Ok(image) => image,
-        Err(why) => return eprintln!("skipped: on_a_disk_cold_batches_are_read_from_it: {why}"),
-    };
+    let Some(image) = testkit::LoopImage::needed("ext4", 128 << 20, &[]) else { return };
     let measured = |more: &[&str]| {
         bench.fine(&args(image.path(), &[&SMALL[..], &["--json", "run.json"], more].concat()));
         RunRecord::from_json(&bench.read("run.json")).unwrap()

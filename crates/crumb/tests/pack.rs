@@ -1,7 +1,5 @@
 //! `crumb pack`: what someone types who keeps small objects packed, and what goes wrong for him.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says so where it is seen")]
-
 mod binary;
 
 use std::collections::BTreeMap;
@@ -128,26 +126,19 @@ fn a_tree_goes_through_tar_both_ways() {
     // tar(1) agrees.
     fs::create_dir(bench.path("by-tar")).unwrap();
     fs::write(bench.path("stream.tar"), &stream).unwrap();
-    let tar = Command::new("tar")
-        .args(["-xpf", "stream.tar", "-C", "by-tar"])
-        .current_dir(bench.directory())
-        .status();
-    match tar {
-        Ok(status) => {
-            assert!(status.success());
-            assert_eq!(looked_at(&bench.path("tree"), false), looked_at(&bench.path("by-tar/tree"), false));
-            let made = Command::new("tar")
-                .args(["-cf", "-", "tree"])
-                .current_dir(bench.directory())
-                .output()
-                .unwrap();
-            bench.fine(&["pack", "create", "third", "--size", "64MiB"]);
-            assert_eq!(piped(&bench, &["pack", "put", "third", "-"], &made.stdout).0, 0);
-            bench.fine(&["pack", "get", "third", "--all", "-o", "again"]);
-            assert_eq!(looked_at(&bench.path("tree"), false), looked_at(&bench.path("again/tree"), false));
-        }
-        Err(error) => eprintln!("skipped: tar(1) cannot be run: {error}"),
+    if testkit::need::program("tar", "tar").is_none() {
+        return;
     }
+    let mut tar = Command::new("tar");
+    tar.args(["-xpf", "stream.tar", "-C", "by-tar"]).current_dir(bench.directory());
+    assert!(tar.status().unwrap().success());
+    assert_eq!(looked_at(&bench.path("tree"), false), looked_at(&bench.path("by-tar/tree"), false));
+    let mut tar = Command::new("tar");
+    let made = tar.args(["-cf", "-", "tree"]).current_dir(bench.directory()).output().unwrap();
+    bench.fine(&["pack", "create", "third", "--size", "64MiB"]);
+    assert_eq!(piped(&bench, &["pack", "put", "third", "-"], &made.stdout).0, 0);
+    bench.fine(&["pack", "get", "third", "--all", "-o", "again"]);
+    assert_eq!(looked_at(&bench.path("tree"), false), looked_at(&bench.path("again/tree"), false));
     // A stream that breaks off keeps what came before, and says so.
     let (code, _, said) = piped(&bench, &["pack", "put", "other", "-"], &stream[..stream.len() / 2]);
     assert_eq!(code, 1);
@@ -352,8 +343,7 @@ fn a_check_goes_beside_readers_and_on_read_only_media() {
     let got = bench.crumb(&["pack", "get", "store", "file", "-o", "out"]);
     assert_eq!((got.code, got.err.contains("another process")), (0, false), "{}", got.err);
     drop(other_check);
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: a read-only mount takes root");
+    if !testkit::need::root("a read-only mount") {
         return;
     }
     // A mount namespace of its own: gone with the shell.
