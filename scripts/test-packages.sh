@@ -1,9 +1,23 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that tests use, when this is root on Debian; otherwise names what is missing.
-# A test whose program is missing skips with a line that says so. INN is unpacked into Cargo's target directory and not
-# installed: its package would start a server and ask for a mail agent. pjdfstest and fsx come from crates.io.
+# Installs the Debian packages that tests use, when this is root on Debian; otherwise names what is missing. A test that
+# lacks its program is skipped and listed. With CRUMB_TESTS_MUST_RUN=1, as in CI, what cannot be had ends this script with
+# an error that names it.
+#
+# What is downloaded is checked, and kept in Cargo's target directory:
+# - INN is unpacked there and not installed: its package would start a server and ask for a mail agent. It comes from the
+#   Debian archive, and apt checks its digest against the archive's signed list. There is no digest here: it would change
+#   with every update that Debian makes. The tests look for the version that they know (crates/testkit/src/inn.rs).
+# - pjdfstest and fsx come from crates.io in one version each; cargo checks them by the digests of the registry's index,
+#   and with --locked all that they depend on by those of their lock files.
+# - The suite for HTTP caches comes from npm by a lock file with digests (crates/webcache/tests/server/public_suite).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+lacking=()
+lack() { # what, why
+    echo "$1 cannot be had: $2" >&2
+    lacking+=("$1")
+}
 
 inn=${CARGO_TARGET_DIR:-target}/inn
 unpack_inn() {
@@ -11,7 +25,7 @@ unpack_inn() {
         return
     fi
     if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
-        echo "INN is not there and cannot be fetched, its tests will be skipped" >&2
+        lack INN 'this is not Debian'
         return
     fi
     echo "unpacking INN into $inn"
@@ -27,7 +41,7 @@ unpack_inn() {
         mv "$inn.unfinished" "$inn"
     else
         rm -rf "$inn.unfinished"
-        echo "could not fetch INN, its tests will be skipped: $(tail -1 "$fetched/said" 2>/dev/null)" >&2
+        lack INN "$(tail -1 "$fetched/said" 2>/dev/null)"
     fi
     rm -rf "$fetched"
 }
@@ -39,8 +53,9 @@ build_tools() {
     for tool in pjdfstest@0.2.2 fsx@0.3.2; do
         if [ ! -x "$tools/bin/${tool%@*}" ]; then
             echo "building $tool into $tools"
-            CARGO_TARGET_DIR=$tools/build cargo install -q --locked --root "$tools" "$tool" 2>/dev/null ||
-                echo "could not build $tool, its tests will be skipped" >&2
+            mkdir -p "$tools"
+            CARGO_TARGET_DIR=$tools/build cargo install -q --locked --root "$tools" "$tool" 2>"$tools/said" ||
+                lack "$tool" "$(grep -m1 ^error "$tools/said" || tail -1 "$tools/said")"
         fi
     done
     rm -rf "$tools/build"
@@ -49,17 +64,22 @@ build_tools() {
 # The public suite for HTTP caches, which npm has.
 suite=${CARGO_TARGET_DIR:-target}/http-cache-tests
 fetch_suite() {
-    if [ -e "$suite/node_modules/http-cache-tests/cli.mjs" ]; then
+    local wanted=crates/webcache/tests/server/public_suite
+    if cmp -s "$wanted/package-lock.json" "$suite/fetched-lock.json"; then
         return
     fi
     if ! command -v npm >/dev/null; then
-        echo "npm is not there, the public suite for HTTP caches will be skipped" >&2
+        lack http-cache-tests 'npm is not installed'
         return
     fi
     echo "fetching http-cache-tests into $suite"
     mkdir -p "$suite"
-    (cd "$suite" && npm install --silent --no-audit --no-fund http-cache-tests@0.4.5 >/dev/null 2>&1) ||
-        echo "could not fetch http-cache-tests, its test will be skipped" >&2
+    cp "$wanted/package.json" "$wanted/package-lock.json" "$suite"
+    if (cd "$suite" && npm ci --ignore-scripts --no-audit --no-fund >said 2>&1); then
+        cp "$wanted/package-lock.json" "$suite/fetched-lock.json"
+    else
+        lack http-cache-tests "$(grep -m1 'npm ERR!\|npm error' "$suite/said" || tail -1 "$suite/said")"
+    fi
 }
 
 missing=()
@@ -85,6 +105,10 @@ need squid squid
 need wrk wrk
 need h2load nghttp2-client
 need mpicc mpich libmpich-dev
+need ip iproute2
+need openssl openssl
+need zstd zstd
+need setpriv util-linux
 # bindgen makes the bindings to MPI and loads libclang, which is not a program. Debian's libclang-cpp.so is another library.
 has_libclang() {
     local directory
@@ -101,9 +125,9 @@ install_missing() {
     echo "installing ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq || true
-    # Some mirror may be out of reach: then the tests say what they skip.
+    # Not `|| exit`: what another mirror has may still be had.
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
-        echo "could not install ${missing[*]}; their tests will be skipped" >&2
+        lack "${missing[*]}" 'apt-get could not install all of them'
     # Debian starts servers as it installs them; the tests start their own, on ports of their own. One that was here before
     # is somebody's, and stays as it is.
     command -v systemctl >/dev/null || return 0
@@ -124,9 +148,16 @@ if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         install_missing
     else
-        echo "test packages missing, their tests will be skipped: ${missing[*]}" >&2
+        lack "${missing[*]}" 'only root on Debian can install them here'
     fi
 fi
 unpack_inn
 build_tools
 fetch_suite
+if [ ${#lacking[@]} -gt 0 ]; then
+    if [ "${CRUMB_TESTS_MUST_RUN:-}" = 1 ]; then
+        echo "every test must run here (CRUMB_TESTS_MUST_RUN=1), and these are missing: ${lacking[*]}" >&2
+        exit 1
+    fi
+    echo "tests that need them will be skipped and listed: ${lacking[*]}" >&2
+fi
