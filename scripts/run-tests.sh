@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs test commands one after another, each to its end, and sums them up: how many tests passed and failed, which took
+# longest, what was skipped and why. Exits with 0 if every command did.
+#   scripts/run-tests.sh COMMAND…      each COMMAND is one argument, as for `bash -c`
+# A test that lacks a program or a device appends a line to the list of skipped tests (crates/testkit/src/need.rs). With
+# CRUMB_TESTS_MUST_RUN=1 it fails.
+set -uo pipefail
+[ $# -gt 0 ] || { sed -n '2,6s/^# \?//p' "$0" >&2 && exit 2; }
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+log=$target/tests-log
+CRUMB_TESTS_SKIPPED=$(cd "$target" && pwd)/tests-skipped
+export CRUMB_TESTS_SKIPPED
+: >"$log"
+: >"$CRUMB_TESTS_SKIPPED"
+
+failed=()
+for command in "$@"; do
+    bash -c "$command" 2>&1 | tee -a "$log"
+    code=${PIPESTATUS[0]}
+    [ "$code" = 0 ] || failed+=("$command (exit code $code)")
+done
+
+# Cargo names a test program before it runs it; the program ends with its `test result:` line.
+echo
+awk '
+    /^ *Running / { program = $2 == "unittests" ? $4 : $NF; gsub(/^\(|\)$|.*\/|-[0-9a-f]+\)?$/, "", program) }
+    /^ *Doc-tests / { program = "examples in the documentation of " $2 }
+    /^test result: / {
+        for (at = 1; at < NF; at++) {
+            if ($(at + 1) == "passed;") passed += $at
+            if ($(at + 1) == "failed;") failed += $at
+            if ($(at + 1) == "ignored;") ignored += $at
+            if ($at == "in") { seconds = $(at + 1); sub(/s$/, "", seconds) }
+        }
+        programs++
+        if (seconds >= 5) printf "%8.1f s  %s\n", seconds, program
+    }
+    END { printf "total %d %d %d %d\n", passed, failed, ignored, programs }
+' "$log" >"$log.sums"
+if grep -q ' s  ' "$log.sums"; then
+    echo "test programs that took longest:"
+    grep ' s  ' "$log.sums" | sort -rn | head -8
+fi
+read -r _ passed failures ignored programs < <(grep '^total' "$log.sums")
+rm -f "$log.sums"
+skipped=$(sort -u "$CRUMB_TESTS_SKIPPED")
+count() { grep "^$1: " <<<"$skipped" | cut -d: -f2,3 | sort -u | grep -c .; }
+skips=$(count skipped) cannot=$(count 'cannot run here')
+if [ -n "$skipped" ]; then
+    echo "skipped: $((skips + cannot)) tests, in whole or in part; what they lack:"
+    sed 's/^/  /' <<<"$skipped"
+fi
+echo "tests: $((passed - skips - cannot)) passed, $failures failed, $skips skipped, $cannot cannot run here," \
+    "$ignored ignored (make test-real), in $programs programs"
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'FAILED: %s\n' "${failed[@]}"
+    exit 1
+fi
