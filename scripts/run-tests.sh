@@ -32,7 +32,7 @@ awk '
             if ($(at + 1) == "passed;") passed += $at
             if ($(at + 1) == "failed;") failed += $at
             if ($(at + 1) == "ignored;") ignored += $at
-            if ($at == "in") { seconds = $(at + 1); sub(/s$/, "", seconds) }
+            if ($at == "in") { seconds = $(at + 1); sub(/s$/, "", seconds); seconds += 0 }
         }
         programs++
         if (seconds >= 5) printf "%8.1f s  %s\n", seconds, program
