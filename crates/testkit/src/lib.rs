@@ -7,6 +7,7 @@
 //! Inn             a real innd on a port of its own, and the tools of the same package, unpacked and not installed
 //! LoopImage       a real file system of its own on a loop device, unmounted when dropped
 //! Tmpfs           a small file system in memory, to be full or read-only
+//! Golden          committed records of runs, compared field by field, what the machine decides masked
 //! HeldDisk        on which a store comes further only when it is let
 //! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where it is told
 //! is_ordinary_user  runs a test again in a child without privileges, where it was started as root
@@ -17,6 +18,7 @@
 
 pub mod conformance;
 mod ganesha;
+mod golden;
 mod held_disk;
 mod inn;
 mod law;
@@ -29,6 +31,7 @@ mod tmpfs;
 /// A real disk, for tests of crates that know `files` through another one.
 pub use files::LocalDisk;
 pub use ganesha::Ganesha;
+pub use golden::Golden;
 pub use held_disk::{Held, HeldDisk};
 pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
 pub use law::{Fault, Law, LawTransport};
