@@ -132,7 +132,7 @@ impl Golden {
         if std::env::var_os(UPDATE).is_some() {
             let mut last = found();
             // Two in a row that are alike were not spoilt.
-            while tries > 1 {
+            for _ in 1..tries {
                 let next = found();
                 if last == next {
                     break;

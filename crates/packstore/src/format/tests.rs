@@ -77,7 +77,7 @@ fn one_flipped_bit_of_an_index_is_put_right_and_two_are_not() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         bytes[other / 8] ^= 1 << (other % 8);
         if IndexHead::decode_mending(&mut bytes).is_ok() {
-            assert_eq!(mend_controls(&mut bytes, salt), [], "bits {bit} and {other}");
+            assert_eq!(mend_controls(&mut bytes, salt), [0u64; 0], "bits {bit} and {other}");
         }
     }
 }

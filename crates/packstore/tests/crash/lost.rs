@@ -154,7 +154,7 @@ fn a_cache_that_was_killed_and_lost_an_index_brings_nothing_back_that_was_purged
         let mut store = open(&image);
         for round in 0..2 {
             let purged = (30..40).filter(|&number| get(&store, number).is_some()).collect::<Vec<_>>();
-            assert_eq!(purged, [], "index {lost}, opening {round}");
+            assert_eq!(purged, [0u64; 0], "index {lost}, opening {round}");
             (0..30).filter_map(|number| Some((number, get(&store, number)?))).for_each(|(number, found)| {
                 assert!(found == body(number) || found == body(number + 9_000), "{number} is another");
             });
