@@ -73,25 +73,6 @@ impl Environment {
     }
 }
 
-/// Bytes of main memory that this process may use: the machine's, or those of its control group where these are fewer. 0
-/// when the kernel does not tell.
-pub fn memory_bytes() -> u64 {
-    let machine = first_line_after("/proc/meminfo", "MemTotal:")
-        .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
-        .map_or(0, |kb| kb * 1024);
-    // Version 2: one line, `0::/path`; each group on the way up may have a limit.
-    let group = first_line_after("/proc/self/cgroup", "0::").unwrap_or_default();
-    let root = Path::new("/sys/fs/cgroup");
-    let own = root.join(group.trim_start_matches('/'));
-    own.ancestors()
-        .take_while(|group| group.starts_with(root))
-        .filter_map(|group| trimmed(&group.join("memory.max").to_string_lossy())?.parse::<u64>().ok())
-        .chain([machine])
-        .filter(|bytes| *bytes > 0)
-        .min()
-        .unwrap_or(0)
-}
-
 impl MountPoint {
     /// The mount that holds `path`: the longest mount point that is a prefix of it, the last one mounted
     /// when several are equal.
@@ -140,7 +121,6 @@ mod tests {
         let here = Environment::capture("9.9.9", Some(Path::new("/")));
         assert_eq!(here.crumb_version, "9.9.9");
         assert!(here.kernel.starts_with("Linux "), "{}", here.kernel);
-        assert!((1 << 20..=here.memory_bytes).contains(&memory_bytes()));
         assert!(here.memory_bytes > 1 << 20 && here.cpus > 0);
         assert_eq!(here.mount.map(|mount| mount.path), Some("/".to_owned()));
     }

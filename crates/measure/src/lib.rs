@@ -15,6 +15,7 @@ mod disk;
 mod environment;
 mod grouped;
 mod latency;
+mod memory;
 mod record;
 pub mod statistics;
 mod verdict;
@@ -23,9 +24,10 @@ pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DiskMeter, DiskUse};
-pub use environment::{Environment, MountPoint, memory_bytes};
+pub use environment::{Environment, MountPoint};
 pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
+pub use memory::memory_bytes;
 pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA,
     RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,

@@ -237,7 +237,7 @@ fn raise_file_limit(config: &Config, context: &Context) {
 /// Too little of it ends a process without a word, when most clients are there.
 fn tell_of_short_memory(config: &Config, store: &Store, context: &Context) {
     let cache_bytes = store.usage().memory_bytes + config.memory_bytes_max + 2 * config.behind_max_bytes;
-    let allowed_bytes = memory::allowed_bytes(Path::new("/")).unwrap_or(u64::MAX);
+    let allowed_bytes = measure::memory_bytes().unwrap_or(u64::MAX);
     if config.connections_max < usize::MAX
         && let Some(text) = memory::shortage(config.connections_max as u64, cache_bytes, allowed_bytes)
     {

@@ -261,7 +261,7 @@ impl NetnewsArgs {
             // What a pass stores pushes what the pass before stored out of memory, whatever is cached.
             Some(FeedBytes::Auto) => {
                 let passes = u64::from(self.config(&RunId(String::new())).passes.get());
-                of_bytes(measure::memory_bytes().saturating_mul(passes))
+                of_bytes(measure::memory_bytes().unwrap_or(0).saturating_mul(passes))
             }
         }
     }
