@@ -794,3 +794,25 @@ fn ctrl_c_ends_a_put_soon_and_what_was_put_until_then_is_whole() {
     let names = bench.fine(&["pack", "ls", "store"]);
     assert!(names.lines().count() > 50, "{names}");
 }
+
+#[test]
+fn when_an_object_was_deleted_is_told_of_a_key_that_has_none() {
+    let bench = with_store();
+    for name in ["kept", "gone"] {
+        bench.write(name, "12345");
+    }
+    let begun_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    bench.fine(&["pack", "put", "store", "kept", "gone"]);
+    bench.fine(&["pack", "rm", "store", "gone"]);
+    let said = bench.crumb(&["pack", "stat", "store", "kept", "gone", "never", "--json"]);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.err.contains("gone: no such object; it was deleted at 2"), "{}", said.err);
+    assert!(said.err.contains("never: no such object\n"), "{}", said.err);
+    let told = json(&said.out);
+    assert_eq!(
+        (&told[0]["key"], &told[1]["key"], told.as_array().map(Vec::len)),
+        (&"kept".into(), &"gone".into(), Some(2))
+    );
+    assert_eq!(told[1]["kind"], "deleted", "{told}");
+    assert!(told[1]["deleted_s"].as_u64().is_some_and(|seconds| seconds >= begun_s), "{told}");
+}

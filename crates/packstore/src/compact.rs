@@ -9,7 +9,7 @@ use files::DiskError;
 
 use crate::core::Core;
 use crate::error::StoreError;
-use crate::format::{Control, Controls, Kind};
+use crate::format::{Control, Controls, Kind, Tombstone};
 use crate::keys::Taken;
 use crate::lanes::Lane;
 use crate::packed::{Onward, Packed};
@@ -17,7 +17,7 @@ use crate::read::Depth;
 use crate::refill::IndexRead;
 use crate::staging::NewRecord;
 use crate::store::Store;
-use crate::volume::Volume;
+use crate::volume::{Volume, is_full};
 
 /// What a step of compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,8 +164,6 @@ impl Store {
         };
         // On a full disk the copy is written when the file is gone, which makes room: a kill in between leaves a copy that names
         // a file too many, which `check` reports and `repair` gives up.
-        let is_full =
-            |error: &DiskError| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
         let copy_later = match core.write_copy(file.volume, Some(file.number)) {
             Ok(()) => false,
             Err(error) if is_full(&error) => true,
@@ -196,17 +194,22 @@ impl Core {
     pub(crate) fn keep_voids(&self, file: &Packed, bytes: &[u8], salt: u32) -> Result<(), StoreError> {
         let mut voids = Vec::new();
         for (_, control) in Controls::new(bytes, salt) {
-            let (sequence, hash, victim) = match control {
+            let void = match control {
                 Control::Put(put) => match put.victim {
-                    Some(victim) => (put.sequence, put.name.hash(self.hash_seed), victim),
+                    Some(victim) => Tombstone {
+                        sequence: put.sequence,
+                        hash: put.name.hash(self.hash_seed),
+                        victim,
+                        deleted_s: 0,
+                    },
                     None => continue,
                 },
-                Control::Tombstone { sequence, hash, victim } => (sequence, hash, victim),
+                Control::Tombstone(tombstone) => tombstone,
                 Control::Mark { .. } => continue,
             };
-            let torn = crate::keys::locked(&self.torn).contains(&sequence);
-            if victim.file != file.number && !torn && self.is_needed(victim) {
-                voids.push((sequence, hash, victim));
+            let torn = crate::keys::locked(&self.torn).contains(&void.sequence);
+            if void.victim.file != file.number && !torn && self.is_needed(void.victim) {
+                voids.push(void);
             }
         }
         if voids.is_empty() {

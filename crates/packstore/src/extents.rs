@@ -99,7 +99,7 @@ impl Store {
         }
         let hash = self.name_hash(key);
         let Some(named) = core.find_sampled(Name::of(key), hash)? else { return Ok(None) };
-        core.touch(&named.held);
+        core.requested(key, &named.held, named.head.requested_s);
         let mut stat = crate::getting::stat_of(&named);
         let mut body = named;
         if body.head.kind == Kind::Alias {

@@ -11,7 +11,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use control::{Control, Put, Victim, decode_control};
+pub(crate) use control::{Control, Put, Tombstone, Victim, decode_control};
 pub(crate) use controls::{Controls, mend_controls, salt_of};
 pub(crate) use heads::{IndexHead, VolumeHead, body_salt};
 pub(crate) use record::{Manifest, RecordHead, TIMES_AT, encode_times};

@@ -35,7 +35,7 @@ impl Store {
 
     fn in_memory(&self, key: &[u8], hash: u64) -> Option<Object> {
         let record = self.core.memory.find(&self.core, Name::of(key), hash)?;
-        self.core.touch(&record.held);
+        self.core.requested(key, &record.held, record.head.requested_s);
         Some(Object::of(stat_of(&record), record, None))
     }
 
@@ -131,7 +131,7 @@ impl Store {
                 }
             }
             let record = Arc::from(body);
-            self.core.touch(&named);
+            self.core.requested(key, &named, stat.requested_s);
             if pieces.is_none() {
                 self.core.memory.keep(&record, forgotten);
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::buffer::Buffer;
 use crate::error::StoreError;
-use crate::format::{Control, Manifest};
+use crate::format::{Control, Manifest, Tombstone};
 use crate::keys::Hashed;
 use crate::packed::Session;
 use crate::signatures::Place;
@@ -114,9 +114,9 @@ impl Group {
     }
 
     /// A tombstone.
-    pub(crate) fn tell_void(&mut self, session: &Arc<Session>, tombstone: &Control<'_>) {
+    pub(crate) fn tell_void(&mut self, session: &Arc<Session>, tombstone: &Tombstone) {
         let mut bytes = Vec::new();
-        tombstone.encode(session.index_salt, &mut bytes);
+        Control::Tombstone(*tombstone).encode(session.index_salt, &mut bytes);
         self.control_of(session).extend_from_slice(&bytes);
         self.tombstones.push((session.clone(), bytes));
     }

@@ -19,7 +19,9 @@ pub struct Stat {
     pub meta_bytes: u32,
     /// When it was created.
     pub created_s: u32,
-    /// When it was last touched.
+    /// When it was last requested, as a rule to a day: a request moves it only when it is a day old. [`Store::touch`] moves it always.
+    ///
+    /// [`Store::touch`]: crate::Store::touch
     pub requested_s: u32,
     /// When it expires.
     pub expires_s: u32,

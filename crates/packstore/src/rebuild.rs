@@ -27,8 +27,8 @@ use crate::bitmap::Bitmap;
 use crate::core::{Core, Uncertain};
 use crate::error::StoreError;
 use crate::format::{
-    Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead, u32_at,
-    u64_at,
+    Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
+    Tombstone, u32_at, u64_at,
 };
 use crate::keys::locked;
 use crate::options::Mode;
@@ -212,7 +212,7 @@ fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learn
     for (_, control) in controls.by_ref() {
         match control {
             Control::Mark { durable_end: end } => durable_end = durable_end.max(end),
-            Control::Tombstone { sequence, hash, victim } => {
+            Control::Tombstone(Tombstone { sequence, hash, victim, .. }) => {
                 heap.sequence_max = heap.sequence_max.max(sequence);
                 heap.parts[part_of(hash)].push(Found::tombstone(hash, sequence, victim.file));
             }

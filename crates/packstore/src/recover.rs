@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, INDEX_HEAD_BYTES, IndexHead, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest, Name, Put,
-    RECORD_HEAD_BYTES, RecordHead, SHARED, crc, decode_control, salt_of, u16_at,
+    RECORD_HEAD_BYTES, RecordHead, SHARED, Tombstone, crc, decode_control, salt_of, u16_at,
 };
 use crate::group::{Change, Held};
 use crate::keys::Taken;
@@ -362,7 +362,7 @@ pub(crate) fn adopt(core: &Core, packed: &Packed, cut: &[CutRecord]) -> Result<(
             changes.insert(0, Change::Link(put.id));
         }
         if let Some((old, victim)) = old.as_ref().and_then(|old| Some((old, core.victim_of(&old.held)?))) {
-            core.stage_voids(&[(old.head.sequence, hash, victim)])?;
+            core.stage_voids(&[Tombstone { sequence: old.head.sequence, hash, victim, deleted_s: 0 }])?;
         }
         let new = Held { hash, place, blocks, visible };
         changes.insert(0, Change::Put { new, old: old.map(|old| old.held) });

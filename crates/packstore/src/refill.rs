@@ -16,7 +16,7 @@ use crate::bitmap::Bitmap;
 use crate::core::Core;
 use crate::direct::Direct;
 use crate::error::StoreError;
-use crate::format::{Control, Controls, IndexHead, Kind, Put, Victim, mend_controls};
+use crate::format::{Control, Controls, IndexHead, Kind, Put, Tombstone, Victim, mend_controls};
 use crate::group::{Change, Held};
 use crate::keys::locked;
 use crate::lanes::{Lane, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
@@ -407,16 +407,16 @@ pub(crate) fn rewrite_index(
             Control::Put(put) => {
                 if let Some(victim) = needed(put.victim) {
                     let hash = put.name.hash(core.hash_seed);
-                    let tombstone = Control::Tombstone { sequence: put.sequence, hash, victim };
-                    tombstone.encode(head.salt(), &mut tombstones);
+                    let void = Tombstone { sequence: put.sequence, hash, victim, deleted_s: 0 };
+                    Control::Tombstone(void).encode(head.salt(), &mut tombstones);
                 }
             }
-            Control::Tombstone { sequence, hash, victim } if is_needed(victim) => {
+            Control::Tombstone(Tombstone { sequence, hash, victim, .. }) if is_needed(victim) => {
                 if told.insert((sequence, hash, victim.file)) {
                     control.encode(head.salt(), &mut tombstones);
                 }
             }
-            Control::Tombstone { .. } | Control::Mark { .. } => {}
+            Control::Tombstone(_) | Control::Mark { .. } => {}
         }
     }
     if !tombstones.is_empty() {

@@ -7,9 +7,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::buffer::PAGE_BYTES;
-use crate::core::Core;
+use crate::core::{Core, now_s};
 use crate::error::StoreError;
-use crate::format::{Control, Put, RecordHead, Victim};
+use crate::format::{Control, Put, RecordHead, Tombstone};
 use crate::group::{Change, Gate, Group, Held, Run};
 use crate::keys::locked;
 use crate::lanes::Lane;
@@ -202,8 +202,8 @@ impl Core {
         }
         for (sequence, held) in voids {
             if let (Some(victim), Some(session)) = (self.victim_of(held), &void_session) {
-                let control = Control::Tombstone { sequence: *sequence, hash: held.hash, victim };
-                group.tell_void(session, &control);
+                let (sequence, hash, deleted_s) = (*sequence, held.hash, now_s());
+                group.tell_void(session, &Tombstone { sequence, hash, victim, deleted_s });
             }
             changes.push(Change::Remove(*held));
         }
@@ -234,12 +234,12 @@ impl Core {
     }
 
     /// Tells that objects are void, which they are already. The caller flushes.
-    pub(crate) fn stage_voids(&self, voids: &[(u64, u64, Victim)]) -> Result<(), StoreError> {
+    pub(crate) fn stage_voids(&self, voids: &[Tombstone]) -> Result<(), StoreError> {
         let volume = self.choose()?;
         let (mut staging, session) = self.session(&volume, locked(&volume.staging), Patience::Some)?;
         let group = staging.group_to_add_to()?;
-        for &(sequence, hash, victim) in voids {
-            group.tell_void(&session, &Control::Tombstone { sequence, hash, victim });
+        for void in voids {
+            group.tell_void(&session, void);
         }
         staging.oldest.get_or_insert_with(Instant::now);
         volume.work.notify_one();

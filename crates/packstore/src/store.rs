@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use crate::core::{Core, now_s};
 use crate::error::StoreError;
 use crate::format::{
-    KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, TIMES_AT, Victim, crc, encode_times,
+    KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, TIMES_AT, Tombstone, Victim, crc, encode_times,
 };
 use crate::group::{Change, Gate, Held};
 use crate::keys::Taken;
@@ -16,6 +16,7 @@ use crate::options::{Mode, PutOptions};
 use crate::read::{Depth, Record};
 use crate::staging::{NewRecord, Patience};
 use crate::stream::ObjectWriter;
+use crate::volume::is_full;
 
 /// A packed object store. Shared between threads; reads wait for no writes.
 ///
@@ -299,7 +300,9 @@ impl Store {
             let known = self.core.make_certain(hash);
             let voided = known.and_then(|known| {
                 let generation = self.core.file(known.file)?.generation.load(Ordering::SeqCst);
-                Some((self.core.next_sequence(), hash, Victim { file: known.file, generation }))
+                let victim = Victim { file: known.file, generation };
+                let sequence = self.core.next_sequence();
+                Some(Tombstone { sequence, hash, victim, deleted_s: now_s() })
             });
             if let Some(void) = voided {
                 self.core.stage_voids(&[void])?;
@@ -332,21 +335,33 @@ impl Store {
             self.flush()?;
         }
         let expires_s = expires_s.unwrap_or(record.head.expires_s);
+        self.core.write_times(&record, expires_s)
+    }
+}
+
+impl Core {
+    /// Writes into a record that it was requested now, and when it expires; false when it is not there any more. Its key must be
+    /// taken, and it must have reached the disk.
+    pub(crate) fn write_times(&self, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
         let times = encode_times(record.head.sequence, now_s(), expires_s);
-        let Some(file) = self.core.file(record.spot.file) else { return Ok(false) };
-        let volume = self.core.volume(file.volume);
+        let Some(file) = self.file(record.spot.file) else { return Ok(false) };
+        let volume = self.volume(file.volume);
         if let Some(failure) = volume.failure() {
             return Err(failure);
         }
         let pin = file.pin();
-        if !self.is_at(&record.held) {
+        if !self.table.find(record.held.hash).any(|place| place == record.held.place) {
             return Ok(false);
         }
-        let offset = u64::from(record.spot.block) * u64::from(self.core.shape.block_bytes) + TIMES_AT;
+        let offset = self.shape.offset(record.spot.block) + TIMES_AT;
         let written = pin.0.body()?.write_at(&times, offset);
         // Not before: whoever reads meanwhile keeps the old times.
-        self.core.memory.forget(hash);
-        written.map_err(|error| volume.fail(&error))?;
-        Ok(true)
+        self.memory.forget(record.held.hash);
+        match written {
+            Ok(()) => Ok(true),
+            // A full disk is no broken one: on a file system that copies on writing, this too takes room.
+            Err(error) if is_full(&error) => Err(StoreError::Full),
+            Err(error) => Err(volume.fail(&error)),
+        }
     }
 }

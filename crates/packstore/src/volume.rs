@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
 use crate::group::Group;
 use crate::packed::{Fillings, Session};
+use crate::requests::Requests;
 use crate::syncing::Syncing;
 use crate::volume_copy::VolumeCopy;
 
@@ -85,6 +86,8 @@ pub(crate) struct Staging {
     pub spare: Buffer,
     /// Store mode: the writer waits a little for as many to be staged as were told of the last group.
     pub stagings_wanted: usize,
+    /// Objects whose time of the last request is to be written.
+    pub requests: Requests,
 }
 
 impl Staging {
@@ -111,6 +114,7 @@ impl Volume {
                 oldest: None,
                 spare: Buffer::default(),
                 stagings_wanted: 1,
+                requests: Requests::default(),
             }),
             work: Condvar::new(),
             room: Condvar::new(),
@@ -137,6 +141,11 @@ impl Volume {
         tracing::error!(volume = %self.disk.place(), %why, "volume is read-only from now on");
         StoreError::VolumeFailed { place: self.disk.place(), why }
     }
+}
+
+/// No room is no failure of the disk.
+pub(crate) fn is_full(error: &DiskError) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 /// The lock of a volume.

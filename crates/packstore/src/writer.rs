@@ -34,6 +34,8 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
     // Room was looked for in vain while files were held by changes not written yet: these first.
     let mut group_first = false;
     let mut took = Duration::ZERO;
+    // Times of requests and groups take turns, when both are due.
+    let mut requests_last = false;
     loop {
         let mut staging = locked(&volume.staging);
         let mut gathered_from: Option<Instant> = None;
@@ -46,7 +48,13 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
             {
                 break Due::Room(lane);
             }
-            if is_due(core, &mut staging) || (volume.failed.get().is_some() && !staging.group.is_empty()) {
+            let is_group_due =
+                is_due(core, &mut staging) || (volume.failed.get().is_some() && !staging.group.is_empty());
+            let requests_in = staging.requests.due_in(staging.stop);
+            if requests_in == Some(Duration::ZERO) && !(is_group_due && requests_last) {
+                break Due::Requests;
+            }
+            if is_group_due {
                 // Those who were told together put together again: the first alone would make the others wait for a
                 // sync of its own.
                 let gathering = (took / GATHER_PART).min(GATHER_MAX);
@@ -61,13 +69,14 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
             if staging.stop {
                 break Due::Nothing;
             }
-            staging = match staging.oldest {
-                Some(oldest) if core.mode == Mode::Cache => {
-                    let left = behind(core).saturating_sub(oldest.elapsed());
+            let group_in = staging.oldest.filter(|_| core.mode == Mode::Cache);
+            let group_in = group_in.map(|oldest| behind(core).saturating_sub(oldest.elapsed()));
+            staging = match group_in.into_iter().chain(requests_in).min() {
+                Some(left) => {
                     let left = left.max(Duration::from_millis(1));
                     volume.work.wait_timeout(staging, left).unwrap_or_else(PoisonError::into_inner).0
                 }
-                _ => volume.work.wait(staging).unwrap_or_else(PoisonError::into_inner),
+                None => volume.work.wait(staging).unwrap_or_else(PoisonError::into_inner),
             };
         };
         match due {
@@ -77,7 +86,14 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
                 drop(staging);
                 group_first = make_room(core, volume, index, blocks, lane);
             }
+            Due::Requests => {
+                let requests = staging.requests.take();
+                drop(staging);
+                write_requests(core, volume, &requests);
+                requests_last = true;
+            }
             Due::Group => {
+                requests_last = false;
                 staging.stagings_wanted = staging.group.stagings.max(1);
                 drop(staging);
                 let begun = Instant::now();
@@ -119,7 +135,20 @@ fn write_staged(core: &Core, volume: &Arc<Volume>, sync: bool) {
 enum Due {
     Nothing,
     Room(Lane),
+    Requests,
     Group,
+}
+
+/// The next request of an object notes again what could not be written.
+fn write_requests(core: &Core, volume: &Volume, requests: &[(u64, Vec<u8>)]) {
+    for (hash, key) in requests {
+        if volume.failed.get().is_some() {
+            return;
+        }
+        if let Err(error) = core.write_request(*hash, key) {
+            tracing::debug!(%error, "the time of a request was not written");
+        }
+    }
 }
 
 /// Three quarters of what was promised: writing takes its time too.

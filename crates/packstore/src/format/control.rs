@@ -21,16 +21,21 @@ const NOBODY: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control<'a> {
     Put(Put<'a>),
-    /// Objects with this hash and at most this sequence number are gone.
-    Tombstone {
-        sequence: u64,
-        hash: u64,
-        victim: Victim,
-    },
+    Tombstone(Tombstone),
     /// All before this offset of the index is durable, and the bodies that it names.
     Mark {
         durable_end: u64,
     },
+}
+
+/// Objects with this hash and at most this sequence number are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tombstone {
+    pub sequence: u64,
+    pub hash: u64,
+    pub victim: Victim,
+    /// When the object was deleted, in seconds since 1970; 0: not known, or it was replaced.
+    pub deleted_s: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +82,7 @@ impl Control<'_> {
                 let flags = (u8::from(put.name.internal) * INTERNAL) | (u8::from(put.recovered) * RECOVERED);
                 (put.kind.code(), flags, put.sequence)
             }
-            Self::Tombstone { sequence, .. } => (TOMBSTONE, 0, *sequence),
+            Self::Tombstone(tombstone) => (TOMBSTONE, 0, tombstone.sequence),
             Self::Mark { durable_end } => (MARK, 0, *durable_end),
         };
         out.extend_from_slice(&[0, 0, 0, 0, 0, 0, kind, flags]);
@@ -98,9 +103,9 @@ impl Control<'_> {
                     out.extend_from_slice(&put.length.to_le_bytes());
                 }
             }
-            Self::Tombstone { hash, victim, .. } => {
+            Self::Tombstone(Tombstone { hash, victim, deleted_s, .. }) => {
                 out.extend_from_slice(&victim.file.to_le_bytes());
-                out.extend_from_slice(&[0; 4]);
+                out.extend_from_slice(&deleted_s.to_le_bytes());
                 out.extend_from_slice(&victim.generation.to_le_bytes());
                 out.extend_from_slice(&hash.to_le_bytes());
             }
@@ -129,11 +134,12 @@ pub(crate) fn decode_control(bytes: &[u8], salt: u32) -> Option<(Control<'_>, us
     let sequence = u64_at(bytes, 8);
     let control = match bytes[6] {
         MARK => Control::Mark { durable_end: sequence },
-        TOMBSTONE if len == TOMBSTONE_BYTES => Control::Tombstone {
+        TOMBSTONE if len == TOMBSTONE_BYTES => Control::Tombstone(Tombstone {
             sequence,
             hash: u64_at(bytes, 32),
             victim: Victim { file: u32_at(bytes, 16), generation: u64_at(bytes, 24) },
-        },
+            deleted_s: u32_at(bytes, 20),
+        }),
         code => {
             let kind = Kind::of(code)?;
             let key_len = u16_at(bytes.get(..CONTROL_FIXED_BYTES)?, 48) as usize;

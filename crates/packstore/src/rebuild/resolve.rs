@@ -10,7 +10,7 @@ use super::spill::{PARTS, Spill};
 use super::{Heap, Special};
 use crate::core::{Core, Uncertain};
 use crate::error::StoreError;
-use crate::format::{Kind, SHARED, Victim};
+use crate::format::{Kind, SHARED, Tombstone, Victim};
 use crate::keys::locked;
 use crate::options::Mode;
 use crate::signatures::Place;
@@ -234,7 +234,7 @@ impl Settled {
         // For good, as the damaged index may be written anew before the next stop.
         let voids = self.voids.into_iter().filter_map(|(sequence, hash, file)| {
             let generation = core.file(file)?.generation.load(Ordering::SeqCst);
-            Some((sequence, hash, Victim { file, generation }))
+            Some(Tombstone { sequence, hash, victim: Victim { file, generation }, deleted_s: 0 })
         });
         let voids = voids.collect::<Vec<_>>();
         if !voids.is_empty()

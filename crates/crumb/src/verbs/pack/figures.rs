@@ -122,9 +122,13 @@ fn long_line(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> String {
     let letters: String =
         (0..9).map(|at| if mode & (0o400 >> at) != 0 { ['r', 'w', 'x'][at % 3] } else { '-' }).collect();
     let seconds = meta.map_or(stat.created_s.into(), |meta| meta.mtime_s);
-    let time = Timestamp::from_second(seconds).map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string());
-    let time = time.unwrap_or_else(|_| "-".to_owned());
+    let time = time_text(seconds);
     format!("{kind}{letters} {:>12} {time} {}{target}\n", count_text(stat.length), shown(key))
+}
+
+fn time_text(seconds: i64) -> String {
+    let time = Timestamp::from_second(seconds).map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string());
+    time.unwrap_or_else(|_| "-".to_owned())
 }
 
 fn object_json(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> Value {
@@ -154,7 +158,10 @@ fn object_json(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> Value {
 #[command(after_help = "\
 Examples:
   crumb pack stat /srv/objects
-  crumb pack stat /srv/objects images/a/logo.png --json")]
+  crumb pack stat /srv/objects images/a/logo.png --json
+
+Times are seconds since 1970. requested_s is at most a day older than the last request. Of an object that was deleted,
+deleted_s is told for as long as the store keeps a trace of it.")]
 pub struct StatArgs {
     /// Directory of the store
     #[arg(value_name = "STORE")]
@@ -191,7 +198,18 @@ fn objects(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<
             Some((stat, meta)) => found.push(object_json(key, &stat, FileMeta::decode(&meta).as_ref())),
             None => {
                 missing += 1;
-                note(context, &format!("error: {}: no such object", shown(key)));
+                let deleted_s = store.deleted_s(key)?;
+                let when =
+                    deleted_s.map(|seconds| format!("; it was deleted at {}", time_text(seconds.into())));
+                let when = when.unwrap_or_default();
+                note(context, &format!("error: {}: no such object{when}", shown(key)));
+                if let Some(seconds) = deleted_s {
+                    let mut object = json!({
+                        "key": String::from_utf8_lossy(key), "kind": "deleted", "deleted_s": seconds,
+                    });
+                    add_exact_key(&mut object, key);
+                    found.push(object);
+                }
             }
         }
     }

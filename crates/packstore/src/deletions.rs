@@ -1,0 +1,32 @@
+//! When an object was deleted, as its tombstone tells.
+
+use crate::error::StoreError;
+use crate::format::{Control, Controls};
+use crate::store::Store;
+
+impl Store {
+    /// When the object that had this key was deleted, in seconds since 1970. Told for as long as the deletion's tombstone is kept,
+    /// which is until no index has a control block of the object any more. `None`: the key has an object, or nothing is known
+    /// of a deletion. Reads all indexes.
+    ///
+    /// # Errors
+    /// When what is there could not be learnt. An index that cannot be read is passed over: [`Store::check`] tells of it.
+    pub fn deleted_s(&self, key: &[u8]) -> Result<Option<u32>, StoreError> {
+        if key.is_empty() || self.stat(key)?.is_some() {
+            return Ok(None);
+        }
+        let hash = self.name_hash(key);
+        let mut newest = None;
+        for file in self.core.all_files() {
+            let Ok(Some(read)) = self.core.index_of_live(&file) else { continue };
+            for (_, control) in Controls::new(&read.bytes, read.salt) {
+                if let Control::Tombstone(tombstone) = control
+                    && tombstone.hash == hash
+                {
+                    newest = newest.max(Some((tombstone.sequence, tombstone.deleted_s)));
+                }
+            }
+        }
+        Ok(newest.map(|(_, deleted_s)| deleted_s).filter(|&deleted_s| deleted_s != 0))
+    }
+}
