@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
+use crate::core::{Core, LostParts};
 use crate::error::{StoreError, printable};
-use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED};
+use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED, damaged_behind};
 use crate::group::Held;
 use crate::keys::locked;
 use crate::packed::{Onward, Packed};
@@ -134,8 +134,10 @@ impl Store {
                 write_anew(&self.core, &file, true)?;
             }
         }
-        // The heads were written anew when the store was opened.
-        locked(&self.core.lost).heads.clear();
+        // The heads were written anew when the store was opened; the table is when it is closed.
+        let mut lost = locked(&self.core.lost);
+        (lost.heads, lost.table) = Default::default();
+        drop(lost);
         report.left = self.check(progress)?.faults;
         // Once it was said that they are lost, they are expected no more.
         let lost = std::mem::take(&mut locked(&self.core.lost).files);
@@ -201,9 +203,12 @@ impl Core {
 
     /// What is known to have been there and is not, and damage of volumes themselves.
     fn lost_parts(&self) -> Vec<Fault> {
-        let heads = locked(&self.lost).heads.clone().into_iter();
+        let LostParts { mut heads, table, .. } = locked(&self.lost).clone();
+        heads.extend(table.map(|place| {
+            format!("{place}: the file `table` is damaged; the indexes alone tell what there is, and what was deleted")
+        }));
         let fault = |what| Fault { file: None, key: None, what, is_damaged: false };
-        heads.map(fault).chain(self.gone_parts()).collect()
+        heads.into_iter().map(fault).chain(self.gone_parts()).collect()
     }
 
     /// Volumes and packed files that are not there.
@@ -238,6 +243,9 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
         is_damaged,
     };
     let fault = |key, what| fault_of(key, what, true);
+    let is_filled = || file.filling.load(Ordering::SeqCst) && !file.is_unfit();
+    // What is being written meanwhile may be read half.
+    let was_filled = is_filled();
     let read = match core.index_of_live(file) {
         Ok(Some(read)) => read,
         Ok(None) => return Ok(()),
@@ -273,6 +281,13 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
     }
     for at in controls.damaged.iter().filter(|&&at| at < marked_end) {
         report.faults.push(fault(None, format!("the index is damaged from byte {at} on")));
+    }
+    if read.lost.is_none()
+        && let Some(what) = wrong_at_the_end(core, &read, marked_end)
+        && !was_filled
+        && !is_filled()
+    {
+        report.faults.push(fault(None, what));
     }
     let told = live.iter().map(|put| core.shape.blocks(put.record_bytes())).sum::<u32>();
     for at in &read.mended {
@@ -321,6 +336,22 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
         }
     }
     Ok(())
+}
+
+/// What is wrong behind an index's last mark. An opening for writing clears what power cut short there.
+fn wrong_at_the_end(core: &Core, read: &IndexRead, marked_end: u64) -> Option<String> {
+    let may_be = "objects deleted last may be back, and those put last may be missing";
+    if let Some(damaged) = damaged_behind(&read.bytes, read.salt, marked_end).first() {
+        return Some(format!(
+            "the end of the index, from byte {} on, is damaged, or was cut short as the store was killed: {may_be}",
+            damaged.start
+        ));
+    }
+    // A clean stop leaves a mark at the end of each, unless power was lost soon after it.
+    let last = Controls::new(&read.bytes, read.salt).last();
+    let is_marked = last.is_none_or(|(at, last)| last == Control::Mark { durable_end: at });
+    (locked(&core.lost).table.is_some() && !is_marked)
+        .then(|| format!("the end of the index is missing: {may_be}"))
 }
 
 fn wrong_with(core: &Core, put: &Put<'_>) -> Result<Option<String>, StoreError> {

@@ -85,6 +85,8 @@ pub(crate) struct Uncertain {
 pub(crate) struct LostParts {
     /// Damage of volumes' heads.
     pub heads: Vec<String>,
+    /// Where a damaged `table` is: the last stop was a clean one, after which each index is whole up to its end.
+    pub table: Option<String>,
     /// Packed files that are not there, and the volume that had them.
     pub files: BTreeMap<u32, usize>,
     /// How many volumes are away.

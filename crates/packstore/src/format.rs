@@ -12,7 +12,7 @@ mod record;
 mod tests;
 
 pub(crate) use control::{Control, Put, Tombstone, Victim, decode_control};
-pub(crate) use controls::{Controls, mend_controls, salt_of};
+pub(crate) use controls::{Controls, damaged_behind, mend_controls, salt_of};
 pub(crate) use heads::{IndexHead, VolumeHead, body_salt};
 pub(crate) use record::{Manifest, RecordHead, TIMES_AT, encode_times};
 

@@ -114,7 +114,8 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     let size_bytes = volumes.iter().map(|(head, ..)| head.size_bytes).sum::<u64>();
     let objects_expected = size_bytes / (u64::from(first.object_bytes_mean) + OBJECT_OVERHEAD_BYTES);
     let disks = volumes.iter().map(|(_, disk, _)| disk.clone()).collect::<Vec<_>>();
-    let found = table_file::read(&disks, first.store, openings, objects_expected);
+    let found;
+    (found, lost.table) = table_file::read(&disks, first.store, openings, objects_expected);
     let found = found.filter(|table| table.knows(&files));
     if !options.read_only {
         table_file::remove(&disks);

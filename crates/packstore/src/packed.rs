@@ -6,6 +6,7 @@
 //! ```
 
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -153,6 +154,15 @@ impl Packed {
         let read = file.read_at(&mut bytes, 0)?;
         bytes.truncate(read);
         Ok(bytes)
+    }
+
+    /// Writes zeros over stretches of the index file, for good.
+    pub(crate) fn clear_in_index(&self, stretches: &[Range<u64>]) -> Result<(), DiskError> {
+        let file = self.disk.open(&Self::index_name(self.number), DiskOpen::Write)?;
+        for stretch in stretches {
+            file.write_at(&vec![0; (stretch.end - stretch.start) as usize], stretch.start)?;
+        }
+        file.sync()
     }
 
     pub(crate) fn pin(self: &Arc<Self>) -> Pin {

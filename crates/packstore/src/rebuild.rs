@@ -28,7 +28,7 @@ use crate::core::{Core, Uncertain};
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
-    Tombstone, u32_at, u64_at,
+    Tombstone, damaged_behind, u32_at, u64_at,
 };
 use crate::keys::locked;
 use crate::options::Mode;
@@ -168,6 +168,9 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         core.damaged_files.fetch_add(1, Ordering::Relaxed);
         file.never_fill();
     }
+    if read.lost.is_none() {
+        end_index(core, file, &read, durable_end);
+    }
     let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
     if damaged > 0 {
         tracing::error!(
@@ -179,6 +182,28 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
         seek_untold(core, file, &read.bytes, read.salt, heap)?;
     }
     Ok(())
+}
+
+/// What is behind an index's last mark and no control block: after a stop that was not clean it is what power or a kill left of a
+/// write that was never acknowledged. It is cleared, so that whatever is there later is known to be damage. After a clean stop it
+/// is damage, and may have been deletions.
+fn end_index(core: &Core, file: &Packed, read: &IndexRead, durable_end: u64) {
+    let stretches = damaged_behind(&read.bytes, read.salt, durable_end);
+    if stretches.is_empty() {
+        return;
+    }
+    if locked(&core.lost).table.is_some() {
+        tracing::error!(
+            file = file.number,
+            "the end of a packed file's index is damaged, and so is `table`: what was deleted last may be back; run `crumb pack check`"
+        );
+        file.never_fill();
+    } else if !core.read_only {
+        tracing::warn!(file = file.number, "the last write to the index of a packed file was cut short");
+        if let Err(error) = file.clear_in_index(&stretches) {
+            tracing::warn!(%error, "what it left could not be cleared: `crumb pack check` will call it damage");
+        }
+    }
 }
 
 /// What is known of a file whose index cannot be used.

@@ -150,24 +150,26 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
     Ok(volume.disk.sync_names()?)
 }
 
-/// The table of the last clean stop, when nothing was written since.
+/// The table of the last clean stop, when nothing was written since; and where there is one that is damaged.
 pub(crate) fn read(
     disks: &[Arc<dyn Disk>],
     store: u128,
     openings: u64,
     objects_expected: u64,
-) -> Option<TableFile> {
+) -> (Option<TableFile>, Option<String>) {
+    let mut damaged = None;
     for disk in disks {
         let Ok(file) = disk.open(TABLE_NAME, DiskOpen::Read) else { continue };
         match read_one(&file, store, openings, objects_expected) {
-            Ok(Some(table)) => return Some(table),
+            Ok(Some(table)) => return (Some(table), None),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(volume = %disk.place(), %error, "the table of the last stop is of no use")
+                tracing::warn!(volume = %disk.place(), %error, "the table of the last stop is of no use");
+                damaged = Some(disk.place());
             }
         }
     }
-    None
+    (None, damaged)
 }
 
 fn read_one(

@@ -1,6 +1,7 @@
 //! All control blocks of an index file, whatever is damaged, and the mending of single bits.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::{CONTROL_BYTES_MAX, Control, INDEX_HEAD_BYTES, MARK_BYTES, crc, decode_control, u16_at, u32_at};
 
@@ -46,6 +47,31 @@ impl<'a> Iterator for Controls<'a> {
         }
         None
     }
+}
+
+/// Stretches behind this offset that are no control blocks and not zeros alone. Half a mark at the end is none: the last mark is
+/// written after the last sync, and nothing is lost with it.
+pub(crate) fn damaged_behind(bytes: &[u8], salt: u32, offset: u64) -> Vec<Range<u64>> {
+    let mut stretches = Vec::new();
+    let mut begin = None;
+    let mut at = INDEX_HEAD_BYTES.max(bytes.len().min(offset as usize));
+    while at < bytes.len() {
+        let step = &bytes[at..bytes.len().min(at + 8)];
+        if let Some((_, len)) = decode_control(&bytes[at..], salt) {
+            stretches.extend(begin.take().map(|begin| begin..at as u64));
+            at += len;
+        } else {
+            if begin.is_none() && step.iter().any(|&byte| byte != 0) {
+                begin = Some(at as u64);
+            }
+            at += step.len();
+        }
+    }
+    if let Some(begin) = begin {
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
+        stretches.extend((end > begin + MARK_BYTES as u64).then_some(begin..end));
+    }
+    stretches
 }
 
 /// The salt of an index file whose head is damaged, as its control blocks' checksums tell it: two blocks must agree.

@@ -77,6 +77,27 @@ fn a_damaged_control_block_costs_only_itself() {
 }
 
 #[test]
+fn damage_behind_an_offset_is_told_with_its_ends_and_half_a_mark_is_none() {
+    let mut bytes = vec![0; INDEX_HEAD_BYTES];
+    TOMBSTONE_CONTROL.encode(5, &mut bytes);
+    let whole = bytes.len() as u64;
+    Control::Mark { durable_end: u64::MAX }.encode(5, &mut bytes);
+    bytes.resize(4096, 0);
+    let damaged = |bytes: &[u8], offset| {
+        let stretches = damaged_behind(bytes, 5, offset);
+        stretches.iter().map(|damaged| (damaged.start, damaged.end)).collect::<Vec<_>>()
+    };
+    assert_eq!(damaged(&bytes, 0), []);
+    bytes[whole as usize] ^= 0xff;
+    assert_eq!(damaged(&bytes, 0), [], "a mark at the end");
+    bytes[whole as usize + 24] = 1;
+    assert_eq!(damaged(&bytes, 0), [(whole, whole + 25)]);
+    assert_eq!(damaged(&bytes, whole + 32), []);
+    bytes[INDEX_HEAD_BYTES] ^= 3;
+    assert_eq!(damaged(&bytes, 0), [(INDEX_HEAD_BYTES as u64, whole + 25)]);
+}
+
+#[test]
 fn one_flipped_bit_of_an_index_is_put_right_and_two_are_not() {
     let head = IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1, is_first: true };
     let salt = head.salt();
