@@ -67,11 +67,13 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The error and below it its causes, without those that only repeat what stands above them.
+/// The error and below it its causes, without those that only repeat what stands above them. Errors quote what files, peers and
+/// streams hold: control characters but line breaks and tabs are escaped, so that none moves the cursor or colours the screen.
 pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut above = String::new();
-    for told in error.chain().map(ToString::to_string).filter(|told| *told != BadUsage.to_string()) {
+    let causes = error.chain().map(|cause| harmless(&cause.to_string()));
+    for told in causes.filter(|told| *told != BadUsage.to_string()) {
         if above.is_empty() {
             text.push_str(&format!("error: {told}\n"));
         } else if !above.contains(&told) {
@@ -80,6 +82,18 @@ pub fn message(error: &anyhow::Error) -> String {
         above = told;
     }
     text
+}
+
+fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\t' => out.push(letter),
+            letter if letter.is_control() => out.extend(letter.escape_default()),
+            letter => out.push(letter),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -92,6 +106,14 @@ mod tests {
     fn causes_are_told_once_each() {
         let error = anyhow!("no such file").context("cannot read x: no such file").context("cannot import");
         assert_eq!(message(&error), "error: cannot import\n  because: cannot read x: no such file\n");
+    }
+
+    #[test]
+    fn what_an_error_quotes_cannot_colour_the_terminal() {
+        let error = anyhow!("line 1\n\tline 2: \u{1b}[31mred\u{9b}2J\0\r").context("\u{2603}\u{7}");
+        let expected =
+            "error: \u{2603}\\u{7}\n  because: line 1\n\tline 2: \\u{1b}[31mred\\u{9b}2J\\u{0}\\r\n";
+        assert_eq!(message(&error), expected);
     }
 
     #[test]

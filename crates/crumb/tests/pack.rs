@@ -816,3 +816,91 @@ fn when_an_object_was_deleted_is_told_of_a_key_that_has_none() {
     assert_eq!(told[1]["kind"], "deleted", "{told}");
     assert!(told[1]["deleted_s"].as_u64().is_some_and(|seconds| seconds >= begun_s), "{told}");
 }
+
+/// Symptom: a line with a zero byte in `volumes` kept `check` from checking anything, `repair` said that nothing was wrong, and
+/// both wrote the line to the terminal as it was. Cause: each line was taken for a path, which it could not be.
+#[test]
+fn a_damaged_line_of_the_list_of_volumes_is_told_escaped_and_all_else_is_checked() {
+    let bench = with_store();
+    fs::create_dir(bench.path("second")).unwrap();
+    bench.write("file", "12345");
+    bench.fine(&["pack", "grow", "store", "--volume", "second", "--size", "64MiB"]);
+    bench.fine(&["pack", "put", "store", "file"]);
+    let list = bench.path("store/volumes");
+    let listed = fs::read(&list).unwrap();
+    fs::write(&list, [&listed[..], b"a\0b\x1b[31mRED\n\x1b[2J\xff\n"].concat()).unwrap();
+    for verb in ["check", "repair"] {
+        let said = bench.crumb(&["pack", verb, "store"]);
+        assert_eq!(said.code, 1, "{verb}: {}", said.err);
+        assert!(
+            said.out.contains("the line `a\\0b\\u{1b}[31mRED` is no path; remove it, or"),
+            "{verb}: {}",
+            said.out
+        );
+        assert!(said.err.contains("1 object of"), "{verb} looked at none: {}", said.err);
+        assert!(said.err.contains("\\x1b[2J\\xff: left out"), "{verb}: {}", said.err);
+        assert!(!said.out.contains('\u{1b}') && !said.err.contains('\u{1b}'), "{verb}: {:?}", said.err);
+    }
+    // It goes only by the hand of who knows what it was.
+    fs::create_dir(bench.path("third")).unwrap();
+    bench.fine(&["pack", "grow", "store", "--volume", "third", "--size", "64MiB"]);
+    assert!(fs::read(&list).unwrap().windows(3).any(|bytes| bytes == b"a\0b"));
+    assert_eq!(bench.fine(&["pack", "cat", "store", "file"]), "12345");
+    let kept: Vec<u8> = fs::read(&list)
+        .unwrap()
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !line.contains(&0x1b))
+        .flatten()
+        .copied()
+        .collect();
+    fs::write(&list, kept).unwrap();
+    bench.fine(&["pack", "repair", "store"]);
+    bench.fine(&["pack", "check", "store"]);
+}
+
+/// Symptom: `pack put` ended with 0 after it had said that a packed file takes no more objects.
+#[test]
+fn a_put_into_a_store_with_a_damaged_index_stores_all_and_fails() {
+    let bench = with_store();
+    bench.write("one", "12345");
+    bench.write("two", "67890");
+    bench.fine(&["pack", "put", "store", "one"]);
+    let index = bench.path("store/00000000.index");
+    let mut bytes = fs::read(&index).unwrap();
+    bytes[..64].fill(0xa5);
+    fs::write(&index, bytes).unwrap();
+    let said = bench.fails(1, &["pack", "put", "store", "two"]);
+    assert!(
+        said.contains("error: all was put, but the store is damaged: the indexes of 1 packed file are"),
+        "{said}"
+    );
+    assert_eq!(bench.fine(&["pack", "cat", "store", "one", "two"]), "1234567890");
+    bench.fine(&["pack", "repair", "store"]);
+    bench.fine(&["pack", "put", "store", "two"]);
+}
+
+/// Symptom: bytes of a stream that is no tar, and whole keys however long, went to the terminal.
+#[test]
+fn what_a_broken_stream_holds_does_not_reach_the_terminal_and_no_key_is_told_at_length() {
+    let bench = with_store();
+    let noise: Vec<u8> = (0..2048_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut half = Vec::new();
+    let mut builder = tar::Builder::new(&mut half);
+    let mut header = tar::Header::new_gnu();
+    header.set_size(5);
+    builder.append_data(&mut header, "whole", &b"12345"[..]).unwrap();
+    drop(builder);
+    half.truncate(1024);
+    half.extend_from_slice(b"\x1b[31mname\x07");
+    half.resize(2048, 0x1b);
+    for stream in [&noise, &half] {
+        let (code, _, said) = piped(&bench, &["pack", "put", "store", "-"], stream);
+        assert_eq!(code, 1, "{said}");
+        assert!(!said.chars().any(|letter| letter.is_control() && letter != '\n'), "{said:?}");
+    }
+    let long = "k".repeat(5000);
+    let (code, _, said) = piped(&bench, &["pack", "put", "store", "--as", &long, "-"], b"12345");
+    assert!(code == 1 && said.contains("k… (5,000") && said.len() < 1000, "{code}: {said}");
+    let said = bench.fails(1, &["pack", "cat", "store", &long]);
+    assert!(said.contains("k… (5,000 bytes): no such object") && said.len() < 1000, "{said}");
+}

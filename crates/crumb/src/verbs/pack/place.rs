@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, anyhow};
 use bytesize::ByteSize;
 use files::{Disk, FileSystem, LocalDisk};
-use packstore::{OpenOptions, PackFs, Store, StoreError, StoreOptions, VolumeSpec};
+use packstore::{Fault, OpenOptions, PackFs, Store, StoreError, StoreOptions, VolumeSpec};
 use report::bytes_text;
 
 use super::told;
@@ -34,6 +34,8 @@ pub struct Place {
     /// The one that names it.
     pub store: PathBuf,
     others: Vec<PathBuf>,
+    /// Lines of the list that are no paths: damage. They stay in it.
+    not_paths: Vec<Vec<u8>>,
 }
 
 /// What came of asking for the lock of a volume.
@@ -88,15 +90,25 @@ impl Place {
             return Err(wrong);
         }
         let list = store.join(LIST);
-        let others = match fs::read(&list) {
-            Ok(bytes) => {
-                let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-                lines.map(|line| PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))).collect()
-            }
+        let bytes = match fs::read(&list) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", list.display())),
+            bytes => bytes.with_context(|| format!("{}: cannot be read", list.display()))?,
         };
-        Ok(Self { store: store.to_owned(), others })
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec);
+        let (not_paths, paths): (Vec<_>, Vec<_>) = lines.partition(|line| line.contains(&0));
+        let others =
+            paths.into_iter().map(|path| PathBuf::from(std::ffi::OsString::from_vec(path))).collect();
+        Ok(Self { store: store.to_owned(), others, not_paths })
+    }
+
+    /// What is wrong with the list, for `check` and `repair`, and what to do: neither can know what a line was.
+    pub fn faults(&self) -> Vec<Fault> {
+        let list = escaped(self.store.join(LIST).as_os_str().as_bytes());
+        let what = self.not_paths.iter().map(|line| {
+            let line = escaped(line);
+            format!("{list}: the line `{line}` is no path; remove it, or put the path of the directory that it named")
+        });
+        what.map(|what| Fault { file: None, key: None, what, is_damaged: false }).collect()
     }
 
     /// All directories, the store's own first.
@@ -113,8 +125,14 @@ impl Place {
         for directory in self.directories() {
             match LocalDisk::open(directory) {
                 Ok(disk) => disks.push(Arc::new(disk)),
-                Err(error) => tracing::warn!(%error, "volume left out"),
+                Err(error) => {
+                    let directory = escaped(directory.as_os_str().as_bytes());
+                    tracing::warn!("{directory}: left out of the store: {}", error.source);
+                }
             }
+        }
+        for fault in self.faults() {
+            tracing::warn!("{}", fault.what);
         }
         Store::open(disks, options).map_err(told)
     }
@@ -151,7 +169,8 @@ impl Place {
                 // A directory that is away, or one that never was a volume: no process writes there.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => {
-                    let what = format!("{}: cannot be locked against writers", directory.display());
+                    let directory = escaped(directory.as_os_str().as_bytes());
+                    let what = format!("{directory}: cannot be locked against writers");
                     return Err(anyhow::Error::new(error).context(what));
                 }
             }
@@ -179,7 +198,7 @@ impl Place {
         options: StoreOptions,
     ) -> anyhow::Result<(Self, Store)> {
         make_directory(store)?;
-        let mut place = Self { store: store.to_owned(), others: Vec::new() };
+        let mut place = Self { store: store.to_owned(), others: Vec::new(), not_paths: Vec::new() };
         let mut specs = vec![VolumeSpec { disk: Arc::new(LocalDisk::open(store)?), size_bytes }];
         for volume in volumes {
             place.add(&volume.directory)?;
@@ -276,8 +295,9 @@ impl Place {
 
     fn write_list(&self) -> anyhow::Result<()> {
         let mut lines = Vec::new();
-        for other in &self.others {
-            lines.extend_from_slice(other.as_os_str().as_bytes());
+        let others = self.others.iter().map(|other| other.as_os_str().as_bytes());
+        for line in others.chain(self.not_paths.iter().map(Vec::as_slice)) {
+            lines.extend_from_slice(line);
             lines.push(b'\n');
         }
         let (new, list) = (self.store.join("volumes.new"), self.store.join(LIST));
@@ -291,6 +311,14 @@ impl Place {
             fs::File::open(&self.store)?.sync_all()
         };
         write().with_context(|| format!("{}: cannot be written", list.display()))
+    }
+}
+
+/// Bytes of a damaged file for people: none of them moves the cursor, and each can be told from any other.
+fn escaped(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
+        Ok(text) => text.escape_debug().to_string(),
+        Err(_) => bytes.escape_ascii().to_string(),
     }
 }
 

@@ -20,6 +20,7 @@ use packstore::{FileMeta, FileType, OpenOptions, Pending, PutOptions, Store, Sto
 use report::{bytes_text, count_text, rate_text};
 use serde_json::json;
 
+use super::figures::shown;
 use super::place::Place;
 use super::{close_after, print_json};
 use crate::context::Context;
@@ -47,7 +48,8 @@ Examples:
   One object, whose bytes come from another program:
     pg_dump shop | crumb pack put /srv/objects --as backup/shop.sql -
 
-Ctrl-C ends it; what was put until then stays.")]
+Ctrl-C ends it; what was put until then stays. It fails (1) when something was not put, and also when all was put but\n\
+some packed file of the store is damaged.")]
 pub struct PutArgs {
     /// Directory of the store
     #[arg(value_name = "STORE")]
@@ -114,6 +116,7 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let put = std::mem::take(&mut putting.put);
     drop(putting);
     let interrupted = stop.load(Ordering::Relaxed);
+    let damaged = store.usage().damaged_files;
     close_after(store, done)?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
@@ -136,6 +139,12 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         bail!("interrupted; what was put until then is in the store");
     }
     match put.refused {
+        0 if damaged > 0 => Err(anyhow!(
+            "all was put, but the store is damaged: the indexes of {} are, and these take no more objects; `crumb pack \
+             check {}` tells what is wrong, `crumb pack repair` repairs what can be",
+            counted(damaged as usize, "packed file", "packed files"),
+            args.store.display()
+        )),
         0 => Ok(ExitStatus::Fine),
         refused => {
             Err(anyhow!("{} not put, as told above", counted(refused as usize, "entry was", "entries were")))
@@ -201,7 +210,7 @@ impl Putting<'_> {
             let meta = FileMeta { mtime_s: now_s(), ..FileMeta::new(FileType::Regular, 0o644) };
             // Until its end is read, nothing says how long it is.
             let done = self.body(io::stdin().lock(), key.as_bytes(), WHOLE_BYTES_MAX, meta);
-            self.settled(&key.display().to_string(), done)?;
+            self.settled(&shown(key.as_bytes()), done)?;
         } else if tars > 0 {
             self.tar(io::stdin().lock()).context("standard input is to be a tar stream")?;
         }
@@ -220,7 +229,7 @@ impl Putting<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let what = path.display().to_string();
+            let what = shown(path.as_os_str().as_bytes());
             let found = match fs::symlink_metadata(&path) {
                 Ok(found) => found,
                 Err(error) => {
@@ -383,7 +392,7 @@ impl Putting<'_> {
                 return Ok(());
             }
             let path = entry.path()?.into_owned();
-            let what = path.display().to_string();
+            let what = shown(path.as_os_str().as_bytes());
             let key = match key_of(&path) {
                 Ok(key) if key.is_empty() => continue,
                 Ok(key) => key,
@@ -416,7 +425,10 @@ impl Putting<'_> {
                         _ => {
                             self.refuse(
                                 &what,
-                                &format!("is another name of {}, which is not there", first.display()),
+                                &format!(
+                                    "is another name of {}, which is not there",
+                                    shown(first.as_os_str().as_bytes())
+                                ),
                             );
                             continue;
                         }

@@ -78,7 +78,8 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     let report = store.check(|done, of| progress.step(done, of, format!("{done} of {of} packed files")));
     progress.finish();
     let lost = store.usage().damaged_files;
-    let report = close_after(store, report.map_err(anyhow::Error::from))?;
+    let mut report = close_after(store, report.map_err(anyhow::Error::from))?;
+    report.faults.extend(place.faults());
     let count = report.faults.len();
     if args.json {
         let mut told = report_json(&report);
@@ -141,11 +142,14 @@ fn report_json(report: &CheckReport) -> Value {
 
 /// Repairs.
 pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let store = Place::read(&args.store)?.open(OpenOptions::default())?;
+    let place = Place::read(&args.store)?;
+    let store = place.open(OpenOptions::default())?;
     let mut progress = Progress::new(context.quiet);
     let repaired = store.repair(|done, of| progress.step(done, of, format!("{done} of {of} packed files")));
     progress.finish();
-    let repaired = close_after(store, repaired.map_err(anyhow::Error::from))?;
+    let mut repaired = close_after(store, repaired.map_err(anyhow::Error::from))?;
+    repaired.found.faults.extend(place.faults());
+    repaired.left.extend(place.faults());
     if args.json {
         let left = report_json(&CheckReport { faults: repaired.left.clone(), ..CheckReport::default() });
         print_json(&json!({
