@@ -1,5 +1,6 @@
 //! Index files that are lost, and kills while packed files are made and removed: no body file is deleted for it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -334,13 +335,11 @@ fn a_damaged_head_of_an_index_costs_nothing_and_is_repaired() {
 fn a_missing_body_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
     for clean in [true, false] {
         let (disk, files) = several_files(Mode::Store, clean);
+        // In which file an object is, and whether one made ahead holds any, depends on how soon the writer came to it.
+        let mut gone_with_some = BTreeSet::new();
         for lost in 0..files {
             let when = format!("clean {clean}, body {lost}");
             let image = disk.process_end();
-            if image.bytes(&format!("{lost:08}.index")).is_some_and(|bytes| bytes.len() <= 64) {
-                // Made ahead, and nothing is in it yet.
-                continue;
-            }
             image.remove(&format!("{lost:08}.body")).expect("removed");
             let store = open(&image);
             let name = format!("file {lost:08}");
@@ -354,7 +353,8 @@ fn a_missing_body_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
                 Err(error) => panic!("{when}: {number}: {error}"),
             };
             let gone = numbers().filter(is_lost).collect::<Vec<_>>();
-            assert!(!gone.is_empty() && gone.len() < 300, "{when}: {} are gone", gone.len());
+            assert!(gone.len() < 300, "{when}: {} are gone", gone.len());
+            gone_with_some.extend(gone.iter().copied());
             assert!(gone.iter().all(|&number| is_kept(number)), "{when}");
             (600..700).for_each(|number| put(&store, number, number));
             store.compact(u64::MAX).expect("the others are compacted");
@@ -373,6 +373,10 @@ fn a_missing_body_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
             }
             assert_eq!(store.check(|_, _| {}).expect("checked").faults, [], "{when}");
         }
+        assert!(
+            gone_with_some.iter().copied().eq(numbers().filter(|&number| is_kept(number))),
+            "clean {clean}"
+        );
     }
 }
 
