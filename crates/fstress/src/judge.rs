@@ -71,8 +71,16 @@ pub(crate) fn was_held(point: &LoadPoint) -> bool {
     let (attempted, failed) = point.ops.values().fold((0, 0), |(attempted, failed), stats| {
         (attempted + stats.attempted, failed + stats.cancelled + stats.errors.values().sum::<u64>())
     });
-    !point.saturated && failed as f64 <= ERRORS_MAX * attempted as f64
+    !point.saturated && !was_interrupted(point) && failed as f64 <= ERRORS_MAX * attempted as f64
 }
+
+/// Whether the user stopped the level so early that it says nothing of the storage.
+pub(crate) fn was_interrupted(point: &LoadPoint) -> bool {
+    point.verdict.has(INTERRUPTED)
+}
+
+/// Code of a level that was stopped before what was due could be answered.
+const INTERRUPTED: &str = "interrupted";
 
 fn lateness_of_rank(part: &RankPart) -> Lateness {
     Lateness { sending: part.lateness_us, latency: part.latency_us }
@@ -111,7 +119,11 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
 
 fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
     let attempted = measured.tallies.sum(|tally| tally.attempted);
-    let failed = measured.tallies.sum(|tally| tally.errors_total() + tally.cancelled);
+    let is_stopped = matches!(measured.cut_short, Some(CutShort::Stopped));
+    let cancelled = measured.tallies.sum(|tally| tally.cancelled);
+    // What was not waited for any more has not failed.
+    let (cut_off, cancelled) = if is_stopped { (cancelled, 0) } else { (0, cancelled) };
+    let failed = measured.tallies.sum(|tally| tally.errors_total()) + cancelled;
     let mut verdict = Verdict::valid();
 
     match &measured.cut_short {
@@ -132,7 +144,19 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
         && (lateness.is_too_much(&limits)
             || point.parts.iter().any(|part| lateness_of_rank(part).is_too_much(&limits)));
     let held = held(measured);
-    if is_open && held < limits.held_min {
+    if is_stopped
+        && (is_open && held < limits.held_min || cut_off as f64 > (1.0 - limits.held_min) * attempted as f64)
+    {
+        // Requests that were under way at that moment are no finding about the storage.
+        verdict.invalidate(
+            INTERRUPTED,
+            format!(
+                "interrupted after {:.1} s of measuring, before what was due by then was answered; this says nothing of the \
+                 storage",
+                point.measured_s
+            ),
+        );
+    } else if is_open && held < limits.held_min {
         point.saturated = true;
         let off_percent = 100.0 * (1.0 - held);
         let whose = if late { "the generator was late" } else { "the storage did not keep up" };
@@ -144,7 +168,7 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
             ),
         );
     }
-    if is_open && !point.parts.is_empty() {
+    if is_open && !point.parts.is_empty() && !is_stopped {
         judge_ranks(&point.parts, held, &limits, &mut verdict);
     } else if is_open {
         lateness.judge(&limits, "the mean latency", &mut verdict);
@@ -348,10 +372,17 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
         verdict.invalidate("no-points", "no load point was measured");
         return verdict;
     }
+    if points.iter().all(was_interrupted) {
+        verdict.invalidate(INTERRUPTED, "the run was interrupted before a load level had been measured");
+    }
     // One reason a code, however many levels it concerns.
     let mut levels_by_code: BTreeMap<&str, Vec<(String, &str)>> = BTreeMap::new();
     for point in points {
-        for reason in point.verdict.reasons.iter().filter(|reason| reason.fatal && reason.code != RATE_OFF) {
+        // What the run's end cut off does not spoil the levels before it.
+        let apart = [RATE_OFF, INTERRUPTED];
+        for reason in
+            point.verdict.reasons.iter().filter(|reason| reason.fatal && !apart.contains(&&*reason.code))
+        {
             // Past saturation replies come late and files fill up; only who was at fault matters there.
             if !point.saturated || reason.code.starts_with("generator") {
                 levels_by_code.entry(&reason.code).or_default().push((level(point), &reason.text));

@@ -567,7 +567,7 @@ fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
         }
     };
     let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
-    let any_failed = points.iter().any(|point| !judge::was_held(point));
+    let any_failed = points.iter().any(|point| !judge::was_held(point) && !judge::was_interrupted(point));
     let held = most(
         &mut points.iter().filter(|point| judge::was_held(point)).filter_map(|point| point.offered_per_sec),
     );

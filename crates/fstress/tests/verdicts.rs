@@ -1,12 +1,12 @@
 //! What spoils a load point besides the generator: errors for answers, and what is no answer at all.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{
     Completion, HandleRef, Request, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError,
 };
-use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
+use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
 use quanta::Instant;
 use testkit::{Fault, Law, LawTransport};
 
@@ -46,6 +46,33 @@ fn a_level_with_many_errors_is_not_held() {
     assert!(!point.saturated && point.verdict.has("errors"), "{}", point.verdict);
     let few = run(Load::Sweep(vec![500.0]), &[Fault::Fail(500, Status::IO)]);
     assert_eq!(few.metrics["held_per_sec"], 500.0);
+}
+
+/// Symptom: Ctrl-C soon after a level began ended it as "past saturation; start with a lower rate". Cause: requests that were
+/// under way at that moment counted as not answered in time. Fix: a level that was stopped says so and nothing else.
+#[test]
+fn a_level_that_was_interrupted_is_not_called_saturated() {
+    let (mut transport, clock) = LawTransport::new(Law::Constant(Duration::from_secs(3)), &[], 7);
+    let stop = AtomicBool::new(false);
+    let asked = config(Load::Auto { first: 100.0 });
+    let warm = asked.warm;
+    let outcome = fstress::run(&asked, &mut transport, &clock, &stop, &mut |event| {
+        if matches!(event, Event::Live(live) if live.elapsed > warm) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    let [point] = outcome.points.as_slice() else { panic!("{:?}", outcome.points.len()) };
+    assert!(
+        !point.saturated && !point.verdict.valid && point.verdict.has("interrupted"),
+        "{}",
+        point.verdict
+    );
+    assert!(!point.verdict.has("rate-off"), "{}", point.verdict);
+    let verdict = &outcome.verdict;
+    assert!(!outcome.complete && verdict.has("interrupted") && !verdict.has("all-saturated"), "{verdict}");
+    for figure in ["saturation_per_sec", "held_per_sec", "overall_response_us"] {
+        assert_eq!(outcome.metrics.get(figure), None, "{figure}");
+    }
 }
 
 #[test]
