@@ -76,6 +76,22 @@ fn sides_are_named_in_every_way_and_mean_the_same() {
     assert!(turned.contains("\nB is slower by 10.7% (95% CI "), "{turned}");
 }
 
+/// Symptom: the list that `run --json` writes for a series was read by no verb.
+#[test]
+fn the_file_of_a_series_is_compared_and_drawn_as_the_series_is() {
+    let bench = bench(10, 1120.0);
+    let all = bench.fine(&["compare", "00a0"]);
+    let runs: Vec<String> = (0..10).map(|number| bench.read(&format!("{number}.json"))).collect();
+    bench.write("all.json", &format!("[{}]", runs.join(",")));
+    assert_eq!(bench.fine(&["compare", "all.json"]), all);
+    assert_eq!(bench.fine(&["compare", "./all.json:A", "all.json:B"]), all);
+    let said = bench.fine(&["report", "all.json"]);
+    assert!(said.contains("of 10 runs"), "{said}");
+    bench.write("none.json", "[]");
+    bench.fails(2, &["compare", "none.json"]);
+    bench.fails(1, &["report", "none.json"]);
+}
+
 #[test]
 fn the_gate_gives_1_when_slower_0_when_not_and_3_when_it_cannot_tell() {
     let slower = bench(10, 900.0);

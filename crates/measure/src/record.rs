@@ -313,7 +313,23 @@ impl RunRecord {
     /// # Errors
     /// When the text is not JSON, not a record, or of a newer schema.
     pub fn from_json(text: &str) -> Result<Self, RecordError> {
-        let value: serde_json::Value = serde_json::from_str(text)?;
+        Self::from_value(serde_json::from_str(text)?)
+    }
+
+    /// Reads a record, or a list of them as a series is written: one or more.
+    ///
+    /// # Errors
+    /// As [`RunRecord::from_json`], for any of them; an empty list is no record.
+    pub fn all_from_json(text: &str) -> Result<Vec<Self>, RecordError> {
+        match serde_json::from_str(text)? {
+            serde_json::Value::Array(values) if !values.is_empty() => {
+                values.into_iter().map(Self::from_value).collect()
+            }
+            one => Ok(vec![Self::from_value(one)?]),
+        }
+    }
+
+    fn from_value(value: serde_json::Value) -> Result<Self, RecordError> {
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(found) if found > u64::from(RECORD_SCHEMA) => Err(RecordError::Schema { found }),
             _ => {

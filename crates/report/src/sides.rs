@@ -1,7 +1,8 @@
 //! Who is compared: the names a user types, made into sides with their runs.
 //!
 //! ```text
-//! 3f9a              one run, as `crumb runs show` takes it; or a RunRecord file, NAME.json
+//! 3f9a              one run, as `crumb runs show` takes it; or a RunRecord file, NAME.json; of a file that holds a series
+//!                   all its runs
 //! 3f9a,77c0,81aa    these runs
 //! 3f9a:B            side B of the series that the run is of
 //! label:old filer   all runs of this label
@@ -47,7 +48,7 @@ pub fn named(arguments: &[String], source: &Source<'_>) -> Result<Vec<Side>> {
         && !alone.starts_with("label:")
         && !alone.contains(',')
     {
-        let sides = of_series(source.store()?.series(alone)?);
+        let sides = of_series(series_of(alone, source)?);
         return if sides.len() > 1 { Ok(sides) } else { Err(ReportError::OneSide) };
     }
     let mut sides = Vec::with_capacity(arguments.len());
@@ -86,10 +87,10 @@ fn runs_of(argument: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
     }
     let mut runs = Vec::new();
     for name in argument.split(',') {
-        if name.contains('/') || name.ends_with(".json") {
-            runs.push(of_file(name)?);
+        if is_file(name) && !name.rsplit_once(':').is_some_and(|(of, _)| of.ends_with(".json")) {
+            runs.extend(of_file(name)?);
         } else if let Some((of, side)) = name.rsplit_once(':') {
-            let all = source.store()?.series(of)?;
+            let all = series_of(of, source)?;
             let series =
                 all.iter().find_map(|run| run.series.as_ref()).map_or(of, |series| &series.of.0).to_owned();
             let side_of = |run: &RunRecord| run.series.as_ref().map(|series| series.side.clone());
@@ -110,11 +111,21 @@ fn runs_of(argument: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
     Ok(runs)
 }
 
-fn of_file(name: &str) -> Result<RunRecord> {
+/// Whether a run is named by its file and not by its place in the store.
+fn is_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".json")
+}
+
+/// All runs of a series, by one of them or by the file that holds it.
+fn series_of(name: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
+    if is_file(name) { of_file(name) } else { source.store()?.series(name) }
+}
+
+fn of_file(name: &str) -> Result<Vec<RunRecord>> {
     let path = Path::new(name);
     let text = std::fs::read_to_string(path)
         .map_err(|source| ReportError::File { path: name.to_owned(), source })?;
-    RunRecord::from_json(&text).map_err(|source| ReportError::NoRecord { path: name.to_owned(), source })
+    RunRecord::all_from_json(&text).map_err(|source| ReportError::NoRecord { path: name.to_owned(), source })
 }
 
 /// What a side is called by its runs' labels.

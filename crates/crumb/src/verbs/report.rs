@@ -34,8 +34,8 @@ Examples:
   A news server of today beside those of 1996:
     crumb report last --svg plots/ --reference on")]
 pub struct ReportArgs {
-    /// Names of runs (or unambiguous beginnings or ends), `last`, or RunRecord JSON files; the first run of a series
-    /// stands for all of it
+    /// Names of runs (or unambiguous beginnings or ends), `last`, or JSON files of a RunRecord or of a series (`run --json`);
+    /// the first run of a series stands for all of it
     #[arg(value_name = "RUN", default_value = "last")]
     runs: Vec<String>,
     /// HTML file to write, `-` for standard output [default: report.html, none when only --svg is given]
@@ -150,7 +150,8 @@ fn find(wanted: &[String], context: &Context) -> anyhow::Result<Vec<RunRecord>> 
         if is_run_file(name) {
             let text =
                 fs::read_to_string(path).with_context(|| format!("{name}: cannot read this RunRecord"))?;
-            runs.push(RunRecord::from_json(&text).with_context(|| format!("{name}: cannot be reported on"))?);
+            let of_file = RunRecord::all_from_json(&text);
+            runs.extend(of_file.with_context(|| format!("{name}: cannot be reported on"))?);
             continue;
         }
         if store.is_none() {
