@@ -9,7 +9,10 @@
 //!                                                              HISTORY is TARGET unless another one is named
 //! ```
 //!
-//! Always holds: nothing outside of `crumb-netnews-NAME` is written or removed.
+//! Always holds: nothing outside of `crumb-netnews-NAME` is written or removed. The path of a target may lead over links,
+//! as the user named it; `crumb-netnews-NAME` itself, `articles` and `lib` are opened by their own names and never through
+//! a link, and a run works only in a `crumb-netnews-NAME` that is its user's alone. So a stranger who can write in the
+//! target cannot lead the run elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +40,9 @@ pub struct Storage {
     /// Hierarchies that lie elsewhere.
     pub places: Vec<(Hierarchy, Arc<dyn FileSystem>)>,
 }
+
+/// A directory, held.
+type Opened = Result<Arc<dyn FileSystem>, FsError>;
 
 /// The spool's own directories on it.
 pub(crate) struct Homes {
@@ -92,14 +98,15 @@ impl Storage {
     /// When any target has a spool of this name, or another process makes one.
     pub(crate) fn begin(&self, name: &str) -> Result<SpoolLock, NetnewsError> {
         let base = directory_of(name);
-        let made = self.spool.mkdir(&base).map(|()| true).or_else(|error| match error.status() {
+        let made = self.spool.make_own(&base).map(|_| true).or_else(|error| match error.status() {
             Some(Status::EXIST) => Ok(false),
             _ => Err(error),
         })?;
         // A directory that is no spool of ours gets no lock file either.
         let refuse_spools = || -> Result<(), NetnewsError> {
             for fs in self.targets() {
-                if !is_empty_spool(&**fs, &base)? {
+                let there = if_there(fs.own(&base))?;
+                if !there.map_or(Ok(true), |base| is_empty_spool(&*base))? {
                     return Err(NetnewsError::SpoolExists { target: fs.place(), name: name.to_owned() });
                 }
             }
@@ -120,38 +127,48 @@ impl Storage {
     pub(crate) fn make(&self, name: &str) -> Result<Homes, NetnewsError> {
         let base = directory_of(name);
         for fs in self.targets() {
-            mkdir_if_missing(&**fs, &base)?;
+            match fs.make_own(&base) {
+                Err(error) if error.status() == Some(Status::EXIST) => {}
+                other => drop(other?),
+            }
         }
-        mkdir_if_missing(&*self.spool, &base.join(ARTICLES))?;
-        for (_, fs) in &self.places {
-            mkdir_if_missing(&**fs, &base.join(ARTICLES))?;
-        }
-        mkdir_if_missing(&**self.history.as_ref().unwrap_or(&self.spool), &base.join(LIB))?;
-        let base = self.spool.below(&base)?;
-        replace(&*base, WHERE, self.whereabouts().encode().as_bytes())?;
-        self.homes(name)
+        let of_user = |fs: &Arc<dyn FileSystem>, path: &Path| fs.own(path);
+        let homes = self.homes_by(name, &of_user, &|base, part| {
+            mkdir_if_missing(base, part.as_ref())?;
+            base.below_itself(part.as_ref())
+        })?;
+        replace(&*self.spool.own(&base)?, WHERE, self.whereabouts().encode().as_bytes())?;
+        Ok(homes)
     }
 
-    /// Opens the directories.
+    /// Opens the directories of a spool, which may be another user's, to look at them.
     pub(crate) fn homes(&self, name: &str) -> Result<Homes, NetnewsError> {
-        let base = directory_of(name);
-        let articles = |fs: &Arc<dyn FileSystem>| fs.below(&base.join(ARTICLES));
+        let of_anybody = |fs: &Arc<dyn FileSystem>, path: &Path| fs.below_itself(path);
+        self.homes_by(name, &of_anybody, &|base, part| base.below_itself(part.as_ref()))
+    }
+
+    fn homes_by(
+        &self,
+        name: &str,
+        base: &dyn Fn(&Arc<dyn FileSystem>, &Path) -> Opened,
+        part: &dyn Fn(&dyn FileSystem, &str) -> Opened,
+    ) -> Result<Homes, NetnewsError> {
+        let directory = directory_of(name);
+        let in_target = |fs: &Arc<dyn FileSystem>, of: &str| part(&*base(fs, &directory)?, of);
+        let articles = in_target(&self.spool, ARTICLES)?;
         let mut others = Vec::new();
         for (hierarchy, fs) in &self.places {
-            others.push((hierarchy.clone(), articles(fs)?));
+            others.push((hierarchy.clone(), in_target(fs, ARTICLES)?));
         }
-        let lib = self.history.as_ref().unwrap_or(&self.spool).below(&base.join(LIB))?;
-        Ok(Homes { places: Places::new(articles(&self.spool)?, others), lib })
+        let lib = in_target(self.history.as_ref().unwrap_or(&self.spool), LIB)?;
+        Ok(Homes { places: Places::new(articles, others), lib })
     }
 
     /// The directory of history, active and state; none where a kill came before it.
     pub(crate) fn lib(&self, name: &str) -> Result<Option<Arc<dyn FileSystem>>, FsError> {
-        let (fs, path) = (self.history.as_ref().unwrap_or(&self.spool), directory_of(name).join(LIB));
-        match fs.stat(&path) {
-            Ok(_) => fs.below(&path).map(Some),
-            Err(error) if error.status() == Some(Status::NOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let fs = self.history.as_ref().unwrap_or(&self.spool);
+        let Some(base) = if_there(fs.below_itself(&directory_of(name)))? else { return Ok(None) };
+        if_there(base.below_itself(LIB.as_ref()))
     }
 
     pub(crate) fn whereabouts(&self) -> Whereabouts {
@@ -162,22 +179,31 @@ impl Storage {
     }
 }
 
-/// Whether `base` is not there, or is what a run left that was killed while it made its directories: nothing had been
-/// stored then.
-fn is_empty_spool(fs: &dyn FileSystem, base: &Path) -> Result<bool, FsError> {
-    let names_in = |path: &Path| {
+/// What was opened, unless it is not there.
+fn if_there<T>(opened: Result<T, FsError>) -> Result<Option<T>, FsError> {
+    match opened {
+        Err(error) if error.status() == Some(Status::NOENT) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Whether this spool's directory is empty, or is what a run left that was killed while it made its directories: nothing
+/// had been stored then.
+fn is_empty_spool(base: &dyn FileSystem) -> Result<bool, FsError> {
+    let names_in = |fs: &dyn FileSystem| {
         let mut names: Vec<Vec<u8>> = Vec::new();
-        match fs.readdir(path, &mut |entry| names.push(entry.name.to_vec())) {
-            Err(error) if error.status() == Some(Status::NOENT) => Ok(Vec::new()),
-            other => other.map(|()| names),
-        }
+        fs.readdir(Path::new(""), &mut |entry| names.push(entry.name.to_vec())).map(|()| names)
     };
     let where_new = format!("{WHERE}.new");
     for name in names_in(base)? {
         let empty = match std::str::from_utf8(&name) {
             Ok(LOCK_FILE) => true,
             Ok(new) if new == where_new => true,
-            Ok(directory @ (ARTICLES | LIB)) => names_in(&base.join(directory))?.is_empty(),
+            Ok(directory @ (ARTICLES | LIB)) => match base.below_itself(directory.as_ref()) {
+                // A link or a file of this name is nothing that a run left.
+                Err(error) if error.status() == Some(Status::NOTDIR) => false,
+                below => names_in(&*below?)?.is_empty(),
+            },
             _ => false,
         };
         if !empty {
@@ -195,7 +221,8 @@ impl Whereabouts {
     pub fn read(target: &dyn FileSystem, name: &str) -> Result<Self, NetnewsError> {
         let mut bytes = Vec::new();
         let path = directory_of(name).join(WHERE);
-        match read_whole(target, &path, &mut bytes, WHERE_BYTES_MAX) {
+        let base = target.below_itself(&directory_of(name));
+        match base.and_then(|base| read_whole(&*base, WHERE.as_ref(), &mut bytes, WHERE_BYTES_MAX)) {
             Err(error) if error.status() == Some(Status::NOENT) => {
                 return Err(NetnewsError::NoSpool { target: target.place(), name: name.to_owned() });
             }
@@ -247,7 +274,51 @@ impl std::fmt::Display for Whereabouts {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::spool::scratch::folder;
+
+    /// Symptom: root's run on a disk that others may write on stored its articles wherever a link led that had the name of
+    /// the spool to come. Cause: `mkdir`'s EXIST was taken for a directory of our own, and paths were followed. Fix: the
+    /// directory is opened by its own name, and is the user's alone.
+    #[test]
+    fn a_link_where_the_spool_or_a_part_of_it_belongs_leads_nowhere() {
+        for part in ["", "articles", "lib"] {
+            let ((target, fs), (victim, _)) = (folder(), folder());
+            let storage = Storage::of(fs);
+            let base = target.path().join(directory_of("t"));
+            if part.is_empty() {
+                symlink(victim.path(), &base).unwrap();
+            } else {
+                std::fs::create_dir(&base).unwrap();
+                symlink(victim.path(), base.join(part)).unwrap();
+            }
+            assert!(storage.begin("t").is_err(), "{part:?}");
+            assert!(storage.make("t").is_err(), "{part:?}");
+            assert!(storage.homes("t").is_err(), "{part:?}");
+            assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0, "{part:?}: something was made");
+        }
+    }
+
+    #[test]
+    fn a_directory_in_which_others_may_write_is_no_spool_and_the_targets_path_may_be_a_link() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (target, fs) = folder();
+        let base = target.path().join(directory_of("t"));
+        std::fs::create_dir(&base).unwrap();
+        std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = Storage::of(fs).begin("t").err().expect("others may put a link in it").to_string();
+        assert!(error.contains("chmod go-w"), "{error}");
+
+        let (elsewhere, _) = folder();
+        symlink(target.path(), elsewhere.path().join("link")).unwrap();
+        let by_link = files::LocalFs::open(elsewhere.path().join("link")).unwrap();
+        let storage = Storage::of(Arc::new(by_link));
+        let _lock = storage.begin("u").unwrap();
+        storage.make("u").unwrap();
+        assert!(target.path().join("crumb-netnews-u/where").is_file());
+    }
 
     #[test]
     fn whereabouts_are_read_back_and_a_line_of_another_kind_is_refused() {

@@ -39,15 +39,17 @@ impl SpoolLock {
     /// # Errors
     /// [`NetnewsError::SpoolBusy`] when another process works on it.
     pub(crate) fn take(fs: &Arc<dyn FileSystem>, name: &str) -> Result<Self, NetnewsError> {
-        let path = directory_of(name).join(LOCK_FILE);
+        let path = PathBuf::from(LOCK_FILE);
+        // Held, and not reached through a link that took the directory's place.
+        let base = fs.below_itself(&directory_of(name))?;
         let busy = |who: String| NetnewsError::SpoolBusy { target: fs.place(), name: name.to_owned(), who };
-        match fs.lock(&path)? {
+        match base.lock(&path)? {
             Locking::Held(lock) => Ok(Self::Kernel(lock)),
             Locking::Busy => Err(busy(String::new())),
-            Locking::Unsupported => match by_file(&**fs, &path, &this_process())? {
-                None => Ok(Self::File { fs: Arc::clone(fs), path }),
+            Locking::Unsupported => match by_file(&*base, &path, &this_process())? {
+                None => Ok(Self::File { fs: base, path }),
                 Some(owner) => {
-                    let file = Path::new(&fs.place()).join(&path);
+                    let file = Path::new(&fs.place()).join(directory_of(name)).join(&path);
                     let who = format!(
                         " ({}); when that process is gone, remove {}",
                         if owner.is_empty() { "which has not written its name yet" } else { &owner },
