@@ -131,7 +131,7 @@ pub(crate) struct RawFile {
 }
 
 impl RawFile {
-    /// Begins `PREFIX-rank-N.csv`, and the folder that it is to lie in. `rates` are this rank's load points, where they are
+    /// Begins `PREFIX-rank-N.csv`, and the folder that it is to lie in, but none above that. `rates` are this rank's load points, where they are
     /// known, each `measured` for so long.
     pub fn create(prefix: &Path, rank: u32, rates: &[f64], measured: Duration) -> Result<Self, FstressError> {
         for &rate in rates {
@@ -141,7 +141,18 @@ impl RawFile {
         path.push(format!("-rank-{rank}.csv"));
         let path = PathBuf::from(path);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let made = folder.map_or(Ok(()), std::fs::create_dir_all).and_then(|()| File::create_new(&path));
+        let make = |folder: &Path| match std::fs::create_dir(folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let above = folder.parent().unwrap_or(folder).display();
+                Err(std::io::Error::new(
+                    std::io::ErrorKind::NotFound,
+                    format!("there is no directory {above}; make it (mkdir -p {above})"),
+                ))
+            }
+            made => made,
+        };
+        let made = folder.map_or(Ok(()), make).and_then(|()| File::create_new(&path));
         let begun = made.and_then(|mut file| file.write_all(HEADER.as_bytes()).map(|()| file));
         match begun {
             Ok(file) => Ok(Self { path, file, begins: Vec::new(), samples: Samples::new() }),
@@ -244,6 +255,10 @@ mod tests {
         assert_eq!(lines(&raw), told.map(|(kind, ns, number)| of_kind(kind, ns, number)));
         // Nobody's samples are written over.
         assert!(RawFile::create(&folder.path().join("new/run"), 2, &[], MS).is_err());
+        // A mistyped path makes no tree of directories.
+        let refused = RawFile::create(&folder.path().join("no/such/run"), 2, &[], MS).err().unwrap();
+        let why = std::error::Error::source(&refused).unwrap().to_string();
+        assert!(why.contains("mkdir -p") && !folder.path().join("no").exists(), "{why}");
     }
 
     #[test]

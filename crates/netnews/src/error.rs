@@ -56,6 +56,15 @@ pub enum NetnewsError {
         /// Its directory.
         path: PathBuf,
     },
+    /// A feed in a directory that is not there.
+    #[error(
+        "{}: there is no directory {1} to make the feed in; make it (mkdir -p {1}) or name another one", .path.display(),
+        .path.parent().unwrap_or(.path).display()
+    )]
+    NoDirectoryFor {
+        /// The feed.
+        path: PathBuf,
+    },
     /// A feed would mix with what is there.
     #[error("{}: not empty, and no feed; name a directory that is not there yet", .path.display())]
     NotEmpty {

@@ -242,7 +242,7 @@ pub fn run(args: FeedArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 }
 
 /// A feed named wrongly is bad usage.
-fn opened(path: &Path) -> anyhow::Result<Feed> {
+pub(in crate::verbs) fn opened(path: &Path) -> anyhow::Result<Feed> {
     Feed::open(path).map_err(|error| match error {
         NetnewsError::NoFeed { .. } => anyhow::Error::new(error).context(BadUsage),
         error => error.into(),
@@ -271,6 +271,7 @@ fn watched<T>(
     progress.finish();
     done.map_err(|error| match error {
         NetnewsError::FeedExists { .. }
+        | NetnewsError::NoDirectoryFor { .. }
         | NetnewsError::NotEmpty { .. }
         | NetnewsError::SourceIsFeed { .. } => anyhow::Error::new(error).context(BadUsage),
         error => error.into(),

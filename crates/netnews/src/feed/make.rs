@@ -50,7 +50,13 @@ impl FeedWriter {
         let path = path.into();
         let failed = |source| NetnewsError::io("make the feed's directory", &path, source);
         let made_directory = !path.exists();
-        fs::create_dir_all(&path).map_err(failed)?;
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(NetnewsError::NoDirectoryFor { path });
+            }
+            other => other.map_err(failed)?,
+        }
         if path.join(UNFINISHED_NAME).exists() {
             return Err(NetnewsError::FeedUnfinished { path });
         }
