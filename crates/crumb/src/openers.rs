@@ -2,6 +2,7 @@
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -94,11 +95,11 @@ pub struct FileSystemArgs {
 }
 
 impl FileSystemArgs {
-    /// Opens the storage for blocking calls.
+    /// Opens the storage for blocking calls. Once `stop` is set, calls wait no longer for a server that does not answer.
     ///
     /// # Errors
     /// When it is not there, cannot be reached, or has no files.
-    pub fn open(&self, target: &Target) -> anyhow::Result<Arc<dyn FileSystem>> {
+    pub fn open(&self, target: &Target, stop: &Arc<AtomicBool>) -> anyhow::Result<Arc<dyn FileSystem>> {
         match target {
             Target::Null => {
                 let wrong =
@@ -111,8 +112,11 @@ impl FileSystemArgs {
                 Ok(Arc::new(fs))
             }
             Target::Nfs(nfs) => {
-                let client =
-                    ClientOptions { proto: self.proto.unwrap_or_default(), ..ClientOptions::default() };
+                let client = ClientOptions {
+                    proto: self.proto.unwrap_or_default(),
+                    stop: Some(Arc::clone(stop)),
+                    ..ClientOptions::default()
+                };
                 let options = FsOptions { client, cache: self.nfs_cache, writes: self.nfs_writes };
                 Ok(Arc::new(NfsFs::open(nfs, &options)?))
             }

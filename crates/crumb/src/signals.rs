@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use nfs::NfsError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -51,6 +52,20 @@ impl Interruption {
         let mut text = "stopped at once, without cleaning up\n".to_owned();
         leaves.iter().for_each(|what| text.push_str(&format!("left behind: {what}\n")));
         text
+    }
+}
+
+impl Leaving {
+    /// `error`, and where it is that the server is gone: what is still there.
+    pub fn said_in(&self, error: anyhow::Error) -> anyhow::Error {
+        let is_gone = |cause: &(dyn std::error::Error + 'static)| {
+            cause.downcast_ref::<NfsError>().is_some_and(NfsError::is_lost)
+        };
+        if error.chain().any(is_gone) {
+            error.context(format!("the server stopped answering; left behind: {}", self.what))
+        } else {
+            error
+        }
     }
 }
 

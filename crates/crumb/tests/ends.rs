@@ -167,3 +167,72 @@ fn nohup_keeps_a_run_alive_when_the_connection_drops() {
     assert_eq!((ignored, caught), (1, 0), "SIGHUP is still ignored");
     assert_eq!(left(&bench), 0);
 }
+
+/// Symptom: `feed verify` called the spool of a killed run WRONG, as if the storage had lost something.
+#[test]
+fn the_spool_of_a_killed_run_is_called_unfinished_and_told_how_to_go_on() {
+    let bench = bench();
+    let mut child = start(&bench, crumb(), &["run", "netnews", "a", "--articles", "20000", "--keep", "k"]);
+    let articles = bench.path("a/crumb-netnews-k/articles");
+    while std::fs::read_dir(&articles).map_or(0, Iterator::count) == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait_with_output().unwrap();
+    let said = bench.crumb(&["feed", "verify", "a/crumb-netnews-k"]);
+    let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(words.contains("UNFINISHED: ") && !words.contains("WRONG"), "{}", said.out);
+    assert!(words.contains("run netnews a --resume k") && said.err.contains("--resume k"), "{}", said.err);
+}
+
+/// A file server of our own on a folder of the bench, and its address.
+fn serve(bench: &Bench, folder: &str) -> (Child, String) {
+    std::fs::create_dir(bench.path(folder)).unwrap();
+    let mut server = start(bench, crumb(), &["serve", "dir", "--listen", "127.0.0.1:0", folder]);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
+    let ready = lines.next().expect("a line").unwrap();
+    let at = ready.split("nfs://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+    (server, at.to_owned())
+}
+
+/// Symptom: Ctrl-C of a run whose server had stopped answering took a minute for each file that it tried to remove, and did
+/// not say what was left. Cause: no call looked at the wish to stop, and each waited for itself.
+#[test]
+fn ctrl_c_ends_a_run_whose_server_stopped_answering_and_tells_what_is_left() {
+    let runs: [&[&str]; 4] = [
+        &["run", "postmark", "--transactions", "100000000", "--threads", "2", "--proto", "tcp"],
+        &["run", "postmark", "--transactions", "100000000", "--proto", "udp"],
+        &["run", "netnews", "--articles", "20000"],
+        &["run", "dirscale", "--sizes=1..1048576", "--warm"],
+    ];
+    for (number, args) in runs.into_iter().enumerate() {
+        let bench = bench();
+        let folder = format!("export{number}");
+        let (mut server, at) = serve(&bench, &folder);
+        let target = format!("nfs://{at}/");
+        let mut child = start(&bench, crumb(), &[&args[..2], &[&target], &args[2..]].concat());
+        // Until files are made in the run's folder.
+        let has_files = || {
+            let inside = std::fs::read_dir(bench.path(&folder)).unwrap().flatten().next();
+            inside.is_some_and(|inside| std::fs::read_dir(inside.path()).is_ok_and(|all| all.count() > 1))
+        };
+        while !has_files() {
+            assert!(child.try_wait().unwrap().is_none(), "{args:?} ended by itself");
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&server), Signal::STOP).unwrap();
+        let begun = std::time::Instant::now();
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let took = begun.elapsed();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{args:?}: {said}");
+        assert!(took < std::time::Duration::from_secs(50), "{args:?} took {took:?}: {said}");
+        assert!(said.contains("left behind: crumb-") && said.contains("rm -r"), "{args:?}: {said}");
+        assert!(said.contains(&at), "{args:?} does not name the server: {said}");
+    }
+}

@@ -95,6 +95,7 @@ fn wrong_usage_says_what_is_expected() {
             "nothing is ever deleted in 2 passes that keep 2",
         ),
         (&["--sync", "always"], "none, article or batch"),
+        (&["--place", "alt.*=/tmp,rec.*=/tmp,alt=/tmp/b"], "--place names alt.* twice"),
         (&["--feed-bytes", "3"], "1MiB or more"),
         (&["--feed-bytes", "auto", "--articles", "9"], "cannot be used with"),
     ];
@@ -102,7 +103,7 @@ fn wrong_usage_says_what_is_expected() {
         let told = bench.fails(2, &args(target.path(), flags));
         assert!(told.contains(words), "{flags:?}: {told}");
     }
-    let missing = bench.fails(1, &args(target.path(), &["--feed", "nowhere"]));
+    let missing = bench.fails(2, &args(target.path(), &["--feed", "nowhere"]));
     assert!(missing.contains("no feed there"), "{missing}");
 }
 
@@ -115,7 +116,13 @@ fn a_kept_spool_is_verified_against_its_feed_and_damage_is_found() {
     let verify = ["feed", "verify", spool.to_str().unwrap(), "--feed", "feed"];
     let right = bench.fine(&verify);
     assert_fits(&right);
-    assert!(right.ends_with("RIGHT\n"), "{right}");
+    assert!(right.contains("RIGHT: ") && right.contains("those of the feed"), "{right}");
+    // What was not looked at is said too.
+    let alone = bench.fine(&verify[..3]);
+    let words = alone.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("RIGHT: ") && words.contains("as no --feed was given"), "{alone}");
+    assert!(words.contains("Compared with the feed not at all"), "{alone}");
+    bench.fails(2, &[&verify[..4], &["nowhere"]].concat());
     let json: serde_json::Value =
         serde_json::from_str(&bench.fine(&[&verify[..], &["--json", "-"]].concat())).unwrap();
     assert!(
@@ -329,6 +336,21 @@ fn on_a_disk_cold_batches_are_read_from_it_and_what_memory_did_is_told() {
     assert!(!text.contains("batch read") && !text.contains("unbatch wrote"), "{text}");
 }
 
+#[test]
+fn a_place_that_no_group_belongs_to_is_told() {
+    let bench = Bench::in_memory();
+    for name in ["a", "b"] {
+        std::fs::create_dir(bench.path(name)).unwrap();
+    }
+    let place = format!("alt.*={0},nosuch.*={0}", bench.path("b").display());
+    let run = ["run", "netnews", "a", "--place", &place, "--json", "run.json"];
+    bench.fine(&[&run[..], &SMALL].concat());
+    let record = RunRecord::from_json(&bench.read("run.json")).unwrap();
+    let told: Vec<_> =
+        record.verdict.reasons.iter().filter(|reason| reason.code == "place-without-groups").collect();
+    assert!(told.len() == 1 && told[0].text.contains("nosuch.*") && !told[0].fatal, "{told:?}");
+}
+
 /// Symptom: `feed verify a/crumb-netnews-p` called a right spool WRONG: the links between its places hold whole paths.
 #[test]
 fn a_spool_of_several_places_is_right_by_whatever_path_it_is_named() {
@@ -343,7 +365,7 @@ fn a_spool_of_several_places_is_right_by_whatever_path_it_is_named() {
     let whole = bench.path("a/crumb-netnews-p");
     for spool in ["a/crumb-netnews-p", "link/crumb-netnews-p", whole.to_str().unwrap()] {
         let said = bench.fine(&["feed", "verify", spool]);
-        assert!(said.ends_with("RIGHT\n"), "{spool}: {said}");
+        assert!(said.contains("RIGHT: "), "{spool}: {said}");
     }
     // A link that leads elsewhere is found still.
     let links = std::fs::read_dir(bench.path("b/crumb-netnews-p/articles/alt")).unwrap().flatten();

@@ -172,6 +172,18 @@ pub enum NfsError {
 }
 
 impl NfsError {
+    /// Whether the server could not be reached or did not answer: what it holds cannot be removed now.
+    pub fn is_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect { .. }
+                | Self::TimedOut { .. }
+                | Self::Interrupted { .. }
+                | Self::Gone { .. }
+                | Self::Io { .. }
+        )
+    }
+
     /// Whether nobody answered at all, so that another address of the host is worth a try.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::NoPortmapper { .. } | Self::TimedOut { .. })

@@ -6,7 +6,6 @@ use std::str::FromStr as _;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use files::Target;
-use netnews::feed::Feed;
 use netnews::spool::{FindingKind, Storage, Verified, Whereabouts, name_of, verify};
 use report::count_text;
 
@@ -17,6 +16,7 @@ use crate::openers::FileSystemArgs;
 use crate::output::print;
 use crate::progress::Progress;
 use crate::signals;
+use crate::verbs::feed::opened;
 
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
@@ -40,6 +40,8 @@ Examples:
     crumb run netnews /mnt/disk --feed feed --keep mine
     crumb feed verify /mnt/disk/crumb-netnews-mine --feed feed
 
+Without --feed it is checked that history, active, its index and every file and link agree, and not what is in the
+articles. A spool whose run was killed is UNFINISHED: --resume goes on with it.
 Exit status: 0 all is right, 1 something is not, or could not be looked at, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
@@ -48,7 +50,9 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let name = name_of(Path::new(&directory)).ok_or_else(|| {
         anyhow!("{}: a spool's directory is called crumb-netnews-NAME", args.spool).context(BadUsage)
     })?;
-    let open = |target: &str| -> anyhow::Result<_> { args.file_system.open(&Target::from_str(target)?) };
+    let stop = signals::stop_flag_of(context)?;
+    let open =
+        |target: &str| -> anyhow::Result<_> { args.file_system.open(&Target::from_str(target)?, &stop) };
     let spool = open(&parent)?;
     let where_else = Whereabouts::read(&*spool, name)?;
     let history = where_else.history.as_deref().map(open).transpose()?;
@@ -57,9 +61,8 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         .iter()
         .map(|(hierarchy, target)| Ok((hierarchy.clone(), open(target)?)))
         .collect::<anyhow::Result<_>>()?;
-    let feed = args.feed.as_ref().map(Feed::open).transpose()?;
+    let feed = args.feed.as_deref().map(opened).transpose()?;
 
-    let stop = signals::stop_flag_of(context)?;
     let mut progress = Progress::new(context.quiet);
     let storage = Storage { spool, history, places };
     let verified = verify(&storage, name, feed.as_ref(), &stop, &mut |done, of| {
@@ -68,16 +71,20 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     });
     progress.finish();
     let verified = verified?;
-    let json = args.json.as_ref().map(|path| (path, json_of(&verified)));
+    let checked = Checked { verified: &verified, with_feed: feed.is_some(), target: &parent, name };
+    let json = args.json.as_ref().map(|path| (path, checked.json()));
     match json {
         Some((path, json)) if path == Path::new("-") => print(&format!("{json:#}\n"))?,
         Some((path, json)) => {
             crate::output::refuse_database(path)?;
             std::fs::write(path, format!("{json:#}\n"))
                 .with_context(|| format!("cannot write {}", path.display()))?;
-            print(&shown(&verified))?;
+            print(&checked.shown())?;
         }
-        None => print(&shown(&verified))?,
+        None => print(&checked.shown())?,
+    }
+    if checked.is_unfinished() {
+        bail!("{}: the run of this spool was cut short: {}", args.spool, checked.what_to_do());
     }
     if !verified.is_right() {
         let found: u64 = verified.counts.values().sum();
@@ -102,15 +109,69 @@ fn split(spool: &str) -> anyhow::Result<(String, String)> {
     Ok((format!("{parent}{slash}{options}"), directory.to_owned()))
 }
 
-fn shown(verified: &Verified) -> String {
+/// What was looked at, and how it was.
+struct Checked<'a> {
+    verified: &'a Verified,
+    with_feed: bool,
+    /// Where the spool is, as a run names it.
+    target: &'a str,
+    name: &'a str,
+}
+
+impl Checked<'_> {
+    /// Whether a run was killed in it, so that what is found is what that run left undone.
+    fn is_unfinished(&self) -> bool {
+        self.verified.counts.contains_key(&FindingKind::NotClosed)
+    }
+
+    fn what_to_do(&self) -> String {
+        format!(
+            "go on with it, which also puts it in order (crumb run netnews {} --resume {}, with the flags of before), then \
+             verify it",
+            self.target, self.name
+        )
+    }
+
+    fn verdict(&self) -> String {
+        if self.is_unfinished() {
+            return format!(
+                "UNFINISHED: its run was cut short, so findings are to be expected; {}",
+                self.what_to_do()
+            );
+        }
+        let checked = "history, active, its index and every file and link agree";
+        match (self.verified.is_right(), self.with_feed) {
+            (false, _) => "WRONG".to_owned(),
+            (true, true) => format!("RIGHT: {checked}, and the articles are those of the feed"),
+            (true, false) => {
+                format!("RIGHT: {checked}; not checked is what is in the articles, as no --feed was given")
+            }
+        }
+    }
+
+    fn shown(&self) -> String {
+        let with_feed = self.with_feed;
+        shown(self.verified, with_feed) + &named("Verdict", &self.verdict())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let mut json = json_of(self.verified);
+        json["feed_given"] = self.with_feed.into();
+        json["unfinished"] = self.is_unfinished().into();
+        json
+    }
+}
+
+fn shown(verified: &Verified, with_feed: bool) -> String {
+    let compared = if with_feed { count_text(verified.compared) } else { "not at all: no --feed".to_owned() };
     let mut text = [
-        ("Articles", verified.articles),
-        ("Files and links", verified.names),
-        ("Ids without files", verified.remembered),
-        ("Groups", verified.groups),
-        ("Compared with the feed", verified.compared),
+        ("Articles", count_text(verified.articles)),
+        ("Files and links", count_text(verified.names)),
+        ("Ids without files", count_text(verified.remembered)),
+        ("Groups", count_text(verified.groups)),
+        ("Compared with the feed", compared),
     ]
-    .map(|(name, count)| named(name, &count_text(count)))
+    .map(|(name, text)| named(name, &text))
     .concat();
     for (kind, count) in &verified.counts {
         text.push_str(&named(kind.name(), &count_text(*count)));
@@ -118,7 +179,6 @@ fn shown(verified: &Verified) -> String {
     for finding in &verified.findings {
         text.push_str(&wrapped(&format!("  {}: ", finding.kind), &finding.text));
     }
-    text.push_str(&named("Verdict", if verified.is_right() { "RIGHT" } else { "WRONG" }));
     text
 }
 

@@ -125,16 +125,16 @@ pub fn run(args: DirscaleArgs, context: &Context) -> anyhow::Result<ExitStatus> 
 }
 
 impl DirscaleArgs {
-    fn measure_one(&self, turn: &Turn<'_>, context: &Context, stop: &AtomicBool) -> anyhow::Result<Run> {
+    fn measure_one(&self, turn: &Turn<'_>, context: &Context, stop: &Arc<AtomicBool>) -> anyhow::Result<Run> {
         let begun = Begun::now("dirscale", turn.target);
         let config = self.config(&begun.id);
-        let fs = self.storage.open(turn.target)?;
+        let fs = self.storage.open(turn.target, stop)?;
         let mut caches = caches_of(&*fs)?;
         if !context.quiet {
             self.announce(turn.target, &config);
         }
         let set = format!("{}{}", dirscale::SET_PREFIX, config.set_name);
-        let _leaving = context.interruption.would_leave(match config.keep {
+        let leaving = context.interruption.would_leave(match config.keep {
             Keep::Remove => format!("{set} in {}; remove it with rm -r", turn.target),
             Keep::Keep | Keep::Reuse => {
                 format!("{set} in {}; --reuse {} goes on with it", turn.target, config.set_name)
@@ -156,9 +156,10 @@ impl DirscaleArgs {
             ..begun.record(context, label)
         };
         let interrupted = stop.load(Ordering::Relaxed);
+        let error = outcome.error.map(|error| leaving.said_in(error.into()));
         let any_measured =
             record.curves.iter().flat_map(|curve| &curve.lines).any(|line| !line.points.is_empty());
-        Ok(Run { record, any_measured, error: outcome.error.map(anyhow::Error::from), interrupted })
+        Ok(Run { record, any_measured, error, interrupted })
     }
 
     fn config(&self, id: &RunId) -> DirscaleConfig {

@@ -213,7 +213,7 @@ impl NetnewsArgs {
         let mut asked = Vec::new();
         for variant in &sides.variants {
             let varied = args.varied(&variant.settings)?;
-            let storage = on_all(ensemble, "reaching the storage", varied.storage(&variant.target))?;
+            let storage = on_all(ensemble, "reaching the storage", varied.storage(&variant.target, stop))?;
             on_all(ensemble, "room on the storage", varied.ensure_room(&storage))?;
             asked.push(varied);
         }
@@ -330,7 +330,7 @@ impl NetnewsArgs {
         stop: &AtomicBool,
     ) -> anyhow::Result<Feed> {
         if let Some(path) = &self.feed {
-            return Ok(Feed::open(path.clone())?);
+            return super::feed::opened(path);
         }
         made_up.make(self.feed_bytes(), context)?;
         let articles = self.articles_to_make_up();
@@ -355,7 +355,7 @@ impl NetnewsArgs {
         turn: &Turn<'_>,
         feed: &Feed,
         context: &Context,
-        stop: &AtomicBool,
+        stop: &Arc<AtomicBool>,
         ensemble: &mut Ensemble,
     ) -> anyhow::Result<Run> {
         let mut begun = Begun::now("netnews", turn.target);
@@ -366,9 +366,9 @@ impl NetnewsArgs {
         if let (BatchSink::Folder(folder), true) = (&mut config.batches_to, ensemble.is_joined()) {
             folder.push(format!("rank-{}", ensemble.rank()));
         }
-        let storage = on_all(ensemble, "reaching the storage", self.storage(turn.target))?;
+        let storage = on_all(ensemble, "reaching the storage", self.storage(turn.target, stop))?;
         let directory = spool::directory_of(&config.name);
-        let _leaving = context.interruption.would_leave(match config.keep {
+        let leaving = context.interruption.would_leave(match config.keep {
             Keep::Remove => format!("{} in {}; remove it with rm -r", directory.display(), turn.target),
             Keep::Keep | Keep::Resume => {
                 format!("{} in {}; --resume {common_name} goes on with it", directory.display(), turn.target)
@@ -399,7 +399,7 @@ impl NetnewsArgs {
         };
         let mut outcome = spool::run_as_rank(&config, &storage, feed, &mut copies, stop, &mut tell);
         progress.finish();
-        let mut error = outcome.error.take().map(anyhow::Error::from);
+        let mut error = outcome.error.take().map(|error| leaving.said_in(error.into()));
         if let Some(course) = &course {
             let all_well = copies.end(error.as_ref().map(|error| format!("{error:#}")));
             if copies.ensemble().lost().is_some() {
@@ -433,16 +433,26 @@ impl NetnewsArgs {
         Ok(Run { record, any_measured, error, interrupted })
     }
 
-    fn storage(&self, target: &Target) -> anyhow::Result<Storage> {
+    fn storage(&self, target: &Target, stop: &Arc<AtomicBool>) -> anyhow::Result<Storage> {
         let mut places = Vec::new();
-        for rule in &self.place {
+        for (at, rule) in self.place.iter().enumerate() {
+            if let Some(before) = self.place[..at].iter().find(|before| before.hierarchy == rule.hierarchy) {
+                let wrong = anyhow::anyhow!(
+                    "--place names {} twice, for {} and for {}; a hierarchy is in one place",
+                    rule.hierarchy,
+                    before.target,
+                    rule.target
+                );
+                return Err(wrong.context(BadUsage));
+            }
             let target = Target::from_str(&rule.target)
                 .map_err(|error| anyhow::Error::from(error).context(BadUsage))
                 .with_context(|| format!("--place {}={}", rule.hierarchy, rule.target))?;
-            places.push((rule.hierarchy.clone(), self.storage.open(&whole(&target))?));
+            places.push((rule.hierarchy.clone(), self.storage.open(&whole(&target), stop)?));
         }
-        let history = self.history.as_ref().map(|target| self.storage.open(&whole(target))).transpose()?;
-        Ok(Storage { spool: self.storage.open(&whole(target))?, history, places })
+        let history =
+            self.history.as_ref().map(|target| self.storage.open(&whole(target), stop)).transpose()?;
+        Ok(Storage { spool: self.storage.open(&whole(target), stop)?, history, places })
     }
 
     fn config(&self, id: &RunId) -> NetnewsConfig {

@@ -209,20 +209,21 @@ impl RunPostmarkArgs {
         let mut begun = Begun::now("postmark", turn.target);
         begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
         ensemble.same_terms(self.terms(turn.target, settings))?;
-        let storage = on_all(ensemble, "reaching the storage", self.file_system.open(turn.target))?;
+        let storage = on_all(ensemble, "reaching the storage", self.file_system.open(turn.target, stop))?;
         let less = "ask for less (--number, --size, --threads)";
         let room = room::ensure(&*storage, self.need(settings), less);
         on_all(ensemble, "room on the storage", room)?;
         let made = Folder::make(&storage, &ranks::own_name(ensemble, Folder::name_of(&begun.id)));
         let all_made = ensemble.all_did("making a folder", problem_of(&made));
         let folder = made?;
-        let _leaving = context.interruption.would_leave(format!(
+        let leaving = context.interruption.would_leave(format!(
             "{} in {}; remove it with rm -r",
             folder.name().display(),
             turn.target
         ));
+        let told = |error| leaving.said_in(error);
         if let Err(error) = all_made {
-            folder.remove()?;
+            folder.remove().map_err(told)?;
             return Err(error.into());
         }
         if ensemble.is_joined() && !context.quiet {
@@ -263,8 +264,8 @@ impl RunPostmarkArgs {
         // Also after an error: the folder is ours and empty, unless something in it could not be removed.
         let removed = folder.remove();
         let all_well = copies.end(problem_of(&outcome).or(problem_of(&removed)));
-        let outcome = outcome?;
-        removed?;
+        let outcome = outcome.map_err(told)?;
+        removed.map_err(told)?;
         all_well?;
 
         let label = turn.label.unwrap_or_else(|| format!("postmark on {}", turn.target));

@@ -156,8 +156,20 @@ impl Runner<'_> {
                 return Ok(false);
             }
         }
+        self.note_idle_rules(&spool);
         self.close(&mut spool)?;
         Ok(true)
+    }
+
+    /// A rule that no group follows was meant otherwise: all its articles are in the target.
+    fn note_idle_rules(&mut self, spool: &Spool) {
+        for (hierarchy, fs) in &self.storage.places {
+            if !spool.groups.ids().any(|id| hierarchy.holds(&spool.groups.get(id).name)) {
+                let text =
+                    format!("no group of the feed is in {hierarchy}: nothing was put on {}", fs.place());
+                self.outcome.verdict.remark("place-without-groups", text);
+            }
+        }
     }
 
     fn open(&mut self, made: &mut bool) -> Result<Spool, NetnewsError> {

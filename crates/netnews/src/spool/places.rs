@@ -46,7 +46,7 @@ pub(crate) struct Places {
 
 impl Hierarchy {
     /// Whether `group` is in it.
-    fn holds(&self, group: &[u8]) -> bool {
+    pub(crate) fn holds(&self, group: &[u8]) -> bool {
         let name = self.0.as_bytes();
         name.is_empty()
             || group.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
