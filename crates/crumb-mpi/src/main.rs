@@ -139,6 +139,7 @@ Examples:
   Four news spools at once:
     mpirun -n 4 -hosts a,b,c,d crumb-mpi run netnews nfs://filer/vol --quick
 
+Exit status of each rank: that of `crumb run`, 130 for one that was interrupted; mpirun makes one of all.
 All flags are those of `crumb run`. The record, the report and the store are rank 0's; `crumb runs`,
 `crumb compare` and `crumb report` read them.";
 
@@ -160,21 +161,25 @@ fn main() -> ExitCode {
     };
     let world = universe.world();
     let rank = world.rank();
-    let stop = match crumb::stop_flag() {
+    let typed = Cli::try_parse().map(|Cli { global, verb: Verb::Run { benchmark } }| {
+        let mut context = Context::new(global);
+        "crumb-mpi".clone_into(&mut context.command[0]);
+        context.start_log();
+        (if rank == 0 { context } else { context.silenced() }, benchmark)
+    });
+    let stop = match &typed {
+        Ok((context, _)) => crumb::stop_flag_of(context),
+        Err(_) => crumb::stop_flag(),
+    };
+    let stop = match stop {
         Ok(stop) => stop,
         Err(error) => {
             eprint!("{}", crumb::error_message(&error));
             return ExitCode::FAILURE;
         }
     };
-    let code = match Cli::try_parse() {
-        Ok(Cli { global, verb: Verb::Run { benchmark } }) => {
-            let mut context = Context::new(global);
-            "crumb-mpi".clone_into(&mut context.command[0]);
-            context.start_log();
-            if rank != 0 {
-                context = context.silenced();
-            }
+    let code = match typed {
+        Ok((context, benchmark)) => {
             let (patience, stop_verb) = (benchmark.patience().max(PATIENCE_MIN), Arc::clone(&stop));
             joined(&world, patience, &stop, move |courier| verb(courier, *benchmark, &context, &stop_verb))
         }
@@ -234,6 +239,8 @@ fn verb(courier: Courier, benchmark: Benchmark, context: &Context, stop: &Arc<At
     let done = run(courier, benchmark, context, stop, &mut ensemble);
     let lost = ensemble.as_ref().and_then(Ensemble::lost).or_else(|| lost_in(&done));
     let code = told(&done, rank == speaker(lost));
+    // As in `crumb`: whatever had been done by then.
+    let code = if context.interruption.is_seen() { crumb::INTERRUPTED } else { code };
     // What came out of a meeting all know; a rank that was lost, too.
     let all_know = lost.is_some() || ensemble.as_ref().is_none_or(Ensemble::all_know);
     let untold = done.err().filter(|_| !all_know).map(|error| in_one_line(&crumb::error_message(&error)));

@@ -35,8 +35,8 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use crate::context::{Context, GlobalArgs};
-pub use crate::exit::{BadUsage, ExitStatus, message as error_message, number as exit_number};
-pub use crate::signals::stop_flag;
+pub use crate::exit::{BadUsage, ExitStatus, INTERRUPTED, message as error_message, number as exit_number};
+pub use crate::signals::{stop_flag, stop_flag_of};
 pub use crate::verbs::run_fstress::FstressArgs;
 pub use crate::verbs::run_netnews::NetnewsArgs;
 pub use crate::verbs::run_postmark::RunPostmarkArgs;
