@@ -77,17 +77,17 @@ fn ganesha_bears_every_workload_over_tcp_and_udp_without_an_error() {
 fn a_run_repeated_with_the_same_seed_issues_the_same_operations_on_a_real_server() {
     let scratch = scratch();
     let Some(ganesha) = Ganesha::needed(scratch.path()) else { return };
-    let run = |seed| {
-        let flags = ["-w", "mail", "--rate", "200", "--measure", "1s", "--files", "300", "--seed", seed];
-        fstress(&ganesha.url(), &flags)
+    // On a busy machine a reply may come later than the schedule expects, and requests that are due at the very end may not
+    // be planned any more: both change what is done, and both are counted. Such a run is made again.
+    let undisturbed = |seed| {
+        let flags = ["-w", "mail", "--rate", "100", "--measure", "500ms", "--files", "300", "--seed", seed];
+        let runs = (0..20).map(|_| fstress(&ganesha.url(), &flags).points.swap_remove(0));
+        runs.into_iter().find(|point| point.overtaken == 0 && point.unsent == 0).expect("one run in 20")
     };
-    let (first, again, other) = (run("5"), run("5"), run("6"));
-    // A request overtaken by a slow reply is the one thing that may differ, and it is counted.
-    if first.points[0].overtaken == 0 && again.points[0].overtaken == 0 {
-        assert_eq!(first.points[0].operations_digest, again.points[0].operations_digest);
-    }
-    assert_ne!(first.points[0].operations_digest, other.points[0].operations_digest);
-    assert_eq!(first.points[0].file_set, again.points[0].file_set);
+    let (first, again, other) = (undisturbed("5"), undisturbed("5"), undisturbed("6"));
+    assert_eq!(first.operations_digest, again.operations_digest);
+    assert_ne!(first.operations_digest, other.operations_digest);
+    assert_eq!(first.file_set, again.file_set);
 }
 
 #[test]
