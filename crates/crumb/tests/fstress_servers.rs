@@ -213,6 +213,8 @@ fn url(server: &nfs::server::Server) -> String {
 fn the_raw_samples_of_each_run_make_the_histograms_of_its_record() {
     let scratch = scratch();
     let (target, raw) = (scratch.path().join("target"), scratch.path().join("new/raw"));
+    // The directory is made, and none above it.
+    fs::create_dir(scratch.path().join("new")).expect("a folder");
     fs::create_dir(&target).expect("a folder");
     let [target, to] = [&target, &raw].map(|path| path.to_str().expect("a plain path").to_owned());
     let flags =
