@@ -240,3 +240,30 @@ fn exchanging_a_hidden_directory_and_a_link_while_others_work_reaches_nothing_ou
         assert_eq!(snapshot(&outside), before, "{group}: {exchanged:?} exchanges, {worked:?} operations");
     }
 }
+
+/// The upper one of two hidden directories is kept open: also then each lower one is looked at when it is opened, and an
+/// upper one that was removed and made again is found.
+#[test]
+fn what_is_kept_of_an_upper_hidden_directory_says_nothing_about_those_within_it_and_ends_with_it() {
+    if cannot_mount() {
+        return;
+    }
+    let scene = Scene::new();
+    fs::set_permissions(scene.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let at = managed(&scene, "group", Layout::D34D56);
+    let lower = scene.lower("group");
+    fs::write(at.join("123456"), "x").unwrap();
+    for inner in ["34/57", "34/58"] {
+        fs::create_dir(lower.join(inner)).unwrap();
+        fs::write(lower.join(inner).join(format!("12{}", inner.replace('/', ""))), "root's").unwrap();
+    }
+    chown(lower.join("34/58"), Some(USER), Some(USER)).unwrap();
+    let eio = Some(Errno::IO.raw_os_error());
+    assert_eq!(fs::metadata(at.join("123457")).unwrap_err().raw_os_error(), eio, "it is root's");
+    assert_eq!(fs::write(at.join("993457"), "x").unwrap_err().raw_os_error(), eio);
+    assert_eq!(fs::read_to_string(at.join("123458")).unwrap(), "root's");
+    assert_eq!(sorted(&lower.join("34/57")), ["123457"]);
+    fs::remove_dir_all(lower.join("34")).unwrap();
+    fs::write(at.join("773456"), "x").unwrap();
+    assert_eq!(sorted(&lower.join("34/56")), ["773456"]);
+}

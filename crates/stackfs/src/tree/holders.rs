@@ -71,9 +71,29 @@ impl Tree {
                 other => return other,
             }
         }
-        let opened = self.open_hidden(&inside.directory, &path, OFlags::PATH)?;
+        let opened = self.open_holder(inside, &path)?;
         let kept = self.holders.kept.keep(key, opened);
         self.with_descriptors(|| work(&kept))
+    }
+
+    /// Opens the hidden directory of an entry for look-ups. Of two levels the upper one is kept too, with the verdict that
+    /// it is the owner's, for as long as any: there are a hundred of them for ten thousand, and each would cost an
+    /// `openat2` and two `statx` more.
+    fn open_holder(&self, inside: &Inside, path: &[u8]) -> Done<OwnedFd> {
+        let (managed, split) = (&inside.directory, path.iter().position(|byte| *byte == b'/'));
+        let Some(split) = split.filter(|_| self.identity.is_privileged()) else {
+            return self.open_hidden(managed, path, OFlags::PATH);
+        };
+        let key = (inside.id, as_number(&path[..split]));
+        if let Some(kept) = self.holders.kept.find_younger(key, self.holders.trusted_for) {
+            match self.open_lower(managed, &kept, path, split, OFlags::PATH) {
+                Err(Errno::NOENT) if is_removed(&kept) => self.holders.kept.drop_of(key),
+                other => return other,
+            }
+        }
+        let upper = self.open_upper(managed, path, split)?;
+        let kept = self.holders.kept.keep(key, upper);
+        self.open_lower(managed, &kept, path, split, OFlags::PATH)
     }
 
     /// Opens a hidden directory of a managed one. ENOTDIR when something else is in its place.
@@ -86,9 +106,26 @@ impl Tree {
             let opened = self.open_part(managed, managed, path, path, access)?;
             return self.only_the_owners(managed, opened, path);
         };
+        let upper = self.open_upper(managed, path, split)?;
+        self.open_lower(managed, &upper, path, split, access)
+    }
+
+    /// Opens the upper one of two hidden directories, whose name ends at `split`.
+    fn open_upper(&self, managed: &OwnedFd, path: &[u8], split: usize) -> Done<OwnedFd> {
         let upper = self.open_part(managed, managed, &path[..split], path, OFlags::PATH)?;
-        let upper = self.only_the_owners(managed, upper, path)?;
-        let opened = self.open_part(managed, &upper, &path[split + 1..], path, access)?;
+        self.only_the_owners(managed, upper, path)
+    }
+
+    /// Opens the lower one, in the upper one.
+    fn open_lower(
+        &self,
+        managed: &OwnedFd,
+        upper: &OwnedFd,
+        path: &[u8],
+        split: usize,
+        access: OFlags,
+    ) -> Done<OwnedFd> {
+        let opened = self.open_part(managed, upper, &path[split + 1..], path, access)?;
         self.only_the_owners(managed, opened, path)
     }
 
