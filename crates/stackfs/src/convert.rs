@@ -38,6 +38,7 @@ pub(crate) mod lost;
 mod moves;
 pub(crate) mod state;
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -326,7 +327,7 @@ fn aim(guard: &Guard, survey: &Survey, goal: Goal) -> Result<State, ConvertError
     };
     if survey.state == State::Flat {
         let layout = asked.unwrap_or(LAYOUT_UNMARKED);
-        refuse_no_room(guard, survey.entries, layout)?;
+        refuse_no_room(guard, layout)?;
         return Ok(State::Managed(layout));
     }
     let there = survey.state.layout();
@@ -336,9 +337,12 @@ fn aim(guard: &Guard, survey: &Survey, goal: Goal) -> Result<State, ConvertError
     }
 }
 
-/// Subdirectories take an inode and a block each.
-fn refuse_no_room(guard: &Guard, entries: u64, layout: Layout) -> Result<(), ConvertError> {
-    let needed = Levels::of(layout).count().min(entries * layout.levels() as u64) + 2;
+/// Subdirectories take an inode and a block each; so do the staging directory and the file in it.
+fn refuse_no_room(guard: &Guard, layout: Layout) -> Result<(), ConvertError> {
+    let subdirectories = subdirectories_to_make(&guard.directory, layout);
+    let subdirectories = subdirectories
+        .map_err(|error| ConvertError::Open { path: guard.path.clone(), source: error.into() })?;
+    let needed = subdirectories + 2;
     let Ok(space) = rustix::fs::fstatvfs(&guard.directory) else { return Ok(()) };
     let refused = |free, what| Err(ConvertError::NoRoom { path: guard.path.clone(), needed, free, what });
     // Some file systems have no fixed number of inodes and say that they have none in all.
@@ -349,6 +353,21 @@ fn refuse_no_room(guard: &Guard, entries: u64, layout: Layout) -> Result<(), Con
         return refused(space.f_bavail, "blocks");
     }
     Ok(())
+}
+
+/// Subdirectories that the entries of a flat directory are sorted into: the hidden level is made as entries need it.
+fn subdirectories_to_make(directory: impl AsFd, layout: Layout) -> rustix::io::Result<u64> {
+    let mut paths: HashSet<Vec<u8>> = HashSet::new();
+    let mut path = Vec::new();
+    for entry in Names::of(directory)? {
+        layout.subdirectory(entry?.0.to_bytes(), &mut path);
+        if !paths.contains(&path) {
+            let upper = path.iter().position(|byte| *byte == b'/');
+            paths.extend(upper.map(|end| path[..end].to_vec()));
+            paths.insert(path.clone());
+        }
+    }
+    Ok(paths.len() as u64)
 }
 
 /// An entry with a name of ours in the hidden level could not be told from the staging directory when it comes out.

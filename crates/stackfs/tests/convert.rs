@@ -116,6 +116,30 @@ fn without_room_for_the_subdirectories_nothing_is_begun() {
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 600);
 }
 
+/// Symptom: a directory of names that all belong into few subdirectories was refused for want of a thousand inodes. Cause: as
+/// many subdirectories were counted as there are entries, up to all that the layout has. Fix: those that are made.
+#[test]
+fn room_is_asked_for_the_subdirectories_that_are_made_and_no_more() {
+    let image = match LoopImage::make("ext4", 16 << 20, &["-N", "1024"]) {
+        Ok(image) => image,
+        Err(why) => return eprintln!("skipped: conversion with little room: {why}"),
+    };
+    for (group, layout) in [("one", Layout::D345), ("two", Layout::D34D56)] {
+        let directory = image.path().join(group);
+        fs::create_dir(&directory).unwrap();
+        // All in 777 or 77/77, and aaa; hard links, as the inodes are for something else.
+        fs::write(directory.join("00777700"), "").unwrap();
+        for number in 1..700 {
+            fs::hard_link(directory.join("00777700"), directory.join(format!("{number:02}7777{number:03}")))
+                .unwrap();
+        }
+        fs::write(directory.join("notes"), "").unwrap();
+        to(&directory, Goal::Managed(Some(layout))).unwrap_or_else(|error| panic!("{layout}: {error}"));
+        to(&directory, Goal::Flat).unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 701, "{layout}");
+    }
+}
+
 fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
