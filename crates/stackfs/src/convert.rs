@@ -146,9 +146,7 @@ pub fn plan(path: &Path, goal: Goal) -> Result<Plan, ConvertError> {
     let guard = Guard::take(path)?;
     let survey = Survey::of(&guard.path, &guard.directory)?;
     let after = aim(&guard, &survey, goal)?;
-    if survey.state != after {
-        refuse_foreign(&guard, survey.state)?;
-    }
+    refuse_foreign(&guard, survey.state)?;
     Ok(Plan { before: survey.state, after, entries: survey.entries })
 }
 
@@ -190,7 +188,9 @@ fn convert_guarded(
     let after = aim(guard, &survey, goal)?;
     let mut converted = Converted { before: survey.state, after, entries_moved: 0, subdirectories_moved: 0 };
     if survey.state == after {
-        if after == State::Flat {
+        if after != State::Flat {
+            refuse_foreign(guard, survey.state)?;
+        } else {
             // What a conversion leaves that was killed before its first move.
             let unmark = Call::Mark { of: guard.directory.as_fd(), layout: None };
             let doing = "take its layout's mark away";

@@ -288,6 +288,31 @@ fn unmanaging_leaves_a_subdirectory_of_another_user_and_all_in_it_alone() {
     }
 }
 
+/// Symptom: `manage` said "managed already" of a directory of which a part is not shown, since another user's directory is in
+/// its place. Fix: it says so and fails, as it does where there is something to do.
+#[test]
+fn managing_a_managed_directory_again_says_what_belongs_to_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (layout, place) in [(Layout::D345, "346"), (Layout::D34D56, "35"), (Layout::D34D56, "34/57")] {
+        let scratch = scratch();
+        let directory = of_a_user(scratch.path(), Some(layout));
+        assert_eq!(to(&directory, Goal::Managed(None)).unwrap().before, State::Managed(layout));
+        foreign(&directory.join(place));
+        let before = snapshot(&directory);
+        let refusals = [
+            to(&directory, Goal::Managed(None)).unwrap_err(),
+            plan(&directory, Goal::Managed(Some(layout))).unwrap_err(),
+        ];
+        for refused in refusals {
+            assert!(matches!(refused, ConvertError::Foreign { owner: 0, of: USER, .. }), "{refused}");
+            assert!(refused.to_string().contains(place), "{refused}");
+        }
+        assert_eq!(snapshot(&directory), before, "{layout} {place}");
+    }
+}
+
 #[test]
 fn a_staging_directory_with_another_users_directories_or_of_another_user_is_left_alone() {
     if !testkit::need::root("a directory of another user") {
