@@ -16,6 +16,7 @@
 
 mod context;
 mod cpus;
+pub mod declarations;
 mod exit;
 mod layout;
 mod names;

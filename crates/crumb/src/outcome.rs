@@ -90,6 +90,7 @@ impl Begun {
             series: None,
             metrics: Default::default(),
             headline: vec![],
+            declarations: vec![],
             verdict: Verdict::valid(),
         }
     }

@@ -30,6 +30,7 @@ use report::{figure_text, metric_text};
 use self::remount::Remounted;
 pub use self::variant::{Key, Setting, Sides, Variant};
 use crate::context::Context;
+use crate::declarations;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, folded, grid, wrapped};
 use crate::outcome::{OutputArgs, Run};
@@ -92,6 +93,11 @@ impl SeriesArgs {
         tables: impl FnOnce(&RunRecord) -> String,
     ) -> anyhow::Result<ExitStatus> {
         output.check(context)?;
+        let mut measure_one = |turn: Turn<'_>| -> anyhow::Result<Run> {
+            let mut run = measure_one(turn)?;
+            run.record.declare(&declarations::of(&run.record.benchmark));
+            Ok(run)
+        };
         let variants = &sides.variants;
         if self.is_alone() {
             let run =

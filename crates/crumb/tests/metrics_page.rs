@@ -7,6 +7,18 @@ use std::collections::BTreeSet;
 use binary::Bench;
 use measure::RunRecord;
 
+/// Declared for their titles: the page has metrics and counters only.
+const CURVES: [(&str, &str); 8] = [
+    ("netnews", "unbatch_per_sec"),
+    ("dirscale", "lookup_random_us"),
+    ("dirscale", "lookup_sequential_us"),
+    ("dirscale", "add_us"),
+    ("dirscale", "remove_us"),
+    ("dirscale", "readdir_us"),
+    ("dirscale", "day_us"),
+    ("webload", "response_us"),
+];
+
 /// A row's names, and whether each run has them.
 struct Row {
     names: Vec<String>,
@@ -112,6 +124,30 @@ fn every_metric_and_counter_is_on_the_page_and_every_one_promised_is_emitted() {
                 assert!(there, "{of} does not emit {promised}, which the page promises: {emitted:?}");
             }
         }
+    }
+}
+
+/// A declaration is on the page when a row names it, or the family that it is of or that it is itself.
+#[test]
+fn what_the_benchmarks_declare_is_what_the_page_lists() {
+    let page = include_str!("../../../docs/guide/metrics.md");
+    for of in ["fstress", "postmark", "netnews", "dirscale", "webload", "mount"] {
+        let declared = crumb::declarations::of(of);
+        let rows = rows(page, |heading| heading == format!("{of}: metrics"));
+        let names: Vec<&String> = rows.iter().flat_map(|row| &row.names).collect();
+        // A family's name with letters in place of its braces.
+        let sample = |pattern: &str| pattern.replace(['{', '}'], "").replace('…', "busy_percent");
+        for name in &names {
+            let known = measure::declared(&declared, &sample(name));
+            assert!(known.is_some(), "{of}: the page lists {name}, which is not declared");
+        }
+        let is_curve = |name: &str| CURVES.contains(&(of, name));
+        for one in declared.iter().filter(|one| !is_curve(one.name)) {
+            let listed = names.iter().any(|pattern| is_named(pattern, &sample(one.name)))
+                || names.iter().any(|name| one.metric(&sample(name)).is_some());
+            assert!(listed, "{of} declares {}, which the page does not list", one.name);
+        }
+        assert!(of == "mount" || declared.iter().any(|one| one.headline), "{of} has no headline");
     }
 }
 

@@ -31,7 +31,7 @@ pub use config::{Cache, DirscaleConfig, Keep};
 pub use crossover::{Crossover, pays_from};
 pub use error::DirscaleError;
 pub use frequencies::{Frequencies, FrequenciesError};
-pub use results::{Measure, Paying, Question};
+pub use results::{METRICS, Measure, Paying, Question};
 pub use run::{Event, Outcome, Work, run};
 pub use sample::{Estimate, Samples};
 pub use set::{SET_PREFIX, leftovers};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use files::Layout;
-use measure::{Curve, CurveLine, CurvePoint};
+use measure::{Curve, CurveLine, CurvePoint, MetricDeclaration};
 
 use crate::Frequencies;
 use crate::crossover::{Crossover, Row, crossover};
@@ -277,6 +277,28 @@ fn point(y: f64, ends: Option<(f64, f64)>) -> CurvePoint {
 }
 
 /// A layout's name within the name of a metric.
+/// What a run emits, by order of interest, and its curves.
+pub const METRICS: &[MetricDeclaration] = &[
+    MetricDeclaration::micros("day_cost_flat_us", "Mean operation of a day, flat").answers(),
+    MetricDeclaration::micros("day_cost_{layout}_us", "Mean operation of a day, {layout}"),
+    MetricDeclaration::seconds("day_cost_{layout}_s", "Cost of a day, {layout}"),
+    MetricDeclaration::count("pays_from_files_{layout}", "Pays from, files, {layout}"),
+    MetricDeclaration::micros("lookup_random_{layout}_us", "Lookup, random order, {layout}"),
+    MetricDeclaration::micros("lookup_sequential_{layout}_us", "Lookup, sequential order, {layout}"),
+    MetricDeclaration::micros("add_{layout}_us", "Add a file, {layout}"),
+    MetricDeclaration::micros("remove_{layout}_us", "Remove a file, {layout}"),
+    MetricDeclaration::micros("readdir_{layout}_us", "Read the directory, {layout}"),
+    MetricDeclaration::count("largest_{layout}_files", "Largest, files, {layout}"),
+    MetricDeclaration::count("cache_drops", "Cache drops"),
+    MetricDeclaration::count("cache_drops_proven_cold", "Cache drops proven cold"),
+    MetricDeclaration::micros("lookup_random_us", "Lookup, random order"),
+    MetricDeclaration::micros("lookup_sequential_us", "Lookup, sequential order"),
+    MetricDeclaration::micros("add_us", "Add a file"),
+    MetricDeclaration::micros("remove_us", "Remove a file"),
+    MetricDeclaration::micros("readdir_us", "Read the directory"),
+    MetricDeclaration::micros("day_us", "Mean operation of a day"),
+];
+
 fn slug(layout: Layout) -> String {
     layout.name().replace('/', "_")
 }

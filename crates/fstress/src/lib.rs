@@ -39,7 +39,7 @@ pub use objects::{
     SymlinkId,
 };
 pub use progress::{Event, Live, SetWork, Stage};
-pub use run::{FileCount, FstressConfig, Keep, RunOutcome, run, run_together};
+pub use run::{FileCount, FstressConfig, Keep, METRICS, RunOutcome, run, run_together};
 pub use weights::{WEIGHT_ONE, WeightTree};
 pub use workload::{
     Access, FilesPerOp, Popularity, ReadAccess, Scale, SetattrUse, Sizes, Tree, Workload, WriteAccess,

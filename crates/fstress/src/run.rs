@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Outcome, Ticket, Transport};
-use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, Phase, Verdict};
+use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, Phase, Verdict};
 use quanta::Clock;
 
 use crate::arrivals::{Arrivals, stream};
@@ -558,6 +558,15 @@ impl Session<'_> {
 fn work(grew: bool, wall_s: f64, cpu: CpuTimes, items: u64, bytes: u64) -> Work {
     Work { grew, wall_s, user_s: cpu.user.as_secs_f64(), sys_s: cpu.sys.as_secs_f64(), items, bytes }
 }
+
+/// What [`metrics`] emits, by order of interest.
+pub const METRICS: &[MetricDeclaration] = &[
+    MetricDeclaration::rate("within_bound_per_sec", "Highest within bound"),
+    MetricDeclaration::rate("saturation_per_sec", "Saturation point").answers(),
+    MetricDeclaration::rate("held_per_sec", "Highest rate held").answers(),
+    MetricDeclaration::rate("peak_per_sec", "Peak rate").answers(),
+    MetricDeclaration::micros("overall_response_us", "Overall response time"),
+];
 
 fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();

@@ -8,6 +8,7 @@
 //! all that the device did, for others too. Busy says that at least one request was at the device: of a device that
 //! serves many at a time, such as flash or an array, it tells less than the queue does.
 
+use crate::MetricDeclaration;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -89,6 +90,17 @@ impl DiskMeter {
         done
     }
 }
+
+/// What [`DiskUse::counters`] are.
+pub const DEVICE_METRICS: [MetricDeclaration; 7] = [
+    MetricDeclaration::percent("device_busy_percent", "Device busy"),
+    MetricDeclaration::new("device_queue_mean", "", "Device queue mean"),
+    MetricDeclaration::rate("device_reads_per_sec", "Device reads"),
+    MetricDeclaration::rate("device_writes_per_sec", "Device writes"),
+    MetricDeclaration::rate("device_flushes_per_sec", "Device flushes"),
+    MetricDeclaration::bytes_rate("device_read_bytes_per_sec", "Device read bytes"),
+    MetricDeclaration::bytes_rate("device_written_bytes_per_sec", "Device written bytes"),
+];
 
 impl DiskUse {
     /// As counters of a phase, units in the names.

@@ -16,6 +16,7 @@ mod environment;
 mod grouped;
 mod latency;
 mod memory;
+mod metric;
 mod record;
 pub mod statistics;
 mod verdict;
@@ -23,11 +24,12 @@ mod verdict;
 pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
 pub use cpu::{CpuMeter, CpuTimes};
-pub use disk::{DiskMeter, DiskUse};
+pub use disk::{DEVICE_METRICS, DiskMeter, DiskUse};
 pub use environment::{Environment, MountPoint};
 pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use memory::memory_bytes;
+pub use metric::{Better, Metric, MetricDeclaration, MetricRegistry, declared};
 pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA,
     RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,

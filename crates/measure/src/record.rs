@@ -12,7 +12,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Environment, LatencyHistogram, LatencySummary, Verdict};
+use crate::{
+    Environment, LatencyHistogram, LatencySummary, Metric, MetricDeclaration, MetricRegistry, Verdict,
+    declared,
+};
 
 /// Schema that this version writes and the newest that it reads.
 pub const RECORD_SCHEMA: u32 = 1;
@@ -67,6 +70,9 @@ pub struct RunRecord {
     /// Metrics that answer the run's question, the best first; none: the benchmark's usual one.
     #[serde(default)]
     pub headline: Vec<String>,
+    /// What its metrics and curves are, in the order in which a reader looks at them; of an earlier version: none.
+    #[serde(default)]
+    pub declarations: Vec<Metric>,
     /// Whether to believe it.
     pub verdict: Verdict,
 }
@@ -308,6 +314,60 @@ impl RunRecord {
         serde_json::to_string_pretty(self).expect("a record holds nothing that JSON cannot")
     }
 
+    /// Declares the metrics and curves that it has and those of `known` that answer the run's question, in the order of
+    /// `known`; what is declared already stays as it is.
+    pub fn declare(&mut self, known: &[MetricDeclaration]) {
+        let names: Vec<&String> =
+            self.metrics.keys().chain(self.curves.iter().map(|curve| &curve.name)).collect();
+        let mut found: Vec<(usize, Metric)> = Vec::new();
+        for name in names {
+            if let Some(metric) = declared(known, name)
+                && found.iter().all(|(_, other)| other.name != metric.name)
+            {
+                let of = known.iter().position(|one| one.name == name);
+                let of = of.or_else(|| known.iter().position(|one| one.metric(name).is_some()));
+                found.push((of.unwrap_or(known.len()), metric));
+            }
+        }
+        for (at, answer) in known.iter().enumerate().filter(|(_, one)| one.headline && !one.is_family()) {
+            if found.iter().all(|(_, other)| other.name != answer.name) {
+                found.extend(answer.metric(answer.name).map(|metric| (at, metric)));
+            }
+        }
+        found.sort_by_key(|(at, _)| *at);
+        found.retain(|(_, metric)| self.declarations.iter().all(|known| known.name != metric.name));
+        self.declarations.extend(found.into_iter().map(|(_, metric)| metric));
+    }
+
+    /// The same by the list of its benchmark, unless it has declarations of its own.
+    #[must_use]
+    pub fn declared_by(mut self, registry: MetricRegistry) -> Self {
+        if self.declarations.is_empty() {
+            self.declare(&registry(&self.benchmark));
+        }
+        self
+    }
+
+    /// What `name` is, by the record's own declarations, else by the name itself.
+    pub fn metric(&self, name: &str) -> Metric {
+        let known = self.declarations.iter().find(|metric| metric.name == name);
+        known.cloned().unwrap_or_else(|| Metric::undeclared(name))
+    }
+
+    /// The metrics that answer its question, the best first: what it names itself, then its benchmark's usual ones.
+    pub fn headlines(&self) -> impl Iterator<Item = &str> {
+        let usual = self.declarations.iter().filter(|metric| metric.headline);
+        self.headline.iter().map(String::as_str).chain(usual.map(|metric| metric.name.as_str()))
+    }
+
+    /// Names of its metrics in the order of its declarations, those that are not declared last and by name.
+    pub fn metrics_in_order(&self) -> impl Iterator<Item = &str> {
+        let is_declared = |name: &str| self.declarations.iter().any(|metric| metric.name == name);
+        let first = self.declarations.iter().map(|metric| metric.name.as_str());
+        let others = self.metrics.keys().map(String::as_str).filter(move |name| !is_declared(name));
+        first.filter(|name| self.metrics.contains_key(*name)).chain(others)
+    }
+
     /// Reads a record; the schema is looked at first, so that a newer one is named as such.
     ///
     /// # Errors
@@ -365,6 +425,19 @@ mod tests {
         let record = RunRecord::from_json(&earlier.replace("ENVIRONMENT", &environment)).unwrap();
         assert_eq!(record.metrics.get("read_latency_max_us"), Some(&7.5));
         assert!(!record.metrics.contains_key("read_latency_us_max") && record.headline.is_empty());
+        assert!(record.declarations.is_empty());
+        const KNOWN: [MetricDeclaration; 3] = [
+            MetricDeclaration::micros("read_latency_{figure}_us", "Latency, {figure}"),
+            MetricDeclaration::rate("read_articles_per_sec", "Articles read").answers(),
+            MetricDeclaration::count("never_there", "Never there"),
+        ];
+        let record = record.declared_by(|_| KNOWN.to_vec());
+        let names: Vec<&str> = record.declarations.iter().map(|metric| metric.name.as_str()).collect();
+        assert_eq!(names, ["read_latency_max_us", "read_articles_per_sec"]);
+        assert_eq!(record.metric("read_latency_max_us").title, "Latency, max");
+        assert_eq!(record.metric("read_errors").title, "Read errors", "by its name");
+        assert_eq!(record.headlines().collect::<Vec<_>>(), ["read_articles_per_sec"]);
+        assert_eq!(record.metrics_in_order().collect::<Vec<_>>(), ["read_latency_max_us", "read_errors"]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod whole;
 pub use batcher::{BatchCounts, BatchSink};
 pub use config::{Keep, NetnewsConfig, SyncWhen};
 pub use expire::{ExpireCounts, Removal};
-pub use figures::figures;
+pub use figures::{METRICS, figures};
 pub use history::index::HistoryIndex;
 pub use layout::{Storage, Whereabouts, directory_of, name_of};
 pub use outcome::{Event, Outcome, RunCounts, Work};

@@ -12,12 +12,13 @@
 //! Always holds: with equal settings every count equals PostMark 1.51's, number for number; a run ends, and
 //! leaves nothing of its own behind, whatever the settings and whatever the storage does; nothing that was there
 //! before is overwritten or removed.
-//! Not here: storage (see `files`), figures beyond counts, times and latencies (see `measure`).
+//! Not here: storage (see `files`), adding up ranks and showing figures (the binary).
 //! Source: behaviour of PostMark 1.51 as observed; J. Katcher, "PostMark: a new file system benchmark", 1997.
 
 mod clock;
 pub mod engine;
 mod error;
+pub mod figures;
 mod language;
 mod lines;
 mod memory;

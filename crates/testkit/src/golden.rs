@@ -126,6 +126,7 @@ impl Golden {
     pub fn holds_one_of(&self, name: &str, tries: u32, mut record: impl FnMut() -> String) {
         let mut found = || {
             let record = serde_json::from_str(&record()).expect("a record is JSON");
+            assert_declared(name, &record);
             self.masked(&record)
         };
         let path = self.folder.join(format!("{name}.json"));
@@ -175,6 +176,7 @@ impl Golden {
             let value = match name.as_str() {
                 "environment" => names_only(value),
                 "config" => mask.settings(value),
+                "declarations" => lines(value, self.left_out),
                 "seed" | "schema" => value.clone(),
                 _ => mask.value(name, value, false),
             };
@@ -287,6 +289,16 @@ impl Mask {
     }
 }
 
+/// A metric that its benchmark does not declare has no title, and no order among the others.
+fn assert_declared(name: &str, record: &Value) {
+    let declared: Vec<&Value> =
+        record["declarations"].as_array().into_iter().flatten().map(|one| &one["name"]).collect();
+    let metrics = record["metrics"].as_object().into_iter().flatten().map(|(metric, _)| metric);
+    let missing: Vec<&String> =
+        metrics.filter(|metric| !declared.contains(&&Value::from(metric.as_str()))).collect();
+    assert!(missing.is_empty(), "{name}: emitted and not declared: {missing:?}");
+}
+
 fn begins(these: &[&str], name: &str) -> bool {
     these.iter().any(|begin| name.starts_with(begin))
 }
@@ -312,6 +324,21 @@ fn type_of(value: &Value) -> Value {
 fn names_only(value: &Value) -> Value {
     let fields = value.as_object().into_iter().flatten();
     Value::Object(fields.map(|(name, _)| (name.clone(), "<machine>".into())).collect())
+}
+
+/// Each declaration in one line, so that the files stay short.
+fn lines(declarations: &Value, left_out: &[&str]) -> Value {
+    let line = |metric: &Value| {
+        let text = |field: &str| metric[field].as_str().unwrap_or_default().to_owned();
+        let headline = if metric["headline"] == true { ", headline" } else { "" };
+        let (name, unit, title) = (text("name"), text("unit"), text("title"));
+        Value::from(format!("{name} [{unit}] {title}: {}{headline}", text("better")))
+    };
+    let shown = |metric: &&Value| {
+        let name = metric["name"].as_str().unwrap_or_default();
+        !begins(&COMES_AND_GOES, name) && !begins(left_out, name)
+    };
+    declarations.as_array().into_iter().flatten().filter(shown).map(line).collect()
 }
 
 /// `127.0.0.1:` with a placeholder for the port.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use harness::open_loop::{GENERATOR_BUSY, GeneratorLimits, Lateness, RATE_OFF};
 use measure::{
-    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, Phase as PhaseRecord, Verdict,
+    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MetricDeclaration, Phase as PhaseRecord,
+    Verdict,
 };
 
 use crate::client::Fault;
@@ -59,6 +60,30 @@ fn percent(part: u64, of: u64) -> f64 {
 fn mean_us(histogram: &LatencyHistogram) -> f64 {
     histogram.summary().mean
 }
+
+/// What a run emits, by order of interest, and its curves.
+pub const METRICS: &[MetricDeclaration] = &[
+    MetricDeclaration::rate("requests_per_sec", "Requests").answers(),
+    MetricDeclaration::micros("response_mean_us", "Response mean").answers(),
+    MetricDeclaration::micros("response_p50_us", "Response latency p50"),
+    MetricDeclaration::micros("response_p99_us", "Response latency p99"),
+    MetricDeclaration::micros("response_without_think_us", "Response without think"),
+    MetricDeclaration::percent("document_hit_percent", "Document hit"),
+    MetricDeclaration::percent("document_hit_offered_percent", "Document hit offered"),
+    MetricDeclaration::percent("byte_hit_percent", "Byte hit"),
+    MetricDeclaration::percent("byte_hit_offered_percent", "Byte hit offered"),
+    MetricDeclaration::percent("errors_percent", "Errors"),
+    MetricDeclaration::count("false_replies", "False replies"),
+    MetricDeclaration::bytes_rate("body_bytes_per_sec", "Body bytes"),
+    MetricDeclaration::micros("{kind}_mean_us", "{kind} mean"),
+    MetricDeclaration::micros("{kind}_p50_us", "{kind} latency p50"),
+    MetricDeclaration::micros("{kind}_p99_us", "{kind} latency p99"),
+    MetricDeclaration::seconds("generator_cpu_s", "Generator cpu"),
+    MetricDeclaration::micros("proxy_cpu_a_request_us", "Proxy cpu a request"),
+    MetricDeclaration::count("proxy_written_a_body_byte", "Proxy written a body byte"),
+    MetricDeclaration::new("proxy_resident_bytes", "B", "Proxy resident"),
+    MetricDeclaration::micros("response_us", "Response"),
+];
 
 /// Figures of all load points together.
 fn metrics(sum: &Tally, wall_s: f64) -> BTreeMap<String, f64> {

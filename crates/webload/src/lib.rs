@@ -34,6 +34,7 @@ mod wire;
 
 pub use body::{Body, BodyCheck, BodyFault};
 pub use error::WebloadError;
+pub use judge::METRICS;
 pub use object::{Kind, Object};
 pub use object_set::{ObjectSet, SetUse};
 pub use origin::{Origin, OriginCounters, OriginOptions, ThinkTime};

@@ -18,6 +18,7 @@ use files::{FileSystem, Target};
 use fstress::ensemble::{Copies, Ensemble};
 use measure::{CpuTimes, LoadPoint, Phase, RunId, RunRecord, Usage, Verdict};
 use postmark::engine::{self, Event, Outcome, Place, RunOptions, SyncMode};
+use postmark::figures::{load_point, metrics, verdict};
 use postmark::{Bias, Settings, SizeRange};
 
 use super::ranks::{self, Series, on_all};
@@ -29,7 +30,7 @@ use crate::outcome::{Begun, OutputArgs, Run};
 use crate::room::{self, Need};
 use crate::series::{SeriesArgs, Turn};
 use crate::{signals, tables};
-use figures::{beside_2001, load_point, metrics, settings_of_2001, verdict};
+use figures::{beside_2001, settings_of_2001};
 use folder::Folder;
 use watch::{Expected, Watch};
 

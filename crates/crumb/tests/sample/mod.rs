@@ -49,6 +49,7 @@ pub fn record(id: &str, label: &str) -> RunRecord {
         curves: vec![],
         series: None,
         headline: vec![],
+        declarations: vec![],
         phases: vec![Phase {
             name: "build".to_owned(),
             pass: 1,

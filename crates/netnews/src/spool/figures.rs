@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use measure::statistics::Trend;
-use measure::{Curve, CurveLine, CurvePoint, Phase};
+use measure::{Better, Curve, CurveLine, CurvePoint, MetricDeclaration, Phase};
 
 use super::config::NetnewsConfig;
 use super::outcome::{Outcome, RunCounts};
@@ -39,6 +39,56 @@ pub(super) fn draw(outcome: &mut Outcome, config: &NetnewsConfig) {
     metrics.extend(counts.map(|(name, count)| (name.to_owned(), count as f64)));
     (outcome.metrics, outcome.curves) = (metrics, curves);
 }
+
+/// What a run emits, by order of interest; the names with `to_last` and `tail` where several ranks ran. Curves too.
+pub const METRICS: &[MetricDeclaration] = &[
+    MetricDeclaration::rate("unbatch_articles_per_sec", "Storing articles").answers(),
+    MetricDeclaration::percent("ageing_percent", "Last pass against the first"),
+    MetricDeclaration::percent("ageing_per_pass_percent", "Ageing per pass"),
+    MetricDeclaration::percent("ageing_per_pass_low_percent", "Ageing per pass, low"),
+    MetricDeclaration::percent("ageing_per_pass_high_percent", "Ageing per pass, high"),
+    MetricDeclaration::rate("expire_files_per_sec", "Expired files deleted"),
+    MetricDeclaration::rate("batch_articles_per_sec", "Articles batched"),
+    MetricDeclaration::percent("unbatch_user_percent", "User time to store"),
+    MetricDeclaration::percent("unbatch_sys_percent", "System time to store"),
+    MetricDeclaration::rate("unbatch_first_pass_per_sec", "Storing articles, first pass"),
+    MetricDeclaration::rate("unbatch_last_pass_per_sec", "Storing articles, last pass"),
+    MetricDeclaration::rate("unbatch_flushed_articles_per_sec", "Storing articles and flushing them"),
+    MetricDeclaration::seconds("flush_s", "Flush after a pass"),
+    MetricDeclaration::bytes_rate("unbatch_bytes_per_sec", "Storing, bytes"),
+    MetricDeclaration::new("unbatch_user_us_per_article", "us/article", "User time to store")
+        .better(Better::Lower),
+    MetricDeclaration::new("unbatch_sys_us_per_article", "us/article", "System time to store")
+        .better(Better::Lower),
+    MetricDeclaration::minutes("batch_minutes", "Time to batch"),
+    MetricDeclaration::minutes("expire_minutes", "Time to delete"),
+    MetricDeclaration::rate("read_articles_per_sec", "Articles read"),
+    MetricDeclaration::micros("read_latency_{figure}_us", "Read latency {figure}"),
+    MetricDeclaration::count("read_errors", "Read errors"),
+    MetricDeclaration::rate("unbatch_articles_to_last_per_sec", "Storing articles, to the last rank's end"),
+    MetricDeclaration::rate("batch_articles_to_last_per_sec", "Articles batched, to the last rank's end"),
+    MetricDeclaration::rate("expire_files_to_last_per_sec", "Expired files deleted, to the last rank's end"),
+    MetricDeclaration::seconds("{phase}_tail_s", "{phase}: from the first rank's end to the last one's"),
+    MetricDeclaration::count("batches_offered", "Batches offered"),
+    MetricDeclaration::count("articles_offered", "Articles offered"),
+    MetricDeclaration::count("articles_stored", "Articles stored"),
+    MetricDeclaration::count("articles_expired", "Articles expired"),
+    MetricDeclaration::count("articles_broken", "Articles broken"),
+    MetricDeclaration::count("articles_cancelled", "Articles cancelled"),
+    MetricDeclaration::count("articles_superseded", "Articles superseded"),
+    MetricDeclaration::count("duplicates_refused", "Duplicates refused"),
+    MetricDeclaration::count("cache_drops", "Cache drops"),
+    MetricDeclaration::count("cache_drops_proven_cold", "Cache drops proven cold"),
+    MetricDeclaration::count("hard_links", "Hard links"),
+    MetricDeclaration::count("symlinks", "Symlinks"),
+    MetricDeclaration::count("links_refused", "Links refused"),
+    MetricDeclaration::count("history_lookups", "History lookups"),
+    MetricDeclaration::count("history_text_reads", "History text reads"),
+    MetricDeclaration::count("history_tag_misses", "History tag misses"),
+    MetricDeclaration::count("history_index_reads", "History index reads"),
+    MetricDeclaration::count("history_index_writes", "History index writes"),
+    MetricDeclaration::rate("unbatch_per_sec", "Unbatch"),
+];
 
 /// What phases and readers come to: metrics by name, and the curves. A phase counts by its rate and its time.
 pub fn figures(

@@ -27,6 +27,7 @@ fn run(id: &str, metrics: &[(&str, f64)]) -> RunRecord {
         curves: vec![],
         series: None,
         headline: vec![],
+        declarations: vec![],
         metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         verdict: measure::Verdict::valid(),
     }

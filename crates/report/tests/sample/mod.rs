@@ -111,6 +111,7 @@ impl Sweep {
             curves: vec![],
             series: None,
             headline: vec![],
+            declarations: vec![],
             phases: vec![Phase {
                 name: "build".to_owned(),
                 pass: 1,

@@ -50,6 +50,7 @@ pub fn write(
             series: Some(SeriesPlace { of: id(0, 0), side, turn }),
             metrics,
             headline: Vec::new(),
+            declarations: Vec::new(),
             verdict: Verdict::valid(),
         };
         fs::write(directory.join(format!("{}-{}.json", layer.name, round + 1)), record.to_json())?;

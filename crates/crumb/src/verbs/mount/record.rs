@@ -7,7 +7,7 @@
 
 use anyhow::bail;
 use dirscale::Frequencies;
-use measure::{Phase, RunRecord};
+use measure::{MetricDeclaration, Phase, RunRecord};
 use stackfs::{Census, StackOptions};
 
 const PHASE: &str = "mounted";
@@ -16,6 +16,14 @@ const DAY_S: f64 = 86_400.0;
 /// Which counters of a mount are entries made. A link and a rename make a name, as a creation does.
 const MAKING: [&str; 6] = ["create", "mknod", "mkdir", "symlink", "link", "rename"];
 const REMOVING: [&str; 3] = ["unlink", "rmdir", "rename"];
+
+/// What [`filled`] emits; a family for each operation that occurred.
+pub const METRICS: &[MetricDeclaration] = &[
+    MetricDeclaration::micros("{op}_p50_us", "{op} latency p50"),
+    MetricDeclaration::micros("{op}_p99_us", "{op} latency p99"),
+    MetricDeclaration::rate("{op}_per_sec", "{op}"),
+    MetricDeclaration::percent("table_1_{row}_share_percent", "Share in table 1, {row}"),
+];
 
 /// The census as a run's record: one phase with all counts and latencies, and as metrics what comparing needs.
 pub fn filled(mut record: RunRecord, config: serde_json::Value, census: &Census) -> RunRecord {
@@ -47,6 +55,7 @@ pub fn filled(mut record: RunRecord, config: serde_json::Value, census: &Census)
     }
     record.phases.push(phase);
     record.config = config;
+    record.declare(METRICS);
     record
 }
 

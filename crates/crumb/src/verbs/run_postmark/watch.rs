@@ -11,8 +11,8 @@ use files::FileSystem;
 use fstress::ensemble::Steps;
 use measure::{DiskMeter, DiskUse, Phase};
 use postmark::engine::{self, Event, Outcome};
+use postmark::figures::per_sec;
 
-use super::figures::per_sec;
 use crate::progress::Progress;
 
 /// How much there is to do, of all threads together.

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use fstress::ensemble::{Copies, Steps};
 use measure::{CpuTimes, LatencyHistogram, Phase, RankPart, Usage, Verdict};
 use postmark::engine::{self, Counts, Ending, Latencies, Outcome, PhaseTimes};
+use postmark::figures::{load_point, metrics, per_sec, verdict};
 use serde::{Deserialize, Serialize};
 
 use super::Figures;
-use super::figures::{load_point, metrics, per_sec, verdict};
 
 /// Phase of a record, its rate while all worked, until the last ended, and what came after the first.
 const RATES: [(&str, &str, &str, &str); 3] = [
