@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use report::Store;
 
+use crate::declarations;
 use crate::output::can_be_written;
 use crate::signals::Interruption;
 
@@ -96,7 +97,7 @@ impl Context {
     /// When it cannot be made, or what lies there is no run store.
     pub fn open_store(&self) -> anyhow::Result<Store> {
         self.directory_of_store()?;
-        Ok(Store::open(&self.store)?)
+        Ok(Store::open(&self.store)?.declaring(declarations::of))
     }
 
     /// Finds out whether a run can be kept, and leaves nothing behind.

@@ -24,7 +24,7 @@ use clap::Args;
 use files::{LocalFs, Target};
 use measure::statistics::{median, median_interval, relative_half_width};
 use measure::{RunId, RunRecord, SeriesPlace};
-use report::compare::{Side, headlines_of_run};
+use report::compare::Side;
 use report::{figure_text, metric_text};
 
 use self::remount::Remounted;
@@ -184,7 +184,7 @@ impl SeriesArgs {
         let series = record.series.as_ref().expect("a run of a series knows it");
         let of = if self.until_ci.is_some() { String::new() } else { format!("/{}", self.rounds_max()) };
         let figure = headline_of(record).map_or_else(String::new, |(name, value)| {
-            let (words, number, unit) = metric_text(name, value);
+            let (words, number, unit) = metric_text(&record.metric(name), value);
             format!(": {words} {number} {unit}").trim_end().to_owned()
         });
         let invalid = if record.verdict.valid { "" } else { "  INVALID" };
@@ -270,7 +270,7 @@ impl Series {
 
     /// What answers, the best first.
     fn headlines(&self) -> Vec<&str> {
-        self.records.first().map_or_else(Vec::new, |record| headlines_of_run(record).collect())
+        self.records.first().map_or_else(Vec::new, |record| record.headlines().collect())
     }
 
     /// Median and interval of every metric, for repeats on one target.
@@ -284,15 +284,16 @@ impl Series {
             let figures: Vec<f64> =
                 self.records.iter().filter_map(|record| record.metrics.get(*name)).copied().collect();
             let middle = median(&figures)?;
+            let metric = self.records.iter().find(|record| record.metrics.contains_key(*name))?.metric(name);
             // Each with its unit: that of a latency goes with its size.
-            let text = |value: f64| figure_text(name, value);
+            let text = |value: f64| figure_text(&metric.unit, value);
             let (low, high) = match median_interval(&figures, CONFIDENCE) {
                 Some(interval) => (text(interval.low), text(interval.high)),
                 None => ("-".to_owned(), "-".to_owned()),
             };
             let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
             let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Some(vec![metric_text(name, middle).0, text(middle), low, high, text(least), text(most)])
+            Some(vec![metric.title.clone(), text(middle), low, high, text(least), text(most)])
         };
         let rows: Vec<Vec<String>> = names.iter().filter_map(row).collect();
         let runs = counted(self.records.len(), "run", "runs");
@@ -305,7 +306,7 @@ impl Series {
 }
 
 fn headline_of(record: &RunRecord) -> Option<(&str, f64)> {
-    headlines_of_run(record).find_map(|name| Some((name, *record.metrics.get(name)?)))
+    record.headlines().find_map(|name| Some((name, *record.metrics.get(name)?)))
 }
 
 /// The variant's file system as it is to be mounted; none when it is to be left as it is.

@@ -12,7 +12,7 @@
 //! Source: Anderson, "Fstress", table 4.
 
 use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
-use report::{bytes_text, count_text, figure_text, metric_text, ms_text, rate_text};
+use report::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
 
 use crate::layout::{counted, folded, grid, named, shortened, wrapped};
 
@@ -182,17 +182,18 @@ pub fn ranks(point: &LoadPoint) -> String {
 }
 
 /// Curves: a table each, a column for each variant, every figure with its unit.
-pub fn curves(curves: &[Curve]) -> String {
+pub fn curves(record: &RunRecord) -> String {
     let table = |curve: &Curve| {
+        let metric = record.metric(&curve.name);
         let mut over: Vec<f64> =
             curve.lines.iter().flat_map(|line| line.points.iter().map(|point| point.x)).collect();
         over.sort_by(f64::total_cmp);
         over.dedup();
         let row = |x: &f64| {
-            let mut cells = vec![metric_text("count", *x).1];
+            let mut cells = vec![number_text("", *x).0];
             cells.extend(curve.lines.iter().map(|line| {
                 let point = line.points.iter().find(|point| point.x == *x);
-                point.map_or_else(|| "-".to_owned(), |point| figure_text(&curve.name, point.y))
+                point.map_or_else(|| "-".to_owned(), |point| figure_text(&metric.unit, point.y))
             }));
             cells
         };
@@ -200,9 +201,9 @@ pub fn curves(curves: &[Curve]) -> String {
             .chain(curve.lines.iter().map(|line| line.label.as_str()))
             .collect();
         let rows: Vec<Vec<String>> = over.iter().map(row).collect();
-        format!("{}\n{}\n", metric_text(&curve.name, 1.0).0, grid(&heads, 0, &rows))
+        format!("{}\n{}\n", metric.title, grid(&heads, 0, &rows))
     };
-    curves.iter().map(table).collect()
+    record.curves.iter().map(table).collect()
 }
 
 /// Phases, such as building the file set.
@@ -235,28 +236,13 @@ pub fn summary(record: &RunRecord) -> String {
     let metric = |name: &str| record.metrics.get(name).copied();
     // The highest rate held is the saturation point when one was found, and then told once.
     let held_again = metric("saturation_per_sec").is_some();
-    let first = [
-        "within_bound_per_sec",
-        "saturation_per_sec",
-        "held_per_sec",
-        "peak_per_sec",
-        "overall_response_us",
-        "transactions_per_sec",
-        "total_s",
-    ];
-    let in_order = first.iter().copied().filter(|name| !(held_again && *name == "held_per_sec"));
-    let others = record.metrics.keys().map(String::as_str).filter(|name| !first.contains(name));
-    for name in in_order.chain(others) {
+    for name in record.metrics_in_order().filter(|name| !(held_again && *name == "held_per_sec")) {
         let Some(value) = metric(name) else { continue };
-        let (words, number, unit) = metric_text(name, value);
-        let (words, hint) = match name {
-            "within_bound_per_sec" => ("Highest within bound", ""),
-            "held_per_sec" => ("Highest rate held", " (nothing saturated: it may bear more)"),
-            _ => (words.as_str(), ""),
-        };
+        let (words, number, unit) = metric_text(&record.metric(name), value);
+        let hint = if name == "held_per_sec" { " (nothing saturated: it may bear more)" } else { "" };
         // As in "4,000/s" and "0.412 ms".
         let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
-        text.push_str(&named(words, &format!("{number}{gap}{unit}{hint}")));
+        text.push_str(&named(&words, &format!("{number}{gap}{unit}{hint}")));
     }
     text.push_str(&verdict(&record.verdict));
     if !record.complete {
@@ -452,7 +438,9 @@ mod tests {
         };
         let lines =
             vec![line("flat", &[(1000.0, 35.4), (100_000.0, 2_280.0)]), line("345", &[(100_000.0, 319.0)])];
-        let text = curves(&[Curve { name: "add_us".to_owned(), over: "files".to_owned(), lines }]);
+        let record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        let curve = Curve { name: "add_us".to_owned(), over: "files".to_owned(), lines };
+        let text = curves(&RunRecord { curves: vec![curve], ..record });
         assert!(text.contains("\n  1,000  35.4 µs         -\n100,000  2.28 ms  0.319 ms\n"), "{text}");
     }
 

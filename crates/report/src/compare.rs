@@ -15,8 +15,8 @@
 mod cautions;
 mod figures;
 
-use measure::RunRecord;
 use measure::statistics::{self, SAMPLES_ENOUGH, SAMPLES_MIN};
+use measure::{Better, RunRecord};
 use serde::Serialize;
 
 use crate::figures::{figure_text, grouped};
@@ -36,7 +36,7 @@ pub struct Side {
 /// What came of comparing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// `fstress`, `postmark`, ...
+    /// Name of the benchmark.
     pub benchmark: String,
     /// Confidence of every interval of a headline figure, and of all others together.
     pub confidence: f64,
@@ -74,6 +74,9 @@ pub struct Figure {
     pub name: String,
     /// Its name in words.
     pub title: String,
+    /// Its unit, as a declared metric has it.
+    #[serde(skip)]
+    pub unit: String,
     /// What is better.
     pub better: Better,
     /// True when it is judged by itself on some side.
@@ -96,18 +99,6 @@ pub enum FigureKind {
     LoadPoint,
     /// A curve: the geometric mean over all its points that every run has.
     Curve,
-}
-
-/// What is better, read off the unit in the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Better {
-    /// Rates.
-    Higher,
-    /// Times, and what an operation costs.
-    Lower,
-    /// Neither is known to be: such figures only differ.
-    Unknown,
 }
 
 /// One side's values of a figure.
@@ -180,41 +171,8 @@ pub enum Gate {
 /// Confidence of the whole.
 const CONFIDENCE: f64 = 0.95;
 
-/// The metrics that answer a benchmark's question, the best first.
-pub fn headline(benchmark: &str) -> &'static [&'static str] {
-    match benchmark {
-        "fstress" => &["saturation_per_sec", "held_per_sec", "peak_per_sec"],
-        "postmark" => &["transactions_per_sec"],
-        "netnews" => &["unbatch_articles_per_sec"],
-        "dirscale" => &["day_cost_flat_us"],
-        "webload" => &["requests_per_sec", "response_mean_us"],
-        _ => &[],
-    }
-}
-
-/// The metrics that answer one run's question, the best first: what its record names, then its benchmark's own.
-pub fn headlines_of_run(run: &RunRecord) -> impl Iterator<Item = &str> {
-    run.headline.iter().map(String::as_str).chain(headline(&run.benchmark).iter().copied())
-}
-
-impl Better {
-    /// Read off the unit.
-    pub fn of(name: &str) -> Self {
-        let times = ["_us", "_ms", "_s", "_minutes"];
-        if name.ends_with("_per_sec") {
-            Self::Higher
-        } else if times.iter().any(|unit| name.ends_with(unit) || name.contains(&format!("{unit}_per_")))
-            || name.contains("_bytes_per_")
-        {
-            Self::Lower
-        } else {
-            Self::Unknown
-        }
-    }
-}
-
 /// Compares `sides`, the first being the baseline. `chosen` names the metrics to be judged as headline figures; when
-/// it is empty, those that a side's own records name are, else the benchmark's own.
+/// it is empty, those that a side's own records name are, else the first that they declare as a headline.
 ///
 /// # Errors
 /// When there are fewer than two sides, a side without runs, a run on two sides, a chosen metric that nobody has,
@@ -303,8 +261,8 @@ fn headlines_of(found: &[Figure], sides: &[Side], side: usize, chosen: &[String]
     if !usable.is_empty() {
         return Ok(Headlines { names: usable, caution: None });
     }
-    let usual =
-        headline(&sides[0].runs[0].benchmark).iter().find(|name| there(name)).map(ToString::to_string);
+    let usual = sides[0].runs[0].declarations.iter().filter(|metric| metric.headline);
+    let usual = usual.map(|metric| metric.name.clone()).find(|name| there(name));
     let any = || {
         let metrics = found.iter().filter(on_both).filter(|figure| figure.kind == FigureKind::Metric);
         metrics.into_iter().find(|figure| figure.better != Better::Unknown).map(|figure| figure.name.clone())
@@ -406,10 +364,10 @@ impl Comparison {
         Some(format!(
             "{}: median {} on {} ({}), {} on {} ({})",
             figure.title,
-            figure_text(&figure.name, a.median?),
+            figure_text(&figure.unit, a.median?),
             self.sides[0].name,
             runs(a),
-            figure_text(&figure.name, b.median?),
+            figure_text(&figure.unit, b.median?),
             self.sides[side].name,
             runs(b)
         ))

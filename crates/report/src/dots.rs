@@ -105,7 +105,7 @@ impl DotRow {
                 n: samples.values.len(),
                 median: samples
                     .median
-                    .map_or_else(|| "–".to_owned(), |median| figure_text(&figure.name, median)),
+                    .map_or_else(|| "–".to_owned(), |median| figure_text(&figure.unit, median)),
                 runs: samples
                     .values
                     .iter()
@@ -141,9 +141,9 @@ impl DotRow {
             title: figure.title.clone(),
             headline: figure.headline,
             better: match figure.better {
-                crate::compare::Better::Higher => "higher",
-                crate::compare::Better::Lower => "lower",
-                crate::compare::Better::Unknown => "",
+                measure::Better::Higher => "higher",
+                measure::Better::Lower => "lower",
+                measure::Better::Unknown => "",
             },
             sides: (0..figure.sides.len())
                 .filter(|at| !figure.sides[*at].values.is_empty())

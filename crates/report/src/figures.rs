@@ -1,5 +1,7 @@
 //! How numbers are written for people: as many digits as can be trusted, and always a unit.
 
+use measure::Metric;
+
 /// A rate or other size around which a tenth matters: `3,999.2`, `41,210`.
 pub fn rate_text(per_sec: f64) -> String {
     if per_sec.abs() < 9_999.95 { grouped(per_sec, 1) } else { grouped(per_sec, 0) }
@@ -52,132 +54,48 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{} {}", grouped(size, decimals), UNITS[unit])
 }
 
-/// A metric of a RunRecord in words: its name, its value and the value's unit, the latter read off the
-/// name's ending.
-pub fn metric_text(name: &str, value: f64) -> (String, String, &'static str) {
-    let (stem, number, unit) = if let Some(stem) = name.strip_suffix("_per_sec") {
-        match stem.strip_suffix("_bytes").filter(|_| value >= 0.0) {
-            Some(stem) => {
-                return (
-                    words(name, &format!("{stem}_bytes")),
-                    format!("{}/s", bytes_text(value as u64)),
-                    "",
-                );
-            }
-            None => (stem, round_rate_text(value), "/s"),
-        }
-    } else if let Some(stem) = name.strip_suffix("_us") {
+/// A metric for people: its title, its value, and the value's unit.
+pub fn metric_text(metric: &Metric, value: f64) -> (String, String, String) {
+    let (number, unit) = number_text(&metric.unit, value);
+    (metric.title.clone(), number, unit)
+}
+
+/// A value of this unit, as a [`Metric`] names it, and the unit for people: empty where the number has it already.
+pub fn number_text(unit: &str, value: f64) -> (String, String) {
+    let (number, unit) = match unit {
+        "B/s" if value >= 0.0 => (format!("{}/s", bytes_text(value as u64)), ""),
+        "B" if value >= 0.0 => (bytes_text(value as u64), ""),
+        "/s" | "B/s" => (round_rate_text(value), "/s"),
         // A tenth of a millisecond in milliseconds would lose the digits that count.
-        match value.abs() {
-            us if us < 100.0 => (stem, ms_text(value * 1e3), "µs"),
-            us if us < 1e7 => (stem, ms_text(value), "ms"),
-            _ => (stem, ms_text(value / 1e3), "s"),
-        }
-    } else if let Some(stem) = name.strip_suffix("_ms") {
-        (stem, ms_text(value * 1e3), "ms")
-    } else if let Some(stem) = name.strip_suffix("_minutes") {
-        match value.abs() {
-            minutes if minutes < 2.0 => (stem, ms_text(value * 60e3), "s"),
-            _ => (stem, ms_text(value * 1e3), "min"),
-        }
-    } else if let Some(stem) = name.strip_suffix("_us_per_article") {
-        (stem, ms_text(value * 1e3), "µs an article")
-    } else if let Some(stem) = name.strip_suffix("_percent_per_pass") {
-        (stem, grouped(value, 2), "% a pass")
-    } else if let Some(stem) = name.strip_suffix("_s") {
-        (stem, grouped(value, 2), "s")
-    } else if let Some(stem) = name.strip_suffix("_percent") {
-        (stem, grouped(value, 2), "%")
-    } else if let Some(stem) = name.strip_suffix("_bytes").filter(|_| value >= 0.0) {
-        return (words(name, stem), bytes_text(value as u64), "");
-    } else if value.fract() == 0.0 && (0.0..1e15).contains(&value) {
-        (name, count_text(value as u64), "")
-    } else {
-        (name, ms_text(value * 1e3), "")
+        "us" => match value.abs() {
+            us if us < 100.0 => (ms_text(value * 1e3), "µs"),
+            us if us < 1e7 => (ms_text(value), "ms"),
+            _ => (ms_text(value / 1e3), "s"),
+        },
+        "min" => match value.abs() {
+            minutes if minutes < 2.0 => (ms_text(value * 60e3), "s"),
+            _ => (ms_text(value * 1e3), "min"),
+        },
+        "s" => (grouped(value, 2), "s"),
+        "%" => (grouped(value, 2), "%"),
+        "" if value.fract() == 0.0 && (0.0..1e15).contains(&value) => (count_text(value as u64), ""),
+        other => match other.strip_prefix("us/") {
+            Some(thing) => return (ms_text(value * 1e3), format!("µs {} {thing}", article(thing))),
+            None => (ms_text(value * 1e3), other),
+        },
     };
-    (words(name, stem), number, unit)
+    (number, unit.to_owned())
 }
 
-/// A metric's name in words.
-pub(crate) fn metric_title(name: &str) -> String {
-    metric_text(name, 1.0).0
-}
-
-/// A metric's value with its unit: `4,321/s`, `0.412 ms`.
-pub fn figure_text(name: &str, value: f64) -> String {
-    let (_, number, unit) = metric_text(name, value);
+/// A value with its unit: `4,321/s`, `0.412 ms`.
+pub fn figure_text(unit: &str, value: f64) -> String {
+    let (number, unit) = number_text(unit, value);
     let gap = if unit.is_empty() || unit.starts_with('/') || unit.starts_with('%') { "" } else { " " };
     format!("{number}{gap}{unit}")
 }
 
-fn words(name: &str, stem: &str) -> String {
-    // A metric about one variant has the variant's name at its end.
-    let of_variant = [
-        // As `_us` it is of one operation, as `_s` of the whole day.
-        ("day_cost_", if name.ends_with("_us") { "Mean operation of a day" } else { "Cost of a day" }),
-        ("pays_from_files_", "Pays from, files"),
-    ];
-    if let Some((variant, text)) =
-        of_variant.iter().find_map(|(begin, text)| Some((stem.strip_prefix(begin)?, text)))
-    {
-        return format!("{text}, {}", variant.replace('_', "/"));
-    }
-    let known = match stem {
-        "saturation" => "Saturation point",
-        "held" => "Highest rate held",
-        "peak" => "Peak rate",
-        "ort" | "overall_response" | "overall_response_time" => "Overall response time",
-        "total" => "Total time",
-        "unbatch_articles" => "Storing articles",
-        "unbatch_first_pass" => "Storing articles, first pass",
-        "unbatch_last_pass" => "Storing articles, last pass",
-        "unbatch_user" => "User time to store",
-        "unbatch_sys" => "System time to store",
-        "ageing" => "Last pass against the first",
-        "ageing_trend" => "Ageing trend",
-        "batch" => "Time to batch",
-        "expire" => "Time to delete",
-        "batch_articles" => "Articles batched",
-        "expire_files" => "Expired files deleted",
-        "created" => "Files created",
-        "created_alone" => "Files created, alone",
-        "created_mixed" => "Files created, with transactions",
-        "read" => "Files read",
-        "appended" => "Files appended to",
-        "deleted" => "Files deleted",
-        "deleted_alone" => "Files deleted, alone",
-        "deleted_mixed" => "Files deleted, with transactions",
-        "read_bytes" => "Read",
-        "written_bytes" => "Written",
-        "device_busy" => "Device busy",
-        "cpu" => "CPU used",
-        "readdir" => "Read the directory",
-        "add" => "Add a file",
-        "remove" => "Remove a file",
-        "day" => "Mean operation of a day",
-        "lookup_random" => "Lookup, random order",
-        "lookup_sequential" => "Lookup, sequential order",
-        _ => "",
-    };
-    if !known.is_empty() {
-        return known.to_owned();
-    }
-    // `create_p99` is the 99th percentile of creating.
-    let stem = match stem.rsplit_once('_') {
-        Some((of, percentile))
-            if percentile.len() > 1 && percentile.strip_prefix('p').is_some_and(digits) =>
-        {
-            format!("{of} latency {percentile}")
-        }
-        _ => stem.to_owned(),
-    };
-    let spaced = stem.replace('_', " ");
-    let mut letters = spaced.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-fn digits(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit())
+fn article(thing: &str) -> &'static str {
+    if thing.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
 /// `number` with `decimals` and commas between thousands.
@@ -216,57 +134,51 @@ mod tests {
     }
 
     #[test]
-    fn the_metrics_of_closed_loop_benchmarks_are_worded_for_people() {
-        let title = |name| metric_text(name, 12.0).0;
-        assert_eq!(title("transactions_per_sec"), "Transactions");
-        assert_eq!(title("created_alone_per_sec"), "Files created, alone");
-        assert_eq!(title("create_p99_us"), "Create latency p99");
-        assert_eq!(title("day_cost_34_56_us"), "Mean operation of a day, 34/56");
-        assert_eq!(title("day_cost_34_56_s"), "Cost of a day, 34/56");
-        assert_eq!(title("day_us"), "Mean operation of a day");
-        assert_eq!(title("pays_from_files_345"), "Pays from, files, 345");
-        assert_eq!(title("lookup_random_us"), "Lookup, random order");
-        let names =
-            ["transactions_per_sec", "create_p50_us", "create_p99_us", "cpu_percent", "read_bytes_per_sec"];
-        let texts = names
-            .iter()
-            .zip([1_120.0, 41.2, 2_410.0, 61.5, 2e6])
-            .map(|(name, value)| figure_text(name, value));
-        assert_eq!(texts.collect::<Vec<_>>(), ["1,120/s", "41.2 µs", "2.41 ms", "61.50%", "2.00 MB/s"]);
-    }
-
-    #[test]
-    fn the_metrics_of_netnews_have_their_units() {
+    fn a_value_is_written_with_the_unit_that_suits_its_size() {
         let texts = [
-            ("unbatch_articles_per_sec", 4_321.0),
-            ("ageing_percent", 86.5),
-            ("ageing_trend_percent_per_pass", -1.2),
-            ("expire_minutes", 0.05),
-            ("batch_minutes", 50.0),
-            ("unbatch_sys_us_per_article", 58.1),
-        ]
-        .map(|(name, value)| format!("{}: {}", metric_title(name), figure_text(name, value)));
+            ("/s", 4_321.0),
+            ("us", 41.2),
+            ("us", 2_410.0),
+            ("%", 61.5),
+            ("B/s", 2e6),
+            ("min", 0.05),
+            ("min", 50.0),
+            ("us/article", 58.1),
+            ("us/request", 58.1),
+            ("", 20_000.0),
+            ("B", 1_500.0),
+            ("s", 3.0),
+            ("ms", 2.5),
+        ];
         assert_eq!(
-            texts,
+            texts.map(|(unit, value)| figure_text(unit, value)),
             [
-                "Storing articles: 4,321/s",
-                "Last pass against the first: 86.50%",
-                "Ageing trend: -1.20% a pass",
-                "Time to delete: 3.00 s",
-                "Time to batch: 50.0 min",
-                "System time to store: 58.1 µs an article"
+                "4,321/s",
+                "41.2 µs",
+                "2.41 ms",
+                "61.50%",
+                "2.00 MB/s",
+                "3.00 s",
+                "50.0 min",
+                "58.1 µs an article",
+                "58.1 µs a request",
+                "20,000",
+                "1.50 kB",
+                "3.00 s",
+                "2.50 ms"
             ]
         );
     }
 
     #[test]
-    fn a_metric_is_read_off_its_name() {
+    fn a_metric_is_called_as_it_is_declared_and_else_by_its_name() {
+        let declared = measure::MetricDeclaration::rate("saturation_per_sec", "Saturation point");
+        let metric = declared.metric("saturation_per_sec").unwrap();
+        assert_eq!(metric_text(&metric, 4321.0), ("Saturation point".into(), "4,321".into(), "/s".into()));
+        let undeclared = Metric::undeclared("files_created");
         assert_eq!(
-            metric_text("saturation_per_sec", 4321.0),
-            ("Saturation point".into(), "4,321".into(), "/s")
+            metric_text(&undeclared, 20_000.0),
+            ("Files created".into(), "20,000".into(), String::new())
         );
-        assert_eq!(metric_text("ort_us", 2_410.0), ("Overall response time".into(), "2.41".into(), "ms"));
-        assert_eq!(metric_text("read_bytes_per_sec", 2e6), ("Read".into(), "2.00 MB/s".into(), ""));
-        assert_eq!(metric_text("files_created", 20_000.0), ("Files created".into(), "20,000".into(), ""));
     }
 }

@@ -31,7 +31,7 @@ mod traffic;
 mod views;
 
 pub use error::ReportError;
-pub use figures::{bytes_text, count_text, figure_text, metric_text, ms_text, rate_text};
+pub use figures::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
 pub use passes::Reference;
 pub use store::{RunSummary, Store};
 

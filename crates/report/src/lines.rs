@@ -4,10 +4,8 @@
 //! line's label and the dashes the run, so that one layout on two machines is seen as such.
 //! Not here: latency against load (see `series`).
 
-use measure::RunRecord;
+use measure::{Metric, RunRecord};
 use serde::Serialize;
-
-use crate::figures::metric_title;
 
 /// All lines of one curve name.
 #[derive(Clone, Debug, Serialize)]
@@ -45,6 +43,12 @@ pub(crate) struct LinePoint {
 
 /// What is beyond is not believed: an imported record is wrong.
 const LIMIT: f64 = 1e15;
+
+/// What the first run that has this curve calls it.
+fn title(runs: &[&RunRecord], name: &str) -> String {
+    let of = runs.iter().find(|run| run.curves.iter().any(|curve| curve.name == name));
+    of.map_or_else(|| Metric::undeclared(name), |run| run.metric(name)).title
+}
 
 /// The plots of all runs, in the order of the first run that has them.
 pub(crate) fn plots(runs: &[RunRecord]) -> Vec<LinePlot> {
@@ -93,7 +97,7 @@ pub(crate) fn plots(runs: &[RunRecord]) -> Vec<LinePlot> {
         }
         LinePlot {
             name: name.to_owned(),
-            title: metric_title(name),
+            title: title(&with_curves, name),
             over: over.replace('_', " "),
             unit,
             intervals: lines.iter().flat_map(|line| &line.points).any(|point| point.low.is_some()),

@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use measure::RunRecord;
+use measure::{MetricRegistry, RunRecord};
 
 use crate::compare::{Comparison, Side};
 use crate::{ReportError, Result, Store};
@@ -22,19 +22,20 @@ use crate::{ReportError, Result, Store};
 pub struct Source<'a> {
     open: Box<dyn Fn() -> Result<Store> + 'a>,
     store: std::cell::OnceCell<Store>,
+    registry: MetricRegistry,
 }
 
 impl<'a> Source<'a> {
-    /// Runs of the store that `open` opens, and of files.
-    pub fn new(open: impl Fn() -> Result<Store> + 'a) -> Self {
-        Self { open: Box::new(open), store: std::cell::OnceCell::new() }
+    /// Runs of the store that `open` opens, and of files; `registry` declares the metrics of those that have none.
+    pub fn new(open: impl Fn() -> Result<Store> + 'a, registry: MetricRegistry) -> Self {
+        Self { open: Box::new(open), store: std::cell::OnceCell::new(), registry }
     }
 
     fn store(&self) -> Result<&Store> {
         if let Some(store) = self.store.get() {
             return Ok(store);
         }
-        let store = (self.open)()?;
+        let store = (self.open)()?.declaring(self.registry);
         Ok(self.store.get_or_init(|| store))
     }
 }
@@ -88,7 +89,7 @@ fn runs_of(argument: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
     let mut runs = Vec::new();
     for name in argument.split(',') {
         if is_file(name) && !name.rsplit_once(':').is_some_and(|(of, _)| of.ends_with(".json")) {
-            runs.extend(of_file(name)?);
+            runs.extend(of_file(name, source)?);
         } else if let Some((of, side)) = name.rsplit_once(':') {
             let all = series_of(of, source)?;
             let series =
@@ -118,14 +119,16 @@ fn is_file(name: &str) -> bool {
 
 /// All runs of a series, by one of them or by the file that holds it.
 fn series_of(name: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
-    if is_file(name) { of_file(name) } else { source.store()?.series(name) }
+    if is_file(name) { of_file(name, source) } else { source.store()?.series(name) }
 }
 
-fn of_file(name: &str) -> Result<Vec<RunRecord>> {
+fn of_file(name: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
     let path = Path::new(name);
     let text = std::fs::read_to_string(path)
         .map_err(|source| ReportError::File { path: name.to_owned(), source })?;
-    RunRecord::all_from_json(&text).map_err(|source| ReportError::NoRecord { path: name.to_owned(), source })
+    let runs = RunRecord::all_from_json(&text)
+        .map_err(|source| ReportError::NoRecord { path: name.to_owned(), source })?;
+    Ok(runs.into_iter().map(|run| run.declared_by(source.registry)).collect())
 }
 
 /// What a side is called by its runs' labels.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use measure::{RunId, RunRecord};
+use measure::{MetricRegistry, RunId, RunRecord};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
 use crate::{ReportError, Result};
@@ -46,6 +46,7 @@ const OLDEST_FIRST: &str = "ORDER BY started_us, id";
 pub struct Store {
     path: PathBuf,
     sqlite: Connection,
+    registry: Option<MetricRegistry>,
 }
 
 /// What a list shows of a run.
@@ -53,7 +54,7 @@ pub struct Store {
 pub struct RunSummary {
     /// Name of the run.
     pub id: RunId,
-    /// `fstress`, `postmark`, ...
+    /// Name of the benchmark.
     pub benchmark: String,
     /// What the user calls it.
     pub label: String,
@@ -110,7 +111,7 @@ impl Store {
             return Err(ReportError::Newer { path: shown, found: version, known: STORE_VERSION });
         }
         if version == STORE_VERSION && application == APPLICATION_ID {
-            return Ok(Self { path, sqlite });
+            return Ok(Self { path, sqlite, registry: None });
         }
         // Two that start at once both come here; the lock lets one make the tables and the other see them.
         let making = sqlite.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
@@ -128,7 +129,14 @@ impl Store {
                 return Err(ReportError::Foreign { path: shown });
             }
         }
-        Ok(Self { path, sqlite })
+        Ok(Self { path, sqlite, registry: None })
+    }
+
+    /// Reads records that declare no metrics with the lists of `registry`, as those of earlier versions do not.
+    #[must_use]
+    pub fn declaring(mut self, registry: MetricRegistry) -> Self {
+        self.registry = Some(registry);
+        self
     }
 
     /// Where the store lies.
@@ -293,10 +301,14 @@ impl Store {
             .map_err(|source| self.failed("read the run", source))?;
         // Gone between the two queries: another Crumb removed it.
         let text = text.ok_or_else(|| ReportError::NoRun { wanted: id.0.clone(), runs: 0 })?;
-        RunRecord::from_json(&text).map_err(|source| ReportError::Damaged {
+        let record = RunRecord::from_json(&text).map_err(|source| ReportError::Damaged {
             path: self.shown(),
             id: id.0.clone(),
             source,
+        })?;
+        Ok(match self.registry {
+            Some(registry) => record.declared_by(registry),
+            None => record,
         })
     }
 

@@ -244,7 +244,7 @@ impl Row {
             Some(value) if name.ends_with("_us") => ms_text(value),
             Some(value) if name.ends_with("_percent") => grouped(value, 2),
             Some(value) if name.ends_with("_per_sec") => rate_text(value),
-            Some(value) => figure_text(name, value),
+            Some(value) => figure_text(&run.metric(name).unit, value),
         };
         Self { run: Some(at), name: run.label.clone(), cells: METRICS.map(cell) }
     }

@@ -2,12 +2,12 @@
 //!
 //! Always holds: what a user or a peer named is plain text here, and the template escapes it.
 
-use measure::{LatencySummary, LoadPoint, LoopKind, OpStats, Phase, RankPart, RunRecord, Verdict};
+use measure::{LatencySummary, LoadPoint, LoopKind, Metric, OpStats, Phase, RankPart, RunRecord, Verdict};
 use serde::Serialize;
 
 use crate::compare::{Comparison, FigureKind};
 use crate::dots::confidence_text;
-use crate::figures::{bytes_text, count_text, grouped, metric_text, ms_text, rate_text};
+use crate::figures::{bytes_text, count_text, grouped, metric_text, ms_text, number_text, rate_text};
 use crate::series::point_name;
 
 /// One run.
@@ -59,7 +59,7 @@ impl MetricsView {
 pub(crate) struct MetricView {
     name: String,
     /// By run: value and unit; none where a run lacks it.
-    values: Vec<Option<(String, &'static str)>>,
+    values: Vec<Option<(String, String)>>,
 }
 
 #[derive(Serialize)]
@@ -215,10 +215,7 @@ impl ComparisonView {
 pub(crate) fn medians(comparison: &Comparison) -> MetricsView {
     let metric = |figure: &&crate::compare::Figure| figure.kind == FigureKind::Metric;
     let view = |figure: &crate::compare::Figure| {
-        let text = |median: f64| {
-            let (_, number, unit) = metric_text(&figure.name, median);
-            (number, unit)
-        };
+        let text = |median: f64| number_text(&figure.unit, median);
         let values = figure.sides.iter().map(|side| side.median.map(text)).collect();
         MetricView { name: figure.title.clone(), values }
     };
@@ -258,26 +255,15 @@ impl RunView {
 
 /// The metrics of all runs by name, those that answer the user's question first.
 pub(crate) fn metrics(runs: &[RunRecord]) -> MetricsView {
-    const FIRST: [&str; 13] = [
-        "saturation_per_sec",
-        "transactions_per_sec",
-        "day_cost_flat_us",
-        "unbatch_articles_per_sec",
-        "ageing_percent",
-        "ageing_per_pass_percent",
-        "expire_files_per_sec",
-        "batch_articles_per_sec",
-        "unbatch_user_percent",
-        "peak_per_sec",
-        "ort_us",
-        "overall_response_us",
-        "overall_response_ms",
-    ];
-    let mut names: Vec<&String> = runs.iter().flat_map(|run| run.metrics.keys()).collect();
-    names.sort_by_key(|name| (FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()), *name));
-    names.dedup();
-    let view = |name: &String| {
-        let of_run = |run: &RunRecord| run.metrics.get(name).map(|&value| metric_text(name, value));
+    let mut names: Vec<&str> = Vec::new();
+    for name in runs.iter().flat_map(RunRecord::metrics_in_order) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let view = |name: &str| {
+        let of_run =
+            |run: &RunRecord| run.metrics.get(name).map(|&value| metric_text(&run.metric(name), value));
         let texts: Vec<_> = runs.iter().map(of_run).collect();
         let title = texts.iter().flatten().next().map_or_else(String::new, |text| text.0.clone());
         MetricView { name: title, values: texts.into_iter().map(|text| text.map(|t| (t.1, t.2))).collect() }
@@ -404,7 +390,7 @@ impl PhaseView {
                 .counters
                 .iter()
                 .map(|(name, &value)| {
-                    let (name, number, unit) = metric_text(name, value);
+                    let (name, number, unit) = metric_text(&Metric::undeclared(name), value);
                     (name, format!("{number} {unit}").trim_end().to_owned())
                 })
                 .collect(),

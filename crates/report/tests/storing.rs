@@ -121,7 +121,7 @@ fn a_removed_run_is_gone_and_cannot_be_removed_twice() {
 fn a_number_that_json_cannot_hold_is_refused_when_stored_and_not_when_wanted() {
     let (_directory, store) = scratch();
     let mut record = run("r", "2026-11-21T18:00:00Z");
-    record.metrics.insert("ort_us".into(), f64::NAN);
+    record.metrics.insert("overall_response_us".into(), f64::NAN);
     assert!(matches!(store.insert(&record), Err(ReportError::Unreadable { .. })));
     assert!(store.list().unwrap().is_empty());
 }
@@ -242,7 +242,7 @@ fn sides_are_named_by_runs_series_labels_and_files() {
     let (directory, store) = with_a_series();
     let path = store.path().to_owned();
     drop(store);
-    let source = Source::new(|| Store::open(&path));
+    let source = Source::new(|| Store::open(&path), |_| vec![]);
     let sizes = |arguments: &[&str]| {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         sides::named(&arguments, &source).map(|sides| {

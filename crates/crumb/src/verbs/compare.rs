@@ -10,6 +10,7 @@ use report::html::{self, Options};
 use report::sides::{self, Source};
 
 use crate::context::Context;
+use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus, is_broken_pipe};
 use crate::layout::{WIDTH, counted, folded, grid, wrapped};
 use crate::output::{Destination, is_same_place, note, print};
@@ -72,7 +73,7 @@ fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     if args.sides.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
         drop(context.store_with_runs()?);
     }
-    let source = Source::new(|| report::Store::open(&context.store));
+    let source = Source::new(|| report::Store::open(&context.store), declarations::of);
     let sides = sides::named(&args.sides, &source)?;
     let comparison = report::compare::compare(&sides, &args.metric)?;
     let told = tell(&args, sides, &comparison, context);
@@ -194,7 +195,7 @@ fn table(comparison: &Comparison, side: usize) -> String {
 fn row(figure: &Figure, side: usize) -> Vec<String> {
     let of = &figure.against[side - 1];
     let value = |at: usize| {
-        figure.sides[at].median.map_or_else(dash, |median| brief(&figure_text(&figure.name, median)))
+        figure.sides[at].median.map_or_else(dash, |median| brief(&figure_text(&figure.unit, median)))
     };
     vec![
         figure.title.clone(),

@@ -10,6 +10,7 @@ use report::html::{self, Options};
 use report::{Reference, Store};
 
 use crate::context::Context;
+use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::counted;
 use crate::output::{Destination, is_same_place, note, print, refuse_store};
@@ -151,7 +152,8 @@ fn find(wanted: &[String], context: &Context) -> anyhow::Result<Vec<RunRecord>> 
             let text =
                 fs::read_to_string(path).with_context(|| format!("{name}: cannot read this RunRecord"))?;
             let of_file = RunRecord::all_from_json(&text);
-            runs.extend(of_file.with_context(|| format!("{name}: cannot be reported on"))?);
+            let of_file = of_file.with_context(|| format!("{name}: cannot be reported on"))?;
+            runs.extend(of_file.into_iter().map(|run| run.declared_by(declarations::of)));
             continue;
         }
         if store.is_none() {

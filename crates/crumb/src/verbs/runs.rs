@@ -10,6 +10,7 @@ use measure::{Environment, RunId, RunRecord};
 use report::{RunSummary, Store, bytes_text, figure_text};
 
 use crate::context::Context;
+use crate::declarations;
 use crate::exit::ExitStatus;
 use crate::layout::{WIDTH, counted, grid, named, shortened};
 use crate::output::{Destination, note, print};
@@ -139,9 +140,10 @@ fn list(context: &Context, json: bool) -> anyhow::Result<()> {
 }
 
 fn list_row(run: &RunSummary, label_width: usize) -> Vec<String> {
-    let headline = report::compare::headline(&run.benchmark)
+    let headline = declarations::of(&run.benchmark)
         .iter()
-        .find_map(|name| run.metrics.get(*name).map(|value| figure_text(name, *value)));
+        .filter(|metric| metric.headline)
+        .find_map(|metric| run.metrics.get(metric.name).map(|value| figure_text(metric.unit, *value)));
     let verdict = match (run.valid, run.complete) {
         (true, true) => "VALID",
         (true, false) => "cut short",
@@ -192,7 +194,7 @@ fn shown(record: &RunRecord, ops: OpsOf) -> String {
     }
     text.push_str(&tables::generator(record));
     text.extend(tables::telling_point(record).map(tables::ranks));
-    text.push_str(&tables::curves(&record.curves));
+    text.push_str(&tables::curves(record));
     text.push_str(&tables::phases(&record.phases));
     text.push_str(&config(&record.config));
     text.push_str(&environment(&record.environment));

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::{
-    Environment, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA, RunId,
-    RunRecord, Verdict,
+    Environment, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MetricDeclaration, OpStats, Phase,
+    RECORD_SCHEMA, RunId, RunRecord, Verdict,
 };
 
 /// Name, share in percent, latency relative to the others.
@@ -49,7 +49,10 @@ pub fn record(id: &str, label: &str) -> RunRecord {
         curves: vec![],
         series: None,
         headline: vec![],
-        declarations: vec![],
+        declarations: [MetricDeclaration::rate("saturation_per_sec", "Saturation point").answers()]
+            .iter()
+            .filter_map(|one| one.metric(one.name))
+            .collect(),
         phases: vec![Phase {
             name: "build".to_owned(),
             pass: 1,

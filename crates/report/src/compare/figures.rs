@@ -5,16 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use measure::{LoopKind, Phase, RunRecord};
+use measure::{LoopKind, Metric, Phase, RunRecord};
 
-use super::{Better, Figure, FigureKind, Samples, Side};
-use crate::figures::{metric_title, round_rate_text};
+use super::{Figure, FigureKind, Samples, Side};
+use crate::figures::round_rate_text;
 
 /// Figures by the order in which a reader looks at them.
 pub(super) fn of(sides: &[Side]) -> Vec<Figure> {
     let mut found = Vec::new();
-    let metrics =
-        |run: &RunRecord| run.metrics.iter().map(|(name, &value)| (Key::metric(name), value)).collect();
+    let metrics = |run: &RunRecord| {
+        run.metrics
+            .iter()
+            .map(|(name, &value)| (Key(0, name.clone(), metric(sides, name).title), value))
+            .collect()
+    };
     gather(&mut found, sides, FigureKind::Metric, &metrics);
     gather(&mut found, sides, FigureKind::Phase, &phases);
     gather(&mut found, sides, FigureKind::LoadPoint, &load_points);
@@ -27,10 +31,10 @@ pub(super) fn of(sides: &[Side]) -> Vec<Figure> {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(u64, String, String);
 
-impl Key {
-    fn metric(name: &str) -> Self {
-        Self(0, name.to_owned(), metric_title(name))
-    }
+/// What the first run that declares `name` says it is.
+fn metric(sides: &[Side], name: &str) -> Metric {
+    let mut declared = sides.iter().flat_map(|side| &side.runs).flat_map(|run| &run.declarations);
+    declared.find(|metric| metric.name == name).cloned().unwrap_or_else(|| Metric::undeclared(name))
 }
 
 type Values = Vec<(Key, f64)>;
@@ -48,9 +52,11 @@ fn gather(found: &mut Vec<Figure>, sides: &[Side], kind: FigureKind, values: &dy
         .into_iter()
         .filter(|(_, sides)| !sides[0].is_empty() && sides[1..].iter().any(|side| !side.is_empty()));
     found.extend(shared.map(|(Key(_, name, title), values)| {
+        let Metric { unit, better, .. } = metric(sides, &name);
         Figure {
             kind,
-            better: Better::of(&name),
+            better,
+            unit,
             name,
             title,
             headline: false,
@@ -140,7 +146,8 @@ fn curves(run: &RunRecord, common: &Common) -> Values {
             if !logs.is_empty() {
                 let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
                 let name = format!("curve {}: {}", line.label, curve.name);
-                values.push((Key(0, name, format!("{}, {}", metric_title(&curve.name), line.label)), mean));
+                let title = format!("{}, {}", run.metric(&curve.name).title, line.label);
+                values.push((Key(0, name, title), mean));
             }
         }
     }
