@@ -21,7 +21,7 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -139,7 +139,7 @@ Examples:
   Four news spools at once:
     mpirun -n 4 -hosts a,b,c,d crumb-mpi run netnews nfs://filer/vol --quick
 
-Exit status of each rank: that of `crumb run`, 130 for one that was interrupted; mpirun makes one of all.
+Exit status of each rank: that of `crumb run`, 130 where any rank was interrupted; mpirun makes one of all.
 All flags are those of `crumb run`. The record, the report and the store are rank 0's; `crumb runs`,
 `crumb compare` and `crumb report` read them.";
 
@@ -239,8 +239,10 @@ fn verb(courier: Courier, benchmark: Benchmark, context: &Context, stop: &Arc<At
     let done = run(courier, benchmark, context, stop, &mut ensemble);
     let lost = ensemble.as_ref().and_then(Ensemble::lost).or_else(|| lost_in(&done));
     let code = told(&done, rank == speaker(lost));
-    // As in `crumb`: whatever had been done by then.
-    let code = if context.interruption.is_seen() { crumb::INTERRUPTED } else { code };
+    // As in `crumb`: whatever had been done by then. What ends well although it was asked to stop was interrupted on another
+    // rank: one that fails there is an error here too.
+    let was_stopped = done.is_ok() && stop.load(Ordering::Relaxed);
+    let code = if context.interruption.is_seen() || was_stopped { crumb::INTERRUPTED } else { code };
     // What came out of a meeting all know; a rank that was lost, too.
     let all_know = lost.is_some() || ensemble.as_ref().is_none_or(Ensemble::all_know);
     let untold = done.err().filter(|_| !all_know).map(|error| in_one_line(&crumb::error_message(&error)));

@@ -122,7 +122,7 @@ fn ctrl_c_ends_all_ranks_early_and_removes_their_files() {
     // To one rank, as a batch system may: mpirun ends its processes by force when it gets one itself.
     kill_process(pids[1], Signal::INT).unwrap();
     let ended = job.end(SOON);
-    // mpirun tells the code of the rank that failed: as `crumb` ends when it is interrupted.
+    // All of them end as `crumb` ends when it is interrupted.
     assert_eq!(ended.code, 130, "{}", ended.said);
     let [run] = &kept(dir.path())[..] else { panic!("one run is kept: {}", ended.said) };
     assert!(!run.complete && run.points.len() == 2, "{}", ended.said);
