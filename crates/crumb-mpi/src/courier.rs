@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use fstress::ensemble::{ClockOffset, Exchange, Fate, Lost};
+use harness::ranks::{ClockOffset, Exchange, Fate, Lost};
 use quanta::Instant;
 
 /// What the main thread is asked for.

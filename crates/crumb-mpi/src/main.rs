@@ -9,7 +9,7 @@
 //!
 //! Always holds: MPI is called by the main thread alone, and inside a measured interval nothing crosses; rank 0
 //! alone shows progress, keeps and writes the run; a rank that is lost ends all, and no process is left behind.
-//! Not here: how load is divided and parts are added up (`fstress::ensemble`), the verbs (`crumb`).
+//! Not here: how load is divided and parts are added up (`harness::ranks`), the verbs (`crumb`).
 
 // Standard error is where a program talks to its user.
 #![allow(clippy::print_stderr)]
@@ -27,8 +27,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crumb::{Context, ExitStatus, FstressArgs, GlobalArgs, NetnewsArgs, RunPostmarkArgs};
-use fstress::FstressError;
-use fstress::ensemble::{Ensemble, Fate, Hello, Lost, Share};
+use harness::ranks::{Ensemble, Fate, Hello, Lost, Share};
 use mpi::Threading;
 use mpi::traits::Communicator as _;
 use rustix::thread::CpuSet;
@@ -278,10 +277,7 @@ fn run(
 
 /// The rank that was lost before there was an ensemble to know it.
 fn lost_in(done: &anyhow::Result<ExitStatus>) -> Option<&Lost> {
-    done.as_ref().err()?.chain().find_map(|error| match error.downcast_ref()? {
-        FstressError::Lost(lost) => Some(lost),
-        _ => None,
-    })
+    done.as_ref().err()?.chain().find_map(|error| error.downcast_ref())
 }
 
 /// The rank that tells: the next one where rank 0 is lost, unless that came to its end and tells by itself.
@@ -320,6 +316,8 @@ fn in_one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use harness::ranks::RanksError;
+
     use super::*;
 
     #[test]
@@ -350,7 +348,7 @@ mod tests {
     fn the_next_rank_tells_when_rank_0_is_lost_before_all_have_joined() {
         let failed = |fate| -> anyhow::Result<ExitStatus> {
             let lost = Lost { rank: 0, host: "a".to_owned(), fate };
-            Err(anyhow::Error::from(FstressError::from(lost)).context("the ranks do not join"))
+            Err(anyhow::Error::from(RanksError::from(lost)).context("the ranks do not join"))
         };
         let speaker = |done| speaker(lost_in(&done));
         assert_eq!(speaker(failed(Fate::Gone("has not been heard of for 10 s".to_owned()))), 1);

@@ -16,7 +16,7 @@
 //! Always holds: from the end of a warm-up to the end of its interval nothing is sent, but for an alarm, which ends
 //! the interval; MPI's own end is begun when it is known that all come to it, and has its limit.
 //! Here: meetings, and how bytes go and come. In modules: `beats` and the hush, `alarm`, `clocks`, `ending`.
-//! Not here: what the parts mean (`fstress::ensemble`).
+//! Not here: what the parts mean (`harness::ranks`).
 
 mod alarm;
 mod beats;
@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use fstress::ensemble::{Fate, Lost};
+use harness::ranks::{Fate, Lost};
 use mpi::Tag;
 use mpi::point_to_point::{Message, Status};
 use mpi::request::StaticScope;

@@ -59,7 +59,7 @@ const FSTRESS: [&str; 8] = ["fstress", "null:", "--seed", "3", "--warm", "50ms",
 
 #[test]
 fn records_of_two_ranks_are_as_before() {
-    if no_mpirun("records of two ranks") {
+    if no_mpirun() {
         return;
     }
     holds("postmark", 2, &POSTMARK);
@@ -71,7 +71,7 @@ fn records_of_two_ranks_are_as_before() {
 /// Files of very unlike sizes, feeds of unlike length, a rank with half a processor beside one with one and a half.
 #[test]
 fn records_of_ranks_that_do_different_amounts_are_as_before() {
-    if no_mpirun("records of unequal ranks") {
+    if no_mpirun() {
         return;
     }
     holds("postmark-unequal", 3, &[&POSTMARK[..], &["--size", "1..100000"]].concat());
@@ -89,9 +89,8 @@ fn records_of_ranks_that_do_different_amounts_are_as_before() {
 
     let processors = rustix::thread::sched_getaffinity(None).unwrap();
     let mut mine = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| processors.is_set(*cpu));
-    let (Some(first), Some(second)) = (mine.next(), mine.next()) else {
-        return eprintln!("skipped: records of unequal ranks of fstress: there is one processor only");
-    };
+    let two = mine.next().zip(mine.next()).ok_or("unequal ranks of fstress need two processors");
+    let Some((first, second)) = testkit::need::need(two) else { return };
     let args = [&FSTRESS[..], &["--measure", "400ms", "--rate", "50, 100", "--share", "cores"]].concat();
     golden().holds_one_of("fstress-unequal", TRIES, || {
         record(&args, |dir, words| {
@@ -109,7 +108,7 @@ fn records_of_ranks_that_do_different_amounts_are_as_before() {
 /// the counts, and only what the record has is compared.
 #[test]
 fn records_of_runs_that_one_rank_cut_short_are_as_before() {
-    if no_mpirun("records of runs cut short") {
+    if no_mpirun() {
         return;
     }
     let few = ["--number", "10", "--transactions", "60", "--create-bias", "4", "--seed", "4"];

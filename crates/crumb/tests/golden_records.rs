@@ -109,9 +109,8 @@ fn a_record_of_webload_is_as_before() {
 
 #[test]
 fn a_record_of_a_mount_is_as_before() {
-    let root = rustix::process::geteuid().is_root();
-    if !root || fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
-        return eprintln!("skipped: mounting needs root and /dev/fuse");
+    if !testkit::need::fuse() {
+        return;
     }
     let (_alone, bench) = (alone(), Bench::in_memory());
     fs::create_dir(bench.path("tree")).unwrap();

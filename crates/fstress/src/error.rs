@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use files::Status;
+use harness::ranks::RanksError;
 
 /// A place in a text somebody wrote: a workload file, or a built-in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,29 +208,9 @@ pub enum FstressError {
     /// The storage is gone.
     #[error(transparent)]
     Transport(#[from] files::TransportError),
-    /// It went wrong on another rank of an ensemble.
-    #[error("rank {rank} on {host}: {why}")]
-    Elsewhere {
-        /// Which rank.
-        rank: u32,
-        /// Where it runs.
-        host: String,
-        /// What it says.
-        why: String,
-    },
-    /// A rank of an ensemble does not answer any more.
-    #[error("{0}; the run ends with the load points measured until then")]
-    Lost(#[from] crate::ensemble::Lost),
-    /// The ranks of an ensemble do not mean to do the same.
-    #[error("the ranks differ in the {what}: {first}, but {other}; start the same on all hosts")]
-    UnlikeRanks {
-        /// In what.
-        what: String,
-        /// What rank 0 has, and where.
-        first: String,
-        /// What another one has, and where.
-        other: String,
-    },
+    /// The ranks of a run do not go on together.
+    #[error(transparent)]
+    Ranks(RanksError),
     /// A derived workload was asked for that cannot exist.
     #[error("cannot derive from workload {workload}: {problem}")]
     Derive {
@@ -238,6 +219,15 @@ pub enum FstressError {
         /// What was found and expected.
         problem: ValueProblem,
     },
+}
+
+impl From<RanksError> for FstressError {
+    fn from(error: RanksError) -> Self {
+        match error {
+            RanksError::Interrupted => Self::Interrupted,
+            error => Self::Ranks(error),
+        }
+    }
 }
 
 impl FstressError {

@@ -13,7 +13,7 @@ mod builder;
 mod crew;
 pub mod derive;
 mod distribution;
-pub mod ensemble;
+mod ensemble;
 mod error;
 mod judge;
 mod load;

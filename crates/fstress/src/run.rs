@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Outcome, Ticket, Transport};
+use harness::ranks::Ensemble;
 use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, Phase, Verdict};
 use quanta::Clock;
 
 use crate::arrivals::{Arrivals, stream};
 use crate::builder::{Builder, BuilderOptions};
 use crate::crew::{FIRST_TICKET, Site};
-use crate::ensemble::{Ensemble, Work};
+use crate::ensemble::{FstressRanks as _, Work};
 use crate::error::FstressError;
 use crate::judge::{self, Asked};
 use crate::load::{Load, SEARCH_RULE, Search};
@@ -476,7 +477,7 @@ impl Session<'_> {
         (work, removed): (Option<Work>, Result<(), FstressError>),
         measured: Result<(), FstressError>,
     ) -> (Result<(), FstressError>, Option<FstressError>) {
-        let (work, together) = self.ensemble.agree_on("the end", removed, work);
+        let (work, together) = self.ensemble.all_went("the end", removed, work);
         if let Some(work) = work {
             self.phase("remove", &work);
         }
@@ -497,7 +498,7 @@ impl Session<'_> {
         if went.is_err() {
             self.end_others();
         }
-        self.ensemble.agree_on(step, went, work)
+        self.ensemble.all_went(step, went, work)
     }
 
     /// An error in the words of the storage.

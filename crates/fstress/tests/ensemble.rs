@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use files::{DirectoryTransport, DirectoryTransportOptions, NullTransport, Transport};
-use fstress::ensemble::{
-    ClockOffset, Copies, Ensemble, Exchange, Fate, Goes, Hello, Lost, RoundTrip, Share, Steps,
-};
 use fstress::{
     Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload, run_together,
 };
+use harness::ranks::{
+    ClockOffset, Copies, Ensemble, Exchange, Fate, Hello, Lost, RanksError, RoundTrip, Share, Steps,
+};
+use harness::{Entry, PhaseGate as _, RankState};
 use measure::{LatencyHistogram, LoadPoint};
 use quanta::{Clock, Instant};
 
@@ -472,7 +473,7 @@ fn copies_begin_a_phase_at_a_common_moment_after_the_last_has_come() {
             others.send(()).unwrap();
         }
         let came = std::time::Instant::now();
-        copies.begin("create", Goes::On);
+        assert_eq!(copies.enter("create", RankState::On), Entry::Go);
         assert!(!stop.load(Ordering::Relaxed), "all go on");
         (came, std::time::Instant::now())
     });
@@ -492,13 +493,14 @@ fn copies_begin_a_phase_at_a_common_moment_after_the_last_has_come() {
 #[test]
 fn copies_go_on_together_until_one_fails_and_all_hear_why() {
     let ends = on_three(|rank, copies, stop| {
-        copies.begin("create", Goes::On);
+        assert_eq!(copies.enter("create", RankState::On), Entry::Go);
         // Rank 1 fails in it, and has files to remove next; the others would go on.
-        let (next, goes) = if rank == 1 { ("delete", Goes::Wrong) } else { ("transactions", Goes::On) };
-        copies.begin(next, goes);
+        let (next, state) =
+            if rank == 1 { ("delete", RankState::Failed) } else { ("transactions", RankState::On) };
+        assert_eq!(copies.enter(next, state), Entry::Stop);
         let stopped = stop.load(Ordering::Relaxed);
         // Each its own way: nobody is waited for.
-        copies.begin("delete", Goes::On);
+        copies.enter("delete", RankState::On);
         let end = copies.end((rank == 1).then(|| "the disk is full".to_owned()));
         let create = measure::Phase {
             name: "create".to_owned(),
@@ -527,11 +529,11 @@ fn a_copy_whose_time_is_up_stops_no_other_and_all_end_well() {
     let ends = on_three(|rank, copies, stop| {
         // Rank 1's time is up within a phase, rank 2's between two, rank 0's a moment later than both.
         match rank {
-            1 => copies.begin("expire", Goes::Out),
+            1 => assert_eq!(copies.enter("expire", RankState::TimeUp), Entry::Alone),
             2 => {}
             _ => {
-                copies.begin("expire", Goes::On);
-                copies.begin("unbatch", Goes::On);
+                assert_eq!(copies.enter("expire", RankState::On), Entry::Alone);
+                assert_eq!(copies.enter("unbatch", RankState::On), Entry::Alone);
             }
         }
         let end = copies.end(None);
@@ -546,7 +548,7 @@ fn a_copy_whose_time_is_up_stops_no_other_and_all_end_well() {
 fn ranks_of_other_versions_or_with_other_terms_are_refused_by_name() {
     let clock = Clock::new();
     let join =
-        |versions: [&'static str; 2], shares: [Share; 2], seeds: [u64; 2]| -> Vec<Result<(), FstressError>> {
+        |versions: [&'static str; 2], shares: [Share; 2], seeds: [u64; 2]| -> Vec<Result<(), RanksError>> {
             std::thread::scope(|threads| {
                 let joining: Vec<_> = Channels::of(2, &clock)
                     .into_iter()

@@ -4,8 +4,10 @@
 //! has come; the benchmark reads its clock after it. Nothing else of a run waits for other ranks: a callback that reports
 //! progress returns at once.
 
+use serde::{Deserialize, Serialize};
+
 /// How a rank comes to the next phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RankState {
     /// It continues with the others.
     On,

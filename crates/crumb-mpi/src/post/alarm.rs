@@ -5,7 +5,7 @@
 //! left|end \n rank \n host \n why
 //! ```
 
-use fstress::ensemble::{Fate, Lost};
+use harness::ranks::{Fate, Lost};
 use mpi::request::StaticScope;
 use mpi::traits::{Communicator as _, Destination as _};
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fstress::ensemble::{Fate, Lost};
+use harness::ranks::{Fate, Lost};
 use mpi::request::StaticScope;
 use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, Source as _};
 use quanta::Instant;

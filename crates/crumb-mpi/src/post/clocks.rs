@@ -1,6 +1,6 @@
 //! Comparing this rank's clock with that of rank 0.
 
-use fstress::ensemble::{ClockOffset, RoundTrip};
+use harness::ranks::{ClockOffset, RoundTrip};
 
 use super::{ONE, PING, PONG, Post, TURN};
 

@@ -7,13 +7,13 @@
 //!
 //! Always holds: whether there is another turn, and of which side, is rank 0's word alone, as it may hang on its clock
 //! (`--time-limit`) or on its figures (`--until-ci`).
-//! Not here: how the ranks meet (`fstress::ensemble`), the series itself (`crate::series`).
+//! Not here: how the ranks meet (`harness::ranks`), the series itself (`crate::series`).
 
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use files::{LocalFs, Target};
-use fstress::ensemble::Ensemble;
+use harness::ranks::Ensemble;
 use measure::RunRecord;
 
 use crate::context::Context;

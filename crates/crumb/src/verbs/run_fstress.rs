@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use files::{NfsProto, Patience, Target};
-use fstress::ensemble::Ensemble;
 use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Load, RunOutcome, Workload};
+use harness::ranks::Ensemble;
 use measure::{RunId, RunRecord};
 use quanta::Clock;
 

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use clap::Args;
 use files::Target;
-use fstress::ensemble::{Copies, Ensemble};
+use harness::ranks::{Copies, Ensemble};
 use harness::{PhaseGate as _, RankState};
 use measure::{RunId, RunRecord};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use files::{OpKind, TransportCounters};
+use harness::ranks::RanksError;
 use measure::{FileSetRecord, LatencyHistogram, RankPart};
 use serde::{Deserialize, Serialize};
 
-use crate::error::FstressError;
 use crate::metronome::{CutShort, Measured};
 use crate::planner::DIGEST_FACTOR;
 use crate::tally::{Tallies, Tally};
@@ -158,7 +158,9 @@ impl MeasuredPart {
             }
             (Ended::Gone { rank, why }, _) => {
                 let host = rows.iter().find(|row| row.rank == rank).map(|row| row.host.clone());
-                Some(CutShort::Gone(FstressError::Elsewhere { rank, host: host.unwrap_or_default(), why }))
+                Some(CutShort::Gone(
+                    RanksError::Elsewhere { rank, host: host.unwrap_or_default(), why }.into(),
+                ))
             }
         };
         Measured {

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use fstress::ensemble::Steps;
+use harness::ranks::Steps;
 use measure::Phase;
 use netnews::spool::{Event, Work};
 

@@ -9,10 +9,10 @@
 //! until the others have. A phase that not all did together from its begin counts in no rate.
 //!
 //! Always holds: spools that stand further apart are refused by all ranks, before anything is done to any.
-//! Not here: opening a spool (`netnews`), the meetings at which ranks wait (`fstress::ensemble`).
+//! Not here: opening a spool (`netnews`), the meetings at which ranks wait (`harness::ranks`).
 
 use anyhow::bail;
-use fstress::ensemble::Ensemble;
+use harness::ranks::Ensemble;
 use netnews::spool::{NetnewsConfig, Resumption, Storage, directory_of};
 
 use super::super::ranks::on_all;

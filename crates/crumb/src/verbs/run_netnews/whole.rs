@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use fstress::ensemble::Copies;
+use harness::ranks::Copies;
 use measure::{Curve, CurveLine, CurvePoint, LatencyHistogram, Phase, RankPart, Verdict};
 use netnews::spool::{NetnewsConfig, Outcome, Readings, figures};
 

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use files::FileSystem;
-use fstress::ensemble::Steps;
+use harness::ranks::Steps;
 use measure::{DiskMeter, DiskUse, Phase};
 use postmark::engine::{self, Event, Outcome};
 use postmark::figures::per_sec;

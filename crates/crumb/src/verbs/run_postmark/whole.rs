@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use fstress::ensemble::{Copies, Steps};
+use harness::ranks::{Copies, Steps};
 use measure::{CpuTimes, LatencyHistogram, Phase, RankPart, Usage, Verdict};
 use postmark::engine::{self, Counts, Ending, Latencies, Outcome, PhaseTimes};
 use postmark::figures::{load_point, metrics, per_sec, verdict};

@@ -126,7 +126,7 @@ proptest! {
 #[test]
 fn the_rank_that_lost_its_storage_stands_for_all_and_the_digest_knows_the_order() {
     let mut lost = measured(&[], 1);
-    let why = FstressError::Elsewhere { rank: 9, host: "x".to_owned(), why: "cable pulled".to_owned() };
+    let why = RanksError::Elsewhere { rank: 9, host: "x".to_owned(), why: "cable pulled".to_owned() }.into();
     lost.cut_short = Some(CutShort::Gone(why));
     let mut stopped = measured(&[], 2);
     stopped.cut_short = Some(CutShort::Stopped);

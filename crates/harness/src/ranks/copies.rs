@@ -17,13 +17,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use harness::{Entry, PhaseGate, RankState};
 use measure::{Phase, RankPart};
 use quanta::Clock;
-use serde::{Deserialize, Serialize};
 
-use super::Ensemble;
-use crate::error::FstressError;
+use super::{Ensemble, RanksError};
+use crate::{Entry, PhaseGate, RankState};
 
 /// The copies as one of their ranks sees them. Alone it does nothing.
 pub struct Copies<'a> {
@@ -34,19 +32,8 @@ pub struct Copies<'a> {
     apart: bool,
     /// Another one fails or is stopped: no use to go on.
     in_vain: bool,
-    wrong: Option<FstressError>,
+    wrong: Option<RanksError>,
     skew_ns_max: i64,
-}
-
-/// Whether a copy goes on to the next phase with the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Goes {
-    /// It does.
-    On,
-    /// It comes to its end in good order, as its time is up; so will the others, each by its own clock.
-    Out,
-    /// It has failed or is stopped, and the others are to end at once.
-    Wrong,
 }
 
 /// How far a phase had come, step by step.
@@ -92,14 +79,7 @@ impl PhaseGate for Copies<'_> {
     }
 
     fn enter(&mut self, phase: &str, state: RankState) -> Entry {
-        self.begin(
-            phase,
-            match state {
-                RankState::On => Goes::On,
-                RankState::TimeUp => Goes::Out,
-                RankState::Failed => Goes::Wrong,
-            },
-        );
+        self.begin(phase, state);
         match (self.in_vain, self.apart || !self.ensemble.is_joined()) {
             (true, _) => Entry::Stop,
             (false, true) => Entry::Alone,
@@ -122,16 +102,11 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// Whether there are others.
-    pub fn is_joined(&self) -> bool {
-        self.ensemble.is_joined()
-    }
-
     /// Waits until all are ready for `phase` and begins it with them; one that does not go on, or has been asked to stop,
     /// lets all go their own ways.
-    pub fn begin(&mut self, phase: &str, goes: Goes) {
+    fn begin(&mut self, phase: &str, state: RankState) {
         let was_in_vain = self.in_vain;
-        if self.ready(phase, goes)
+        if self.ready(phase, state)
             && let Some(joined) = &mut self.ensemble.0
         {
             match joined.agree_on_begin(&self.clock) {
@@ -149,15 +124,15 @@ impl<'a> Copies<'a> {
     }
 
     /// Whether all go on together.
-    fn ready(&mut self, phase: &str, goes: Goes) -> bool {
+    fn ready(&mut self, phase: &str, state: RankState) -> bool {
         let Some(joined) = self.ensemble.0.as_mut().filter(|_| !self.apart) else { return false };
-        let goes = if self.stop.load(Ordering::Relaxed) { Goes::Wrong } else { goes };
-        let mine = (phase.to_owned(), goes);
-        let met = joined.meet("the next phase", mine, None, |all: Vec<(String, Goes)>| {
+        let state = if self.stop.load(Ordering::Relaxed) { RankState::Failed } else { state };
+        let mine = (phase.to_owned(), state);
+        let met = joined.meet("the next phase", mine, None, |all: Vec<(String, RankState)>| {
             let first = &all[0].0;
             let elsewhere = all.iter().position(|(phase, _)| phase != first);
-            let any = |goes| all.iter().any(|(_, its)| *its == goes);
-            (any(Goes::Wrong), any(Goes::Out), elsewhere.map(|rank| rank as u32))
+            let any = |state| all.iter().any(|(_, its)| *its == state);
+            (any(RankState::Failed), any(RankState::TimeUp), elsewhere.map(|rank| rank as u32))
         });
         match met {
             Ok((false, false, None)) => return true,
@@ -167,14 +142,14 @@ impl<'a> Copies<'a> {
                 let why = format!("is not at the same phase as rank 0; here it is {phase}");
                 let host = joined.host(rank);
                 joined.all_know = true;
-                self.part(true, Some(FstressError::Elsewhere { rank, host, why }));
+                self.part(true, Some(RanksError::Elsewhere { rank, host, why }));
             }
             Err(error) => self.part(true, Some(error)),
         }
         false
     }
 
-    fn part(&mut self, in_vain: bool, why: Option<FstressError>) {
+    fn part(&mut self, in_vain: bool, why: Option<RanksError>) {
         self.apart = true;
         self.in_vain |= in_vain;
         self.wrong = self.wrong.take().or(why);
@@ -184,12 +159,12 @@ impl<'a> Copies<'a> {
     ///
     /// # Errors
     /// What went wrong on another rank, or that one is lost.
-    pub fn end(&mut self, problem: Option<String>) -> Result<(), FstressError> {
+    pub fn end(&mut self, problem: Option<String>) -> Result<(), RanksError> {
         if !self.is_joined() {
             return Ok(());
         }
         // Whoever still waits to begin a phase hears that this one is at its end.
-        self.ready("the end", if problem.is_some() { Goes::Wrong } else { Goes::Out });
+        self.ready("the end", if problem.is_some() { RankState::Failed } else { RankState::TimeUp });
         match self.wrong.take() {
             Some(error) => Err(error),
             None => self.ensemble.all_did("its run", problem),
@@ -202,7 +177,7 @@ impl<'a> Copies<'a> {
     ///
     /// # Errors
     /// When a rank is lost.
-    pub fn sum(&mut self, mine: Vec<(Phase, Steps)>) -> Result<Vec<Phase>, FstressError> {
+    pub fn sum(&mut self, mine: Vec<(Phase, Steps)>) -> Result<Vec<Phase>, RanksError> {
         if !self.is_joined() {
             return Ok(mine.into_iter().map(|(phase, _)| phase).collect());
         }
@@ -225,7 +200,7 @@ impl<'a> Copies<'a> {
     ///
     /// # Errors
     /// When a rank is lost.
-    pub fn rows(&mut self, mine: RankPart) -> Result<Vec<RankPart>, FstressError> {
+    pub fn rows(&mut self, mine: RankPart) -> Result<Vec<RankPart>, RanksError> {
         let Some(joined) = &self.ensemble.0 else { return Ok(vec![]) };
         let rank = joined.exchange.rank();
         let row = RankPart {

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use quanta::{Clock, Instant};
 
-use super::Joined;
-use crate::error::FstressError;
+use super::{Joined, RanksError};
 
 /// How rank 0's clock stands to this one's: `rank 0 = mine + offset_ns`, to within `uncertainty_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +54,7 @@ const WATCH: Duration = Duration::from_micros(300);
 
 impl Joined {
     /// The moment, by this rank's clock, at which all begin.
-    pub(super) fn agree_on_begin(&mut self, clock: &Clock) -> Result<Instant, FstressError> {
+    pub(super) fn agree_on_begin(&mut self, clock: &Clock) -> Result<Instant, RanksError> {
         self.still_whole()?;
         let compared = self.exchange.compare_clocks();
         self.clocks = self.noted(compared)?;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use quanta::Instant;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{ClockOffset, Joined};
-use crate::error::FstressError;
+use super::{ClockOffset, Joined, RanksError};
 
 /// What joins the ranks of a run: MPI in use, channels in tests.
 pub trait Exchange: Send {
@@ -86,11 +85,11 @@ impl Joined {
         self.hosts.get(rank as usize).cloned().unwrap_or_default()
     }
 
-    pub(super) fn still_whole(&self) -> Result<(), FstressError> {
+    pub(super) fn still_whole(&self) -> Result<(), RanksError> {
         self.lost.clone().map_or(Ok(()), |lost| Err(lost.into()))
     }
 
-    pub(super) fn noted<T>(&mut self, done: Result<T, Lost>) -> Result<T, FstressError> {
+    pub(super) fn noted<T>(&mut self, done: Result<T, Lost>) -> Result<T, RanksError> {
         done.map_err(|lost| {
             self.lost = Some(lost.clone());
             lost.into()
@@ -102,7 +101,7 @@ impl Joined {
         mine: Vec<u8>,
         patience: Option<Duration>,
         answer: &mut dyn FnMut(&[Vec<u8>]) -> Vec<u8>,
-    ) -> Result<Vec<u8>, FstressError> {
+    ) -> Result<Vec<u8>, RanksError> {
         self.still_whole()?;
         let met = self.exchange.meet(mine, patience, answer);
         self.noted(met)
@@ -115,7 +114,7 @@ impl Joined {
         matter: M,
         patience: Option<Duration>,
         answer: impl FnOnce(Vec<M>) -> A,
-    ) -> Result<A, FstressError> {
+    ) -> Result<A, RanksError> {
         let sheet = Sheet { step: step.to_owned(), matter };
         let mine = postcard::to_stdvec(&sheet).expect("writing to memory cannot fail");
         let mut answer = Some(answer);
@@ -145,18 +144,4 @@ impl Joined {
             }
         }
     }
-}
-
-/// The error and its causes in one line.
-pub(super) fn chain(error: &FstressError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text.push_str(&format!(": {told}"));
-        }
-        cause = error.source();
-    }
-    text
 }

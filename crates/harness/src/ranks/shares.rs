@@ -5,8 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Ensemble, Fate};
-use crate::arrivals::stream;
+use super::Ensemble;
 
 /// How the load is divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,38 +38,9 @@ impl std::str::FromStr for Share {
     }
 }
 
-fn set_name_of(name: &str, rank: u32) -> String {
-    format!("{name}-r{rank}")
-}
-
 impl Ensemble {
-    /// This rank's seed. Alone and as rank 0 of one it is the seed itself.
-    pub(crate) fn seed(&self, seed: u64) -> u64 {
-        match &self.0 {
-            None => seed,
-            Some(joined) => {
-                rand::Rng::next_u64(&mut stream(seed, 1_000_000 + u64::from(joined.exchange.rank())))
-            }
-        }
-    }
-
-    /// This rank's own directory.
-    pub(crate) fn set_name(&self, name: &str) -> String {
-        match &self.0 {
-            None => name.to_owned(),
-            Some(joined) => set_name_of(name, joined.exchange.rank()),
-        }
-    }
-
-    /// The directory of a rank that was lost, when it is for this rank to remove it: for rank 0, or else for the next one.
-    pub(crate) fn orphaned_set_name(&self, name: &str) -> Option<String> {
-        let lost = self.lost().filter(|lost| matches!(lost.fate, Fate::Gone(_)))?;
-        let remover = u32::from(lost.rank == 0);
-        (self.rank() == remover).then(|| set_name_of(name, lost.rank))
-    }
-
     /// This rank's part of so many things; the parts of all ranks sum up to them, but none has fewer than one.
-    pub(crate) fn part_of(&self, things: u64) -> u64 {
+    pub fn part_of(&self, things: u64) -> u64 {
         let (from, to) = self.bounds();
         if self.0.is_none() || things == 0 {
             return things;
@@ -80,13 +50,13 @@ impl Ensemble {
     }
 
     /// This rank's part of a rate.
-    pub(crate) fn rate_of(&self, rate: f64) -> f64 {
+    pub fn rate_of(&self, rate: f64) -> f64 {
         let (from, to) = self.bounds();
         rate * (to - from)
     }
 
     /// How long after the begin this rank's evenly spaced requests start, so that those of all are evenly spaced too.
-    pub(crate) fn phase_of(&self, rate: f64) -> Duration {
+    pub fn phase_of(&self, rate: f64) -> Duration {
         let (from, to) = self.bounds();
         Duration::from_secs_f64(from / (rate * (to - from)))
     }
