@@ -66,11 +66,16 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
             Some(tls) => Box::pin(encrypted(&worker, &config, stream, tls, client)).await,
         }
         // After either nothing is read, so that there is one at most.
-        let refused = watched.refused.load(Ordering::Relaxed);
-        worker.counters.malformed_requests.add(refused + watched.refused_bodies.load(Ordering::Relaxed));
+        let (refused, long) =
+            (watched.refused.load(Ordering::Relaxed), watched.refused_long.load(Ordering::Relaxed));
+        worker
+            .counters
+            .malformed_requests
+            .add(refused + long + watched.refused_bodies.load(Ordering::Relaxed));
         // One whose head was read has a line of its own.
-        if refused > 0 && worker.logs() {
-            worker.log(&malformed(address, began, worker.request_id()));
+        if refused + long > 0 && worker.logs() {
+            let status = if long > 0 { 431 } else { 400 };
+            worker.log(&malformed(address, began, worker.request_id(), status));
         }
         worker.counters.connections_ended.add(1);
         drop(busy);
@@ -94,7 +99,7 @@ async fn encrypted(
 }
 
 /// Of a request whose head was refused.
-fn malformed(client: IpAddr, began: Instant, request_id: u64) -> Entry {
+fn malformed(client: IpAddr, began: Instant, request_id: u64, status: u16) -> Entry {
     Entry {
         at: SystemTime::now(),
         took: began.elapsed(),
@@ -103,7 +108,7 @@ fn malformed(client: IpAddr, began: Instant, request_id: u64) -> Entry {
         method: "NONE".to_owned(),
         url: "error:invalid-request".to_owned(),
         version: "HTTP/0.0",
-        status: 400,
+        status,
         sent_bytes: 0,
         outcome: Outcome::Denied,
         aborted: false,
@@ -140,8 +145,9 @@ where
     let patience = Patience { idle: config.idle_time, head: config.head_time, stall: config.stall_time };
     let (bed, watched, head_max_bytes) = (Bed::new(), &client.watched, config.head_max_bytes);
     let mut builder = http1::Builder::new();
-    // The sentry keeps time.
-    builder.header_read_timeout(None).max_buf_size(head_max_bytes.max(16 << 10)).half_close(false);
+    // The sentry keeps time. hyper looks at the length of a head only when it must read more of it: the sentry lets no longer one
+    // through than hyper has room for.
+    builder.header_read_timeout(None).max_buf_size(head_max_bytes).half_close(false);
     let mut sentry = Sentry::new(stream, bed.clone(), Arc::clone(watched), patience, head_max_bytes);
     loop {
         let service = {

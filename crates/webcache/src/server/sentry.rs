@@ -68,6 +68,8 @@ pub struct Watched {
     pub switched: AtomicBool,
     /// Requests that were refused for how their heads were written.
     pub refused: AtomicU64,
+    /// Those whose heads were longer than they may be.
+    pub refused_long: AtomicU64,
     /// Those refused for how their chunks were: they have a head, and are answered by that.
     pub refused_bodies: AtomicU64,
 }
@@ -177,6 +179,21 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
 }
 
+/// Why a request's head is not passed on whole.
+enum Refusal {
+    /// It is longer than `limits.head_kib`: hyper gets as many bytes as it takes for a head, and answers 431.
+    Long {
+        seen: usize,
+    },
+    Malformed(framing::Violation),
+}
+
+impl From<framing::Violation> for Refusal {
+    fn from(violation: framing::Violation) -> Self {
+        Self::Malformed(violation)
+    }
+}
+
 impl<T> Sentry<T> {
     /// Guards a connection that begins now.
     pub fn new(io: T, bed: Bed<T>, watched: Arc<Watched>, patience: Patience, head_max_bytes: usize) -> Self {
@@ -221,7 +238,12 @@ impl<T> Sentry<T> {
             match &mut self.place {
                 Place::Idle | Place::Head(_) => match self.follow_head(rest) {
                     Ok(taken) => at += taken,
-                    Err(_violation) => {
+                    Err(Refusal::Long { seen }) => {
+                        self.watched.refused_long.fetch_add(1, Ordering::Relaxed);
+                        self.place = Place::Refused;
+                        return at + seen;
+                    }
+                    Err(Refusal::Malformed(_violation)) => {
                         self.watched.refused.fetch_add(1, Ordering::Relaxed);
                         self.place = Place::Refused;
                         return at;
@@ -260,7 +282,7 @@ impl<T> Sentry<T> {
         matches!(self.place, Place::Refused)
     }
 
-    fn follow_head(&mut self, rest: &[u8]) -> Result<usize, framing::Violation> {
+    fn follow_head(&mut self, rest: &[u8]) -> Result<usize, Refusal> {
         // Empty lines before a request are passed over, as hyper does (RFC 9112 section 2.2), also in two pieces.
         let line_break = &b"\r\n"[self.partial.len().min(2)..];
         if b"\r\n".starts_with(&self.partial) && !line_break.is_empty() && rest.starts_with(line_break) {
@@ -280,8 +302,8 @@ impl<T> Sentry<T> {
             if known == 0 {
                 self.partial.extend_from_slice(rest);
             }
-            if self.partial.len() > self.head_max_bytes * 2 {
-                return Err(framing::Violation::Unfinished);
+            if self.partial.len() >= self.head_max_bytes {
+                return Err(Refusal::Long { seen: self.head_max_bytes - known });
             }
             // Half of an empty line is no beginning yet.
             if let Place::Idle = self.place
@@ -291,6 +313,9 @@ impl<T> Sentry<T> {
             }
             return Ok(rest.len());
         };
+        if end > self.head_max_bytes {
+            return Err(Refusal::Long { seen: self.head_max_bytes - known });
+        }
         let framing = framing::check_request(&head[..end])?;
         let tunnel = head.starts_with(b"CONNECT ");
         self.partial = Vec::new();
@@ -600,6 +625,25 @@ mod tests {
             let bytes: Vec<&[u8]> = bad.chunks(1).collect();
             let (seen, refused) = follow(&bytes);
             assert!(refused && seen < bad.len(), "{told} byte by byte");
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_a_byte_too_long_is_cut_where_hyper_finds_it_too_long_however_it_comes() {
+        let head = |bytes: usize| {
+            let begin = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+            format!("{begin}{}\r\n\r\n", "x".repeat(bytes - begin.len() - 4)).into_bytes()
+        };
+        let (longest, most) = (head(1 << 14), 1 << 14);
+        for size in [100, 4096, most - 1, most, most + 1, 1 << 16] {
+            let told = format!("in pieces of {size}");
+            let whole = [&longest[..], &longest].concat();
+            assert_eq!(follow(&whole.chunks(size).collect::<Vec<_>>()), (whole.len(), false), "{told}");
+            for too_long in [head(most + 1), head(most * 3)] {
+                let stream = [&longest[..], &too_long].concat();
+                let pieces: Vec<&[u8]> = stream.chunks(size).collect();
+                assert_eq!(follow(&pieces), (longest.len() + most, true), "{told}, {} bytes", too_long.len());
+            }
         }
     }
 

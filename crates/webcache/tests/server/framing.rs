@@ -122,8 +122,28 @@ fn a_head_that_is_too_long_is_told_so_and_a_long_one_is_not() {
     assert_eq!(proxy.ask("GET", "/", &field(12_000)).status, 200);
     let mut connection = Connection::new(proxy.reverse);
     connection.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", field(40_000)));
-    let status = connection.receive(false).map(|got| got.status);
-    assert!(matches!(status, Some(400 | 431)), "{status:?}");
+    assert_eq!(connection.receive(false).map(|got| got.status), Some(431));
+    proxy.until("it is counted", |proxy| proxy.count(|counters| counters.malformed_requests.get()) == 1);
+}
+
+/// Symptom: with the default of 32 KiB a head of 45 KB was served. Cause: hyper compares the length of a head with the limit only
+/// before it reads more of it, and reads up to 32 KiB at once.
+#[test]
+fn the_longest_head_is_as_long_as_the_limit_says_to_the_byte() {
+    let origin = Origin::new(|_, _| reply("", "x"));
+    for kib in [8, 32] {
+        let proxy = Proxy::with(origin.address, &format!("[limits]\nhead_kib = {kib}\n"));
+        let status = |bytes: usize| {
+            let begin = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+            let mut connection = Connection::new(proxy.reverse);
+            connection.send(format!("{begin}{}\r\n\r\n", "x".repeat(bytes - begin.len() - 4)));
+            connection.receive(false).map(|got| got.status)
+        };
+        let most = kib << 10;
+        for (bytes, expected) in [(most, 200), (most + 1, 431), (45_000, 431), (most * 4, 431)] {
+            assert_eq!(status(bytes), Some(expected), "{bytes} bytes, {kib} KiB allowed");
+        }
+    }
 }
 
 #[test]
