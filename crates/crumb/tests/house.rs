@@ -20,6 +20,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("webload", &["harness", "measure"]),
     ("stackfs", &["files", "measure", "sys"]),
     ("packstore", &["files", "measure"]),
+    ("packfs", &["packstore", "files"]),
     ("sys", &[]),
     ("webcache", &["packstore", "sys", "measure"]),
     ("report", &["measure"]),

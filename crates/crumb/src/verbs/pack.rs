@@ -270,7 +270,7 @@ fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
                 deleted += 1;
             } else {
                 missing += 1;
-                note(context, &format!("error: {}: no such object", figures::shown(key)));
+                note(context, &format!("error: {}: no such object", packfs::shown(key)));
             }
         }
         Ok((deleted, missing))

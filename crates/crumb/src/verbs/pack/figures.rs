@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use jiff::Timestamp;
-use packstore::{FileMeta, FileType, KEY_BYTES_MAX, Stat, Store, Usage};
+use packfs::shown;
+use packstore::{FileMeta, FileType, Stat, Store, Usage};
 use report::{bytes_text, count_text};
 use serde_json::{Value, json};
 
@@ -20,8 +21,6 @@ use crate::output::{note, print};
 
 /// Lines handed out at once.
 const LINES_BYTES: usize = 64 << 10;
-/// Shown of what is too long to be a key.
-const BEGIN_BYTES: usize = 64;
 
 /// List objects in the order of their keys. Goes beside a process that has the store open.
 #[derive(Args, Debug)]
@@ -97,21 +96,6 @@ fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usiz
     }
     print(&text)?;
     Ok(failures)
-}
-
-/// A key for people: it cannot move the cursor. One that is not UTF-8 is escaped as the shell's `$'...'` takes it. Of one that is
-/// too long to be a key only the beginning is shown.
-pub(super) fn shown(key: &[u8]) -> String {
-    if let Some(begin) = key.get(..BEGIN_BYTES).filter(|_| key.len() > KEY_BYTES_MAX) {
-        // Not within a character.
-        let begin =
-            str::from_utf8(begin).map_or_else(|error| &begin[..error.valid_up_to().max(1)], |_| begin);
-        return format!("{}… ({} bytes)", shown(begin), count_text(key.len() as u64));
-    }
-    match str::from_utf8(key) {
-        Ok(key) => key.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect(),
-        Err(_) => key.escape_ascii().to_string(),
-    }
 }
 
 /// Adds what a key that is not UTF-8 really is, since JSON has only text.

@@ -1,32 +1,18 @@
-//! `crumb pack get`: objects as files below a directory, or as a tar stream.
-//!
-//! Always holds: nothing is written outside the directory: keys that lead out are refused, symbolic links are made after
-//! everything else, and every call gets a bare name below the descriptor of a directory that was reached without links,
-//! so that none is followed which somebody puts there meanwhile. A file whose object is damaged is not left behind.
+//! `crumb pack get` and `cat`: objects as files below a directory, as a tar stream (`packfs::Getting`), or their bodies alone.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use packstore::{FileMeta, FileType, Object, Stat, Store, StoreError};
+use packfs::{Getting, Got, PackFsError, WatchGet, shown};
 use report::{bytes_text, count_text, rate_text};
-use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, linkat, mkdirat, openat, symlinkat, unlinkat, utimensat,
-};
-use rustix::io::Errno;
 use serde_json::json;
 
-use super::figures::shown;
 use super::place::Place;
 use super::{all_is_there, close_after, print_json};
 use crate::context::Context;
@@ -120,31 +106,15 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     let store = place.open_to_read()?;
     let begun = Instant::now();
-    let mut getting = Getting {
-        store: &store,
-        stop: &stop,
-        progress: Progress::new(context.quiet),
-        got: Got::default(),
-        of: 0,
-        looked_below: false,
-    };
-    let done = (|| {
-        let wanted = getting.wanted(args)?;
-        getting.of = wanted.len() as u64;
-        if to_tar {
-            getting.as_tar(&wanted, io::stdout().lock())
-        } else {
-            fs::create_dir_all(&args.output)
-                .with_context(|| format!("{}: cannot be made", args.output.display()))?;
-            let files = Files::below(&args.output)
-                .with_context(|| format!("{}: cannot be opened", args.output.display()))?;
-            files.write(&mut getting, &wanted)
-        }
-    })();
-    getting.progress.finish();
-    let got = std::mem::take(&mut getting.got);
-    let looked_below = getting.looked_below;
-    drop(getting);
+    let mut progress = Progress::new(context.quiet);
+    let mut getting = Getting::new(&store, &stop, &mut progress);
+    let done = written(&mut getting, args, to_tar).map_err(|error| match error {
+        // As it is: that nobody reads standard output any more is no failure.
+        PackFsError::Stream(error) => error.into(),
+        error => error.into(),
+    });
+    let (got, looked_below) = (getting.got(), getting.looked_below());
+    progress.finish();
     let all = if looked_below { all_is_there(&store, &args.store) } else { Ok(()) };
     close_after(store, done)?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -180,404 +150,24 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
 }
 
-#[derive(Default)]
-struct Got {
-    files: u64,
-    bytes: u64,
-    directories: u64,
-    links: u64,
-    refused: u64,
-}
-
-/// A key, and whether it may be one of several names.
-struct Wanted {
-    key: Vec<u8>,
-    is_linked: bool,
-}
-
-struct Getting<'a> {
-    store: &'a Store,
-    stop: &'a AtomicBool,
-    progress: Progress,
-    got: Got,
-    of: u64,
-    /// All objects of a tree were asked for, of which some may be missing.
-    looked_below: bool,
-}
-
-impl Getting<'_> {
-    fn refuse(&mut self, key: &[u8], why: &str) {
-        self.got.refused += 1;
-        let key = shown(key);
-        self.progress.say(wrapped("error: ", &format!("{key}: {why}")).trim_end());
-    }
-
-    fn wanted(&mut self, args: &GetArgs) -> anyhow::Result<Vec<Wanted>> {
-        let mut failures = Vec::new();
-        let looked_below = &mut self.looked_below;
-        let mut below = |prefix: &[u8]| -> Result<Vec<Wanted>, StoreError> {
-            *looked_below = true;
-            let entries = self.store.iter_ordered(prefix)?;
-            failures.extend_from_slice(entries.failures());
-            Ok(entries
-                .map(|entry| Wanted { key: entry.key, is_linked: entry.stat.meta_bytes == 0 })
-                .collect())
-        };
-        let mut wanted = Vec::new();
-        let mut missing = Vec::new();
-        if args.all {
-            wanted = below(b"")?;
-        }
-        for key in args.keys.iter().filter(|_| !args.all) {
-            let key = key.as_bytes();
-            let key = &key[..key.len() - key.iter().rev().take_while(|byte| **byte == b'/').count()];
-            let there = match self.store.attributes(key) {
-                Err(StoreError::Damaged { .. } | StoreError::Disk(_)) => {
-                    // Told when it is read.
-                    wanted.push(Wanted { key: key.to_vec(), is_linked: true });
-                    continue;
-                }
-                there => there?,
-            };
-            let alone = there.as_ref().is_some_and(|(_, meta)| {
-                FileMeta::decode(meta).is_none_or(|meta| meta.kind != FileType::Directory)
-            });
-            if there.is_some() {
-                wanted.push(Wanted { key: key.to_vec(), is_linked: true });
-            }
-            if !alone {
-                let mut tree = below(&[key, b"/"].concat())?;
-                if tree.is_empty() && there.is_none() {
-                    missing.push(key.to_vec());
-                }
-                wanted.append(&mut tree);
-            }
-        }
-        for key in missing {
-            self.refuse(&key, "no such object, and none below it");
-        }
-        for error in failures {
-            self.refuse(b"a packed file", &error.to_string());
-        }
-        Ok(wanted)
-    }
-
-    fn step(&mut self) {
-        let (files, bytes) = (self.got.files, self.got.bytes);
-        let done = files + self.got.directories + self.got.links + self.got.refused;
-        let text = format!("{} of {} objects, {}", count_text(done), count_text(self.of), bytes_text(bytes));
-        self.progress.step(done, self.of, text);
-    }
-
-    /// The object, unless it is gone or damaged, which is told.
-    fn object(&mut self, key: &[u8]) -> anyhow::Result<Option<Object>> {
-        match self.store.get(key) {
-            Ok(Some(object)) => Ok(Some(object)),
-            Ok(None) => {
-                self.refuse(key, "went while it was looked for");
-                Ok(None)
-            }
-            Err(error @ (StoreError::Damaged { .. } | StoreError::Disk(_))) => {
-                self.refuse(key, &error.to_string());
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn as_tar(&mut self, wanted: &[Wanted], to: impl io::Write) -> anyhow::Result<()> {
-        let mut builder = tar::Builder::new(io::BufWriter::with_capacity(1 << 20, to));
-        let mut groups = HashMap::<u64, Vec<u8>>::new();
-        for Wanted { key, is_linked } in wanted {
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            self.step();
-            if let Err(why) = parts_of(key) {
-                self.refuse(key, why);
-                continue;
-            }
-            let Some(object) = self.object(key)? else { continue };
-            let meta = meta_of(object.meta(), object.stat());
-            let mut header = tar::Header::new_gnu();
-            header.set_mode(meta.mode.into());
-            header.set_mtime(u64::try_from(meta.mtime_s).unwrap_or(0));
-            header.set_size(0);
-            let path = Path::new(std::ffi::OsStr::from_bytes(key));
-            match &meta.kind {
-                FileType::Directory => {
-                    header.set_entry_type(tar::EntryType::Directory);
-                    builder.append_data(&mut header, path.join(""), io::empty())?;
-                    self.got.directories += 1;
-                }
-                FileType::Symlink(target) => {
-                    header.set_entry_type(tar::EntryType::Symlink);
-                    builder.append_link(&mut header, path, Path::new(std::ffi::OsStr::from_bytes(target)))?;
-                    self.got.links += 1;
-                }
-                FileType::Regular => {
-                    if let Some(first) = groups.get(&meta.group).filter(|_| *is_linked && meta.group != 0) {
-                        header.set_entry_type(tar::EntryType::Link);
-                        builder.append_link(
-                            &mut header,
-                            path,
-                            Path::new(std::ffi::OsStr::from_bytes(first)),
-                        )?;
-                        self.got.links += 1;
-                        continue;
-                    }
-                    header.set_size(object.length());
-                    // A damaged piece ends the stream: half an entry cannot be taken back.
-                    builder.append_data(&mut header, path, Body::of(&object))?;
-                    if *is_linked && meta.group != 0 {
-                        groups.insert(meta.group, key.clone());
-                    }
-                    self.got.files += 1;
-                    self.got.bytes += object.length();
-                }
-            }
-        }
-        builder.into_inner()?.flush()?;
-        Ok(())
+fn written(getting: &mut Getting<'_>, args: &GetArgs, to_tar: bool) -> Result<(), PackFsError> {
+    let keys: Vec<&[u8]> = args.keys.iter().map(|key| key.as_bytes()).collect();
+    let wanted = getting.wanted((!args.all).then_some(&keys))?;
+    if to_tar {
+        getting.write_tar(io::stdout().lock(), &wanted)
+    } else {
+        getting.write_below(&args.output, &wanted)
     }
 }
 
-/// An object as a reader.
-struct Body<'a> {
-    object: &'a Object,
-    at: u64,
-    piece: Vec<u8>,
-    piece_at: usize,
-}
-
-impl<'a> Body<'a> {
-    fn of(object: &'a Object) -> Self {
-        Self { object, at: 0, piece: Vec::new(), piece_at: 0 }
-    }
-}
-
-impl Read for Body<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.piece_at == self.piece.len() {
-            self.piece.resize(256 << 10, 0);
-            let read = self.object.read_range(self.at, &mut self.piece);
-            let read = read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            self.piece.truncate(read);
-            (self.at, self.piece_at) = (self.at + read as u64, 0);
-        }
-        let rest = &self.piece[self.piece_at..];
-        let length = rest.len().min(buf.len());
-        buf[..length].copy_from_slice(&rest[..length]);
-        self.piece_at += length;
-        Ok(length)
-    }
-}
-
-/// The names of a key that is a path below a directory.
-fn parts_of(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
-    if key.first() == Some(&b'/') {
-        return Err("it begins with `/` and would lead out of the directory");
-    }
-    let parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
-    if parts.contains(&&b".."[..]) {
-        return Err("it holds `..` and would lead out of the directory");
-    }
-    if parts.iter().any(|part| part.is_empty() || *part == b"." || part.contains(&0)) {
-        return Err("it is no path: a name in it is empty, `.` or holds a zero byte");
-    }
-    Ok(parts)
-}
-
-fn meta_of(meta: &[u8], stat: &Stat) -> FileMeta {
-    FileMeta::decode(meta).unwrap_or(FileMeta {
-        mtime_s: stat.created_s.into(),
-        mtime_ns: 0,
-        group: 0,
-        ..FileMeta::new(FileType::Regular, 0o644)
-    })
-}
-
-/// Files below a directory.
-struct Files<'a> {
-    root: &'a Path,
-    top: Rc<OwnedFd>,
-    /// Directories below it by the keys of their names, some of them.
-    open: HashMap<Vec<u8>, Rc<OwnedFd>>,
-    /// Keys of the first names of files with several.
-    groups: HashMap<u64, Vec<u8>>,
-    /// To be made last, so that nothing is written through them.
-    symlinks: Vec<(Vec<u8>, FileMeta)>,
-    /// Permissions and times, to be set when nothing changes them any more.
-    directories: Vec<(Vec<u8>, FileMeta)>,
-}
-
-/// Descriptors of directories that are kept.
-const OPEN_MAX: usize = 256;
-const DIRECTORY: OFlags =
-    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-impl<'a> Files<'a> {
-    fn below(root: &'a Path) -> io::Result<Self> {
-        // The directory itself may be named by a link: whoever runs the command chose it.
-        let top = openat(CWD, root, DIRECTORY - OFlags::NOFOLLOW, Mode::empty())?;
-        Ok(Self {
-            root,
-            top: Rc::new(top),
-            open: HashMap::new(),
-            groups: HashMap::new(),
-            symlinks: Vec::new(),
-            directories: Vec::new(),
-        })
+impl WatchGet for Progress {
+    fn refused(&mut self, key: &[u8], why: &str) {
+        self.say(wrapped("error: ", &format!("{}: {why}", shown(key))).trim_end());
     }
 
-    fn write(mut self, getting: &mut Getting<'_>, wanted: &[Wanted]) -> anyhow::Result<()> {
-        for one in wanted {
-            if getting.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            getting.step();
-            let parts = match parts_of(&one.key) {
-                Ok(parts) => parts,
-                Err(why) => {
-                    getting.refuse(&one.key, why);
-                    continue;
-                }
-            };
-            let Some(object) = getting.object(&one.key)? else { continue };
-            if let Err(error) = self.one(getting, one, &parts, &object) {
-                if error.kind() == io::ErrorKind::StorageFull {
-                    return Err(
-                        anyhow::Error::new(error).context(format!("{}: is full", self.root.display()))
-                    );
-                }
-                getting.refuse(&one.key, &error.to_string());
-            }
-        }
-        for (key, meta) in std::mem::take(&mut self.symlinks) {
-            match self.symlink(&key, &meta) {
-                Ok(()) => getting.got.links += 1,
-                Err(error) => getting.refuse(&key, &error.to_string()),
-            }
-        }
-        // Those deepest first: setting a time above does not change those below.
-        for (key, meta) in std::mem::take(&mut self.directories).iter().rev() {
-            let parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
-            if let Err(error) = self.directory(&parts).and_then(|directory| dress(&*directory, meta)) {
-                getting.refuse(key, &error.to_string());
-            }
-        }
-        Ok(())
+    fn step(&mut self, got: &Got, of: u64) {
+        let done = got.files + got.directories + got.links + got.refused;
+        let text = format!("{} of {} objects, {}", count_text(done), count_text(of), bytes_text(got.bytes));
+        Progress::step(self, done, of, text);
     }
-
-    fn one(
-        &mut self,
-        getting: &mut Getting<'_>,
-        one: &Wanted,
-        parts: &[&[u8]],
-        object: &Object,
-    ) -> io::Result<()> {
-        let meta = meta_of(object.meta(), object.stat());
-        let (last, before) = parts.split_last().expect("a key has a name");
-        match meta.kind {
-            FileType::Directory => {
-                self.directory(parts)?;
-                self.directories.push((one.key.clone(), meta));
-                getting.got.directories += 1;
-                return Ok(());
-            }
-            FileType::Symlink(_) => {
-                self.symlinks.push((one.key.clone(), meta));
-                return Ok(());
-            }
-            FileType::Regular => {}
-        }
-        let parent = self.directory(before)?;
-        clear(&parent, last)?;
-        let group = (one.is_linked && meta.group != 0).then_some(meta.group);
-        if let Some(first) = group.and_then(|group| self.groups.get(&group)).cloned() {
-            let names: Vec<&[u8]> = first.split(|byte| *byte == b'/').collect();
-            let (first, above) = names.split_last().expect("a key has a name");
-            linkat(&*self.directory(above)?, *first, &*parent, *last, AtFlags::empty())?;
-            getting.got.links += 1;
-            return Ok(());
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&*parent, *last, flags, Mode::from_raw_mode(0o666))?);
-        let copied = io::copy(&mut Body::of(object), &mut file).and_then(|_| dress(&file, &meta));
-        if let Err(error) = copied {
-            let _ = unlinkat(&*parent, *last, AtFlags::empty());
-            return Err(error);
-        }
-        if let Some(group) = group {
-            self.groups.insert(group, one.key.clone());
-        }
-        getting.got.files += 1;
-        getting.got.bytes += object.length();
-        Ok(())
-    }
-
-    /// Opens the directory of these names, and makes what is missing; none of them may be a link.
-    fn directory(&mut self, parts: &[&[u8]]) -> io::Result<Rc<OwnedFd>> {
-        let Some((last, above)) = parts.split_last() else { return Ok(Rc::clone(&self.top)) };
-        let key = parts.join(&b'/');
-        if let Some(open) = self.open.get(&key) {
-            return Ok(Rc::clone(open));
-        }
-        let above = self.directory(above)?;
-        let opened = match openat(&*above, *last, DIRECTORY, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                mkdirat(&*above, *last, Mode::from_raw_mode(0o777))?;
-                openat(&*above, *last, DIRECTORY, Mode::empty())
-            }
-            other => other,
-        };
-        let opened = opened.map_err(|errno| match errno {
-            Errno::NOTDIR | Errno::LOOP => {
-                let path = self.root.join(std::ffi::OsStr::from_bytes(&key));
-                let why = format!("{} is there and no directory; remove it", path.display());
-                io::Error::new(io::ErrorKind::NotADirectory, why)
-            }
-            other => other.into(),
-        })?;
-        let opened = Rc::new(opened);
-        if self.open.len() >= OPEN_MAX {
-            self.open.clear();
-        }
-        self.open.insert(key, Rc::clone(&opened));
-        Ok(opened)
-    }
-
-    fn symlink(&mut self, key: &[u8], meta: &FileMeta) -> io::Result<()> {
-        let FileType::Symlink(target) = &meta.kind else { return Ok(()) };
-        let parts: Vec<&[u8]> = key.split(|byte| *byte == b'/').collect();
-        let (last, before) = parts.split_last().expect("a key has a name");
-        let parent = self.directory(before)?;
-        clear(&parent, last)?;
-        symlinkat(&target[..], &*parent, *last)?;
-        Ok(utimensat(&*parent, *last, &times_of(meta), AtFlags::SYMLINK_NOFOLLOW)?)
-    }
-}
-
-/// Makes way: what is there is replaced, not written through.
-fn clear(parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
-    match unlinkat(parent, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => {
-            let why = format!("{} is a directory", String::from_utf8_lossy(name));
-            Err(io::Error::new(io::ErrorKind::IsADirectory, why))
-        }
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// Permissions and times of what is open, or only found (`O_PATH`).
-fn dress(of: impl AsFd, meta: &FileMeta) -> io::Result<()> {
-    let path = format!("/proc/self/fd/{}", of.as_fd().as_raw_fd());
-    fs::set_permissions(&path, Permissions::from_mode(meta.mode.into()))?;
-    Ok(utimensat(CWD, &path, &times_of(meta), AtFlags::empty())?)
-}
-
-fn times_of(meta: &FileMeta) -> Timestamps {
-    let time = Timespec { tv_sec: meta.mtime_s, tv_nsec: meta.mtime_ns.into() };
-    Timestamps { last_access: time, last_modification: time }
 }

@@ -1,0 +1,20 @@
+//! A tree of files on a packed store: files, trees and tar streams in, and out again.
+//!
+//! ```text
+//! files, trees, tar stream --> Putting --> Store --> Getting --> files below a directory, tar stream
+//!                                           keys: paths without a leading `/`
+//! ```
+//!
+//! Always holds: nothing is read into the store from the store itself, and nothing is written outside the directory that was
+//! named, whatever keys, links and streams hold.
+//! Not here: the store (`packstore`, which has the `FileSystem` on it too), flags and texts (`crumb`).
+
+mod error;
+mod getting;
+mod keys;
+mod putting;
+
+pub use error::PackFsError;
+pub use getting::{Getting, Got, Wanted, WatchGet};
+pub use keys::{key_of, names_of, shown};
+pub use putting::{Put, Putting, WatchPut};

@@ -1,0 +1,369 @@
+//! Files, trees and tar streams into a store.
+//!
+//! Kept of a file: its bytes, permissions and time of change; of a tree also empty directories, symbolic links as they
+//! are, and which names are one file. Not kept: owners, extended attributes, holes. Devices, sockets and pipes are told
+//! and counted.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufRead, Read};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use packstore::{FileMeta, FileType, Pending, PutOptions, Store, StoreError};
+
+use crate::error::PackFsError;
+use crate::keys::{key_of, shown};
+
+/// Bodies up to this are read whole, longer ones streamed.
+const WHOLE_BYTES_MAX: u64 = 256 << 10;
+/// Puts on their way.
+const PENDING_MAX: usize = 4096;
+
+/// Learns how putting goes.
+pub trait WatchPut {
+    /// An entry was not put; the others are.
+    fn refused(&mut self, what: &str, why: &str);
+    /// One more went. How many there will be is not known before all are looked at.
+    fn went(&mut self, put: &Put);
+}
+
+/// What was put so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Put {
+    /// Files.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Further names of files.
+    pub hard_links: u64,
+    /// Entries that were not put, and told of.
+    pub refused: u64,
+}
+
+impl Put {
+    /// All that has a key.
+    pub fn objects(&self) -> u64 {
+        self.files + self.directories + self.symlinks + self.hard_links
+    }
+}
+
+/// Puts files, trees and tar streams into a store, many on their way at a time.
+pub struct Putting<'a> {
+    store: &'a Store,
+    stop: &'a AtomicBool,
+    watch: &'a mut dyn WatchPut,
+    pending: VecDeque<Pending>,
+    /// Keys of files with several names, by device and number.
+    several: HashMap<(u64, u64), Vec<u8>>,
+    /// The store's directories.
+    own: Vec<(u64, u64)>,
+    put: Put,
+}
+
+impl<'a> Putting<'a> {
+    /// Into a store whose own directories (device and number of each) are never put into it. `stop` ends it soon.
+    pub fn new(
+        store: &'a Store,
+        own: Vec<(u64, u64)>,
+        stop: &'a AtomicBool,
+        watch: &'a mut dyn WatchPut,
+    ) -> Self {
+        let (pending, several) = (VecDeque::new(), HashMap::new());
+        Self { store, stop, watch, pending, several, own, put: Put::default() }
+    }
+
+    /// What was put so far.
+    pub fn put(&self) -> Put {
+        self.put
+    }
+
+    /// Waits for all that is on its way.
+    ///
+    /// # Errors
+    /// When something of it could not be put.
+    pub fn settle(&mut self) -> Result<(), PackFsError> {
+        let mut first = Ok(());
+        while let Some(pending) = self.pending.pop_front() {
+            first = first.and(pending.wait());
+        }
+        Ok(first?)
+    }
+
+    /// All bytes of a stream, as the object of this key.
+    ///
+    /// # Errors
+    /// When the store takes no more.
+    pub fn object(&mut self, from: impl Read, key: &[u8]) -> Result<(), PackFsError> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mtime_s = since.as_secs().try_into().unwrap_or(i64::MAX);
+        let meta = FileMeta { mtime_s, ..FileMeta::new(FileType::Regular, 0o644) };
+        // Until its end is read, nothing says how long it is.
+        let done = self.body(from, key, WHOLE_BYTES_MAX, meta);
+        self.settled(&shown(key), done)
+    }
+
+    fn refuse(&mut self, what: &str, why: &str) {
+        self.put.refused += 1;
+        self.watch.refused(what, why);
+    }
+
+    /// A path and all below it. A directory is put before what is in it.
+    ///
+    /// # Errors
+    /// When the store takes no more.
+    pub fn tree(&mut self, root: PathBuf, root_key: Vec<u8>) -> Result<(), PackFsError> {
+        let mut waiting = vec![(root, root_key)];
+        while let Some((path, key)) = waiting.pop() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let what = shown(path.as_os_str().as_bytes());
+            let found = match fs::symlink_metadata(&path) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.refuse(&what, &error.to_string());
+                    continue;
+                }
+            };
+            let done = if found.is_dir() {
+                if self.own.contains(&(found.dev(), found.ino())) {
+                    self.refuse(&what, "is the store itself");
+                    continue;
+                }
+                match below(&path, &key) {
+                    Ok(mut entries) => waiting.append(&mut entries),
+                    Err(error) => self.refuse(&what, &error.to_string()),
+                }
+                if key.is_empty() {
+                    Ok(Ok(()))
+                } else {
+                    self.directory(&key, meta_of(&found, FileType::Directory))
+                }
+            } else if found.is_symlink() {
+                match fs::read_link(&path) {
+                    Ok(target) => {
+                        let target = FileType::Symlink(target.as_os_str().as_bytes().to_vec());
+                        self.symlink(&key, meta_of(&found, target))
+                    }
+                    Err(error) => Ok(Err(error)),
+                }
+            } else if found.is_file() {
+                self.file(&path, &key, &found)
+            } else {
+                self.refuse(&what, "is a device, socket or pipe, which a store does not keep");
+                continue;
+            };
+            self.settled(&what, done)?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, key: &[u8], found: &Metadata) -> Result<io::Result<()>, StoreError> {
+        if found.nlink() > 1 {
+            let number = (found.dev(), found.ino());
+            if let Some(first) = self.several.get(&number) {
+                // Its own put may still be on its way: the store waits for it.
+                if self.store.link(first, key)? {
+                    self.put.hard_links += 1;
+                    return Ok(Ok(()));
+                }
+            }
+            self.several.insert(number, key.to_vec());
+        }
+        match File::open(path) {
+            Ok(file) => self.body(file, key, found.len(), meta_of(found, FileType::Regular)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Errors of the reader are the entry's, errors of the store end everything.
+    fn body(
+        &mut self,
+        mut from: impl Read,
+        key: &[u8],
+        length: u64,
+        meta: FileMeta,
+    ) -> Result<io::Result<()>, StoreError> {
+        let meta = meta.encode();
+        let options = PutOptions { meta: &meta, ..PutOptions::default() };
+        let mut bytes = Vec::with_capacity(length.min(WHOLE_BYTES_MAX) as usize + 1);
+        if let Err(error) = (&mut from).take(WHOLE_BYTES_MAX).read_to_end(&mut bytes) {
+            return Ok(Err(error));
+        }
+        let mut put_bytes = bytes.len() as u64;
+        let pending = if put_bytes < WHOLE_BYTES_MAX {
+            self.store.put_deferred(key, &bytes, options)?
+        } else {
+            let mut writer = self.store.put_stream(key, options)?;
+            loop {
+                writer.write(&bytes)?;
+                bytes.clear();
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(Err(io::ErrorKind::Interrupted.into()));
+                }
+                match (&mut from).take(WHOLE_BYTES_MAX).read_to_end(&mut bytes) {
+                    Ok(0) => break,
+                    Ok(read) => put_bytes += read as u64,
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            writer.commit_deferred()?
+        };
+        self.put.files += 1;
+        self.put.bytes += put_bytes;
+        self.went(pending)?;
+        Ok(Ok(()))
+    }
+
+    fn directory(&mut self, key: &[u8], meta: FileMeta) -> Result<io::Result<()>, StoreError> {
+        let meta = meta.encode();
+        let pending =
+            self.store.put_deferred(key, b"", PutOptions { meta: &meta, ..PutOptions::default() })?;
+        self.put.directories += 1;
+        self.went(pending)?;
+        Ok(Ok(()))
+    }
+
+    fn symlink(&mut self, key: &[u8], meta: FileMeta) -> Result<io::Result<()>, StoreError> {
+        self.directory(key, meta)?.ok();
+        self.put.directories -= 1;
+        self.put.symlinks += 1;
+        Ok(Ok(()))
+    }
+
+    fn went(&mut self, pending: Pending) -> Result<(), StoreError> {
+        self.pending.push_back(pending);
+        while self.pending.len() > PENDING_MAX {
+            self.pending.pop_front().map_or(Ok(()), Pending::wait)?;
+        }
+        self.watch.went(&self.put);
+        Ok(())
+    }
+
+    /// Goes on after what concerns one entry alone.
+    fn settled(&mut self, what: &str, done: Result<io::Result<()>, StoreError>) -> Result<(), PackFsError> {
+        match done {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) if self.stop.load(Ordering::Relaxed) => Ok(()),
+            Ok(Err(error)) => {
+                self.refuse(what, &error.to_string());
+                Ok(())
+            }
+            Err(error @ StoreError::Length { .. }) => {
+                self.refuse(what, &error.to_string());
+                Ok(())
+            }
+            Err(source) => Err(PackFsError::Put { what: what.to_owned(), source }),
+        }
+    }
+
+    /// All entries of a tar stream.
+    ///
+    /// # Errors
+    /// When it holds nothing, is no tar stream or breaks off, and when the store takes no more.
+    pub fn tar(&mut self, mut from: impl BufRead) -> Result<(), PackFsError> {
+        // A stream of no entries has its end blocks.
+        if from.fill_buf()?.is_empty() {
+            return Err(PackFsError::EmptyStream);
+        }
+        let mut archive = tar::Archive::new(from);
+        for entry in archive.entries()? {
+            let mut entry = entry?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let path = entry.path()?.into_owned();
+            let what = shown(path.as_os_str().as_bytes());
+            let key = match key_of(&path) {
+                Ok(key) if key.is_empty() => continue,
+                Ok(key) => key,
+                Err(_) => {
+                    self.refuse(&what, "its path holds `..`, which leads out of wherever it is unpacked");
+                    continue;
+                }
+            };
+            let header = entry.header();
+            let (mode, mtime_s) = (header.mode().unwrap_or(0o644), header.mtime().unwrap_or(0));
+            let (kind, length) = (header.entry_type(), entry.size());
+            let meta = |kind| FileMeta {
+                mtime_s: i64::try_from(mtime_s).unwrap_or(i64::MAX),
+                mtime_ns: 0,
+                ..FileMeta::new(kind, (mode & 0o7777) as u16)
+            };
+            let target = entry.link_name()?.map(|target| target.into_owned());
+            let done = match (kind, target) {
+                (tar::EntryType::Directory, _) => self.directory(&key, meta(FileType::Directory)),
+                (tar::EntryType::Symlink, Some(target)) if !target.as_os_str().is_empty() => {
+                    self.symlink(&key, meta(FileType::Symlink(target.as_os_str().as_bytes().to_vec())))
+                }
+                (tar::EntryType::Link, Some(first)) => {
+                    match key_of(&first).map(|first| self.store.link(&first, &key)) {
+                        Ok(Ok(true)) => {
+                            self.put.hard_links += 1;
+                            Ok(Ok(()))
+                        }
+                        Ok(Err(error)) => Err(error),
+                        _ => {
+                            self.refuse(
+                                &what,
+                                &format!(
+                                    "is another name of {}, which is not there",
+                                    shown(first.as_os_str().as_bytes())
+                                ),
+                            );
+                            continue;
+                        }
+                    }
+                }
+                (tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse, _) => {
+                    self.body(&mut entry, &key, length, meta(FileType::Regular))
+                }
+                _ => {
+                    self.refuse(&what, "is a device, pipe or something else that a store does not keep");
+                    continue;
+                }
+            };
+            // A stream that breaks off is no fault of one entry.
+            if let Ok(Err(error)) = done {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                return Err(PackFsError::BrokenStream { what, source: error });
+            }
+            self.settled(&what, done)?;
+        }
+        Ok(())
+    }
+}
+
+/// Entries of a directory with their keys, the last first.
+fn below(path: &Path, key: &[u8]) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        let mut own = key.to_vec();
+        if !own.is_empty() {
+            own.push(b'/');
+        }
+        own.extend_from_slice(name.as_bytes());
+        entries.push((path.join(&name), own));
+    }
+    entries.sort_unstable_by(|one, other| other.1.cmp(&one.1));
+    Ok(entries)
+}
+
+fn meta_of(found: &Metadata, kind: FileType) -> FileMeta {
+    FileMeta {
+        mtime_s: found.mtime(),
+        mtime_ns: u32::try_from(found.mtime_nsec()).unwrap_or(0),
+        ..FileMeta::new(kind, (found.mode() & 0o7777) as u16)
+    }
+}

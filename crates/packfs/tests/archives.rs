@@ -1,0 +1,186 @@
+//! Trees and tar streams in and out of a real store, and what must not happen on the way.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use files::LocalDisk;
+use packfs::{Getting, Got, PackFsError, Put, Putting, WatchGet, WatchPut};
+use packstore::{PutOptions, Store, StoreOptions, VolumeSpec};
+use tempfile::TempDir;
+
+/// What was refused, with the reason.
+#[derive(Default)]
+struct Refused(Vec<String>);
+
+impl WatchPut for Refused {
+    fn refused(&mut self, what: &str, why: &str) {
+        self.0.push(format!("{what}: {why}"));
+    }
+
+    fn went(&mut self, _put: &Put) {}
+}
+
+impl WatchGet for Refused {
+    fn refused(&mut self, key: &[u8], why: &str) {
+        self.0.push(format!("{}: {why}", packfs::shown(key)));
+    }
+
+    fn step(&mut self, _got: &Got, _of: u64) {}
+}
+
+struct Place {
+    directory: TempDir,
+    store: Store,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("store")).expect("made");
+        let disk = LocalDisk::open(directory.path().join("store")).expect("it opens");
+        let volume = VolumeSpec { disk: Arc::new(disk), size_bytes: 16 << 20 };
+        let store = Store::create(vec![volume], StoreOptions::default()).expect("a new store");
+        Self { directory, store }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn put(
+        &self,
+        what: impl FnOnce(&mut Putting<'_>) -> Result<(), PackFsError>,
+    ) -> (Result<Put, PackFsError>, Vec<String>) {
+        let (stop, mut refused) = (AtomicBool::new(false), Refused::default());
+        let own = fs::metadata(self.path("store")).expect("it is there");
+        let mut putting = Putting::new(&self.store, vec![(own.dev(), own.ino())], &stop, &mut refused);
+        let done = what(&mut putting);
+        putting.settle().expect("settled");
+        let put = putting.put();
+        (done.map(|()| put), refused.0)
+    }
+
+    fn get_below(&self, name: &str) -> (Got, Vec<String>) {
+        let (stop, mut refused) = (AtomicBool::new(false), Refused::default());
+        let mut getting = Getting::new(&self.store, &stop, &mut refused);
+        let wanted = getting.wanted(None).expect("listed");
+        getting.write_below(&self.path(name), &wanted).expect("written");
+        (getting.got(), refused.0)
+    }
+}
+
+/// An entry whose path the library that makes streams would refuse.
+fn add(stream: &mut tar::Builder<Vec<u8>>, kind: tar::EntryType, path: &str, target: &str, body: &[u8]) {
+    let mut header = tar::Header::new_gnu();
+    header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+    header.as_old_mut().linkname[..target.len()].copy_from_slice(target.as_bytes());
+    header.set_entry_type(kind);
+    header.set_mode(0o644);
+    header.set_size(body.len() as u64);
+    header.set_cksum();
+    stream.append(&header, body).expect("in memory");
+}
+
+#[test]
+fn a_stream_that_leads_out_by_names_and_by_links_writes_nothing_outside() {
+    let place = Place::new();
+    fs::create_dir(place.path("outside")).expect("made");
+    let outside = place.path("outside").display().to_string();
+    let mut stream = tar::Builder::new(Vec::new());
+    add(&mut stream, tar::EntryType::Regular, "../outside/by-name", "", b"1");
+    add(&mut stream, tar::EntryType::Symlink, "link", &outside, b"");
+    add(&mut stream, tar::EntryType::Regular, "link/by-link", "", b"1");
+    add(&mut stream, tar::EntryType::Link, "hard", "../outside/none", b"");
+    add(&mut stream, tar::EntryType::Fifo, "pipe", "", b"");
+    add(&mut stream, tar::EntryType::Regular, "/absolute", "", b"12345");
+    let bytes = stream.into_inner().expect("in memory");
+    let (put, refused) = place.put(|putting| putting.tar(&bytes[..]));
+    assert_eq!((put.expect("put").files, refused.len()), (2, 3), "{refused:?}");
+    for (key, body) in [(&b"../outside/x"[..], b"1"), (b"/outside/x", b"1"), (b"a//b", b"1")] {
+        place.store.put(key, body, PutOptions::default()).expect("put");
+    }
+    let (got, refused) = place.get_below("back");
+    assert_eq!(fs::read(place.path("back/absolute")).expect("written"), b"12345");
+    // Links come last: the file below one of them is in a directory of its name, and the link is not made over it.
+    assert_eq!(fs::read(place.path("back/link/by-link")).expect("written"), b"1");
+    assert!(fs::symlink_metadata(place.path("back/link")).expect("there").is_dir());
+    assert_eq!((got.files, refused.len()), (2, 4), "{refused:?}");
+    assert_eq!(fs::read_dir(place.path("outside")).expect("there").count(), 0);
+}
+
+#[test]
+fn what_is_there_is_not_written_through() {
+    let place = Place::new();
+    for key in [&b"directory/file"[..], b"file"] {
+        place.store.put(key, b"new", PutOptions::default()).expect("put");
+    }
+    fs::create_dir_all(place.path("outside")).expect("made");
+    fs::write(place.path("outside/kept"), b"old").expect("written");
+    fs::create_dir(place.path("back")).expect("made");
+    symlink(place.path("outside"), place.path("back/directory")).expect("linked");
+    symlink(place.path("outside/kept"), place.path("back/file")).expect("linked");
+    let (got, refused) = place.get_below("back");
+    assert!(
+        got.files == 1 && matches!(&refused[..], [only] if only.contains("is there and no directory")),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(place.path("back/file")).expect("there"), b"new");
+    assert!(!fs::symlink_metadata(place.path("back/file")).expect("there").is_symlink());
+    assert_eq!(fs::read(place.path("outside/kept")).expect("there"), b"old");
+    assert_eq!(fs::read_dir(place.path("outside")).expect("there").count(), 1);
+}
+
+#[test]
+fn a_tree_comes_back_by_files_and_by_a_stream_and_the_store_is_never_put_into_itself() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("tree/deep/empty")).expect("made");
+    let large: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(place.path("tree/deep/large"), &large).expect("written");
+    fs::hard_link(place.path("tree/deep/large"), place.path("tree/twin")).expect("linked");
+    symlink("../nowhere", place.path("tree/link")).expect("linked");
+    let root = place.directory.path().to_owned();
+    let (put, refused) = place.put(|putting| putting.tree(root, Vec::new()));
+    let expected = Put { files: 1, bytes: 700_000, directories: 3, symlinks: 1, hard_links: 1, refused: 1 };
+    assert_eq!(put.expect("put"), expected, "{refused:?}");
+    assert!(refused[0].ends_with("is the store itself"), "{refused:?}");
+    let (stop, mut watch) = (AtomicBool::new(false), Refused::default());
+    let mut getting = Getting::new(&place.store, &stop, &mut watch);
+    let keys: [&[u8]; 1] = [b"tree"];
+    let wanted = getting.wanted(Some(&keys)).expect("listed");
+    let mut stream = Vec::new();
+    getting.write_tar(&mut stream, &wanted).expect("written");
+    assert!(getting.looked_below());
+    let other = Place::new();
+    let (put, refused) = other.put(|putting| putting.tar(&stream[..]));
+    assert_eq!((put.expect("put"), refused), (Put { refused: 0, ..expected }, vec![]));
+    for place in [&place, &other] {
+        let (got, refused) = place.get_below("back");
+        assert_eq!((got.files, got.directories, got.links, refused), (1, 3, 2, vec![]));
+        let back = |name: &str| fs::metadata(place.path("back/tree").join(name)).expect("there");
+        assert!(fs::read(place.path("back/tree/twin")).expect("there") == large);
+        assert_eq!((back("twin").ino(), back("twin").nlink()), (back("deep/large").ino(), 2));
+        assert!(back("deep/empty").is_dir());
+        assert_eq!(fs::read_link(place.path("back/tree/link")).expect("a link"), Path::new("../nowhere"));
+    }
+}
+
+#[test]
+fn a_stream_that_is_empty_or_cannot_be_read_is_an_error() {
+    let place = Place::new();
+    let (put, _) = place.put(|putting| putting.tar(&b""[..]));
+    assert!(matches!(put, Err(PackFsError::EmptyStream)), "{put:?}");
+    let (put, _) = place.put(|putting| putting.tar(&[0xa5; 2048][..]));
+    assert!(matches!(put, Err(PackFsError::Stream(_))), "{put:?}");
+    struct Broken;
+    impl io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("pulled out"))
+        }
+    }
+    let (put, refused) = place.put(|putting| putting.object(Broken, b"key"));
+    assert_eq!((put.expect("the others go on").refused, refused), (1, vec!["key: pulled out".to_owned()]));
+}
