@@ -324,7 +324,8 @@ impl<'a> Putting<'a> {
                     }
                 }
                 (tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse, _) => {
-                    self.body(&mut entry, &key, length, meta(FileType::Regular))
+                    let whole = Whole { from: &mut entry, left: length };
+                    self.body(whole, &key, length, meta(FileType::Regular))
                 }
                 _ => {
                     self.refuse(&what, "is a device, pipe or something else that a store does not keep");
@@ -341,6 +342,24 @@ impl<'a> Putting<'a> {
             self.settled(&what, done)?;
         }
         Ok(())
+    }
+}
+
+/// An entry of a stream: its end before the length that was told is an error. The reader of tar streams takes it for the entry's end, and finds
+/// out with the next one, when half an object would have been put.
+struct Whole<R> {
+    from: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Whole<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(bytes)?;
+        if read == 0 && !bytes.is_empty() && self.left > 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends before its length"));
+        }
+        self.left = self.left.saturating_sub(read as u64);
+        Ok(read)
     }
 }
 
