@@ -1,6 +1,7 @@
-//! A tree of files on a packed store: files, trees and tar streams in, and out again.
+//! A tree of files on a packed store: files, trees and tar streams in, and out again; and where the store is.
 //!
 //! ```text
+//! VolumeList: the directories of a store, opened --> Store
 //! files, trees, tar stream --> Putting --> Store --> Getting --> files below a directory, tar stream
 //!                                           keys: paths without a leading `/`
 //! ```
@@ -13,8 +14,10 @@ mod error;
 mod getting;
 mod keys;
 mod putting;
+mod volume_list;
 
 pub use error::PackFsError;
 pub use getting::{Getting, Got, Wanted, WatchGet};
 pub use keys::{key_of, names_of, shown};
 pub use putting::{Put, Putting, WatchPut};
+pub use volume_list::{VolumeList, VolumesError, make_directory};

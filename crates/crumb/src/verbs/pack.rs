@@ -162,7 +162,7 @@ fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     closed(store)?;
     if args.json {
         print_json(&json!({
-            "store": place.store, "volumes": place.directories(), "size_bytes": size_bytes,
+            "store": place.store(), "volumes": place.directories(), "size_bytes": size_bytes,
             "block_bytes": block_bytes, "packed_blocks": packed_blocks,
             "mode": format!("{:?}", args.mode).to_lowercase(),
         }))?;
@@ -170,7 +170,7 @@ fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     let text = format!(
         "{}: a store of {} in {}, packed files of {}",
-        place.store.display(),
+        place.store().display(),
         bytes_text(size_bytes),
         counted(place.directories().len(), "directory", "directories"),
         bytes_text(u64::from(block_bytes) * u64::from(packed_blocks)),
@@ -211,11 +211,11 @@ fn grow(args: &GrowArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     grown?;
     if args.json {
         print_json(
-            &json!({ "store": place.store, "volumes": place.directories(), "size_bytes": usage.size_bytes }),
+            &json!({ "store": place.store(), "volumes": place.directories(), "size_bytes": usage.size_bytes }),
         )?;
     } else {
         let volumes = counted(volumes, "directory", "directories");
-        let text = format!("{}: {} in {volumes} now", place.store.display(), bytes_text(usage.size_bytes));
+        let text = format!("{}: {} in {volumes} now", place.store().display(), bytes_text(usage.size_bytes));
         note(context, wrapped("", &text).trim_end());
     }
     Ok(ExitStatus::Fine)

@@ -1,0 +1,351 @@
+//! Which directories make up a store: its own, and those that its file `volumes` lists, one path a line.
+//!
+//! Always holds: a directory is listed before it becomes a volume, so that none is forgotten; a listed one that is
+//! none yet is left out by the engine. A line that is no path stays in the list: nobody but its owner knows what it was.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use files::{Disk, DiskError, LocalDisk};
+use packstore::{Fault, OpenOptions, Store, StoreError, StoreOptions, VolumeSpec};
+
+const LIST: &str = "volumes";
+/// The engine's head of a volume.
+const HEAD: &str = "volume";
+/// Its copy.
+const COPY: &str = "volume.copy";
+
+/// Why the directories of a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VolumesError {
+    /// There is no store.
+    #[error("{0}: no packed store; make one with `crumb pack create {0} --size BYTES`", store.display())]
+    NoStore {
+        /// Where it was looked for.
+        store: PathBuf,
+    },
+    /// A file or directory.
+    #[error("{path}: cannot be {what}")]
+    File {
+        /// Its path, escaped.
+        path: String,
+        /// `read`, `written`, …
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A directory that is to be a volume.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The engine.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It was named as a further directory.
+    #[error("{}: is the store's own directory, which lists the others; it stays", directory.display())]
+    Own {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// It is not listed.
+    #[error("{}: is no further directory of the store: {others}", directory.display())]
+    NotListed {
+        /// The directory.
+        directory: PathBuf,
+        /// Those that are, for people.
+        others: String,
+    },
+    /// It was to be added.
+    #[error("{}: is a directory of the store already", directory.display())]
+    Listed {
+        /// The directory.
+        directory: PathBuf,
+    },
+}
+
+impl VolumesError {
+    /// Whether what was asked for cannot be, so that asking again cannot help.
+    pub fn is_bad_request(&self) -> bool {
+        matches!(
+            self,
+            Self::Own { .. }
+                | Self::NotListed { .. }
+                | Self::Listed { .. }
+                | Self::Store(StoreError::Setting { .. })
+        )
+    }
+}
+
+fn file_error(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> VolumesError {
+    let path = escaped(path.as_os_str().as_bytes());
+    move |source| VolumesError::File { path, what, source }
+}
+
+/// The directories of a store.
+#[derive(Clone, Debug)]
+pub struct VolumeList {
+    store: PathBuf,
+    others: Vec<PathBuf>,
+    /// Lines of the list that are no paths: damage. They stay in it.
+    not_paths: Vec<Vec<u8>>,
+}
+
+/// What came of asking for the lock of a volume.
+enum Lock {
+    Held(fs::File),
+    /// A process has the volume open for writing.
+    Taken,
+}
+
+impl VolumeList {
+    /// The directories of the store at `store`.
+    ///
+    /// # Errors
+    /// When there is none, or its list cannot be read.
+    pub fn read(store: &Path) -> Result<Self, VolumesError> {
+        let is_there = |name: &str| {
+            let path = store.join(name);
+            path.try_exists().map_err(file_error(&path, "looked at"))
+        };
+        if !is_there(HEAD)? && !is_there(COPY)? && !is_there(LIST)? {
+            return Err(VolumesError::NoStore { store: store.to_owned() });
+        }
+        let list = store.join(LIST);
+        let bytes = match fs::read(&list) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            bytes => bytes.map_err(file_error(&list, "read"))?,
+        };
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec);
+        let (not_paths, paths): (Vec<_>, Vec<_>) = lines.partition(|line| line.contains(&0));
+        let others =
+            paths.into_iter().map(|path| PathBuf::from(std::ffi::OsString::from_vec(path))).collect();
+        Ok(Self { store: store.to_owned(), others, not_paths })
+    }
+
+    /// What is wrong with the list, for `check` and `repair`, and what to do: neither can know what a line was.
+    pub fn faults(&self) -> Vec<Fault> {
+        let list = escaped(self.store.join(LIST).as_os_str().as_bytes());
+        let what = self.not_paths.iter().map(|line| {
+            let line = escaped(line);
+            format!("{list}: the line `{line}` is no path; remove it, or put the path of the directory that it named")
+        });
+        what.map(|what| Fault { file: None, key: None, what, is_damaged: false }).collect()
+    }
+
+    /// The store's own directory, which names it.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
+    /// All directories, the store's own first.
+    pub fn directories(&self) -> Vec<&Path> {
+        std::iter::once(&self.store).chain(&self.others).map(PathBuf::as_path).collect()
+    }
+
+    /// Opens the store. Directories that are away are left to the engine to judge.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(&self, options: OpenOptions) -> Result<Store, VolumesError> {
+        let mut disks = Vec::<Arc<dyn Disk>>::new();
+        for directory in self.directories() {
+            match LocalDisk::open(directory) {
+                Ok(disk) => disks.push(Arc::new(disk)),
+                Err(error) => {
+                    let directory = escaped(directory.as_os_str().as_bytes());
+                    tracing::warn!("{directory}: left out of the store: {}", error.source);
+                }
+            }
+        }
+        for fault in self.faults() {
+            tracing::warn!("{}", fault.what);
+        }
+        Ok(Store::open(disks, options)?)
+    }
+
+    /// Opens the store read-only, beside a process that writes to it or not, and waits until all that it holds is known: a
+    /// cache that was not closed would answer with misses before that.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::iter`].
+    pub fn open_to_read(&self) -> Result<Store, VolumesError> {
+        let store = self.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
+        drop(store.iter()?);
+        Ok(store)
+    }
+
+    /// Whether another process has it open for writing.
+    pub fn is_in_use(&self) -> bool {
+        matches!(Self::lock_for_reading(&self.store), Ok(Lock::Taken))
+    }
+
+    /// Keeps writers out for as long as what is returned is held. Other readers may do so too. Nothing is written: it works
+    /// on read-only media, and without the right to write.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] while a process has the store open for writing.
+    pub fn keep_writers_out(&self) -> Result<Vec<fs::File>, VolumesError> {
+        let mut held = Vec::new();
+        for directory in self.directories() {
+            match Self::lock_for_reading(directory) {
+                Ok(Lock::Held(file)) => held.push(file),
+                Ok(Lock::Taken) => {
+                    return Err(StoreError::Locked { place: directory.display().to_string() }.into());
+                }
+                // A directory that is away, or one that never was a volume: no process writes there.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(file_error(directory, "locked against writers")(error)),
+            }
+        }
+        Ok(held)
+    }
+
+    fn lock_for_reading(directory: &Path) -> io::Result<Lock> {
+        let file = fs::File::open(directory.join("lock"))?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Lock::Held(file)),
+            Err(fs::TryLockError::WouldBlock) => Ok(Lock::Taken),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Makes a store.
+    ///
+    /// # Errors
+    /// As [`Store::create`], and when a directory cannot be made or is given twice.
+    pub fn create(
+        store: &Path,
+        size_bytes: u64,
+        volumes: &[(PathBuf, u64)],
+        options: StoreOptions,
+    ) -> Result<(Self, Store), VolumesError> {
+        make_directory(store)?;
+        let mut place = Self { store: store.to_owned(), others: Vec::new(), not_paths: Vec::new() };
+        let mut specs = vec![VolumeSpec { disk: Arc::new(LocalDisk::open(store)?), size_bytes }];
+        for (directory, size_bytes) in volumes {
+            place.add(directory)?;
+            specs.push(VolumeSpec { disk: Arc::new(LocalDisk::open(directory)?), size_bytes: *size_bytes });
+        }
+        if store.join(HEAD).exists() {
+            return Err(StoreError::NotEmpty { place: store.display().to_string() }.into());
+        }
+        if !place.others.is_empty() {
+            place.write_list()?;
+        }
+        match Store::create(specs, options) {
+            Ok(made) => Ok((place, made)),
+            Err(error) => {
+                // Nothing was made: what we wrote is ours to remove.
+                if !place.others.is_empty() && !store.join(HEAD).exists() {
+                    let _ = fs::remove_file(store.join(LIST));
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Adds a directory to a store that is open.
+    ///
+    /// # Errors
+    /// As [`Store::add_volume`], and when the list cannot be written.
+    pub fn grow(&mut self, store: &Store, directory: &Path, size_bytes: u64) -> Result<(), VolumesError> {
+        let before = self.others.clone();
+        self.add(directory)?;
+        self.write_list()?;
+        let disk = Arc::new(LocalDisk::open(directory)?);
+        let added = store.add_volume(VolumeSpec { disk, size_bytes });
+        if let Err(error) = added {
+            self.others = before;
+            self.write_list()?;
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// A directory of the store, as it is listed.
+    ///
+    /// # Errors
+    /// When it is none, or the store's own.
+    pub fn member(&self, directory: &Path) -> Result<PathBuf, VolumesError> {
+        let whole = |path: &Path| fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+        let same = |other: &Path| {
+            other == directory
+                || matches!((whole(other), whole(directory)), (Ok(one), Ok(other)) if one == other)
+        };
+        if same(&self.store) {
+            return Err(VolumesError::Own { directory: directory.to_owned() });
+        }
+        let found = self.others.iter().find(|other| same(other)).cloned();
+        found.ok_or_else(|| {
+            let others: Vec<_> = self.others.iter().map(|other| other.display().to_string()).collect();
+            let others = if others.is_empty() { "it has none".to_owned() } else { others.join(", ") };
+            VolumesError::NotListed { directory: directory.to_owned(), others }
+        })
+    }
+
+    /// Takes directories that are volumes no more off the list.
+    ///
+    /// # Errors
+    /// When the list cannot be written.
+    pub fn forget(&mut self, directories: &[PathBuf]) -> Result<(), VolumesError> {
+        self.others.retain(|other| !directories.contains(other));
+        self.write_list()
+    }
+
+    fn add(&mut self, directory: &Path) -> Result<(), VolumesError> {
+        make_directory(directory)?;
+        let whole = |path: &Path| fs::canonicalize(path).map_err(file_error(path, "used"));
+        let directory = whole(directory)?;
+        for there in self.directories() {
+            // One that is away cannot be the same.
+            if whole(there).is_ok_and(|there| there == directory) {
+                return Err(VolumesError::Listed { directory });
+            }
+        }
+        self.others.push(directory);
+        Ok(())
+    }
+
+    fn write_list(&self) -> Result<(), VolumesError> {
+        let mut lines = Vec::new();
+        let others = self.others.iter().map(|other| other.as_os_str().as_bytes());
+        for line in others.chain(self.not_paths.iter().map(Vec::as_slice)) {
+            lines.extend_from_slice(line);
+            lines.push(b'\n');
+        }
+        let (new, list) = (self.store.join("volumes.new"), self.store.join(LIST));
+        let write = || -> io::Result<()> {
+            let mut file = fs::OpenOptions::new();
+            let file = file.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = file.open(&new)?;
+            file.write_all(&lines)?;
+            file.sync_all()?;
+            fs::rename(&new, &list)?;
+            fs::File::open(&self.store)?.sync_all()
+        };
+        write().map_err(file_error(&list, "written"))
+    }
+}
+
+/// Bytes of a damaged file for people: none of them moves the cursor, and each can be told from any other.
+fn escaped(bytes: &[u8]) -> String {
+    match str::from_utf8(bytes) {
+        Ok(text) => text.escape_debug().to_string(),
+        Err(_) => bytes.escape_ascii().to_string(),
+    }
+}
+
+/// Its owner's alone: names and sizes are nobody else's business either.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_directory(path: &Path) -> Result<(), VolumesError> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(file_error(path, "made")(error)),
+        _ => Ok(()),
+    }
+}
