@@ -15,3 +15,4 @@ mod phase_gate;
 pub mod ranks;
 
 pub use self::phase_gate::{Entry, NoGate, PhaseGate, RankState};
+pub use self::ranks::RanksError;
