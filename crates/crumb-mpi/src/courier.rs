@@ -85,7 +85,7 @@ impl Exchange for Courier {
         self.ranks
     }
 
-    fn meet(
+    fn collective(
         &mut self,
         mine: Vec<u8>,
         patience: Option<Duration>,

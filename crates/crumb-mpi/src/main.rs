@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! main thread: MPI            <-- requests --   thread "crumb": the verb, as in the program crumb
-//! post (parts, clocks, beats) --- replies -->   courier (the Exchange of its Ensemble)
+//! post (parts, clocks, beats) --- replies -->   courier (the Exchange of its RankGroup)
 //! ```
 //!
 //! All this in a process below the one that was started, see `watch`.
@@ -27,7 +27,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crumb::{Context, ExitStatus, FstressArgs, GlobalArgs, NetnewsArgs, RunPostmarkArgs};
-use harness::ranks::{Ensemble, Fate, Hello, Lost, Share};
+use harness::ranks::{Fate, Hello, Lost, RankGroup, Share};
 use mpi::Threading;
 use mpi::traits::Communicator as _;
 use rustix::thread::CpuSet;
@@ -66,10 +66,10 @@ enum Benchmark {
     Fstress(FstressTogether),
     /// PostMark as copies, one a rank, each with files of its own; figures count while all work
     #[command(after_help = EXAMPLES)]
-    Postmark(CopiesOf<RunPostmarkArgs>),
+    Postmark(ReplicasOf<RunPostmarkArgs>),
     /// The news spool as copies, one a rank, each with a spool of its own; figures count while all work
     #[command(after_help = EXAMPLES)]
-    Netnews(CopiesOf<NetnewsArgs>),
+    Netnews(ReplicasOf<NetnewsArgs>),
 }
 
 #[derive(Args)]
@@ -86,7 +86,7 @@ struct FstressTogether {
 }
 
 #[derive(Args)]
-struct CopiesOf<A: Args> {
+struct ReplicasOf<A: Args> {
     #[command(flatten)]
     one: A,
 
@@ -121,8 +121,8 @@ impl Benchmark {
     fn patience(&self) -> Duration {
         match self {
             Self::Fstress(together) => together.ranks.patience,
-            Self::Postmark(copies) => copies.ranks.patience,
-            Self::Netnews(copies) => copies.ranks.patience,
+            Self::Postmark(replicas) => replicas.ranks.patience,
+            Self::Netnews(replicas) => replicas.ranks.patience,
         }
     }
 }
@@ -234,16 +234,16 @@ fn joined(
 /// The verb, and how it ended.
 fn verb(courier: Courier, benchmark: Benchmark, context: &Context, stop: &Arc<AtomicBool>) -> LastWord {
     let rank = courier.rank;
-    let mut ensemble = None;
-    let done = run(courier, benchmark, context, stop, &mut ensemble);
-    let lost = ensemble.as_ref().and_then(Ensemble::lost).or_else(|| lost_in(&done));
+    let mut group = None;
+    let done = run(courier, benchmark, context, stop, &mut group);
+    let lost = group.as_ref().and_then(RankGroup::lost).or_else(|| lost_in(&done));
     let code = told(&done, rank == speaker(lost));
     // As in `crumb`: whatever had been done by then. What ends well although it was asked to stop was interrupted on another
     // rank: one that fails there is an error here too.
     let was_stopped = done.is_ok() && stop.load(Ordering::Relaxed);
     let code = if context.interruption.is_seen() || was_stopped { crumb::INTERRUPTED } else { code };
     // What came out of a meeting all know; a rank that was lost, too.
-    let all_know = lost.is_some() || ensemble.as_ref().is_none_or(Ensemble::all_know);
+    let all_know = lost.is_some() || group.as_ref().is_none_or(RankGroup::all_know);
     let untold = done.err().filter(|_| !all_know).map(|error| in_one_line(&crumb::error_message(&error)));
     LastWord { code, untold }
 }
@@ -253,7 +253,7 @@ fn run(
     benchmark: Benchmark,
     context: &Context,
     stop: &Arc<AtomicBool>,
-    joined: &mut Option<Ensemble>,
+    joined: &mut Option<RankGroup>,
 ) -> anyhow::Result<ExitStatus> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let may = rustix::thread::sched_getaffinity(None);
@@ -264,18 +264,18 @@ fn run(
         cores,
         cpus: may.unwrap_or_default(),
     };
-    let ensemble =
-        Ensemble::join(Box::new(courier), hello, benchmark.share()).context("the ranks do not join")?;
-    let ensemble = joined.insert(ensemble);
-    ensemble.same_terms(vec![("benchmark".to_owned(), benchmark.name().to_owned())])?;
+    let group =
+        RankGroup::join(Box::new(courier), hello, benchmark.share()).context("the ranks do not join")?;
+    let group = joined.insert(group);
+    group.same_terms(vec![("benchmark".to_owned(), benchmark.name().to_owned())])?;
     match benchmark {
-        Benchmark::Fstress(together) => together.fstress.run_in(ensemble, stop, context),
-        Benchmark::Postmark(copies) => copies.one.run_in(ensemble, stop, context),
-        Benchmark::Netnews(copies) => copies.one.run_in(ensemble, stop, context),
+        Benchmark::Fstress(together) => together.fstress.run_in(group, stop, context),
+        Benchmark::Postmark(replicas) => replicas.one.run_in(group, stop, context),
+        Benchmark::Netnews(replicas) => replicas.one.run_in(group, stop, context),
     }
 }
 
-/// The rank that was lost before there was an ensemble to know it.
+/// The rank that was lost before there was a rank group to know it.
 fn lost_in(done: &anyhow::Result<ExitStatus>) -> Option<&Lost> {
     done.as_ref().err()?.chain().find_map(|error| error.downcast_ref())
 }
@@ -337,12 +337,12 @@ mod tests {
         assert!(post::to_notice_and_clean_up(silence_max(long)) > seconds(665 + 30));
         // Two minutes and four unless told otherwise.
         assert_eq!(silence_max("crumb-mpi run fstress null:"), seconds(370));
-        // Copies beat all the time.
+        // Replicas beat all the time.
         assert_eq!(silence_max("crumb-mpi run postmark null: --patience 3s"), seconds(3));
         assert_eq!(silence_max("crumb-mpi run what"), PATIENCE);
     }
 
-    /// Symptom: rank 0 was lost while the ranks joined, and all others ended without a word. Cause: only an ensemble knew who
+    /// Symptom: rank 0 was lost while the ranks joined, and all others ended without a word. Cause: only a rank group knew who
     /// was lost, and there was none yet. Fix: the error knows it too.
     #[test]
     fn the_next_rank_tells_when_rank_0_is_lost_before_all_have_joined() {

@@ -44,7 +44,7 @@ const FILES_OFF_MAX: f64 = 0.01;
 /// its creates make.
 const BYTES_LACKING_MAX: f64 = 0.3;
 
-/// One rank's row; who it is and how it began is the ensemble's to say.
+/// One rank's row; who it is and how it began is the rank group's to say.
 pub(crate) fn rank_part(measured: &Measured, rate: Option<f64>) -> RankPart {
     let seconds = measured.measured.as_secs_f64().max(1e-9);
     RankPart {

@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Outcome, Ticket, Transport};
-use harness::ranks::Ensemble;
+use harness::ranks::RankGroup;
 use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, Phase, Verdict};
 use quanta::Clock;
 
 use crate::arrivals::{Arrivals, stream};
 use crate::builder::{Builder, BuilderOptions};
 use crate::crew::{FIRST_TICKET, Site};
-use crate::ensemble::{FstressRanks as _, Work};
 use crate::error::FstressError;
 use crate::judge::{self, Asked};
 use crate::load::{Load, SEARCH_RULE, Search};
@@ -25,6 +24,7 @@ use crate::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
 use crate::objects::{Maker, ObjectSets};
 use crate::planner::Planner;
 use crate::progress::Event;
+use crate::ranks::{FstressRanks as _, Work};
 use crate::raw::RawFile;
 use crate::workload::Workload;
 
@@ -125,20 +125,20 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> RunOutcome {
-    run_together(config, transport, clock, stop, tell, &mut Ensemble::solo())
+    run_together(config, transport, clock, stop, tell, &mut RankGroup::solo())
 }
 
-/// The same as one rank of `ensemble`: the load is that of the whole, and so is what comes out, on every rank the same.
-/// The ensemble sets `stop` when another rank has come to an early end, and this sets it when this one has.
+/// The same as one rank of `group`: the load is that of the whole, and so is what comes out, on every rank the same.
+/// The group sets `stop` when another rank has come to an early end, and this sets it when this one has.
 pub fn run_together(
     config: &FstressConfig,
     transport: &mut dyn Transport,
     clock: &Clock,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-    ensemble: &mut Ensemble,
+    group: &mut RankGroup,
 ) -> RunOutcome {
-    let seed = ensemble.seed(config.seed);
+    let seed = group.seed(config.seed);
     let mut session = Session {
         seed,
         config,
@@ -149,14 +149,14 @@ pub fn run_together(
         builder: Builder::new(
             config.workload.clone(),
             BuilderOptions {
-                root_name: ensemble.set_name(&config.set_name),
+                root_name: group.set_name(&config.set_name),
                 in_flight_max: config.build_in_flight,
                 adopt: config.keep == Keep::Reuse,
                 kept: config.keep != Keep::Remove,
                 seed,
             },
         ),
-        ensemble,
+        group,
         flights: Flights::default(),
         points: Vec::new(),
         phases: Vec::new(),
@@ -179,14 +179,14 @@ pub fn run_together(
     let removed = (removed.0, session.in_its_words(removed.1));
     let (ended, mut left_behind) = session.removed(removed, result);
     if config.keep == Keep::Remove
-        && let Some(name) = session.ensemble.orphaned_set_name(&config.set_name)
+        && let Some(name) = session.group.orphaned_set_name(&config.set_name)
     {
         let removed = session.at_site(true, |builder, site| builder.remove_of_another(&name, site));
         left_behind = session.in_its_words(removed).err().or(left_behind);
     }
     let (complete, error) = match ended {
         // Of several ranks each would have its own moment to look.
-        Ok(()) => (session.ensemble.is_joined() || !stop.load(Ordering::Relaxed), None),
+        Ok(()) => (session.group.is_joined() || !stop.load(Ordering::Relaxed), None),
         Err(FstressError::Interrupted) => (false, None),
         Err(error) => (false, Some(error)),
     };
@@ -204,7 +204,7 @@ pub fn run_together(
 
 struct Session<'a> {
     config: &'a FstressConfig,
-    ensemble: &'a mut Ensemble,
+    group: &'a mut RankGroup,
     /// This rank's own.
     seed: u64,
     transport: &'a mut dyn Transport,
@@ -257,11 +257,11 @@ impl Session<'_> {
     fn begin_raw(&mut self) -> Result<(), FstressError> {
         let Some(prefix) = &self.config.raw else { return Ok(()) };
         let rates: Vec<f64> = match &self.config.load {
-            Load::Sweep(rates) => rates.iter().map(|rate| self.ensemble.rate_of(*rate)).collect(),
+            Load::Sweep(rates) => rates.iter().map(|rate| self.group.rate_of(*rate)).collect(),
             // How far a search goes shows when it is there.
             Load::Auto { .. } | Load::FindMax { .. } | Load::Max { .. } => vec![],
         };
-        let (raw, made) = match RawFile::create(prefix, self.ensemble.rank(), &rates, self.config.measure) {
+        let (raw, made) = match RawFile::create(prefix, self.group.rank(), &rates, self.config.measure) {
             Ok(raw) => (Some(raw), Ok(())),
             Err(error) => (None, Err(error)),
         };
@@ -348,19 +348,19 @@ impl Session<'_> {
         let pace = match rate {
             Some(rate) => {
                 let later = match config.arrivals {
-                    Arrivals::Uniform => self.ensemble.phase_of(rate),
+                    Arrivals::Uniform => self.group.phase_of(rate),
                     // What is random already is independent of the other ranks.
                     _ => Duration::ZERO,
                 };
-                Pace::Open(config.arrivals.schedule(self.ensemble.rate_of(rate), seed_of_point), later)
+                Pace::Open(config.arrivals.schedule(self.group.rate_of(rate), seed_of_point), later)
             }
-            None => Pace::Closed(self.ensemble.part_of(outstanding.unwrap_or(1).into()) as u32),
+            None => Pace::Closed(self.group.part_of(outstanding.unwrap_or(1).into()) as u32),
         };
         if let Some(raw) = &mut self.raw {
-            let ready = raw.begin(rate.map(|rate| self.ensemble.rate_of(rate)), config.measure);
+            let ready = raw.begin(rate.map(|rate| self.group.rate_of(rate)), config.measure);
             self.together("room for raw samples", ready, None).1?;
         }
-        let begin = self.ensemble.begin(self.clock, config.warm, config.measure)?;
+        let begin = self.group.begin(self.clock, config.warm, config.measure)?;
         let tell = &mut self.tell;
         let measured = Metronome {
             transport: &mut *self.transport,
@@ -390,7 +390,7 @@ impl Session<'_> {
             symlinks: set.symlink_count(),
             bytes: set.file_bytes(),
         };
-        let (measured, file_set, parts) = self.ensemble.merge(measured, rate, file_set, config.drain)?;
+        let (measured, file_set, parts) = self.group.merge(measured, rate, file_set, config.drain)?;
         let is_local = self.transport.is_local();
         let asked = Asked { rate, outstanding, mix: &config.workload.mix, file_set, is_local };
         let point = judge::load_point(&measured, &asked, parts);
@@ -414,7 +414,7 @@ impl Session<'_> {
 
     /// Files of this rank while the whole has `rate`.
     fn files_at(&self, rate: f64) -> u64 {
-        self.ensemble.part_of(match self.config.files {
+        self.group.part_of(match self.config.files {
             FileCount::Scaled => self.config.workload.scale.files_at(rate),
             FileCount::Fixed(files) => files.get(),
         })
@@ -430,7 +430,7 @@ impl Session<'_> {
             (Ok(()), None)
         } else {
             let (begun, cpu) = (self.clock.now(), CpuMeter::start());
-            tracing::debug!(rank = self.ensemble.rank(), files, "making files");
+            tracing::debug!(rank = self.group.rank(), files, "making files");
             planner.set.number_names_of(Maker::Builder);
             let result = self.with_site(|builder, site| builder.resize(&mut planner.set, files, site));
             planner.set.number_names_of(Maker::Operations);
@@ -477,7 +477,7 @@ impl Session<'_> {
         (work, removed): (Option<Work>, Result<(), FstressError>),
         measured: Result<(), FstressError>,
     ) -> (Result<(), FstressError>, Option<FstressError>) {
-        let (work, together) = self.ensemble.all_went("the end", removed, work);
+        let (work, together) = self.group.all_went("the end", removed, work);
         if let Some(work) = work {
             self.phase("remove", &work);
         }
@@ -498,7 +498,7 @@ impl Session<'_> {
         if went.is_err() {
             self.end_others();
         }
-        self.ensemble.all_went(step, went, work)
+        self.group.all_went(step, went, work)
     }
 
     /// An error in the words of the storage.
@@ -509,7 +509,7 @@ impl Session<'_> {
 
     /// What spoils the run here spoils it everywhere: the others need not go on until they hear of it.
     fn end_others(&self) {
-        if self.ensemble.is_joined() {
+        if self.group.is_joined() {
             self.stop.store(true, Ordering::Relaxed);
         }
     }

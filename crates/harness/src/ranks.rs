@@ -6,20 +6,20 @@
 //! rank 2   share --build--+      +--|              |--measure--+       +   on every rank
 //! ```
 //!
-//! There is no conductor: each rank runs the whole session by itself. At a *meeting* every rank gives what it has,
+//! There is no conductor: each rank runs the whole session by itself. At a *collective* every rank gives what it has,
 //! rank 0 makes one answer of all, and everybody gets that; as all decisions rest on such answers, all take the same.
 //!
-//! Always holds: nothing crosses between two meetings that this module asks for; ranks at different steps are
+//! Always holds: nothing crosses between two collectives that this module asks for; ranks at different steps are
 //! found out and not mixed; the parts are added up exactly; a generator alone pays nothing.
-//! Here: who the ranks are and what they agree on. In modules: `meeting`, `clocks`, `shares`, benchmarks that run as copies of
-//! each other (`copies`).
-//! Not here: what is added up of a load point (`fstress::ensemble`); how bytes get from one rank to another and how a silent
+//! Here: who the ranks are and what they agree on. In modules: `collective`, `clocks`, `shares`, benchmarks that run as
+//! replicas of each other (`replicas`).
+//! Not here: what is added up of a load point (`fstress::ranks`); how bytes get from one rank to another and how a silent
 //! one is noticed (the [`Exchange`]: `crumb-mpi`).
 
 mod clocks;
-mod copies;
+mod collective;
 mod error;
-mod meeting;
+mod replicas;
 mod shares;
 
 use std::time::Duration;
@@ -30,9 +30,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use self::clocks::{ClockOffset, RoundTrip};
 use self::clocks::{TOGETHER, unix_ns};
-pub use self::copies::{Copies, Steps};
+pub use self::collective::{Exchange, Fate, Lost};
 pub use self::error::RanksError;
-pub use self::meeting::{Exchange, Fate, Lost};
+pub use self::replicas::{Replicas, Steps};
 pub use self::shares::Share;
 use self::shares::{Room, bounds, fair_cores};
 
@@ -51,7 +51,7 @@ pub struct Hello {
 }
 
 /// The ranks of a run as one of them sees them; or a generator alone.
-pub struct Ensemble(Option<Joined>);
+pub struct RankGroup(Option<Joined>);
 
 struct Joined {
     exchange: Box<dyn Exchange>,
@@ -62,7 +62,7 @@ struct Joined {
     clocks: ClockOffset,
     skew_ns: i64,
     lost: Option<Lost>,
-    /// All ranks had the same bad news at a meeting.
+    /// All ranks had the same bad news at a collective.
     all_know: bool,
 }
 
@@ -86,7 +86,7 @@ pub enum Agreed {
     WrongHere,
 }
 
-impl Ensemble {
+impl RankGroup {
     /// A generator alone.
     pub const fn solo() -> Self {
         Self(None)
@@ -113,7 +113,7 @@ impl Ensemble {
         let cpus: Vec<String> = hello.cpus.iter().map(ToString::to_string).collect();
         let mine =
             format!("{}\n{}\n{}\n{share}\n={}", hello.version, hello.host, hello.cores, cpus.join(" "));
-        let all = joined.meet_raw(mine.into_bytes(), None, &mut |all| {
+        let all = joined.collective_raw(mine.into_bytes(), None, &mut |all| {
             let texts: Vec<_> = all.iter().map(|bytes| String::from_utf8_lossy(bytes)).collect();
             texts.join("\n\n").into_bytes()
         })?;
@@ -174,7 +174,7 @@ impl Ensemble {
         self.0.as_ref().and_then(|joined| joined.lost.as_ref())
     }
 
-    /// Whether what ended the run was told at a meeting. What was not, the other ranks do not know yet.
+    /// Whether what ended the run was told at a collective. What was not, the other ranks do not know yet.
     pub fn all_know(&self) -> bool {
         self.0.as_ref().is_none_or(|joined| joined.all_know)
     }
@@ -192,7 +192,7 @@ impl Ensemble {
     ) -> Result<A, RanksError> {
         match &mut self.0 {
             None => Ok(sum(vec![mine])),
-            Some(joined) => joined.meet(step, mine, None, sum),
+            Some(joined) => joined.collective(step, mine, None, sum),
         }
     }
 
@@ -200,9 +200,9 @@ impl Ensemble {
     ///
     /// # Errors
     /// When a rank is lost.
-    pub fn word_of_first(&mut self, mine: String) -> Result<String, RanksError> {
+    pub fn broadcast(&mut self, mine: String) -> Result<String, RanksError> {
         let Some(joined) = &mut self.0 else { return Ok(mine) };
-        joined.meet("the first word", mine, None, |mut all: Vec<String>| all.swap_remove(0))
+        joined.collective("the first word", mine, None, |mut all: Vec<String>| all.swap_remove(0))
     }
 
     /// Makes sure that all mean to run the same: `terms` are what must be equal, by name.
@@ -212,13 +212,15 @@ impl Ensemble {
     pub fn same_terms(&mut self, terms: Vec<(String, String)>) -> Result<(), RanksError> {
         let Some(joined) = &mut self.0 else { return Ok(()) };
         type Unlike = Option<(u32, String, String, String)>;
-        let unlike: Unlike = joined.meet("the terms", terms, None, |all: Vec<Vec<(String, String)>>| {
-            let first = &all[0];
-            all.iter().enumerate().find_map(|(rank, terms)| {
-                let differs = terms.iter().zip(first).find(|(term, first)| term != first);
-                differs.map(|(term, first)| (rank as u32, first.0.clone(), first.1.clone(), term.1.clone()))
-            })
-        })?;
+        let unlike: Unlike =
+            joined.collective("the terms", terms, None, |all: Vec<Vec<(String, String)>>| {
+                let first = &all[0];
+                all.iter().enumerate().find_map(|(rank, terms)| {
+                    let differs = terms.iter().zip(first).find(|(term, first)| term != first);
+                    differs
+                        .map(|(term, first)| (rank as u32, first.0.clone(), first.1.clone(), term.1.clone()))
+                })
+            })?;
         let Some((rank, what, first, other)) = unlike else { return Ok(()) };
         joined.all_know = true;
         let (at_first, at_other) = (joined.host(0), joined.host(rank));
@@ -267,7 +269,7 @@ impl Ensemble {
             return (work, agreed);
         };
         let is_wrong = matches!(went, Went::Wrong(_));
-        let met = joined.meet(step, (went, work), None, |all: Vec<(Went, Option<W>)>| {
+        let met = joined.collective(step, (went, work), None, |all: Vec<(Went, Option<W>)>| {
             let wrong = all.iter().enumerate().find_map(|(rank, (went, _))| match went {
                 Went::Wrong(why) => Some((rank as u32, why.clone())),
                 _ => None,
@@ -323,7 +325,7 @@ impl Ensemble {
     ) -> Result<A, RanksError> {
         match &mut self.0 {
             None => Ok(sum(vec![mine])),
-            Some(joined) => joined.meet(step, mine, Some(patience + TOGETHER), sum),
+            Some(joined) => joined.collective(step, mine, Some(patience + TOGETHER), sum),
         }
     }
 
@@ -340,7 +342,7 @@ impl Ensemble {
         }
     }
 
-    /// What ends the run was told at a meeting.
+    /// What ends the run was told at a collective.
     pub fn note_all_know(&mut self) {
         if let Some(joined) = &mut self.0 {
             joined.all_know = true;

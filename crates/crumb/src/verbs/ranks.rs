@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use files::{LocalFs, Target};
-use harness::ranks::Ensemble;
+use harness::ranks::RankGroup;
 use measure::RunRecord;
 
 use crate::context::Context;
@@ -31,7 +31,7 @@ const HOSTS_NAMED: usize = 4;
 /// As [`Sides::parse`], and with several ranks when one is to be mounted otherwise: each rank of a host would do it, and
 /// put it back while others still measure.
 pub(in crate::verbs) fn sides(
-    ensemble: &Ensemble,
+    group: &RankGroup,
     first: &Target,
     vs: &[String],
     keys: &[Key],
@@ -39,7 +39,7 @@ pub(in crate::verbs) fn sides(
 ) -> anyhow::Result<Sides> {
     let sides = Sides::parse(first, vs, keys)?.in_order_of(seed);
     match sides.variants.iter().find_map(|variant| variant.mount.as_ref()) {
-        Some(options) if ensemble.is_joined() => {
+        Some(options) if group.is_joined() => {
             let wrong = anyhow::anyhow!(
                 "--vs mount={options}: not with several ranks; mount it by hand, make a run for each way, and \
                  compare the runs with `crumb compare`"
@@ -66,19 +66,19 @@ impl Series<'_> {
     /// What `measure_one` fails with, and on rank 0 what keeps results from being written.
     pub fn run(
         self,
-        ensemble: &mut Ensemble,
-        mut measure_one: impl FnMut(Turn<'_>, &mut Ensemble) -> anyhow::Result<Run>,
+        group: &mut RankGroup,
+        mut measure_one: impl FnMut(Turn<'_>, &mut RankGroup) -> anyhow::Result<Run>,
         tables: impl FnOnce(&RunRecord) -> String,
     ) -> anyhow::Result<ExitStatus> {
         let Self { args, sides, output, context, stop } = self;
-        if !ensemble.is_joined() {
-            return args.run_sides(sides, output, context, stop, |turn| measure_one(turn, ensemble), tables);
+        if !group.is_joined() {
+            return args.run_sides(sides, output, context, stop, |turn| measure_one(turn, group), tables);
         }
-        on_all(ensemble, "reaching each side", can_be_reached(sides))?;
-        if ensemble.rank() != 0 {
-            while let Some(side) = next_turn(ensemble, None)? {
+        on_all(group, "reaching each side", can_be_reached(sides))?;
+        if group.rank() != 0 {
+            while let Some(side) = next_turn(group, None)? {
                 let variant = sides.variants.get(side).context("rank 0 measures a side that is not here")?;
-                let run = measure_one(Turn { target: &variant.target, label: None, side }, ensemble)?;
+                let run = measure_one(Turn { target: &variant.target, label: None, side }, group)?;
                 // Rank 0 has an error as well, and ends the series with it.
                 run.error.map_or(Ok(()), Err)?;
             }
@@ -86,7 +86,7 @@ impl Series<'_> {
         }
         let mut all_end = false;
         let measured = |turn: Turn<'_>| {
-            let run = next_turn(ensemble, Some(turn.side)).and_then(|_| measure_one(turn, ensemble));
+            let run = next_turn(group, Some(turn.side)).and_then(|_| measure_one(turn, group));
             all_end = run.as_ref().map_or(true, |run| run.error.is_some());
             run
         };
@@ -94,7 +94,7 @@ impl Series<'_> {
         if all_end {
             return done;
         }
-        let told = next_turn(ensemble, None);
+        let told = next_turn(group, None);
         let status = done?;
         told?;
         Ok(status)
@@ -102,8 +102,8 @@ impl Series<'_> {
 }
 
 /// The side to be measured next, as rank 0 says; none after the last.
-fn next_turn(ensemble: &mut Ensemble, mine: Option<usize>) -> anyhow::Result<Option<usize>> {
-    Ok(ensemble.add_up("the next turn", mine, |mut all| all.swap_remove(0))?)
+fn next_turn(group: &mut RankGroup, mine: Option<usize>) -> anyhow::Result<Option<usize>> {
+    Ok(group.add_up("the next turn", mine, |mut all| all.swap_remove(0))?)
 }
 
 /// What only the first turn of a side would show otherwise.
@@ -122,11 +122,11 @@ fn can_be_reached(sides: &Sides) -> anyhow::Result<()> {
 /// # Errors
 /// What went wrong here, or else on another rank.
 pub(in crate::verbs) fn on_all<T>(
-    ensemble: &mut Ensemble,
+    group: &mut RankGroup,
     step: &str,
     done: anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let together = ensemble.all_did(step, done.as_ref().err().map(|error| format!("{error:#}")));
+    let together = group.all_did(step, done.as_ref().err().map(|error| format!("{error:#}")));
     // Its own error says more than what the others are told of it.
     let done = done?;
     together?;
@@ -134,18 +134,14 @@ pub(in crate::verbs) fn on_all<T>(
 }
 
 /// This rank's own name for what each rank has for itself.
-pub(in crate::verbs) fn own_name(ensemble: &Ensemble, name: String) -> String {
-    if ensemble.is_joined() { format!("{name}-r{}", ensemble.rank()) } else { name }
+pub(in crate::verbs) fn own_name(group: &RankGroup, name: String) -> String {
+    if group.is_joined() { format!("{name}-r{}", group.rank()) } else { name }
 }
 
 /// Who they are, for the user.
-pub(in crate::verbs) fn announce(ensemble: &Ensemble) {
-    if ensemble.is_joined() {
-        say(&format!(
-            "by {} ranks on {}; rank 0 shows its own part",
-            ensemble.ranks(),
-            distinct(ensemble.hosts())
-        ));
+pub(in crate::verbs) fn announce(group: &RankGroup) {
+    if group.is_joined() {
+        say(&format!("by {} ranks on {}; rank 0 shows its own part", group.ranks(), distinct(group.hosts())));
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use files::{NfsProto, Patience, Target};
 use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, LatencyBound, Load, RunOutcome, Workload};
-use harness::ranks::Ensemble;
+use harness::ranks::RankGroup;
 use measure::{RunId, RunRecord};
 use quanta::Clock;
 
@@ -170,24 +170,24 @@ const BUILD_IN_FLIGHT_UDP: usize = 8;
 
 /// Runs the verb.
 pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    args.run_in(&mut Ensemble::solo(), &signals::stop_flag_of(context)?, context)
+    args.run_in(&mut RankGroup::solo(), &signals::stop_flag_of(context)?, context)
 }
 
 impl FstressArgs {
-    /// Runs the verb as one rank of `ensemble`, or alone; `stop` ends it early and is set when another rank does.
+    /// Runs the verb as one rank of `group`, or alone; `stop` ends it early and is set when another rank does.
     ///
     /// # Errors
     /// What ended the run, on whichever rank.
     pub fn run_in(
         self,
-        ensemble: &mut Ensemble,
+        group: &mut RankGroup,
         stop: &Arc<AtomicBool>,
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let args = self;
-        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &[], args.seed)?;
+        let sides = ranks::sides(group, &args.target, &args.series.vs, &[], args.seed)?;
         let idle = args.flags_without_use(&sides).map_err(|wrong| wrong.context(crate::exit::BadUsage));
-        on_all(ensemble, "its flags", idle)?;
+        on_all(group, "its flags", idle)?;
         let transport_options = TransportOptions {
             connections: args.connections.unwrap_or(NonZeroU16::MIN),
             proto: args.proto,
@@ -198,10 +198,10 @@ impl FstressArgs {
             patience: if args.spin { Patience::Spin } else { Patience::default() },
         };
         let series = Series { args: &args.series, sides: &sides, output: &args.output, context, stop };
-        let measure_one = |turn: Turn<'_>, ensemble: &mut Ensemble| {
-            args.measure_one(turn, &transport_options, context, stop, ensemble)
+        let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
+            args.measure_one(turn, &transport_options, context, stop, group)
         };
-        series.run(ensemble, measure_one, |record| {
+        series.run(group, measure_one, |record| {
             let mut text = tables::load_points(record);
             if let Some(point) = tables::telling_point(record) {
                 text.push_str(&tables::operations(point));
@@ -217,33 +217,30 @@ impl FstressArgs {
         transport_options: &TransportOptions,
         context: &Context,
         stop: &Arc<AtomicBool>,
-        ensemble: &mut Ensemble,
+        group: &mut RankGroup,
     ) -> anyhow::Result<Run> {
         let mut begun = Begun::now("fstress", turn.target);
-        begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
+        begun.id = RunId(group.broadcast(begun.id.0)?);
         let target = turn.target;
         let config = self
             .config(&begun.id, proto_of(target, transport_options))
             .and_then(|config| match config.load {
-                Load::Max { outstanding } if outstanding < ensemble.ranks() => {
-                    bail!(
-                        "--outstanding {outstanding}: each of {} ranks keeps at least one",
-                        ensemble.ranks()
-                    )
+                Load::Max { outstanding } if outstanding < group.ranks() => {
+                    bail!("--outstanding {outstanding}: each of {} ranks keeps at least one", group.ranks())
                 }
                 _ => Ok(config),
             })
             .map_err(|error| error.context(crate::exit::BadUsage));
-        let config = on_all(ensemble, "its flags", config)?;
-        ensemble.same_terms(terms(target, &config, self))?;
+        let config = on_all(group, "its flags", config)?;
+        group.same_terms(terms(target, &config, self))?;
         let clock = Clock::new();
         let transport = open_transport(target, transport_options, &clock);
-        let mut transport = on_all(ensemble, "reaching the storage", transport)?;
+        let mut transport = on_all(group, "reaching the storage", transport)?;
         if !context.quiet {
-            announce(target, &config, ensemble);
+            announce(target, &config, group);
         }
         let label = turn.label.unwrap_or_else(|| format!("{} on {target}", config.workload.name));
-        let config_json = config_json(&config, transport_options, self, ensemble.hosts());
+        let config_json = config_json(&config, transport_options, self, group.hosts());
         let record_of = |outcome: RunOutcome| RunRecord {
             config: config_json.clone(),
             seed: config.seed,
@@ -263,11 +260,11 @@ impl FstressArgs {
         let mut any_kept = false;
         let outcome = std::thread::scope(|threads| {
             let (config, clock, stop, pin) = (&config, &clock, &**stop, self.pin.as_ref());
-            let (transport, ensemble) = (&mut *transport, &mut *ensemble);
+            let (transport, group) = (&mut *transport, &mut *group);
             let generator = std::thread::Builder::new().name("metronome".to_owned());
             let generator = generator.spawn_scoped(threads, move || {
                 let pinned = pin.map_or(Ok(()), |cpus| cpus.pin());
-                on_all(ensemble, "its processors", pinned)?;
+                on_all(group, "its processors", pinned)?;
                 // A full channel drops a line of progress and never holds up the metronome.
                 let mut tell = |event: Event| match event {
                     Event::PointDone(_) | Event::Note(_) | Event::PointBegins { .. } => {
@@ -275,7 +272,7 @@ impl FstressArgs {
                     }
                     _ => drop(events.try_send(event)),
                 };
-                anyhow::Ok(fstress::run_together(config, transport, clock, stop, &mut tell, ensemble))
+                anyhow::Ok(fstress::run_together(config, transport, clock, stop, &mut tell, group))
             });
             let generator = generator.context("cannot start the generator's thread")?;
             let mut progress = Progress::new(context.quiet);
@@ -447,16 +444,16 @@ fn terms(target: &Target, config: &FstressConfig, args: &FstressArgs) -> Vec<(St
     terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect()
 }
 
-fn announce(target: &Target, config: &FstressConfig, ensemble: &Ensemble) {
+fn announce(target: &Target, config: &FstressConfig, group: &RankGroup) {
     let point = config.warm + config.measure;
     let takes = match config.load.points() {
         Some(points) => format!("about {}", humantime::format_duration(point * points)),
         None => format!("{} for each load point", humantime::format_duration(point)),
     };
     say(&format!("{} on {target}, {}; seed {}", config.workload.name, load_text(&config.load), config.seed));
-    ranks::announce(ensemble);
+    ranks::announce(group);
     if let Some(raw) = &config.raw {
-        say(&format!("every measured request goes to {}-rank-{}.csv", raw.display(), ensemble.rank()));
+        say(&format!("every measured request goes to {}-rank-{}.csv", raw.display(), group.rank()));
     }
     say(&format!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has"));
 }

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use clap::Args;
 use files::Target;
-use harness::ranks::{Copies, Ensemble};
+use harness::ranks::{RankGroup, Replicas};
 use harness::{PhaseGate as _, RankState};
 use measure::{RunId, RunRecord};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
@@ -182,18 +182,18 @@ const QUICK_LIMIT: Duration = Duration::from_secs(100);
 pub fn run(args: NetnewsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     // Before the feed, which may take minutes to make.
     args.output.check(context)?;
-    args.run_in(&mut Ensemble::solo(), &signals::stop_flag_of(context)?, context)
+    args.run_in(&mut RankGroup::solo(), &signals::stop_flag_of(context)?, context)
 }
 
 impl NetnewsArgs {
-    /// Runs the verb as one rank of `ensemble`, each a copy with a spool of its own; or alone. `stop` ends it early and is
+    /// Runs the verb as one rank of `group`, each a copy with a spool of its own; or alone. `stop` ends it early and is
     /// set when another rank does.
     ///
     /// # Errors
     /// What ended the run, on whichever rank.
     pub fn run_in(
         self,
-        ensemble: &mut Ensemble,
+        group: &mut RankGroup,
         stop: &Arc<AtomicBool>,
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
@@ -207,33 +207,33 @@ impl NetnewsArgs {
             );
             return Err(wrong.context(BadUsage));
         }
-        let sides = ranks::sides(ensemble, &args.target, &args.series.vs, &args.keys(), args.seed)?;
-        ensemble.same_terms(args.terms())?;
+        let sides = ranks::sides(group, &args.target, &args.series.vs, &args.keys(), args.seed)?;
+        group.same_terms(args.terms())?;
         // What each side is to do, checked before anything is made up or measured.
         let mut asked = Vec::new();
         for variant in &sides.variants {
             let varied = args.varied(&variant.settings)?;
-            let storage = on_all(ensemble, "reaching the storage", varied.storage(&variant.target, stop))?;
-            on_all(ensemble, "room on the storage", varied.ensure_room(&storage))?;
+            let storage = on_all(group, "reaching the storage", varied.storage(&variant.target, stop))?;
+            on_all(group, "room on the storage", varied.ensure_room(&storage))?;
             asked.push(varied);
         }
         args.something_to_judge(&sides)?;
-        on_all(ensemble, "mounting each side", try_mounts(&sides))?;
+        on_all(group, "mounting each side", try_mounts(&sides))?;
         // Made once, so that all runs of a series store the same bytes.
-        let made_up = MadeUp::folder(ensemble.rank(), &args.local_directories(&sides), args.feed_bytes());
+        let made_up = MadeUp::folder(group.rank(), &args.local_directories(&sides), args.feed_bytes());
         let _leaving = (args.feed.is_none()).then(|| {
             let path = made_up.path.parent().unwrap_or(&made_up.path).display();
             context
                 .interruption
                 .would_leave(format!("the feed made up for the run, {path}; remove it with rm -r"))
         });
-        let feed = args.feed(&made_up, ensemble.rank(), context, stop);
-        let feed = on_all(ensemble, "the feed", feed)?;
+        let feed = args.feed(&made_up, group.rank(), context, stop);
+        let feed = on_all(group, "the feed", feed)?;
         let series = Series { args: &args.series, sides: &sides, output: &args.output, context, stop };
-        let measure_one = |turn: Turn<'_>, ensemble: &mut Ensemble| {
-            asked[turn.side].measure_one(&turn, &feed, context, stop, ensemble)
+        let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
+            asked[turn.side].measure_one(&turn, &feed, context, stop, group)
         };
-        series.run(ensemble, measure_one, figures::shown)
+        series.run(group, measure_one, figures::shown)
     }
 
     /// What must be the same on all ranks, by name.
@@ -356,17 +356,17 @@ impl NetnewsArgs {
         feed: &Feed,
         context: &Context,
         stop: &Arc<AtomicBool>,
-        ensemble: &mut Ensemble,
+        group: &mut RankGroup,
     ) -> anyhow::Result<Run> {
         let mut begun = Begun::now("netnews", turn.target);
-        begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
+        begun.id = RunId(group.broadcast(begun.id.0)?);
         let mut config = self.config(&begun.id);
         let common_name = std::mem::take(&mut config.name);
-        config.name = ranks::own_name(ensemble, common_name.clone());
-        if let (BatchSink::Folder(folder), true) = (&mut config.batches_to, ensemble.is_joined()) {
-            folder.push(format!("rank-{}", ensemble.rank()));
+        config.name = ranks::own_name(group, common_name.clone());
+        if let (BatchSink::Folder(folder), true) = (&mut config.batches_to, group.is_joined()) {
+            folder.push(format!("rank-{}", group.rank()));
         }
-        let storage = on_all(ensemble, "reaching the storage", self.storage(turn.target, stop))?;
+        let storage = on_all(group, "reaching the storage", self.storage(turn.target, stop))?;
         let directory = spool::directory_of(&config.name);
         let leaving = context.interruption.would_leave(match config.keep {
             Keep::Remove => format!("{} in {}; remove it with rm -r", directory.display(), turn.target),
@@ -376,37 +376,37 @@ impl NetnewsArgs {
         });
         if !context.quiet {
             announce(turn.target, &config, feed);
-            ranks::announce(ensemble);
+            ranks::announce(group);
         }
-        let resumed = if config.keep == Keep::Resume && ensemble.is_joined() {
-            Resumed::agree(ensemble, &common_name, &config, &storage)?
+        let resumed = if config.keep == Keep::Resume && group.is_joined() {
+            Resumed::agree(group, &common_name, &config, &storage)?
         } else {
             Resumed::default()
         };
-        let hosts = ensemble.hosts().to_vec();
-        let mut copies = Copies::new(ensemble, stop);
+        let hosts = group.hosts().to_vec();
+        let mut replicas = Replicas::new(group, stop);
         let mut progress = Progress::new(context.quiet);
-        copies.enter("the first pass", RankState::On);
+        replicas.enter("the first pass", RankState::On);
         for (phase, pass) in resumed.done_before {
-            copies.enter(&format!("what follows {phase} of pass {pass}"), RankState::On);
+            replicas.enter(&format!("what follows {phase} of pass {pass}"), RankState::On);
         }
-        let mut course = copies.is_joined().then(|| Course::new(resumed.not_whole));
+        let mut course = replicas.is_joined().then(|| Course::new(resumed.not_whole));
         let mut tell = |event: Event| {
             show(&mut progress, &event);
             if let Some(course) = &mut course {
                 course.hear(&event);
             }
         };
-        let mut outcome = spool::run_as_rank(&config, &storage, feed, &mut copies, stop, &mut tell);
+        let mut outcome = spool::run_as_rank(&config, &storage, feed, &mut replicas, stop, &mut tell);
         progress.finish();
         let mut error = outcome.error.take().map(|error| leaving.said_in(error.into()));
         if let Some(course) = &course {
-            let all_well = copies.end(error.as_ref().map(|error| format!("{error:#}")));
-            if copies.ensemble().lost().is_some() {
+            let all_well = replicas.end(error.as_ref().map(|error| format!("{error:#}")));
+            if replicas.group().lost().is_some() {
                 // What is left are this rank's figures, and those of one copy are not those of the whole.
                 outcome = spool::Outcome::default();
             } else {
-                whole::sum(&mut copies, &mut outcome, course, &config)?;
+                whole::sum(&mut replicas, &mut outcome, course, &config)?;
             }
             error = error.or(all_well.err().map(Into::into));
         }

@@ -16,7 +16,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use files::{FileSystem, Target};
 use harness::PhaseGate as _;
-use harness::ranks::{Copies, Ensemble};
+use harness::ranks::{RankGroup, Replicas};
 use measure::{CpuTimes, LoadPoint, Phase, RunId, RunRecord, Usage, Verdict};
 use postmark::engine::{self, Event, Outcome, Place, RunOptions, SyncMode};
 use postmark::figures::{load_point, metrics, verdict};
@@ -147,28 +147,27 @@ enum SyncFlag {
 
 /// Runs the verb.
 pub fn run(args: RunPostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    args.run_in(&mut Ensemble::solo(), &signals::stop_flag_of(context)?, context)
+    args.run_in(&mut RankGroup::solo(), &signals::stop_flag_of(context)?, context)
 }
 
 impl RunPostmarkArgs {
-    /// Runs the verb as one rank of `ensemble`, each a copy with its own files; or alone. `stop` ends it early and is set
+    /// Runs the verb as one rank of `group`, each a copy with its own files; or alone. `stop` ends it early and is set
     /// when another rank does.
     ///
     /// # Errors
     /// What ended the run, on whichever rank.
     pub fn run_in(
         self,
-        ensemble: &mut Ensemble,
+        group: &mut RankGroup,
         stop: &Arc<AtomicBool>,
         context: &Context,
     ) -> anyhow::Result<ExitStatus> {
         let settings = self.settings();
-        let sides = ranks::sides(ensemble, &self.target, &self.series.vs, &[], u64::from(settings.seed))?;
+        let sides = ranks::sides(group, &self.target, &self.series.vs, &[], u64::from(settings.seed))?;
         let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
-        let measure_one = |turn: Turn<'_>, ensemble: &mut Ensemble| {
-            self.measure_one(turn, &settings, context, stop, ensemble)
-        };
-        series.run(ensemble, measure_one, |record| {
+        let measure_one =
+            |turn: Turn<'_>, group: &mut RankGroup| self.measure_one(turn, &settings, context, stop, group);
+        series.run(group, measure_one, |record| {
             let mut text = tables::load_points(record) + &tables::phases(&record.phases);
             text.push_str(&record.points.iter().map(tables::operations).collect::<String>());
             text.push_str(&record.points.iter().map(tables::ranks).collect::<String>());
@@ -206,17 +205,17 @@ impl RunPostmarkArgs {
         settings: &Settings,
         context: &Context,
         stop: &Arc<AtomicBool>,
-        ensemble: &mut Ensemble,
+        group: &mut RankGroup,
     ) -> anyhow::Result<Run> {
         let mut begun = Begun::now("postmark", turn.target);
-        begun.id = RunId(ensemble.word_of_first(begun.id.0)?);
-        ensemble.same_terms(self.terms(turn.target, settings))?;
-        let storage = on_all(ensemble, "reaching the storage", self.file_system.open(turn.target, stop))?;
+        begun.id = RunId(group.broadcast(begun.id.0)?);
+        group.same_terms(self.terms(turn.target, settings))?;
+        let storage = on_all(group, "reaching the storage", self.file_system.open(turn.target, stop))?;
         let less = "ask for less (--number, --size, --threads)";
         let room = room::ensure(&*storage, self.need(settings), less);
-        on_all(ensemble, "room on the storage", room)?;
-        let made = Folder::make(&storage, &ranks::own_name(ensemble, Folder::name_of(&begun.id)));
-        let all_made = ensemble.all_did("making a folder", problem_of(&made));
+        on_all(group, "room on the storage", room)?;
+        let made = Folder::make(&storage, &ranks::own_name(group, Folder::name_of(&begun.id)));
+        let all_made = group.all_did("making a folder", problem_of(&made));
         let folder = made?;
         let leaving = context.interruption.would_leave(format!(
             "{} in {}; remove it with rm -r",
@@ -228,15 +227,15 @@ impl RunPostmarkArgs {
             folder.remove().map_err(told)?;
             return Err(error.into());
         }
-        if ensemble.is_joined() && !context.quiet {
+        if group.is_joined() && !context.quiet {
             let threads = counted(self.threads.get(), "thread", "threads");
             eprintln!("PostMark on {}, {threads} a rank; seed {} and up", turn.target, settings.seed);
-            ranks::announce(ensemble);
+            ranks::announce(group);
         }
-        let of_rank = self.settings_of_rank(settings, ensemble.rank());
-        let hosts = ensemble.hosts().to_vec();
-        let mut copies = Copies::new(ensemble, stop);
-        let mut watch = Watch::new(&*storage, context.quiet, copies.is_joined());
+        let of_rank = self.settings_of_rank(settings, group.rank());
+        let hosts = group.hosts().to_vec();
+        let mut replicas = Replicas::new(group, stop);
+        let mut watch = Watch::new(&*storage, context.quiet, replicas.is_joined());
         let how = RunOptions {
             sync: match self.sync {
                 SyncFlag::None => SyncMode::None,
@@ -246,18 +245,18 @@ impl RunPostmarkArgs {
             latencies: true,
             ..RunOptions::default()
         };
-        let drive = |events: mpsc::Sender<Event>, copies: &mut Copies<'_>| -> anyhow::Result<Outcome> {
+        let drive = |events: mpsc::Sender<Event>, replicas: &mut Replicas<'_>| -> anyhow::Result<Outcome> {
             let place = Place { fs: Arc::clone(&folder.inside), weight: NonZeroU32::MIN };
             // The receiver is gone only when this thread is not waited for any more.
             let mut tell = |event| drop(events.send(event));
-            Ok(engine::run_as_rank(&of_rank, &[place], &how, self.threads, copies, stop, &mut tell)?)
+            Ok(engine::run_as_rank(&of_rank, &[place], &how, self.threads, replicas, stop, &mut tell)?)
         };
         let (events, heard) = mpsc::channel();
         let outcome = std::thread::scope(|scope| {
             let engine = std::thread::Builder::new().name("postmark".to_owned());
-            let (drive, copies) = (&drive, &mut copies);
+            let (drive, replicas) = (&drive, &mut replicas);
             let engine = engine
-                .spawn_scoped(scope, move || drive(events, copies))
+                .spawn_scoped(scope, move || drive(events, replicas))
                 .context("cannot start the run's thread")?;
             watch.listen(&heard, &how.done, &self.expected(settings));
             engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -265,7 +264,7 @@ impl RunPostmarkArgs {
         watch.finish();
         // Also after an error: the folder is ours and empty, unless something in it could not be removed.
         let removed = folder.remove();
-        let all_well = copies.end(problem_of(&outcome).or(problem_of(&removed)));
+        let all_well = replicas.end(problem_of(&outcome).or(problem_of(&removed)));
         let outcome = outcome.map_err(told)?;
         removed.map_err(told)?;
         all_well?;
@@ -282,7 +281,7 @@ impl RunPostmarkArgs {
                 phases,
             }
         } else {
-            whole::figures(&mut copies, &outcome, &usage, watch.with_steps(phases, &outcome), &hosts)?
+            whole::figures(&mut replicas, &outcome, &usage, watch.with_steps(phases, &outcome), &hosts)?
         };
         let record = RunRecord {
             config: ranks::with_hosts(self.config_json(settings, turn.target), &hosts),

@@ -60,7 +60,7 @@ impl Joined {
         self.clocks = self.noted(compared)?;
         let epoch = self.exchange.epoch();
         let since_epoch = |now: Instant| now.saturating_duration_since(epoch).as_nanos() as u64;
-        let begin_ns: u64 = self.meet("the begin", (), Some(TOGETHER), |_: Vec<()>| {
+        let begin_ns: u64 = self.collective("the begin", (), Some(TOGETHER), |_: Vec<()>| {
             since_epoch(clock.now()) + LEAD.as_nanos() as u64
         })?;
         let mine_ns = u64::try_from(begin_ns as i64 - self.clocks.offset_ns).unwrap_or(0);

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::Ensemble;
+use super::RankGroup;
 
 /// How the load is divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl std::str::FromStr for Share {
     }
 }
 
-impl Ensemble {
+impl RankGroup {
     /// This rank's part of so many things; the parts of all ranks sum up to them, but none has fewer than one.
     pub fn part_of(&self, things: u64) -> u64 {
         let (from, to) = self.bounds();

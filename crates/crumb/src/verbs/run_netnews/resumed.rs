@@ -9,10 +9,10 @@
 //! until the others have. A phase that not all did together from its begin counts in no rate.
 //!
 //! Always holds: spools that stand further apart are refused by all ranks, before anything is done to any.
-//! Not here: opening a spool (`netnews`), the meetings at which ranks wait (`harness::ranks`).
+//! Not here: opening a spool (`netnews`), the collectives at which ranks wait (`harness::ranks`).
 
 use anyhow::bail;
-use harness::ranks::Ensemble;
+use harness::ranks::RankGroup;
 use netnews::spool::{NetnewsConfig, Resumption, Storage, directory_of};
 
 use super::super::ranks::on_all;
@@ -38,16 +38,16 @@ impl Resumed {
     /// # Errors
     /// When a rank has none or is lost, when there are spools of more ranks, or when they are too far apart.
     pub fn agree(
-        ensemble: &mut Ensemble,
+        group: &mut RankGroup,
         name: &str,
         config: &NetnewsConfig,
         storage: &Storage,
     ) -> anyhow::Result<Self> {
-        let mine = on_all(ensemble, "its spool", standing(ensemble.ranks(), name, config, storage))?;
-        let all: Vec<Standing> = ensemble.add_up("where the spools stand", mine, |all| all)?;
-        let resumed = Self::of(&all, ensemble.rank() as usize, ensemble.hosts(), config);
+        let mine = on_all(group, "its spool", standing(group.ranks(), name, config, storage))?;
+        let all: Vec<Standing> = group.add_up("where the spools stand", mine, |all| all)?;
+        let resumed = Self::of(&all, group.rank() as usize, group.hosts(), config);
         let resumed = resumed.map_err(|error| error.context(format!("cannot go on with spool {name}")));
-        on_all(ensemble, "where the spools stand", resumed)
+        on_all(group, "where the spools stand", resumed)
     }
 
     fn of(all: &[Standing], rank: usize, hosts: &[String], config: &NetnewsConfig) -> anyhow::Result<Self> {

@@ -1,4 +1,4 @@
-//! The figures of all ranks that ran the news spool as copies of each other.
+//! The figures of all ranks that ran the news spool as replicas of each other.
 //!
 //! Always holds: counts and buckets are added exactly; rates of articles and files are those while all ranks worked, and
 //! the names with `to_last` those until the last one ended; minutes, bytes and processor time count until the last one.
@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use harness::ranks::Copies;
+use harness::ranks::Replicas;
 use measure::{Curve, CurveLine, CurvePoint, LatencyHistogram, Phase, RankPart, Verdict};
 use netnews::spool::{NetnewsConfig, Outcome, Readings, figures};
 
@@ -50,7 +50,7 @@ type Part = (Vec<(String, f64)>, Vec<(u64, u64)>, Vec<(String, String, bool)>, b
 /// # Errors
 /// When a rank is lost.
 pub(super) fn sum(
-    copies: &mut Copies<'_>,
+    replicas: &mut Replicas<'_>,
     outcome: &mut Outcome,
     course: &Course,
     config: &NetnewsConfig,
@@ -63,10 +63,10 @@ pub(super) fn sum(
         (added, course.steps_of(phase))
     });
     let mine = mine.collect();
-    let mut phases = copies.sum(mine)?;
+    let mut phases = replicas.sum(mine)?;
     // One that some had and others not, because the run ended early, is no phase of the whole.
     phases.retain(|phase| phase.counters.contains_key("all_worked_s"));
-    let rows = copies.rows(RankPart::default())?;
+    let rows = replicas.rows(RankPart::default())?;
 
     let counts = outcome.metrics.iter().filter(|(name, _)| COUNTS.contains(&name.as_str()));
     let counts = counts.map(|(name, count)| (name.clone(), *count)).collect();
@@ -75,13 +75,13 @@ pub(super) fn sum(
     let reasons = reasons.map(|reason| (reason.code.clone(), reason.text.clone(), reason.fatal)).collect();
     let part: Part = (counts, readings.unwrap_or_default(), reasons, outcome.complete);
     let (counts, reads, reasons, complete): Part =
-        copies.ensemble().add_up("counts and reasons", part, |parts| sum_of_parts(parts, &rows))?;
+        replicas.group().add_up("counts and reasons", part, |parts| sum_of_parts(parts, &rows))?;
     let whole = whole_ones(&phases);
     let is_whole =
         |phase: &&Phase| whole.iter().any(|whole| (&whole.name, whole.pass) == (&phase.name, phase.pass));
     let rates = own.iter().filter(|phase| phase.name == "unbatch").filter(is_whole);
     let rates: Vec<(u32, f64)> = rates.map(|phase| (phase.pass, phase.items_per_sec)).collect();
-    let rates: Vec<Vec<(u32, f64)>> = copies.ensemble().add_up("rates of ranks", rates, |all| all)?;
+    let rates: Vec<Vec<(u32, f64)>> = replicas.group().add_up("rates of ranks", rates, |all| all)?;
 
     let mut latency = LatencyHistogram::new();
     latency.add_buckets(&reads);

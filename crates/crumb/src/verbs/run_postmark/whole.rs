@@ -1,4 +1,4 @@
-//! The figures of all ranks that ran PostMark as copies of each other.
+//! The figures of all ranks that ran PostMark as replicas of each other.
 //!
 //! Always holds: counts and buckets are added exactly; the three rates that lead are those while all ranks worked, and
 //! beside them stand the rate until the last one ended and how long that tail was; everything else counts until the last
@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use harness::ranks::{Copies, Steps};
+use harness::ranks::{Replicas, Steps};
 use measure::{CpuTimes, LatencyHistogram, Phase, RankPart, Usage, Verdict};
 use postmark::engine::{self, Counts, Ending, Latencies, Outcome, PhaseTimes};
 use postmark::figures::{load_point, metrics, per_sec, verdict};
@@ -47,7 +47,7 @@ const ENDINGS: [Ending; 3] = [Ending::Complete, Ending::OutOfFiles, Ending::Inte
 /// # Errors
 /// When a rank is lost.
 pub(super) fn figures(
-    copies: &mut Copies<'_>,
+    replicas: &mut Replicas<'_>,
     mine: &Outcome,
     usage: &Usage,
     phases: Vec<(Phase, Steps)>,
@@ -57,15 +57,15 @@ pub(super) fn figures(
     // A device's counters are those of all ranks on its host: they do not add up.
     let own_phases: Vec<Phase> = phases.iter().map(|(phase, _)| phase.clone()).collect();
     let without = |(phase, steps): (Phase, Steps)| (Phase { counters: Default::default(), ..phase }, steps);
-    let mut sums = copies.sum(phases.into_iter().map(without).collect())?;
+    let mut sums = replicas.sum(phases.into_iter().map(without).collect())?;
     if one_host {
         for sum in &mut sums {
             let own = own_phases.iter().find(|phase| phase.name == sum.name);
             sum.counters.extend(own.into_iter().flat_map(|phase| phase.counters.clone()));
         }
     }
-    let rows = copies.rows(row(mine, usage, &own_phases, &sums))?;
-    let part: Part = copies.ensemble().add_up("counts and latencies", part(mine, usage), sum_of_parts)?;
+    let rows = replicas.rows(row(mine, usage, &own_phases, &sums))?;
+    let part: Part = replicas.group().add_up("counts and latencies", part(mine, usage), sum_of_parts)?;
     let (threads, bytes_asked) = (part.threads, part.bytes_asked);
     let outcome = outcome_of(part);
     let usage = Usage {

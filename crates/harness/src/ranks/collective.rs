@@ -1,4 +1,4 @@
-//! A meeting: each rank gives something, rank 0 makes one of all, and all get that.
+//! A collective: each rank gives something, rank 0 makes one of all, and all get that.
 //!
 //! Always holds: a step's name travels with its matter, and ranks at different steps are found out and not mixed; bytes
 //! that mean nothing are an error.
@@ -23,7 +23,7 @@ pub trait Exchange: Send {
     ///
     /// # Errors
     /// When a rank is lost: then all further calls fail as well.
-    fn meet(
+    fn collective(
         &mut self,
         mine: Vec<u8>,
         patience: Option<Duration>,
@@ -33,7 +33,7 @@ pub trait Exchange: Send {
     /// Compares this rank's clock with that of rank 0; all ranks call it at the same step.
     ///
     /// # Errors
-    /// As for [`Self::meet`].
+    /// As for [`Self::collective`].
     fn compare_clocks(&mut self) -> Result<ClockOffset, Lost>;
 
     /// The moment from which this rank counts nanoseconds when it talks about time.
@@ -73,7 +73,7 @@ impl std::fmt::Display for Fate {
     }
 }
 
-/// What each rank brings to a meeting besides its matter: where it stands, so that steps are never mixed.
+/// What each rank brings to a collective besides its matter: where it stands, so that steps are never mixed.
 #[derive(Serialize, Deserialize)]
 struct Sheet<T> {
     step: String,
@@ -96,19 +96,19 @@ impl Joined {
         })
     }
 
-    pub(super) fn meet_raw(
+    pub(super) fn collective_raw(
         &mut self,
         mine: Vec<u8>,
         patience: Option<Duration>,
         answer: &mut dyn FnMut(&[Vec<u8>]) -> Vec<u8>,
     ) -> Result<Vec<u8>, RanksError> {
         self.still_whole()?;
-        let met = self.exchange.meet(mine, patience, answer);
+        let met = self.exchange.collective(mine, patience, answer);
         self.noted(met)
     }
 
-    /// A meeting about `matter` at `step`.
-    pub(super) fn meet<M: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
+    /// A collective about `matter` at `step`.
+    pub(super) fn collective<M: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         step: &str,
         matter: M,
@@ -118,7 +118,7 @@ impl Joined {
         let sheet = Sheet { step: step.to_owned(), matter };
         let mine = postcard::to_stdvec(&sheet).expect("writing to memory cannot fail");
         let mut answer = Some(answer);
-        let answered = self.meet_raw(mine, patience, &mut |all| {
+        let answered = self.collective_raw(mine, patience, &mut |all| {
             // The step first: the matter of another step has another shape.
             let misfit = all.iter().position(|bytes| {
                 postcard::take_from_bytes::<String>(bytes).map_or(true, |(at, _)| at != step)

@@ -1,4 +1,4 @@
-//! Copies of a closed-loop benchmark, one a rank, each on files of its own: their phases begin together, and a figure
+//! Replicas of a closed-loop benchmark, one a rank, each on files of its own: their phases begin together, and a figure
 //! counts while all of them work.
 //!
 //! ```text
@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use measure::{Phase, RankPart};
 use quanta::Clock;
 
-use super::{Ensemble, RanksError};
+use super::{RankGroup, RanksError};
 use crate::{Entry, PhaseGate, RankState};
 
-/// The copies as one of their ranks sees them. Alone it does nothing.
-pub struct Copies<'a> {
-    ensemble: &'a mut Ensemble,
+/// The replicas as one of their ranks sees them. Alone it does nothing.
+pub struct Replicas<'a> {
+    group: &'a mut RankGroup,
     clock: Clock,
     stop: &'a AtomicBool,
     /// Each goes its own way.
@@ -43,7 +43,7 @@ pub struct Steps {
     pub done: Vec<(f64, f64)>,
 }
 
-/// Counters that [`Copies::sum`] puts into a phase.
+/// Counters that [`Replicas::sum`] puts into a phase.
 const ALL_WORKED_S: &str = "all_worked_s";
 const ALL_WORKED_ITEMS: &str = "all_worked_items";
 const ALL_WORKED_PER_SEC: &str = "all_worked_items_per_sec";
@@ -73,14 +73,14 @@ impl Steps {
     }
 }
 
-impl PhaseGate for Copies<'_> {
+impl PhaseGate for Replicas<'_> {
     fn is_joined(&self) -> bool {
-        self.ensemble.is_joined()
+        self.group.is_joined()
     }
 
     fn enter(&mut self, phase: &str, state: RankState) -> Entry {
         self.begin(phase, state);
-        match (self.in_vain, self.apart || !self.ensemble.is_joined()) {
+        match (self.in_vain, self.apart || !self.group.is_joined()) {
             (true, _) => Entry::Stop,
             (false, true) => Entry::Alone,
             (false, false) => Entry::Go,
@@ -88,18 +88,10 @@ impl PhaseGate for Copies<'_> {
     }
 }
 
-impl<'a> Copies<'a> {
+impl<'a> Replicas<'a> {
     /// Sets `stop` when another rank fails or is stopped.
-    pub fn new(ensemble: &'a mut Ensemble, stop: &'a AtomicBool) -> Self {
-        Self {
-            ensemble,
-            clock: Clock::new(),
-            stop,
-            apart: false,
-            in_vain: false,
-            wrong: None,
-            skew_ns_max: 0,
-        }
+    pub fn new(group: &'a mut RankGroup, stop: &'a AtomicBool) -> Self {
+        Self { group, clock: Clock::new(), stop, apart: false, in_vain: false, wrong: None, skew_ns_max: 0 }
     }
 
     /// Waits until all are ready for `phase` and begins it with them; one that does not go on, or has been asked to stop,
@@ -107,7 +99,7 @@ impl<'a> Copies<'a> {
     fn begin(&mut self, phase: &str, state: RankState) {
         let was_in_vain = self.in_vain;
         if self.ready(phase, state)
-            && let Some(joined) = &mut self.ensemble.0
+            && let Some(joined) = &mut self.group.0
         {
             match joined.agree_on_begin(&self.clock) {
                 Ok(begin) => {
@@ -125,10 +117,10 @@ impl<'a> Copies<'a> {
 
     /// Whether all go on together.
     fn ready(&mut self, phase: &str, state: RankState) -> bool {
-        let Some(joined) = self.ensemble.0.as_mut().filter(|_| !self.apart) else { return false };
+        let Some(joined) = self.group.0.as_mut().filter(|_| !self.apart) else { return false };
         let state = if self.stop.load(Ordering::Relaxed) { RankState::Failed } else { state };
         let mine = (phase.to_owned(), state);
-        let met = joined.meet("the next phase", mine, None, |all: Vec<(String, RankState)>| {
+        let met = joined.collective("the next phase", mine, None, |all: Vec<(String, RankState)>| {
             let first = &all[0].0;
             let elsewhere = all.iter().position(|(phase, _)| phase != first);
             let any = |state| all.iter().any(|(_, its)| *its == state);
@@ -167,7 +159,7 @@ impl<'a> Copies<'a> {
         self.ready("the end", if problem.is_some() { RankState::Failed } else { RankState::TimeUp });
         match self.wrong.take() {
             Some(error) => Err(error),
-            None => self.ensemble.all_did("its run", problem),
+            None => self.group.all_did("its run", problem),
         }
     }
 
@@ -181,9 +173,9 @@ impl<'a> Copies<'a> {
         if !self.is_joined() {
             return Ok(mine.into_iter().map(|(phase, _)| phase).collect());
         }
-        let ranks = self.ensemble.ranks();
+        let ranks = self.group.ranks();
         let walls = mine.iter().map(|(phase, _)| (phase.name.clone(), phase.pass, phase.wall_s)).collect();
-        let firsts = self.ensemble.add_up("when phases ended", walls, |all| first_ends(all, ranks))?;
+        let firsts = self.group.add_up("when phases ended", walls, |all| first_ends(all, ranks))?;
         let parts: Vec<PartOfPhase> = mine
             .into_iter()
             .map(|(phase, steps)| {
@@ -193,7 +185,7 @@ impl<'a> Copies<'a> {
                 (phase, by_then)
             })
             .collect();
-        self.ensemble.add_up("what phases did", parts, sum_of_phases)
+        self.group.add_up("what phases did", parts, sum_of_phases)
     }
 
     /// The rows of all ranks, each filled in with who it is and how late it began.
@@ -201,7 +193,7 @@ impl<'a> Copies<'a> {
     /// # Errors
     /// When a rank is lost.
     pub fn rows(&mut self, mine: RankPart) -> Result<Vec<RankPart>, RanksError> {
-        let Some(joined) = &self.ensemble.0 else { return Ok(vec![]) };
+        let Some(joined) = &self.group.0 else { return Ok(vec![]) };
         let rank = joined.exchange.rank();
         let row = RankPart {
             rank,
@@ -210,12 +202,12 @@ impl<'a> Copies<'a> {
             clock_uncertainty_us: joined.clocks.uncertainty_ns as f64 / 1e3,
             ..mine
         };
-        self.ensemble.add_up("how ranks fared", row, |rows| rows)
+        self.group.add_up("how ranks fared", row, |rows| rows)
     }
 
-    /// See [`Ensemble::add_up`].
-    pub fn ensemble(&mut self) -> &mut Ensemble {
-        self.ensemble
+    /// See [`RankGroup::add_up`].
+    pub fn group(&mut self) -> &mut RankGroup {
+        self.group
     }
 }
 

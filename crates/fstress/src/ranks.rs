@@ -7,7 +7,7 @@ mod parts;
 
 use std::time::Duration;
 
-use harness::ranks::{Agreed, Ensemble, Fate, RanksError, Went};
+use harness::ranks::{Agreed, Fate, RankGroup, RanksError, Went};
 use measure::RankPart;
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub(crate) trait FstressRanks {
     ) -> Result<(Measured, measure::FileSetRecord, Vec<RankPart>), FstressError>;
 }
 
-impl FstressRanks for Ensemble {
+impl FstressRanks for RankGroup {
     fn seed(&self, seed: u64) -> u64 {
         if !self.is_joined() {
             return seed;

@@ -12,7 +12,7 @@ use fstress::{
     Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload, run_together,
 };
 use harness::ranks::{
-    ClockOffset, Copies, Ensemble, Exchange, Fate, Hello, Lost, RanksError, RoundTrip, Share, Steps,
+    ClockOffset, Exchange, Fate, Hello, Lost, RankGroup, RanksError, Replicas, RoundTrip, Share, Steps,
 };
 use harness::{Entry, PhaseGate as _, RankState};
 use measure::{LatencyHistogram, LoadPoint};
@@ -73,7 +73,7 @@ impl Exchange for Channels {
         self.ranks
     }
 
-    fn meet(
+    fn collective(
         &mut self,
         mine: Vec<u8>,
         _patience: Option<Duration>,
@@ -168,11 +168,11 @@ fn run_on(
                 exchange.offsets = Arc::clone(&offsets);
                 threads.spawn(move || {
                     let rank = exchange.rank;
-                    let mut ensemble = Ensemble::join(Box::new(exchange), hello(rank), share).unwrap();
+                    let mut group = RankGroup::join(Box::new(exchange), hello(rank), share).unwrap();
                     let mut transport = open(rank, &clock);
                     let stop = &stops[rank as usize];
                     let mut tell = |event: Event| see(rank, &event, stop);
-                    run_together(config, &mut *transport, &clock, stop, &mut tell, &mut ensemble)
+                    run_together(config, &mut *transport, &clock, stop, &mut tell, &mut group)
                 })
             })
             .collect();
@@ -338,7 +338,7 @@ fn stopping_one_rank_while_files_are_made_stops_all_and_leaves_no_file_set() {
 }
 
 /// Symptom: the record of a sweep had no "build" between its load points, though files were made. Cause: rank 0, whose own
-/// part had not changed, dropped what came back from the meeting. Fix: every rank keeps the work of the whole.
+/// part had not changed, dropped what came back from the collective. Fix: every rank keeps the work of the whole.
 #[test]
 fn files_that_only_another_rank_makes_are_in_the_record_of_all() {
     let dir = tempfile::tempdir().unwrap();
@@ -386,12 +386,11 @@ fn what_was_measured_before_a_rank_was_lost_is_kept() {
             let (clock, kept) = (clock.clone(), &kept);
             threads.spawn(move || {
                 let (rank, stop) = (exchange.rank, AtomicBool::new(false));
-                let mut ensemble = Ensemble::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
+                let mut group = RankGroup::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
                 // Rank 1 measures two points and is gone.
                 let asked = config(Load::Sweep(vec![900.0; if rank == 1 { 2 } else { 5 }]));
                 let mut transport = null(rank, &clock);
-                let outcome =
-                    run_together(&asked, &mut *transport, &clock, &stop, &mut |_| {}, &mut ensemble);
+                let outcome = run_together(&asked, &mut *transport, &clock, &stop, &mut |_| {}, &mut group);
                 if rank == 0 {
                     *kept.lock().unwrap() = Some(outcome);
                 }
@@ -417,7 +416,7 @@ fn the_file_set_of_a_rank_that_was_lost_is_removed_by_another() {
                 let (clock, open) = (clock.clone(), on_directory(dir.path()));
                 ranks.push(threads.spawn(move || {
                     let (rank, stop) = (exchange.rank, AtomicBool::new(false));
-                    let mut ensemble = Ensemble::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
+                    let mut group = RankGroup::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
                     let asked = FstressConfig {
                         workload: Workload::builtin("web-server").unwrap(),
                         files: FileCount::Fixed(90.try_into().unwrap()),
@@ -430,7 +429,7 @@ fn the_file_set_of_a_rank_that_was_lost_is_removed_by_another() {
                             std::panic::resume_unwind(Box::new("killed"));
                         }
                     };
-                    run_together(&asked, &mut *transport, &clock, &stop, &mut tell, &mut ensemble)
+                    run_together(&asked, &mut *transport, &clock, &stop, &mut tell, &mut group)
                 }));
             }
             for (rank, thread) in (0..).zip(ranks) {
@@ -443,7 +442,7 @@ fn the_file_set_of_a_rank_that_was_lost_is_removed_by_another() {
 }
 
 /// What `copy` comes to on three ranks, each with its own stop flag.
-fn on_three<T: Send>(copy: impl Fn(u32, &mut Copies<'_>, &AtomicBool) -> T + Sync) -> Vec<T> {
+fn on_three<T: Send>(copy: impl Fn(u32, &mut Replicas<'_>, &AtomicBool) -> T + Sync) -> Vec<T> {
     let clock = Clock::new();
     std::thread::scope(|threads| {
         let running: Vec<_> = Channels::of(3, &clock)
@@ -452,8 +451,8 @@ fn on_three<T: Send>(copy: impl Fn(u32, &mut Copies<'_>, &AtomicBool) -> T + Syn
                 let copy = &copy;
                 threads.spawn(move || {
                     let (rank, stop) = (exchange.rank, AtomicBool::new(false));
-                    let mut ensemble = Ensemble::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
-                    copy(rank, &mut Copies::new(&mut ensemble, &stop), &stop)
+                    let mut group = RankGroup::join(Box::new(exchange), hello(rank), Share::Even).unwrap();
+                    copy(rank, &mut Replicas::new(&mut group, &stop), &stop)
                 })
             })
             .collect();
@@ -465,7 +464,7 @@ fn on_three<T: Send>(copy: impl Fn(u32, &mut Copies<'_>, &AtomicBool) -> T + Syn
 fn copies_begin_a_phase_at_a_common_moment_after_the_last_has_come() {
     let (others, to_last) = channel();
     let to_last = Mutex::new(to_last);
-    let moments = on_three(|rank, copies, stop| {
+    let moments = on_three(|rank, replicas, stop| {
         // Rank 2 comes when the others are about to wait for it.
         if rank == 2 {
             (0..2).for_each(|_| to_last.lock().unwrap().recv().unwrap());
@@ -473,7 +472,7 @@ fn copies_begin_a_phase_at_a_common_moment_after_the_last_has_come() {
             others.send(()).unwrap();
         }
         let came = std::time::Instant::now();
-        assert_eq!(copies.enter("create", RankState::On), Entry::Go);
+        assert_eq!(replicas.enter("create", RankState::On), Entry::Go);
         assert!(!stop.load(Ordering::Relaxed), "all go on");
         (came, std::time::Instant::now())
     });
@@ -492,24 +491,24 @@ fn copies_begin_a_phase_at_a_common_moment_after_the_last_has_come() {
 
 #[test]
 fn copies_go_on_together_until_one_fails_and_all_hear_why() {
-    let ends = on_three(|rank, copies, stop| {
-        assert_eq!(copies.enter("create", RankState::On), Entry::Go);
+    let ends = on_three(|rank, replicas, stop| {
+        assert_eq!(replicas.enter("create", RankState::On), Entry::Go);
         // Rank 1 fails in it, and has files to remove next; the others would go on.
         let (next, state) =
             if rank == 1 { ("delete", RankState::Failed) } else { ("transactions", RankState::On) };
-        assert_eq!(copies.enter(next, state), Entry::Stop);
+        assert_eq!(replicas.enter(next, state), Entry::Stop);
         let stopped = stop.load(Ordering::Relaxed);
         // Each its own way: nobody is waited for.
-        copies.enter("delete", RankState::On);
-        let end = copies.end((rank == 1).then(|| "the disk is full".to_owned()));
+        replicas.enter("delete", RankState::On);
+        let end = replicas.end((rank == 1).then(|| "the disk is full".to_owned()));
         let create = measure::Phase {
             name: "create".to_owned(),
             items: 10,
             wall_s: f64::from(1 + rank),
             ..measure::Phase::default()
         };
-        let sum = copies.sum(vec![(create, Steps::default())]).unwrap();
-        (stopped, end, sum, copies.ensemble().all_know())
+        let sum = replicas.sum(vec![(create, Steps::default())]).unwrap();
+        (stopped, end, sum, replicas.group().all_know())
     });
     for (stopped, end, sum, all_know) in &ends {
         assert!(*stopped && *all_know);
@@ -526,17 +525,17 @@ fn copies_go_on_together_until_one_fails_and_all_hear_why() {
 /// their own ways, and stops nobody.
 #[test]
 fn a_copy_whose_time_is_up_stops_no_other_and_all_end_well() {
-    let ends = on_three(|rank, copies, stop| {
+    let ends = on_three(|rank, replicas, stop| {
         // Rank 1's time is up within a phase, rank 2's between two, rank 0's a moment later than both.
         match rank {
-            1 => assert_eq!(copies.enter("expire", RankState::TimeUp), Entry::Alone),
+            1 => assert_eq!(replicas.enter("expire", RankState::TimeUp), Entry::Alone),
             2 => {}
             _ => {
-                assert_eq!(copies.enter("expire", RankState::On), Entry::Alone);
-                assert_eq!(copies.enter("unbatch", RankState::On), Entry::Alone);
+                assert_eq!(replicas.enter("expire", RankState::On), Entry::Alone);
+                assert_eq!(replicas.enter("unbatch", RankState::On), Entry::Alone);
             }
         }
-        let end = copies.end(None);
+        let end = replicas.end(None);
         (stop.load(Ordering::Relaxed), end)
     });
     for (stopped, end) in ends {
@@ -557,9 +556,9 @@ fn ranks_of_other_versions_or_with_other_terms_are_refused_by_name() {
                             let rank = exchange.rank;
                             let version = versions[rank as usize].to_owned();
                             let hello = Hello { version, ..hello(rank) };
-                            let mut ensemble =
-                                Ensemble::join(Box::new(exchange), hello, shares[rank as usize])?;
-                            ensemble.same_terms(vec![("seed".to_owned(), seeds[rank as usize].to_string())])
+                            let mut group =
+                                RankGroup::join(Box::new(exchange), hello, shares[rank as usize])?;
+                            group.same_terms(vec![("seed".to_owned(), seeds[rank as usize].to_string())])
                         })
                     })
                     .collect();
