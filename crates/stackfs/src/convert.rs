@@ -360,6 +360,7 @@ fn subdirectories_to_make(directory: impl AsFd, layout: Layout) -> rustix::io::R
     let mut paths: HashSet<Vec<u8>> = HashSet::new();
     let mut path = Vec::new();
     for entry in Names::of(directory)? {
+        path.clear();
         layout.subdirectory(entry?.0.to_bytes(), &mut path);
         if !paths.contains(&path) {
             let upper = path.iter().position(|byte| *byte == b'/');

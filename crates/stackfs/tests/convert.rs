@@ -121,14 +121,17 @@ fn without_room_for_the_subdirectories_nothing_is_begun() {
 #[test]
 fn room_is_asked_for_the_subdirectories_that_are_made_and_no_more() {
     let Some(image) = LoopImage::needed("ext4", 16 << 20, &["-N", "1024"]) else { return };
+    for number in 0..900 {
+        fs::write(image.path().join(format!("taken-{number}")), "").unwrap();
+    }
     for (group, layout) in [("one", Layout::D345), ("two", Layout::D34D56)] {
         let directory = image.path().join(group);
         fs::create_dir(&directory).unwrap();
-        // All in 777 or 77/77, and aaa; hard links, as the inodes are for something else.
-        fs::write(directory.join("00777700"), "").unwrap();
+        // All in 777, or in 77 with 70 to 79, but for what belongs in aaa. Hard links: the inodes are for something else.
+        fs::write(directory.join("7770"), "").unwrap();
         for number in 1..700 {
-            fs::hard_link(directory.join("00777700"), directory.join(format!("{number:02}7777{number:03}")))
-                .unwrap();
+            let name = directory.join(format!("{}777{}", number / 10, number % 10));
+            fs::hard_link(directory.join("7770"), name).unwrap();
         }
         fs::write(directory.join("notes"), "").unwrap();
         to(&directory, Goal::Managed(Some(layout))).unwrap_or_else(|error| panic!("{layout}: {error}"));
