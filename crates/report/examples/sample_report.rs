@@ -1,7 +1,7 @@
 //! Writes a page and its SVGs of made-up runs into a directory, to look at while working on the design.
 //! `cargo run -p report --example sample_report -- DIR`; with RunRecord files behind it, a page of those alone.
 
-#[path = "../tests/sample/mod.rs"]
+#[path = "../tests/it/sample.rs"]
 mod sample;
 
 use std::path::{Path, PathBuf};

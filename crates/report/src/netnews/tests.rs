@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[path = "../../tests/sample/mod.rs"]
+#[path = "../../tests/it/sample.rs"]
 mod sample;
 
 use sample::{netnews_run, two_runs};

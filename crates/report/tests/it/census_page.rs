@@ -1,7 +1,5 @@
 //! The page of a mount's census: shares beside the paper's day, times, and every number in a table.
 
-mod sample;
-
 use measure::{Phase, RunRecord};
 use report::html::{Options, Plots, render};
 
@@ -11,7 +9,7 @@ fn page(runs: &[RunRecord]) -> String {
 
 /// As `crumb mount` writes one: what a busy news reader's server was asked within an hour.
 fn census() -> RunRecord {
-    let mut record = sample::two_runs().remove(0);
+    let mut record = crate::sample::two_runs().remove(0);
     record.benchmark = "mount".to_owned();
     record.label = "the news spool".to_owned();
     record.points.clear();

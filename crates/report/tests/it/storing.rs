@@ -1,14 +1,12 @@
 //! What the run store keeps, finds and refuses.
 
-mod sample;
-
 use std::error::Error as _;
 use std::fs;
 
+use crate::sample::{Sweep, postmark_series};
 use measure::{RunId, RunRecord};
 use report::sides::{self, Source};
 use report::{ReportError, Store};
-use sample::{Sweep, postmark_series};
 use tempfile::TempDir;
 
 fn scratch() -> (TempDir, Store) {

@@ -1,10 +1,8 @@
 //! The page as text: whole, escaped, and readable without any script.
 
-mod sample;
-
+use crate::sample::{Sweep, dirscale_run, netnews_run, postmark_series, two_runs};
 use report::html::{self, Options, Plots};
 use report::{Reference, ReportError, svg};
-use sample::{Sweep, dirscale_run, netnews_run, postmark_series, two_runs};
 
 const HOSTILE: &str = r#"</script><img src=x onerror="alert(1)">{{ 7 * 7 }}&amp;"#;
 

@@ -1,7 +1,5 @@
 //! `docs/record.md` against what is really written.
 
-mod sample;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -30,8 +28,8 @@ fn every_field_of_a_record_is_described_on_its_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/record.md");
     let page = std::fs::read_to_string(page).unwrap();
     let mut found = BTreeSet::new();
-    let others = [sample::dirscale_run("curves", true), sample::postmark_series(1.0).remove(0)];
-    for record in sample::two_runs().into_iter().chain(others) {
+    let others = [crate::sample::dirscale_run("curves", true), crate::sample::postmark_series(1.0).remove(0)];
+    for record in crate::sample::two_runs().into_iter().chain(others) {
         fields(&serde_json::from_str(&record.to_json()).unwrap(), false, &mut found);
     }
     let missing: Vec<_> = found.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();

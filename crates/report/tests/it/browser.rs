@@ -2,15 +2,13 @@
 //!
 //! Needs Chromium, node and npm's registry, or what npm fetched in an earlier run.
 
-mod sample;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
+use crate::sample::{Sweep, dirscale_run, netnews_run, postmark_series, two_runs};
 use report::html::{Options, Plots, interactive_available, render};
-use sample::{Sweep, dirscale_run, netnews_run, postmark_series, two_runs};
 
 /// Directory with Playwright, and the browser; or what is missing.
 static TOOLS: OnceLock<Result<(PathBuf, PathBuf), String>> = OnceLock::new();
