@@ -1,13 +1,11 @@
 //! Every recorded session of the original, byte for byte; where the original errs, what ours does instead.
 
-mod talk;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::talk::{Said, SevenSeconds, scratch, talk, tree};
 use postmark::SessionEnd;
-use talk::{Said, SevenSeconds, scratch, talk, tree};
 
 /// A name and what is in it.
 type Text = (&'static str, &'static str);

@@ -1,18 +1,16 @@
 //! No setting, no full or broken storage and no signal makes a run hang, crash, or leave a file behind.
 
-mod talk;
-
 use std::fs;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::talk::{say, scratch, tree};
 use files::{Access, Attributes, FileSystem, FsError, Fsstat, ListedEntry, LocalFs, OpenFile};
 use postmark::engine::{self, Ending, Event, Outcome, Phase, Place, RunOptions, SyncMode};
 use postmark::{Bias, PostmarkError, ReportForm, SessionEnd, Settings, SizeRange};
 use proptest::prelude::*;
-use talk::{say, scratch, tree};
 use testkit::{LoopImage, Tmpfs};
 
 fn settings() -> impl Strategy<Value = Settings> {

@@ -1,7 +1,5 @@
 //! Debian's own `postmark` beside ours, on settings nobody chose: every number that does not depend on time.
 
-mod talk;
-
 use std::fs;
 use std::io::Write as _;
 use std::num::NonZeroU32;
@@ -11,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::talk::{Said, say, scratch, tree};
 use files::LocalFs;
 use postmark::engine::{self, Event, Phase, Place, RunOptions};
 use postmark::{SessionEnd, Settings};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use talk::{Said, say, scratch, tree};
 
 /// So many settings are compared.
 const SETTINGS: usize = 200;
