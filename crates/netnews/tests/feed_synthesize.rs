@@ -1,5 +1,6 @@
 //! Synthetic feeds: like their model, the same for the same seed, made in flat memory.
 
+#[path = "it/scratch.rs"]
 mod scratch;
 
 use std::fs;

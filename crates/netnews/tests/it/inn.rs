@@ -2,11 +2,6 @@
 //!
 //! Needs INN 2.7.1, installed or unpacked by `scripts/test-packages.sh`.
 
-#[path = "../real/mod.rs"]
-mod real;
-#[path = "../spool_scene/mod.rs"]
-mod spool_scene;
-
 mod batches;
 mod deletion;
 mod server;
@@ -17,10 +12,12 @@ use std::sync::atomic::AtomicBool;
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
 use netnews::feed::{Feed, Watch};
 
+use crate::spool_scene::Scene;
+
 /// A folder that INN's programs can pass when they have become the user news.
-fn open_scene() -> spool_scene::Scene {
+fn open_scene() -> Scene {
     use std::os::unix::fs::PermissionsExt;
-    let scene = spool_scene::Scene::new();
+    let scene = Scene::new();
     std::fs::set_permissions(scene.path(""), std::fs::Permissions::from_mode(0o755)).expect("our own folder");
     scene
 }

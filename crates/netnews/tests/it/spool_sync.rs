@@ -1,14 +1,12 @@
 //! When what is stored must be durable, the flush of each pass, and caches that are dropped.
 
-mod spool_scene;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::spool_scene::{Scene, config, run};
 use files::{Access, Attributes, FileSystem, FsError, Fsstat, ListedEntry, Locking, OpenFile, SyncScope};
 use netnews::spool::{Keep, NetnewsConfig, Storage, SyncWhen};
-use spool_scene::{Scene, config, run};
 
 /// Storage that counts what it is asked to make durable.
 #[derive(Clone)]

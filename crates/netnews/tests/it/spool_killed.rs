@@ -3,8 +3,6 @@
 //! Once in this process, deterministically, on storage that stops at its k-th call, for every k; and once for real, by
 //! SIGKILL at random moments.
 
-mod spool_scene;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
@@ -13,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::spool_scene::{Scene, assert_right, config, files_below, run, run_until};
 use files::{
     Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, LocalFs, Locking, OpenFile, SyncScope,
 };
 use netnews::feed::Feed;
 use netnews::spool::{Event, HistoryIndex, Keep, NetnewsConfig, Storage};
-use spool_scene::{Scene, assert_right, config, files_below, run, run_until};
 
 /// Storage that does as it is told for a number of calls and is gone from then on.
 #[derive(Clone)]
@@ -304,7 +302,7 @@ fn killed_config() -> NetnewsConfig {
 /// Starts the child and kills it some moments after that many steps; whether it was done before.
 fn run_and_kill(folder: &Path, steps: u64, moments: u64, index: HistoryIndex) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["child_that_unbatches", "--exact", "--nocapture"])
+        .args(["spool_killed::child_that_unbatches", "--exact", "--nocapture"])
         .env(CHILD, folder)
         .env(CHILD_INDEX, index.name())
         .stdout(Stdio::piped())

@@ -1,14 +1,12 @@
 //! Articles beyond the usual bound, from the import to a verified spool.
 
-mod spool_scene;
-
 use std::num::NonZeroU32;
 use std::sync::atomic::AtomicBool;
 
+use crate::spool_scene::{Scene, assert_right, config, run};
 use netnews::feed::import::{ImportConfig, import};
 use netnews::feed::{Watch, clone, stat};
 use netnews::spool::{Keep, NetnewsConfig, Storage};
-use spool_scene::{Scene, assert_right, config, run};
 
 /// Symptom: an article above 16 MiB that was let in with a larger bound was damage to clone, to stat and to a run. Cause: they
 /// read with the usual bound. Fix: a feed says how large its largest article is.

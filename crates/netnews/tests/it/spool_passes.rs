@@ -1,10 +1,9 @@
 //! Whole runs: what is stored, expired, batched, kept, resumed and removed.
 
-mod spool_scene;
-
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::spool_scene::{Scene, assert_right, config, files_below, run, run_until, verified};
 use netnews::NetnewsError;
 use netnews::article::Article;
 use netnews::batch::BatchReader;
@@ -12,7 +11,6 @@ use netnews::feed::{FeedShape, FeedWriter, Origin};
 use netnews::spool::{
     self, BatchSink, Event, FindingKind, HistoryIndex, Keep, LinkKind, NetnewsConfig, Removal, Storage, Work,
 };
-use spool_scene::{Scene, assert_right, config, files_below, run, run_until, verified};
 
 #[test]
 fn a_kept_spool_is_right_line_by_line_and_byte_by_byte() {

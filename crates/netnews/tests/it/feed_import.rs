@@ -1,20 +1,17 @@
 //! Importing: what goes in comes out, what is no article is set aside, and what is stopped leaves nothing.
 
-mod real;
-mod scratch;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::real::usenet_1993;
+use crate::scratch::scratch;
 use netnews::NetnewsError;
 use netnews::article::Broken;
 use netnews::batch::{BatchReader, BatchWriter};
 use netnews::feed::import::{ImportConfig, Imported, Order, import};
 use netnews::feed::{self, Feed, FeedProgress, Watch};
-use real::usenet_1993;
-use scratch::scratch;
 
 fn imported(config: &ImportConfig, out: &Path) -> Result<Imported, NetnewsError> {
     let stop = AtomicBool::new(false);

@@ -1,14 +1,11 @@
 //! Ten thousand real articles of 1993 stored, expired, batched and verified byte by byte.
 
-mod real;
-mod spool_scene;
-
 use std::sync::atomic::AtomicBool;
 
+use crate::spool_scene::{Scene, assert_right, config, run};
 use netnews::feed::Watch;
 use netnews::feed::import::{ImportConfig, import};
 use netnews::spool::{Keep, NetnewsConfig, Storage};
-use spool_scene::{Scene, assert_right, config, run};
 
 #[test]
 #[ignore = "real articles are not in the repository; make test-real"]
@@ -16,7 +13,7 @@ fn real_articles_are_stored_with_their_bytes_and_every_duplicate_is_refused() {
     let scene = Scene::new();
     let unpacked = scene.path("unpacked");
     std::fs::create_dir(&unpacked).unwrap();
-    let articles = real::usenet_1993(&unpacked);
+    let articles = crate::real::usenet_1993(&unpacked);
     let stop = AtomicBool::new(false);
     let mut watch = Watch { progress: &mut |_| {}, stop: &stop };
     let feed = import(&ImportConfig::new(articles), &scene.path("feed"), &mut watch).unwrap().feed;

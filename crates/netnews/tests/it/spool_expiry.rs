@@ -1,12 +1,10 @@
 //! Expiry worked out by hand: six articles, three passes, kept for one.
 
-mod spool_scene;
-
 use std::num::NonZeroU64;
 
+use crate::spool_scene::{Scene, assert_right, config, files_below, run};
 use netnews::feed::{Feed, FeedShape, FeedWriter, Origin};
 use netnews::spool::{Keep, NetnewsConfig, Removal, Storage};
-use spool_scene::{Scene, assert_right, config, files_below, run};
 
 /// Two articles a pass; 3 is posted to two groups and cancelled by 5; 6 supersedes 4.
 fn feed(scene: &Scene) -> Feed {

@@ -1,18 +1,15 @@
 //! Cloning: as many articles again, every id another one, nothing else changed.
 
-mod real;
-mod scratch;
-
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::sync::atomic::AtomicBool;
 
+use crate::real::usenet_1993;
+use crate::scratch::scratch;
 use netnews::article::Article;
 use netnews::feed::import::{ImportConfig, import};
 use netnews::feed::synthesize::{SynthesisConfig, synthesize};
 use netnews::feed::{Feed, Watch, clone, stat};
-use real::usenet_1993;
-use scratch::scratch;
 
 fn with_watch<T>(work: impl FnOnce(&mut Watch<'_>) -> T) -> T {
     let stop = AtomicBool::new(false);
