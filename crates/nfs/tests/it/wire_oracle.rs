@@ -1,8 +1,7 @@
 //! Every procedure's messages against nfs3_types, an independent encoding of the same RFCs: equal bytes for
 //! equal values, and from those bytes the value again.
 
-mod wire_values;
-
+use crate::wire_values::{Material, material};
 use files::{
     Attributes, CreateHow, DirEntry, FileKind, NodeKind, NodeTime, OpKind, Reply, Request, SetAttributes,
     SetTime, Stability, Status, Wcc,
@@ -15,7 +14,6 @@ use nfs3_types::{
     xdr_codec::{List, Opaque, Pack, Unpack, Void},
 };
 use proptest::prelude::*;
-use wire_values::{Material, material};
 
 fn packed(value: &impl Pack) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,14 +1,12 @@
 //! The UDP transport against a network that loses and repeats.
 
-mod client_peer;
-
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use client_peer::*;
+use crate::client_peer::*;
 use files::{Request, SubmitError, Ticket, TransportError};
 use nfs::client::ClientOptions;
 

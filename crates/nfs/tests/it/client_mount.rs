@@ -1,10 +1,8 @@
 //! What a user is told when mounting fails.
 
-mod client_peer;
-
 use std::{net::TcpListener, time::Duration};
 
-use client_peer::*;
+use crate::client_peer::*;
 use files::{NfsProto, Request};
 use nfs::{
     client::{ClientOptions, Control, Mount, exports},
