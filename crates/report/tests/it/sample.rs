@@ -307,17 +307,19 @@ pub fn postmark_series(ratio: f64) -> Vec<RunRecord> {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         record.verdict = Verdict::valid();
-        record
+        with_declarations(record)
     };
     sides.iter().enumerate().map(run).collect()
 }
 
 /// As benchmarks declare them.
-pub const DECLARED: [measure::MetricDeclaration; 9] = {
+pub const DECLARED: [measure::MetricDeclaration; 11] = {
     use measure::MetricDeclaration as Declared;
     [
         Declared::rate("saturation_per_sec", "Saturation point").answers(),
         Declared::micros("overall_response_us", "Overall response time"),
+        Declared::rate("transactions_per_sec", "Transactions").answers(),
+        Declared::seconds("total_s", "Total time"),
         Declared::rate("unbatch_articles_per_sec", "Storing articles").answers(),
         Declared::micros("day_cost_{layout}_us", "Mean operation of a day, {layout}"),
         Declared::count("pays_from_files_{layout}", "Pays from, files, {layout}"),
