@@ -1,6 +1,5 @@
 //! Runs of Fstress on storage whose behaviour is known, and its workloads.
 
-
 mod file_set;
 mod interrupted;
 mod known_latency;

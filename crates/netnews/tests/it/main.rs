@@ -9,6 +9,7 @@ mod inn;
 mod real;
 mod scratch;
 mod spool_expiry;
+mod spool_gate;
 mod spool_killed;
 mod spool_passes;
 mod spool_real;

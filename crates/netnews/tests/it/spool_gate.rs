@@ -1,7 +1,5 @@
 //! The gate at which the ranks of a run wait for each other: what a rank says there, and what it does when told to stop.
 
-mod spool_scene;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,7 +7,7 @@ use harness::{Entry, PhaseGate, RankState};
 use netnews::feed::Feed;
 use netnews::spool::{self, Keep, NetnewsConfig, Outcome, Storage};
 
-use self::spool_scene::{Scene, config};
+use crate::spool_scene::{Scene, config};
 
 /// A gate with other ranks behind it, which keeps what it hears and stops all at one phase, if at any.
 #[derive(Default)]
