@@ -16,6 +16,10 @@ pub struct DirscaleConfig {
     pub sizes: Sizes,
     /// Bytes in a file. Default 2048, the paper's most common article.
     pub file_bytes: u32,
+    /// Bytes in the files that only fill a directory up to its size, which are looked up, listed and removed but never
+    /// read. Default `None`: as many as [`Self::file_bytes`]. 0 takes no blocks of the storage. Heeded only in a set that is
+    /// removed: a kept one has files of one size.
+    pub fill_bytes: Option<u32>,
     /// Operations in one measurement, and files added and removed. Default 1000, as in the paper.
     pub operations: NonZeroU32,
     /// What the kernel's caches hold when a measurement begins. Default cold.
@@ -66,6 +70,7 @@ impl DirscaleConfig {
             layouts: vec![Layout::Flat, Layout::D345],
             sizes: Sizes::default(),
             file_bytes: 2048,
+            fill_bytes: None,
             operations: NonZeroU32::new(1000).expect("1000 is not 0"),
             cache: Cache::Cold,
             seed: 1,
@@ -86,6 +91,14 @@ impl DirscaleConfig {
             }
         }
         layouts
+    }
+
+    /// Bytes in a file that fills a directory.
+    pub(crate) fn fill_bytes(&self) -> u32 {
+        match self.keep {
+            Keep::Remove => self.fill_bytes.unwrap_or(self.file_bytes),
+            Keep::Keep | Keep::Reuse => self.file_bytes,
+        }
     }
 
     pub(crate) fn operations(&self) -> u64 {

@@ -29,12 +29,13 @@ const USABLE_PERCENT: u64 = 95;
 impl Need {
     /// Directories of `size` files each, with the files that are added for a while.
     pub fn of(config: &DirscaleConfig, layouts: &[Layout], size: u64) -> Self {
-        let each = size.saturating_add(config.operations());
-        let files = each.saturating_mul(layouts.len() as u64);
+        let (filling, added) = (size.saturating_mul(layouts.len() as u64), Self::added(config, layouts));
+        let files = filling.saturating_add(added);
         let directories: u64 = layouts.iter().map(|layout| layout.directories().count() as u64 + 1).sum();
         Self {
-            bytes: files
-                .saturating_mul(Self::file_bytes(config))
+            bytes: filling
+                .saturating_mul(Self::file_bytes(config.fill_bytes()))
+                .saturating_add(added.saturating_mul(Self::file_bytes(config.file_bytes)))
                 .saturating_add((directories + 2) * BLOCK_BYTES),
             inodes: files.saturating_add(directories + 2),
         }
@@ -43,15 +44,21 @@ impl Need {
     /// What files that are there take, and the directories of all layouts.
     pub fn of_files(config: &DirscaleConfig, layouts: &[Layout], files: u64) -> Self {
         let directories = Self::of(config, layouts, 0);
-        let added = config.operations() * layouts.len() as u64;
+        let added = Self::added(config, layouts);
         Self {
-            bytes: (directories.bytes - added * Self::file_bytes(config)) + files * Self::file_bytes(config),
+            bytes: (directories.bytes - added * Self::file_bytes(config.file_bytes))
+                + files * Self::file_bytes(config.fill_bytes()),
             inodes: directories.inodes - added + files,
         }
     }
 
-    fn file_bytes(config: &DirscaleConfig) -> u64 {
-        u64::from(config.file_bytes).next_multiple_of(BLOCK_BYTES) + FILE_OVERHEAD_BYTES
+    /// Files that measurements add for a while, in all layouts together.
+    fn added(config: &DirscaleConfig, layouts: &[Layout]) -> u64 {
+        config.operations() * layouts.len() as u64
+    }
+
+    fn file_bytes(content_bytes: u32) -> u64 {
+        u64::from(content_bytes).next_multiple_of(BLOCK_BYTES) + FILE_OVERHEAD_BYTES
     }
 
     /// The same, less what is there already.
@@ -89,6 +96,10 @@ mod tests {
         assert!(need.bytes > 22_000 * 4096);
         let enough = Room { bytes: need.bytes, inodes: Some(need.inodes) };
         assert!(enough.holds(need));
+        // Empty files take an inode and a name each.
+        let empty = DirscaleConfig { fill_bytes: Some(0), ..config };
+        let of_empty = Need::of(&empty, &[Layout::Flat, Layout::D345], 10_000);
+        assert_eq!(of_empty.bytes, need.bytes - 20_000 * 4096);
         assert!(!Room { bytes: need.bytes - 1, ..enough }.holds(need));
         assert!(!Room { inodes: Some(need.inodes - 1), ..enough }.holds(need));
         assert!(Room { inodes: None, ..enough }.holds(need));

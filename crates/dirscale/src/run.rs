@@ -127,7 +127,8 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Outcome {
-    let tools = Tools { clock: Clock::new(), stop, articles: Articles::new(config.file_bytes, config.seed) };
+    let articles = Articles::new(config.file_bytes, config.fill_bytes(), config.seed);
+    let tools = Tools { clock: Clock::new(), stop, articles };
     let mut bench = Bench {
         config,
         tools,
@@ -258,7 +259,7 @@ impl Bench<'_> {
         });
         let items = window.files.saturating_sub(before);
         let mut phase = clocks.phase(&self.tools, &mut self.disk, format!("fill {layout} {size}"), 1, items);
-        phase.bytes = items * u64::from(self.config.file_bytes);
+        phase.bytes = items * u64::from(self.config.fill_bytes());
         if items > 0 {
             self.phases.push(phase);
         }

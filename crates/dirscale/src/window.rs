@@ -63,6 +63,7 @@ impl Tools<'_> {
 pub(crate) struct Articles {
     pool: Vec<u8>,
     file_bytes: usize,
+    fill_bytes: usize,
 }
 
 /// A layout's directory.
@@ -82,15 +83,25 @@ const SHIFTS: usize = 4096;
 pub(crate) const TOLD_EVERY: u64 = 256;
 
 impl Articles {
-    pub fn new(file_bytes: u32, seed: u64) -> Self {
+    pub fn new(file_bytes: u32, fill_bytes: u32, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let file_bytes = file_bytes as usize;
-        Self { pool: (0..file_bytes + SHIFTS).map(|_| rng.random()).collect(), file_bytes }
+        let (file_bytes, fill_bytes) = (file_bytes as usize, fill_bytes as usize);
+        let pool = (0..file_bytes.max(fill_bytes) + SHIFTS).map(|_| rng.random()).collect();
+        Self { pool, file_bytes, fill_bytes }
     }
 
+    /// Of a file that is added in a measurement.
     fn of(&self, number: u64) -> &[u8] {
-        let shift = (number % SHIFTS as u64) as usize;
-        &self.pool[shift..shift + self.file_bytes]
+        &self.from(number)[..self.file_bytes]
+    }
+
+    /// Of a file that fills the directory.
+    fn filling(&self, number: u64) -> &[u8] {
+        &self.from(number)[..self.fill_bytes]
+    }
+
+    fn from(&self, number: u64) -> &[u8] {
+        &self.pool[(number % SHIFTS as u64) as usize..]
     }
 }
 
@@ -133,7 +144,7 @@ impl Window {
         while self.files < files {
             let number = self.first + self.files;
             tools.go_on()?;
-            self.write(&self.place(number), tools.articles.of(number))?;
+            self.write(&self.place(number), tools.articles.filling(number))?;
             self.files += 1;
             if self.files.is_multiple_of(TOLD_EVERY) {
                 told(self.files);

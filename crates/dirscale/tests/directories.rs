@@ -526,3 +526,23 @@ fn a_link_that_comes_and_goes_in_the_sets_place_leads_nobody_elsewhere() {
     });
     assert_eq!(std::fs::read(victim.path().join("crumb-set")).unwrap(), b"precious");
 }
+
+#[test]
+fn files_that_only_fill_a_directory_may_be_empty_and_those_that_are_added_are_not() {
+    let bench = bench();
+    let config = DirscaleConfig { fill_bytes: Some(0), ..config("200") };
+    let mut bytes = Vec::new();
+    let outcome = run_on(bench.path(), &config, &mut |event| {
+        if let Event::Measured { layout: Layout::Flat, measure, .. } = event {
+            let files = files_below(&set(bench.path()).join("flat"));
+            let size = |name: &PathBuf| set(bench.path()).join("flat").join(name).metadata().unwrap().len();
+            bytes.push((measure, files.len(), files.iter().map(size).sum::<u64>()));
+        }
+    });
+    assert!(outcome.complete, "{}", text_of(&outcome));
+    assert_eq!(bytes[0], (Measure::LookupRandom, 200, 0));
+    assert_eq!(bytes[2], (Measure::Add, 250, 50 * 100));
+    assert_eq!(bytes[3], (Measure::Remove, 200, 50 * 100));
+    let fill = outcome.phases.iter().find(|phase| phase.name == "fill flat 200").unwrap();
+    assert_eq!((fill.items, fill.bytes), (200, 0));
+}
