@@ -9,10 +9,12 @@
 //! its size.
 //!
 //! The share is an estimate: operations are taken to fall on files evenly, as in the paper's figure 6. What a mount adds
-//! falls on all directories of the tree, managed or not: [`total`] takes it off. The interval of a gain takes the low end
-//! of one cost with the high end of the other, which is wider than need be and never flatters. Beyond the sizes measured a
-//! cost is extrapolated, and its interval holds whatever lies between a cost that no longer grows and one that grows with
-//! the size; the lower end of a gain that was growing is what it was at the largest size.
+//! falls on all directories of the tree, managed or not: [`total`] takes it off. What is measured errs on its own, so the
+//! interval of a gain is as wide as the root of the sum of the squares of its parts' intervals. Extrapolation does not err by chance:
+//! its whole width is added. Beyond the sizes measured a
+//! cost is extrapolated, and its interval widens with the distance (`costs`): the lower end is a cost that no longer grows,
+//! or, where three sizes show that it grows with each file, one that keeps three quarters of that growth. The lower end of
+//! a gain that was growing is at least what it was at the largest size.
 //!
 //! Always holds: nothing is told to gain whose interval reaches zero.
 //! Not here: measuring costs (the binary joins this with `dirscale`), converting.
@@ -150,17 +152,30 @@ pub fn weigh(
             let operations = operations_per_day * directory.files as f64 / files_total.max(1) as f64;
             let seconds = |us: f64| operations * us / 1e6;
             let beyond_measured = files > largest;
-            let low_us = match costs.least_difference() {
-                Some(least) if beyond_measured => least,
-                _ => flat.low - laid_out.high,
-            };
-            let range = (seconds(low_us - mount.high), seconds(flat.high - laid_out.low - mount.low));
+            let gain_us = flat.us - laid_out.us - mount.us;
+            let (flat_beyond, laid_out_beyond) =
+                (files > costs.flat.largest(), files > costs.managed.largest());
+            let below_us = combined([
+                (flat.us - flat.low, flat_beyond),
+                (laid_out.high - laid_out.us, laid_out_beyond),
+                (mount.high - mount.us, false),
+            ]);
+            let above_us = combined([
+                (flat.high - flat.us, flat_beyond),
+                (laid_out.us - laid_out.low, laid_out_beyond),
+                (mount.us - mount.low, false),
+            ]);
+            let least_us =
+                costs.least_difference().filter(|_| beyond_measured).map(|least| least - mount.high);
+            let low_us = least_us.map_or(gain_us - below_us, |least| least.max(gain_us - below_us));
+            let range = (seconds(low_us), seconds(gain_us + above_us));
             Some(Worth {
                 path: directory.path.clone(),
                 files: directory.files,
                 managed: directory.managed,
                 operations_per_day: operations,
-                gain_s: seconds(flat.us - laid_out.us - mount.us),
+                // Far beyond the sizes measured two extrapolations may differ by more than is possible.
+                gain_s: seconds(gain_us).max(range.0).min(range.1),
                 gain_s_range: range,
                 mount_s: seconds(mount.us),
                 beyond_measured,
@@ -170,6 +185,13 @@ pub fn weigh(
         .collect();
     worth.sort_by(|a, b| b.gain_s.total_cmp(&a.gain_s).then_with(|| a.path.cmp(&b.path)));
     worth
+}
+
+/// How far a sum may be off whose parts may be off by so much each: by chance, or extrapolated.
+fn combined(parts: [(f64, bool); 3]) -> f64 {
+    let by_chance: f64 =
+        parts.iter().filter(|(_, extrapolated)| !extrapolated).map(|(off, _)| off * off).sum();
+    parts.iter().filter(|(_, extrapolated)| *extrapolated).map(|(off, _)| off).sum::<f64>() + by_chance.sqrt()
 }
 
 fn advice((low, high): (f64, f64), managed: bool) -> Advice {

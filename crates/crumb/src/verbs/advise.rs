@@ -1,6 +1,8 @@
 //! `crumb advise`: which directories would gain from being managed, by costs measured on their own file system.
 
+mod measured;
 mod measuring;
+mod plan;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use measure::RunRecord;
 use report::count_text;
 use stackfs::advise::{Advice, Costs, Scan, ScanWatch, Total, Worth, scan, total, weigh};
 
-use self::measuring::Measured;
+use self::measured::Measured;
 
 use crate::context::Context;
 use crate::exit::ExitStatus;
@@ -29,8 +31,8 @@ use crate::signals;
 ///
 /// Counts the tree, then measures in a scratch directory on the same file system what operations cost by the size of
 /// the directory, flat and laid out (as `crumb run dirscale` does), and what a mount adds, for two minutes at most: at the
-/// size of the largest directory when it can be filled in that time. Each directory's share of the day's operations is taken
-/// to be its share of the files.
+/// size of the largest directory when it can be filled in that time, else as near to it as can be, and extrapolated. Each
+/// directory's share of the day's operations is taken to be its share of the files.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseArgs {
@@ -230,6 +232,29 @@ impl AdviseArgs {
             let verdict = format!("nothing to gain: no directory holds {FILES_MIN} files or more");
             return text + &named("Verdict", &verdict);
         };
+        text.push_str(&self.conditions(answer, measured, day, operations));
+        text.push('\n');
+        let rows: Vec<Vec<String>> =
+            worth.iter().take(self.top).map(|worth| row_of(worth, &self.tree)).collect();
+        let heads = ["directory", "advice", "files", "gain a day", "95%"];
+        text.push_str(&grid(&heads, 2, &rows));
+        if let Some(more) = worth.len().checked_sub(self.top).filter(|more| *more > 0) {
+            text.push_str(&format!("{} more directories; --top N lists more\n", count_text(more as u64)));
+        }
+        text.push('\n');
+        text.push_str(&named("Verdict", &self.verdict(worth, &answer.total)));
+        text + &self.notes(worth, measured)
+    }
+
+    /// The day, and what was measured of it.
+    fn conditions(
+        &self,
+        answer: &Answer<'_>,
+        measured: &Measured,
+        day: &Frequencies,
+        operations: f64,
+    ) -> String {
+        let mut text = String::new();
         let proportions = day.per_day();
         let share = |count: f64| format!("{:.1}%", 100.0 * count / proportions);
         text.push_str(&named(
@@ -248,46 +273,43 @@ impl AdviseArgs {
             text.push_str(&named("Counted by", &format!("mount {run}, in {counted}, and taken to go on so")));
         }
         if let Ok(mount) = &measured.mount {
-            let files = scan.largest as f64;
+            let files = answer.scan.largest as f64;
             let (small, large) = (mount.at(0.0).us, mount.at(files).us);
             text.push_str(&named(
                 "A mount adds",
                 &format!(
                     "{small:.0} µs to an operation of the day in a small directory, {large:.0} in one of {} files",
-                    count_text(scan.largest)
+                    count_text(answer.scan.largest)
                 ),
             ));
         }
         text.push_str(&named("Caches", if self.cold { "cold" } else { "warm (--cold for the other end)" }));
-        if let Some(flat) = measured.curve(Layout::Flat) {
+        if let Some((flat, managed)) = measured.curve(Layout::Flat).zip(measured.curve(self.layout)) {
             let cut = if measured.cut_short { ", then the time was up" } else { "" };
             text.push_str(&named(
                 "Measured",
                 &format!(
-                    "{}, up to {} files, in {:.0} s{cut}",
+                    "{}, up to {} files flat and {} managed, in {:.0} s{cut}",
                     counted(flat.sizes(), "size", "sizes"),
                     count_text(flat.largest() as u64),
+                    count_text(managed.largest() as u64),
                     measured.took.as_secs_f64()
                 ),
             ));
         }
-        text.push('\n');
-        let rows: Vec<Vec<String>> =
-            worth.iter().take(self.top).map(|worth| row_of(worth, &self.tree)).collect();
-        let heads = ["directory", "advice", "files", "gain a day", "95%"];
-        text.push_str(&grid(&heads, 2, &rows));
-        if let Some(more) = worth.len().checked_sub(self.top).filter(|more| *more > 0) {
-            text.push_str(&format!("{} more directories; --top N lists more\n", count_text(more as u64)));
-        }
-        text.push('\n');
-        text.push_str(&named("Verdict", &self.verdict(worth, &answer.total)));
+        text
+    }
+
+    fn notes(&self, worth: &[Worth], measured: &Measured) -> String {
+        let mut text = String::new();
         if let Some(pays) = &measured.pays {
             let sentence = format!("layout {} pays for the whole day {pays}", self.layout);
             text.push_str(&wrapped("  note: ", &sentence));
         }
         if worth.iter().any(|worth| worth.beyond_measured) {
-            let sentence = "≥ and ~: larger than any size measured. ≥ is certain. ~ assumes that costs grow on as they last did; \
-                            the interval covers every case. Measure larger sizes with --time";
+            let sentence = "≥ and ~: larger than any size measured. ~ assumes that costs grow on as they last did. ≥ is the lower \
+                            end of the interval: costs that stay as they were, or that keep three quarters of their growth \
+                            where three sizes show that each file adds to them. Measure larger sizes with --time";
             text.push_str(&wrapped("  note: ", sentence));
         }
         for remark in &measured.remarks {

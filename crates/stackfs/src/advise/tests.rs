@@ -47,6 +47,24 @@ fn where_the_intervals_meet_no_gain_is_shown() {
     assert!(worth[0].gain_s > 0.0);
 }
 
+#[test]
+fn errors_of_measurements_make_up_for_one_another_and_those_of_extrapolation_add_up() {
+    let wide = |us: f64, off: f64| {
+        CostCurve::new([512.0, 1e4].map(|files| (files, Cost { us, low: us - off, high: us + off })))
+    };
+    let mount = MountCost { each: Cost { us: 20.0, low: 8.0, high: 32.0 }, per_file: exact(0.0) };
+    let costs = |managed| Costs { flat: wide(200.0, 30.0), managed, mount: Some(mount) };
+    let range_us = |costs: &Costs| {
+        let (low, high) = weigh(&[counted("a", 5000, false)], 5000, 1e6, costs)[0].gain_s_range;
+        (low.round(), high.round())
+    };
+    // The root of 900 + 1600 + 144 is 51.
+    assert_eq!(range_us(&costs(wide(100.0, 40.0))), (29.0, 131.0));
+    // Of a curve that ends before, all it may be off by is added to 32.
+    let short = CostCurve::new([(512.0, Cost { us: 100.0, low: 60.0, high: 101.0 })]);
+    assert_eq!(range_us(&costs(short)).1, (80.0f64 + 32.0 + 40.0).round());
+}
+
 /// Symptom: measured up to 1,020 files, a directory of 60,000 on a linear file system was to be left flat, for 28 minutes a
 /// day; managing it saves 45. Cause: beyond the largest size its cost was taken, with its interval. Fix: extrapolated, and
 /// the interval holds all that is possible.
@@ -60,12 +78,42 @@ fn a_directory_far_larger_than_any_measured_is_not_judged_by_the_largest_size() 
     assert_eq!(worth[0].advice, Advice::NotShown, "{:?}", worth[0]);
     let (low, high) = worth[0].gain_s_range;
     assert!(low < 0.0 && high > 5700.0, "the truth, 5,800 s, is within {low} to {high}");
+    // The managed directory's cost was growing too, and would overtake the other's.
+    let (flat, managed) = (curve(&[(512.0, 50.0), (4096.0, 100.0)]), curve(&[(512.0, 30.0), (4096.0, 75.0)]));
+    let worth = weigh(&[counted("a", 500_000, false)], 500_000, 1e6, &costs(&flat, &managed));
+    let (low, high) = worth[0].gain_s_range;
+    assert!(low <= worth[0].gain_s && worth[0].gain_s <= high, "{:?}", worth[0]);
     // A gain that was growing is at least what it was at the largest size measured.
     let (flat, managed) = (curve(&[(100.0, 10.0), (1000.0, 100.0)]), curve(&[(100.0, 5.0), (1000.0, 5.0)]));
     let worth = weigh(&[counted("a", 5000, false)], 5000, 1e6, &costs(&flat, &managed));
     assert_eq!(worth[0].advice, Advice::Manage, "{:?}", worth[0]);
     assert!((worth[0].gain_s - 495.0).abs() < 1e-6, "{:?}", worth[0]);
     assert!((worth[0].gain_s_range.0 - (90.0 - 5.5)).abs() < 1e-6, "{:?}", worth[0]);
+}
+
+/// Symptom: measured up to 30,000 files, nothing was certain of a linear directory of 60,000. Cause: of a larger directory it
+/// was only certain that it costs no less than the largest one measured. Fix: where three sizes show that each file adds as
+/// much as those before, further files are taken to add most of that.
+#[test]
+fn a_cost_that_grows_with_each_file_grows_on_and_one_that_flattens_out_need_not() {
+    let of = |cost: fn(f64) -> f64| curve(&[4096.0, 15_000.0, 30_000.0].map(|files| (files, cost(files))));
+    let linear = of(|files| 10.0 + 0.008 * files);
+    let at = |files: f64| linear.at(files).unwrap();
+    let (cost, truth) = (at(60_000.0), 490.0);
+    assert!(cost.low > 1.3 * at(30_000.0).low, "it grows on for certain: {cost:?}");
+    assert!(cost.low < truth && truth < cost.high && (cost.us - truth).abs() < 1e-6, "{cost:?}");
+    assert!(at(600_000.0).low < 4810.0 && 4810.0 < at(600_000.0).high, "{:?}", at(600_000.0));
+    // A linear directory that outgrows the processor's caches costs more than in proportion.
+    let faster = of(|files| files.powf(1.2) / 1000.0);
+    let (cost, truth) = (faster.at(60_000.0).unwrap(), 60_000f64.powf(1.2) / 1000.0);
+    assert!(cost.low < truth && truth < cost.high, "{truth} {cost:?}");
+    // Trees grow with the logarithm, and what a thousand operations find in caches with the root or so.
+    for flattening in
+        [of(|files| 100.0 * files.ln()), of(|files| files.sqrt()), of(|_| 7.0), of(|files| 1e6 / files)]
+    {
+        let (last, cost) = (flattening.at(30_000.0).unwrap(), flattening.at(60_000.0).unwrap());
+        assert!((cost.low - last.low).abs() < 1e-6, "{flattening:?}");
+    }
 }
 
 #[test]

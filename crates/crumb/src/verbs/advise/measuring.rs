@@ -3,9 +3,7 @@
 //! ```text
 //! 1. small and moderate directories, flat and laid out: quick on any file system
 //! 2. the same through a mount: what that adds
-//! 3. from there up to the size of the largest directory, by doubling, in one directory that grows: filling a linear one
-//!    takes four times as long for twice the size, and what was measured when the time is up is within a factor of two of
-//!    what can be
+//! 3. from there up to the size of the largest directory, or as near to it as can be filled in the time (`plan`)
 //! ```
 //!
 //! With sizes given, these are measured instead of 1 and 3.
@@ -23,35 +21,17 @@ use anyhow::{Context as _, bail};
 use dirscale::{Cache, DirscaleConfig, Frequencies, Outcome, Question, Sizes};
 use files::{FileSystem, Layout, LocalFs};
 use measure::{CacheControl, Curve, KernelCaches, UnreachableCaches};
-use stackfs::advise::{Cost, CostCurve, MountCost, Scan};
+use stackfs::advise::{Cost, MountCost, Scan};
 use stackfs::{Mount, StackOptions};
 
+use super::measured::{Measured, points_of};
+use super::plan::{self, Meter, one};
 use super::{AdviseArgs, FILES_MIN, show, within};
 use crate::context::Context;
 use crate::progress::Progress;
 
 /// Filled within seconds on linear directories too, and large enough to tell what listing each file costs.
 const MODERATE: u64 = 4096;
-/// What the scratch directories showed.
-pub struct Measured {
-    pub day: Curve,
-    /// What a mount adds, or why that is not known.
-    pub mount: Result<MountCost, String>,
-    /// From which size the layout pays in all.
-    pub pays: Option<String>,
-    pub remarks: Vec<String>,
-    /// Something was left out for want of time.
-    pub cut_short: bool,
-    pub took: Duration,
-}
-
-impl Measured {
-    pub fn curve(&self, layout: Layout) -> Option<CostCurve> {
-        let curve = CostCurve::new(points_of(&self.day, layout));
-        (curve.sizes() > 0).then_some(curve)
-    }
-}
-
 /// Measures one size after the other.
 struct Bench<'a> {
     args: &'a AdviseArgs,
@@ -92,14 +72,7 @@ pub fn measured(
         begun: Instant::now(),
         limit: args.limit(),
         runs: 0,
-        measured: Measured {
-            day: Curve { name: "day_us".to_owned(), over: "files".to_owned(), lines: Vec::new() },
-            mount: Err("there was no time for it".to_owned()),
-            pays: None,
-            remarks: Vec::new(),
-            cut_short: false,
-            took: Duration::ZERO,
-        },
+        measured: Measured::default(),
     };
     let done = bench.all(scan);
     bench.progress.finish();
@@ -130,37 +103,21 @@ impl Bench<'_> {
             if moderate > FILES_MIN { format!("{FILES_MIN},{moderate}") } else { moderate.to_string() };
         let outcome = self.run(&sizes.parse().expect("sizes"), &both, self.limit / 2, self.cache())?;
         self.keep(outcome);
-        if self.largest_known() == 0 {
+        let known = self.measured.largest(Layout::Flat).min(self.measured.largest(self.args.layout));
+        if known == 0 {
             self.measured.cut_short = true;
             return Ok(());
         }
-        self.mount(self.largest_known())?;
-        self.largest(scan.largest)
-    }
-
-    /// From the moderate size to the one that matters most, or as near to it as can be filled in time.
-    fn largest(&mut self, largest: u64) -> anyhow::Result<()> {
-        if let Some(sizes) = rising_to(largest, self.largest_known()) {
-            let outcome = self.run(&sizes, &[Layout::Flat, self.args.layout], self.left(), self.cache())?;
-            self.keep(outcome);
-        }
-        self.measured.cut_short = self.largest_known() < largest;
+        self.mount(known)?;
+        let layout = self.args.layout;
+        plan::to_the_largest(self, scan.largest, layout)?;
+        self.measured.cut_short =
+            self.measured.largest(Layout::Flat).min(self.measured.largest(layout)) < scan.largest;
         Ok(())
     }
 
     fn cache(&self) -> Cache {
         if self.args.cold { Cache::Cold } else { Cache::Warm }
-    }
-
-    fn left(&self) -> Duration {
-        self.limit.saturating_sub(self.begun.elapsed())
-    }
-
-    /// The largest size measured in both layouts; 0 when there is none.
-    fn largest_known(&self) -> u64 {
-        let largest =
-            |layout| points_of(&self.measured.day, layout).last().map_or(0, |(files, _)| *files as u64);
-        largest(Layout::Flat).min(largest(self.args.layout))
     }
 
     /// Measures `sizes` in a scratch directory of its own, for `limit` at most.
@@ -179,10 +136,21 @@ impl Bench<'_> {
             sizes: sizes.clone(),
             cache,
             operations: NonZeroU32::new(if quick { 200 } else { 500 }).expect("not 0"),
-            rounds: NonZeroU32::new(if quick { 1 } else { 3 }).expect("not 0"),
+            // One directory alone is the one that decides, or is compared with another run: rounds cost little beside what
+            // it takes to fill it.
+            rounds: NonZeroU32::new(if quick {
+                1
+            } else if layouts.len() == 1 {
+                6
+            } else {
+                3
+            })
+            .expect("not 0"),
             // Each reading from cold caches has them dropped first.
             readings: NonZeroU32::new(if cache == Cache::Cold { 1 } else { 3 }).expect("not 0"),
             frequencies: self.frequencies,
+            // What is looked up, listed and removed needs a name and an inode.
+            fill_bytes: Some(0),
             ..DirscaleConfig::new(format!("advise-{}-{}", std::process::id(), self.runs))
         };
         let (progress, caches, stop) = (&mut self.progress, &mut *self.caches, self.stop);
@@ -203,20 +171,11 @@ impl Bench<'_> {
 
     /// Keeps the day's cost.
     fn keep(&mut self, outcome: Outcome) {
-        let day = outcome.curves.iter().find(|curve| curve.name == "day_us");
-        for line in day.map(|day| day.lines.clone()).unwrap_or_default() {
-            match self.measured.day.lines.iter_mut().find(|kept| kept.label == line.label) {
-                Some(kept) => {
-                    kept.points.extend(line.points);
-                    kept.points.sort_by(|a, b| a.x.total_cmp(&b.x));
-                }
-                None => self.measured.day.lines.push(line),
-            }
-        }
+        self.measured.keep(&outcome.curves);
         let of_day = outcome.paying.into_iter().find(|paying| paying.question == Question::Day);
         self.measured.pays = match (of_day, self.args.sizes.is_some()) {
             (Some(paying), true) => Some(paying.crossover.to_string()),
-            _ => self.pays_among_sizes(),
+            _ => self.measured.pays_among_sizes(self.args.layout),
         };
         for reason in outcome.verdict.reasons.into_iter().filter(|reason| reason.code != "pays-from") {
             // dirscale names a flag of its own.
@@ -230,33 +189,6 @@ impl Bench<'_> {
                 self.measured.remarks.push(text);
             }
         }
-    }
-
-    /// From which of the sizes measured on the layout is cheaper beyond doubt.
-    fn pays_among_sizes(&self) -> Option<String> {
-        let flat = points_of(&self.measured.day, Layout::Flat);
-        let laid_out = points_of(&self.measured.day, self.args.layout);
-        let pairs: Vec<_> = flat
-            .iter()
-            .filter_map(|(files, flat)| {
-                laid_out.iter().find(|(size, _)| size == files).map(|(_, laid_out)| (*files, flat, laid_out))
-            })
-            .collect();
-        let (largest, ..) = pairs.last()?;
-        let cheaper = pairs.iter().rev().take_while(|(_, flat, laid_out)| laid_out.high < flat.low);
-        Some(match cheaper.last() {
-            Some((files, ..)) => format!(
-                "from {} files on, of the sizes measured (up to {})",
-                report::count_text(*files as u64),
-                report::count_text(*largest as u64)
-            ),
-            None => {
-                format!(
-                    "at none of the sizes measured (up to {}) for certain",
-                    report::count_text(*largest as u64)
-                )
-            }
-        })
     }
 
     /// Measures what a mount adds, in a flat directory of this size, warm: what the storage takes is the same below and
@@ -295,6 +227,22 @@ impl Bench<'_> {
     }
 }
 
+impl Meter for Bench<'_> {
+    fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.begun.elapsed())
+    }
+
+    fn measure(&mut self, sizes: &Sizes, layouts: &[Layout], limit: Duration) -> anyhow::Result<()> {
+        let outcome = self.run(sizes, layouts, limit, self.cache())?;
+        self.keep(outcome);
+        Ok(())
+    }
+
+    fn measured(&self) -> &Measured {
+        &self.measured
+    }
+}
+
 /// A directory of this user's alone that is gone when this is dropped, if it is still there and empty.
 struct Scratch(PathBuf);
 
@@ -315,62 +263,38 @@ impl Drop for Scratch {
     }
 }
 
-fn one(size: u64) -> Sizes {
-    size.to_string().parse().expect("a size is one of itself")
-}
-
-/// Sizes by doubling up to `largest`, all beyond `known`; none when there are none.
-fn rising_to(largest: u64, known: u64) -> Option<Sizes> {
-    let halves = std::iter::successors(Some(largest), |size| Some(size / 2));
-    let sizes: Vec<String> = halves.take_while(|size| *size > known).map(|size| size.to_string()).collect();
-    sizes.join(",").parse().ok()
-}
-
-fn points_of(curve: &Curve, layout: Layout) -> Vec<(f64, Cost)> {
-    let line = curve.lines.iter().find(|line| line.label == layout.name());
-    let points = line.map_or(&[][..], |line| &line.points);
-    points
-        .iter()
-        .map(|point| {
-            let (low, high) = (point.low.unwrap_or(point.y), point.high.unwrap_or(point.y));
-            (point.x, Cost { us: point.y, low, high })
-        })
-        .collect()
-}
-
 /// What the mount adds to an operation of the day: the difference of each measure, weighed.
 fn added(day: &Frequencies, below: &[Curve], above: &[Curve], size: u64) -> Option<MountCost> {
     let of = |curves: &[Curve], name: &str| {
         let curve = curves.iter().find(|curve| curve.name == name)?;
         points_of(curve, Layout::Flat).iter().find(|(files, _)| *files == size as f64).map(|(_, cost)| *cost)
     };
-    let difference = |name: &str| {
+    // The figure, and how far it may be off downwards and upwards: two runs, and the measures of each, err on their own.
+    let difference = |name: &str, weight: f64| {
         let (below, above) = (of(below, name)?, of(above, name)?);
-        Some(Cost { us: above.us - below.us, low: above.low - below.high, high: above.high - below.low })
+        let off_down = (above.us - above.low).hypot(below.high - below.us);
+        let off_up = (above.high - above.us).hypot(below.us - below.low);
+        Some([above.us - below.us, off_down, off_up].map(|us| weight * us))
     };
-    let (random, sequential) = (difference("lookup_random_us")?, difference("lookup_sequential_us")?);
-    let (add, remove, listing) = (difference("add_us")?, difference("remove_us")?, difference("readdir_us")?);
-    let weighed = |of: fn(&Cost) -> f64| {
-        let lookup = (of(&random) + of(&sequential)) / 2.0;
-        (day.lookup * lookup + day.create * of(&add) + day.unlink * of(&remove)) / day.per_day()
+    let cost = |parts: &[[f64; 3]]| {
+        let us: f64 = parts.iter().map(|[us, ..]| us).sum();
+        let off = |place: usize| parts.iter().map(|part| part[place] * part[place]).sum::<f64>().sqrt();
+        Cost { us, low: us - off(1), high: us + off(2) }
     };
-    let listed = |of: fn(&Cost) -> f64| day.readdir * of(&listing) / size as f64 / day.per_day();
-    Some(MountCost {
-        each: Cost { us: weighed(|c| c.us), low: weighed(|c| c.low), high: weighed(|c| c.high) },
-        per_file: Cost { us: listed(|c| c.us), low: listed(|c| c.low), high: listed(|c| c.high) },
-    })
+    let share = |count: f64| count / day.per_day();
+    let each = [
+        difference("lookup_random_us", share(day.lookup) / 2.0)?,
+        difference("lookup_sequential_us", share(day.lookup) / 2.0)?,
+        difference("add_us", share(day.create))?,
+        difference("remove_us", share(day.unlink))?,
+    ];
+    let listing = difference("readdir_us", share(day.readdir) / size as f64)?;
+    Some(MountCost { each: cost(&each), per_file: cost(&[listing]) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_double_up_to_the_largest_and_none_is_measured_again() {
-        assert_eq!(rising_to(60_000, 4096).unwrap().as_slice(), [7500, 15_000, 30_000, 60_000]);
-        assert_eq!(rising_to(5000, 4096).unwrap().as_slice(), [5000]);
-        assert_eq!(rising_to(4096, 4096), None);
-    }
 
     #[test]
     fn what_a_mount_adds_is_weighed_by_the_day_and_listing_by_the_size() {
