@@ -1,5 +1,12 @@
 //! The house itself: who imports whom, and what every file must have or must not.
 
+#[path = "house/flags.rs"]
+mod flags;
+#[path = "house/functions.rs"]
+mod functions;
+#[path = "house/links.rs"]
+mod links;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
