@@ -37,6 +37,24 @@ fn a_record_that_goes_in_comes_out_the_same() {
     assert_eq!((said.code, said.err.as_str()), (0, "imported 20261121-180000-fstress-3f9a\n"));
 }
 
+/// A record of an earlier version has no declarations of its metrics; the program's own list says what they are.
+#[test]
+fn a_record_without_declarations_is_listed_shown_and_drawn_with_titles() {
+    let bench = Bench::new();
+    let mut record: serde_json::Value =
+        serde_json::from_str(&sample::record(FIRST, "filer A").to_json()).unwrap();
+    assert!(record.as_object_mut().unwrap().remove("declarations").is_some());
+    bench.write("old.json", &record.to_string());
+    bench.fine(&["runs", "import", "old.json"]);
+    assert!(bench.fine(&["runs", "list"]).contains("4,000/s"));
+    let shown = bench.fine(&["runs", "show", "last"]);
+    assert!(shown.contains("Saturation point        4,000/s\n"), "{shown}");
+    for run in ["last", "old.json"] {
+        bench.fine(&["report", run, "-o", "page.html"]);
+        assert!(bench.read("page.html").contains("Saturation point"), "{run}");
+    }
+}
+
 #[test]
 fn the_list_is_newest_first_and_fits_in_80_columns() {
     let bench = with_two_runs();
