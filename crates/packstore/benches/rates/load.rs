@@ -1,8 +1,8 @@
 //! The objects: lengths of a law, bodies cut from random bytes, keys as URLs.
 
-use std::path::Path;
-use std::process::Command;
+use std::io::Read as _;
 
+use flate2::read::GzDecoder;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -31,16 +31,13 @@ impl Load {
         Self::of("lognormal", lens)
     }
 
-    /// Lengths as those of a production cache's histogram (`cdn` of `shared/data/cachelib_hit_ratio.tar.zst`); `None` where it
-    /// cannot be had.
-    pub fn cdn(objects: usize) -> Option<Self> {
-        let archive = "shared/data/cachelib_hit_ratio.tar.zst";
-        let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-        let archive = above.find_map(|above| Some(above.join(archive)).filter(|path| path.exists()))?;
-        let script = r#"zstd -dc --long=27 "$0" | tar -xO cachelib_hit_ratio/cdn/sizes.json"#;
-        let unpacked = Command::new("sh").arg("-c").arg(script).arg(&archive).output().ok()?;
-        let text = String::from_utf8(unpacked.stdout).ok()?;
-        let (counts, lens) = (numbers(&text, "valSizeRangeProbability")?, numbers(&text, "valSizeRange")?);
+    /// Lengths as those of a production cache's histogram, which `testdata/cdn-sizes` has.
+    pub fn cdn(objects: usize) -> Self {
+        let packed = include_bytes!("../../testdata/cdn-sizes/sizes.json.gz");
+        let mut text = String::new();
+        GzDecoder::new(&packed[..]).read_to_string(&mut text).expect("gzip of a text");
+        let list = |name| numbers(&text, name).unwrap_or_else(|| panic!("no list of numbers {name}"));
+        let (counts, lens) = (list("valSizeRangeProbability"), list("valSizeRange"));
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let upto = counts.iter().scan(0, |sum, count| {
             *sum += count;
@@ -53,7 +50,7 @@ impl Load {
             (lens[at.min(lens.len() - 1)] as usize).clamp(16, LEN_MAX)
         });
         let drawn = drawn.collect();
-        Some(Self::of("cdn", drawn))
+        Self::of("cdn", drawn)
     }
 
     fn of(law: &str, lens: Vec<usize>) -> Self {

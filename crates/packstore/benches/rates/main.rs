@@ -92,15 +92,7 @@ impl Settings {
         let mut loads = Vec::new();
         loads.extend(wanted("web").then(|| Load::lognormal(self.objects, 10_600.0)));
         loads.extend(wanted("small").then(|| Load::lognormal(self.objects, 1_000.0)));
-        if wanted("cdn") {
-            let cdn = Load::cdn(self.objects);
-            if cdn.is_none() {
-                println!(
-                    "SKIPPED the law cdn: shared/data/cachelib_hit_ratio.tar.zst cannot be read with zstd and tar"
-                );
-            }
-            loads.extend(cdn);
-        }
+        loads.extend(wanted("cdn").then(|| Load::cdn(self.objects)));
         loads
     }
 }
