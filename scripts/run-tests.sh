@@ -26,6 +26,8 @@ done
 echo
 awk '
     /^ *Running / { program = $2 == "unittests" ? $4 : $NF; gsub(/^\(|\)$|.*\/|-[0-9a-f]+\)?$/, "", program) }
+    # Each crate has a program `it`: its first module tells which.
+    program == "it" && /^test [a-z_]+::/ { split($2, module, "::"); program = "it (" module[1] ", …)" }
     /^ *Doc-tests / { program = "examples in the documentation of " $2 }
     /^test result: / {
         for (at = 1; at < NF; at++) {
