@@ -265,6 +265,27 @@ impl<'a> Putting<'a> {
         }
     }
 
+    /// Gives what is stored as `first` the name `key` too; `None` where it is not there, which was reported.
+    fn hard_link(
+        &mut self,
+        first: &Path,
+        key: &[u8],
+        what: &str,
+    ) -> Option<Result<io::Result<()>, StoreError>> {
+        match key_of(first).map(|first| self.store.link(&first, key)) {
+            Ok(Ok(true)) => {
+                self.put.hard_links += 1;
+                Some(Ok(Ok(())))
+            }
+            Ok(Err(error)) => Some(Err(error)),
+            _ => {
+                let first = shown(first.as_os_str().as_bytes());
+                self.refuse(what, &format!("is another name of {first}, which is not there"));
+                None
+            }
+        }
+    }
+
     /// All entries of a tar stream.
     ///
     /// # Errors
@@ -304,25 +325,10 @@ impl<'a> Putting<'a> {
                 (tar::EntryType::Symlink, Some(target)) if !target.as_os_str().is_empty() => {
                     self.symlink(&key, meta(FileType::Symlink(target.as_os_str().as_bytes().to_vec())))
                 }
-                (tar::EntryType::Link, Some(first)) => {
-                    match key_of(&first).map(|first| self.store.link(&first, &key)) {
-                        Ok(Ok(true)) => {
-                            self.put.hard_links += 1;
-                            Ok(Ok(()))
-                        }
-                        Ok(Err(error)) => Err(error),
-                        _ => {
-                            self.refuse(
-                                &what,
-                                &format!(
-                                    "is another name of {}, which is not there",
-                                    shown(first.as_os_str().as_bytes())
-                                ),
-                            );
-                            continue;
-                        }
-                    }
-                }
+                (tar::EntryType::Link, Some(first)) => match self.hard_link(&first, &key, &what) {
+                    Some(done) => done,
+                    None => continue,
+                },
                 (tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse, _) => {
                     let whole = Whole { from: &mut entry, left: length };
                     self.body(whole, &key, length, meta(FileType::Regular))

@@ -4,7 +4,7 @@
 //! sync the volume takes no more.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use files::DiskError;
@@ -62,8 +62,7 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
                 if !may_gather(core, &staging) || waited >= gathering {
                     break Due::Group;
                 }
-                let left = gathering - waited;
-                staging = volume.work.wait_timeout(staging, left).unwrap_or_else(PoisonError::into_inner).0;
+                staging = wait_for_work(volume, staging, Some(gathering - waited));
                 continue;
             }
             if staging.stop {
@@ -71,13 +70,8 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
             }
             let group_in = staging.oldest.filter(|_| core.mode == Mode::Cache);
             let group_in = group_in.map(|oldest| behind(core).saturating_sub(oldest.elapsed()));
-            staging = match group_in.into_iter().chain(requests_in).min() {
-                Some(left) => {
-                    let left = left.max(Duration::from_millis(1));
-                    volume.work.wait_timeout(staging, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => volume.work.wait(staging).unwrap_or_else(PoisonError::into_inner),
-            };
+            let left = group_in.into_iter().chain(requests_in).min();
+            staging = wait_for_work(volume, staging, left.map(|left| left.max(Duration::from_millis(1))));
         };
         match due {
             Due::Nothing => return,
@@ -101,6 +95,18 @@ pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
                 took = begun.elapsed();
             }
         }
+    }
+}
+
+/// Waits until there is something new to do, at most for `limit`.
+fn wait_for_work<'a>(
+    volume: &Volume,
+    staging: MutexGuard<'a, Staging>,
+    limit: Option<Duration>,
+) -> MutexGuard<'a, Staging> {
+    match limit {
+        Some(limit) => volume.work.wait_timeout(staging, limit).unwrap_or_else(PoisonError::into_inner).0,
+        None => volume.work.wait(staging).unwrap_or_else(PoisonError::into_inner),
     }
 }
 

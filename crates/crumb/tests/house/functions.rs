@@ -22,16 +22,6 @@ const LONGER: &[(&str, &str, &str)] = &[
         "a verb from its flags to what it prints; logic of it is to move to a library",
     ),
     (
-        "crates/crumb/src/verbs/pack/get.rs",
-        "run",
-        "a verb from its flags to what it prints; logic of it is to move to a library",
-    ),
-    (
-        "crates/crumb/src/verbs/pack/put.rs",
-        "run",
-        "a verb from its flags to what it prints; logic of it is to move to a library",
-    ),
-    (
         "crates/crumb/src/verbs/run_fstress.rs",
         "measure_one",
         "a whole run: opens, measures, builds the record; to be split when all runs go one way",

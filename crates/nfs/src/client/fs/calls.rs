@@ -158,33 +158,8 @@ impl Calls {
             // A server that was silent on one connection is not waited for as long on the next.
             let left = gone_since.filter(|_| silent).map(|since| gone_max.saturating_sub(since.elapsed()));
             let limit = left.unwrap_or(answer_max).min(answer_max);
-            let taken = self.idle().pop();
-            let connected = match taken {
-                Some(control) => Ok(control),
-                None => self.connect(limit),
-            };
-            let outcome = match connected {
-                Err(error) => Outcome::Broken(error),
-                Ok(mut control) => {
-                    control.set_timeout(limit);
-                    let outcome = self.exchange(&mut control, request, &mut take);
-                    match outcome {
-                        Outcome::Broken(_) => {
-                            // The others were opened to the same server; most likely they are broken, too.
-                            let broken = std::mem::take(&mut *self.idle());
-                            drop(broken);
-                            resent = true;
-                        }
-                        // A stream that brought nonsense is not to be trusted with the next call.
-                        Outcome::Useless(_) => {}
-                        _ => self.put_back(control),
-                    }
-                    outcome
-                }
-            };
-            if !matches!(outcome, Outcome::Broken(_)) {
-                self.gone.answered();
-            }
+            let (outcome, was_sent) = self.attempt(limit, request, &mut take);
+            resent |= was_sent && matches!(outcome, Outcome::Broken(_));
             match outcome {
                 Outcome::Done(value) => return Ok(value),
                 Outcome::Failed(Status::JUKEBOX) => {
@@ -224,6 +199,37 @@ impl Calls {
                 }
             }
         }
+    }
+
+    /// Sends a call once, over a connection that is idle or over a new one, and waits up to `limit` for the reply; also whether
+    /// it was sent.
+    fn attempt<T>(
+        &self,
+        limit: Duration,
+        request: &Request<'_>,
+        take: &mut impl FnMut(Reply<'_>) -> Option<T>,
+    ) -> (Outcome<T>, bool) {
+        let idle = self.idle().pop();
+        let connected = idle.map_or_else(|| self.connect(limit), Ok);
+        let mut control = match connected {
+            Ok(control) => control,
+            Err(error) => return (Outcome::Broken(error), false),
+        };
+        control.set_timeout(limit);
+        let outcome = self.exchange(&mut control, request, take);
+        match outcome {
+            Outcome::Broken(_) => {
+                // The others were opened to the same server; most likely they are broken, too.
+                let broken = std::mem::take(&mut *self.idle());
+                drop(broken);
+                return (outcome, true);
+            }
+            // A stream that brought nonsense is not to be trusted with the next call.
+            Outcome::Useless(_) => {}
+            _ => self.put_back(control),
+        }
+        self.gone.answered();
+        (outcome, true)
     }
 
     /// The call that began at `begun` is given up.
