@@ -322,12 +322,18 @@ fn the_log_says_who_gave_it() {
     let (url, host) = (|path: &str| format!("http://{}{path}", origin.address), "127.0.0.1");
     other.get_url(&url("/a"), "");
     other.settled();
+    // A reply is logged when its last byte has left, which may be after the client has it: each waits for the one before.
+    let logs = |lines: usize| {
+        one.until("it is written", |_| std::fs::read_to_string(&log).unwrap().lines().count() == lines);
+    };
     one.get_url(&url("/a"), "");
+    logs(1);
     one.get_url(&url("/b"), "");
+    logs(2);
     one.settled();
     one.get_url(&url("/a"), "");
     let logged = |lines: usize| {
-        one.until("it is written", |_| std::fs::read_to_string(&log).unwrap().lines().count() == lines);
+        logs(lines);
         let text = std::fs::read_to_string(&log).unwrap();
         // The last but one: then the type follows.
         let way = |line: &str| line.split(' ').nth_back(1).unwrap().to_owned();
@@ -340,6 +346,7 @@ fn the_log_says_who_gave_it() {
     other.settled();
     one.reload(&more(table_of("parent", &other)));
     one.get_url(&url("/c"), "");
+    logs(4);
     one.reload(&more(table("parent", other.forward, misses)));
     one.get_url(&url("/d"), "");
     assert_eq!(logged(5)[3..], [format!("PARENT_HIT/{host}"), format!("FIRSTUP_PARENT/{host}")]);
