@@ -12,6 +12,8 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use crate::output::harmless;
+
 /// How a verb that came to its end ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
@@ -82,18 +84,6 @@ pub fn message(error: &anyhow::Error) -> String {
         above = told;
     }
     text
-}
-
-fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '\n' | '\t' => out.push(letter),
-            letter if letter.is_control() => out.extend(letter.escape_default()),
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

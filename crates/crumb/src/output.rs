@@ -32,6 +32,7 @@ pub fn note(context: &Context, text: &str) {
 /// Writes a line to standard error. A failed write is ignored: when the terminal is gone, the verb must still remove its
 /// files.
 pub fn say(text: &str) {
+    let text = harmless(text);
     let _ = writeln!(io::stderr(), "{text}");
 }
 
@@ -135,4 +136,16 @@ impl Destination {
             }
         }
     }
+}
+/// Text of which no control character but line breaks and tabs reaches a terminal: names and messages come from files and peers.
+pub fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\t' => out.push(letter),
+            letter if letter.is_control() => out.extend(letter.escape_default()),
+            letter => out.push(letter),
+        }
+    }
+    out
 }

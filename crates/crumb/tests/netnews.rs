@@ -70,6 +70,13 @@ fn a_kept_spool_lies_in_its_places_and_is_gone_on_with_only_as_it_was_begun() {
     let passes: Vec<u32> =
         record.phases.iter().filter(|phase| phase.name == "unbatch").map(|phase| phase.pass).collect();
     assert_eq!(passes, [1, 2, 3, 4]);
+    assert!(record.verdict.has("resumed"), "{}", record.verdict);
+    // Symptom: resuming a spool whose passes were all done stored the old figures as a new run, and VALID. Fix: there is nothing
+    // left to measure, and no run.
+    let runs = bench.fine(&["runs", "list"]);
+    let refused = bench.fails(1, &args(target.path(), &on));
+    assert!(refused.contains("all 4 passes are done"), "{refused}");
+    assert_eq!(bench.fine(&["runs", "list"]), runs);
 }
 
 #[test]

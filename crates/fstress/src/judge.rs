@@ -74,13 +74,16 @@ pub(crate) fn was_held(point: &LoadPoint) -> bool {
     !point.saturated && !was_interrupted(point) && failed as f64 <= ERRORS_MAX * attempted as f64
 }
 
-/// Whether the user stopped the level so early that it says nothing of the storage.
+/// Whether the level ended so early, by the user or because the storage went away, that it says nothing of what the storage
+/// holds.
 pub(crate) fn was_interrupted(point: &LoadPoint) -> bool {
-    point.verdict.has(INTERRUPTED)
+    point.verdict.has(INTERRUPTED) || point.verdict.has(STORAGE_GONE)
 }
 
 /// Code of a level that was stopped before what was due could be answered.
 const INTERRUPTED: &str = "interrupted";
+/// Code of a level in which the storage went away.
+const STORAGE_GONE: &str = "storage-gone";
 
 fn lateness_of_rank(part: &RankPart) -> Lateness {
     Lateness { sending: part.lateness_us, latency: part.latency_us }
@@ -120,6 +123,7 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
 fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
     let attempted = measured.tallies.sum(|tally| tally.attempted);
     let is_stopped = matches!(measured.cut_short, Some(CutShort::Stopped));
+    let is_gone = matches!(measured.cut_short, Some(CutShort::Gone(_)));
     let cancelled = measured.tallies.sum(|tally| tally.cancelled);
     // What was not waited for any more has not failed.
     let (cut_off, cancelled) = if is_stopped { (cancelled, 0) } else { (0, cancelled) };
@@ -127,7 +131,7 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
     let mut verdict = Verdict::valid();
 
     match &measured.cut_short {
-        Some(CutShort::Gone(error)) => verdict.invalidate("storage-gone", error.to_string()),
+        Some(CutShort::Gone(error)) => verdict.invalidate(STORAGE_GONE, error.to_string()),
         Some(CutShort::Stopped) => verdict.remark("stopped", "stopped by the user before its end"),
         None => {}
     }
@@ -144,7 +148,9 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
         && (lateness.is_too_much(&limits)
             || point.parts.iter().any(|part| lateness_of_rank(part).is_too_much(&limits)));
     let held = held(measured);
-    if is_stopped
+    if is_gone {
+        // That nothing was answered any more says neither where the storage saturates nor how well this sends.
+    } else if is_stopped
         && (is_open && held < limits.held_min || cut_off as f64 > (1.0 - limits.held_min) * attempted as f64)
     {
         // Requests that were under way at that moment are no finding about the storage.
@@ -168,9 +174,9 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
             ),
         );
     }
-    if is_open && !point.parts.is_empty() && !is_stopped {
+    if is_open && !point.parts.is_empty() && !is_stopped && !is_gone {
         judge_ranks(&point.parts, held, &limits, &mut verdict);
-    } else if is_open {
+    } else if is_open && !is_gone {
         lateness.judge(&limits, "the mean latency", &mut verdict);
     }
     if is_open && point.parts.is_empty() && measured.busy > limits.busy_max {
@@ -372,7 +378,7 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
         verdict.invalidate("no-points", "no load point was measured");
         return verdict;
     }
-    if points.iter().all(was_interrupted) {
+    if points.iter().all(|point| point.verdict.has(INTERRUPTED)) {
         verdict.invalidate(INTERRUPTED, "the run was interrupted before a load level had been measured");
     }
     // One reason a code, however many levels it concerns.

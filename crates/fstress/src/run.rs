@@ -478,8 +478,9 @@ impl Session<'_> {
         measured: Result<(), FstressError>,
     ) -> (Result<(), FstressError>, Option<FstressError>) {
         let (work, together) = self.group.all_went("the end", removed, work);
-        if let Some(work) = work {
-            self.phase("remove", &work);
+        // What could not be removed has no rate.
+        if let (Some(work), Ok(())) = (&work, &together) {
+            self.phase("remove", work);
         }
         match (measured, together) {
             // That the user asked for the end is no reason for what is left.

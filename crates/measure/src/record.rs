@@ -284,6 +284,9 @@ pub enum RecordError {
     /// Not the JSON of a record.
     #[error("not a RunRecord: {0}")]
     Json(#[from] serde_json::Error),
+    /// A list of records that holds none.
+    #[error("an empty list, without any RunRecord")]
+    NoRuns,
     /// Written by a newer Crumb.
     #[error("RunRecord has schema {found}; this Crumb reads up to {RECORD_SCHEMA}: use a newer one")]
     Schema {
@@ -382,9 +385,8 @@ impl RunRecord {
     /// As [`RunRecord::from_json`], for any of them; an empty list is no record.
     pub fn all_from_json(text: &str) -> Result<Vec<Self>, RecordError> {
         match serde_json::from_str(text)? {
-            serde_json::Value::Array(values) if !values.is_empty() => {
-                values.into_iter().map(Self::from_value).collect()
-            }
+            serde_json::Value::Array(values) if values.is_empty() => Err(RecordError::NoRuns),
+            serde_json::Value::Array(values) => values.into_iter().map(Self::from_value).collect(),
             one => Ok(vec![Self::from_value(one)?]),
         }
     }

@@ -168,6 +168,14 @@ pub enum ReportError {
         /// What reading said.
         source: RecordError,
     },
+    /// A record that is to be imported has a name that no run is given.
+    #[error(
+        "{id:?} is not a valid name of a run: only letters, digits, `-`, `_` and `.` are allowed, and at least one"
+    )]
+    NoName {
+        /// The name.
+        id: String,
+    },
     /// A report of nothing.
     #[error("there is no run to report on; name one, or `last`")]
     NothingToDraw,

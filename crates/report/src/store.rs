@@ -161,15 +161,24 @@ impl Store {
         self.put("INSERT OR REPLACE", record, &readable(record)?)
     }
 
-    /// Keeps the record that `text` holds as JSON, and tells its name.
+    /// Keeps the record that `text` holds as JSON, or all of a list of them, and returns their names.
     ///
     /// # Errors
-    /// When the text is not a record, and as for [`Store::insert`].
-    pub fn import(&self, text: &str) -> Result<RunId> {
-        let record = RunRecord::from_json(text).map_err(ReportError::Import)?;
-        // Written anew and not as given, so that what is stored is of this version's shape.
-        self.put("INSERT", &record, &record.to_json())?;
-        Ok(record.id)
+    /// When the text is not a record, a name is not one that runs have, and as for [`Store::insert`]; then nothing is kept.
+    pub fn import(&self, text: &str) -> Result<Vec<RunId>> {
+        let records = RunRecord::all_from_json(text).map_err(ReportError::Import)?;
+        let failed = |source| self.failed("store the runs", source);
+        let all = self.sqlite.unchecked_transaction().map_err(failed)?;
+        for record in &records {
+            let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+            if record.id.0.is_empty() || !record.id.0.chars().all(is_fine) {
+                return Err(ReportError::NoName { id: record.id.0.clone() });
+            }
+            // Written anew and not as given, so that what is stored is of this version's shape.
+            self.put("INSERT", record, &record.to_json())?;
+        }
+        all.commit().map_err(failed)?;
+        Ok(records.into_iter().map(|record| record.id).collect())
     }
 
     fn put(&self, verb: &str, record: &RunRecord, text: &str) -> Result<()> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use bytesize::ByteSize;
 use clap::Args;
 use files::Target;
@@ -400,6 +400,14 @@ impl NetnewsArgs {
         let mut outcome = spool::run_as_rank(&config, &storage, feed, &mut replicas, stop, &mut tell);
         progress.finish();
         let mut error = outcome.error.take().map(|error| leaving.said_in(error.into()));
+        if outcome.had_nothing_left() && !replicas.is_joined() {
+            bail!(
+                "spool {}: all {} passes are done, so there is nothing left to measure; ask for more passes (--passes), or begin \
+                 another spool (--keep)",
+                config.name,
+                config.passes
+            );
+        }
         if let Some(course) = &course {
             let all_well = replicas.end(error.as_ref().map(|error| format!("{error:#}")));
             if replicas.group().lost().is_some() {

@@ -263,8 +263,9 @@ fn import(context: &Context, files: &[PathBuf]) -> anyhow::Result<()> {
             (path.display().to_string(), fs::read_to_string(path))
         };
         let text = text.with_context(|| format!("{name}: cannot read"))?;
-        let id = store.import(&text).with_context(|| format!("{name}: not imported"))?;
-        note(context, &format!("imported {id}"));
+        for id in store.import(&text).with_context(|| format!("{name}: not imported"))? {
+            note(context, &format!("imported {id}"));
+        }
     }
     Ok(())
 }

@@ -126,6 +126,10 @@ fn storage_that_answers_nothing_is_given_up_in_time_and_not_said_to_ask_for_pati
         assert!(told.contains("no answer"), "{unanswered:?}: {told}");
         assert!(!told.contains("JUKEBOX"), "{unanswered:?}: {told}");
         assert!(!notes.iter().any(|note| note.contains("JUKEBOX")), "{unanswered:?}: {notes:?}");
+        assert!(
+            outcome.phases.iter().all(|phase| phase.name != "remove"),
+            "what was not removed has no rate"
+        );
         // Twice two minutes: while building and while removing.
         let took = clock.now() - begun;
         assert!(took < Duration::from_secs(250), "{unanswered:?}: {took:?}");

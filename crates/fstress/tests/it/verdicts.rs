@@ -75,6 +75,28 @@ fn a_level_that_was_interrupted_is_not_called_saturated() {
     }
 }
 
+/// Symptom: a server that was killed within a level was reported as "past saturation; start with a lower rate", and what was due
+/// afterwards as sent late. Fix: a level in which the storage went away says that and nothing else.
+#[test]
+fn a_level_in_which_the_storage_went_away_is_not_called_saturated() {
+    let outcome = run(Load::Sweep(vec![500.0]), &[Fault::Vanish(Duration::from_millis(1500))]);
+    assert!(outcome.error.is_some() && !outcome.complete);
+    assert_eq!(outcome.points.len(), 1);
+    for point in &outcome.points {
+        assert!(
+            !point.saturated && !point.verdict.valid && point.verdict.has("storage-gone"),
+            "{}",
+            point.verdict
+        );
+        assert!(!point.verdict.has("rate-off") && !point.verdict.has("generator-late"), "{}", point.verdict);
+    }
+    let verdict = &outcome.verdict;
+    assert!(!verdict.has("all-saturated") && !verdict.valid, "{verdict}");
+    for figure in ["saturation_per_sec", "held_per_sec"] {
+        assert_eq!(outcome.metrics.get(figure), None, "{figure}");
+    }
+}
+
 #[test]
 fn to_be_asked_later_is_no_answer() {
     let outcome = run(Load::Sweep(vec![1000.0]), &[Fault::Fail(100, Status::JUKEBOX)]);

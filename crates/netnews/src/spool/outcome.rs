@@ -78,6 +78,15 @@ pub struct Outcome {
     pub counts: RunCounts,
     /// What opening a resumed spool took.
     pub recovered: Option<Recovered>,
+    /// How many of the first `phases` an earlier run of a resumed spool measured.
+    pub phases_before: usize,
+}
+
+impl Outcome {
+    /// Whether a resumed spool was complete already, so that this run measured nothing.
+    pub fn had_nothing_left(&self) -> bool {
+        self.complete && self.phases_before > 0 && self.phases.len() == self.phases_before
+    }
 }
 
 /// Sums over the passes of one run.
@@ -125,6 +134,14 @@ pub(super) fn judge(outcome: &mut Outcome, storage: &Storage) {
         let missing = recovered.names_missing;
         let text = format!("{missing} files that history has were missing when the spool was resumed");
         verdict.invalidate("articles-lost", text);
+    }
+    if let Some(last) = outcome.phases_before.checked_sub(1).and_then(|last| outcome.phases.get(last)) {
+        let text = format!(
+            "resumed: the {} phases up to {} of pass {} were measured by an earlier run, whose record has them too; counts of \
+             articles are those of this run, and a phase that was under way counts what was left of it",
+            outcome.phases_before, last.name, last.pass
+        );
+        verdict.remark("resumed", text);
     }
     if counts.expire.names_missing > 0 {
         let missing = counts.expire.names_missing;

@@ -222,6 +222,7 @@ impl Runner<'_> {
                     ));
                 }
                 self.journal = journal;
+                self.outcome.phases_before = self.journal.phases.len();
             }
             None => self.journal.write(&*homes.lib)?,
         }

@@ -135,6 +135,14 @@ fn a_run_stopped_anywhere_and_resumed_ends_in_the_same_spool_as_one_that_was_not
                 .collect::<Vec<_>>()
         };
         assert_eq!(passes(&second), [1, 2, 3, 4, 5], "stopped after {stop_after} steps");
+        assert_eq!(
+            second.verdict.has("resumed"),
+            second.phases_before > 0,
+            "stopped after {stop_after} steps"
+        );
+        assert!(!second.had_nothing_left());
+        let third = run(&config(5, 2, Keep::Resume), &part, &feed);
+        assert!(third.had_nothing_left() && third.verdict.has("resumed"));
         std::fs::remove_dir_all(scene.path("part")).unwrap();
     }
 }

@@ -85,7 +85,19 @@ fn an_empty_store_says_how_to_make_a_run() {
 fn an_exported_run_can_be_imported_once_elsewhere() {
     let (_directory, store) = scratch();
     let text = run("r", "2026-11-21T18:00:00Z").to_json();
-    assert_eq!(store.import(&text).unwrap(), RunId("r".into()));
+    assert_eq!(store.import(&text).unwrap(), [RunId("r".into())]);
+    assert_eq!(store.list().unwrap().len(), 1);
+    // A list is imported whole or not at all.
+    let renamed = |id: &str| text.replace("\"id\": \"r\"", &format!("\"id\": {}", serde_json::json!(id)));
+    assert_ne!(renamed("s"), text);
+    for refused in ["\u{1b}[31m", "", "../x", "r"] {
+        let list = format!("[{},{}]", renamed("s"), renamed(refused));
+        assert!(store.import(&list).is_err(), "{refused:?}");
+        assert_eq!(store.list().unwrap().len(), 1, "{refused:?}");
+    }
+    let list = format!("[{},{}]", renamed("s"), renamed("t"));
+    assert_eq!(store.import(&list).unwrap(), [RunId("s".into()), RunId("t".into())]);
+    assert!(store.import("[]").is_err());
     let again = store.import(&text).unwrap_err();
     assert!(matches!(again, ReportError::Duplicate { .. }), "{again}");
     assert!(again.to_string().contains("crumb runs rm r"), "{again}");
