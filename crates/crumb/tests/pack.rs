@@ -28,7 +28,7 @@ fn tree(bench: &Bench) {
     fs::write(root.join("deep/large"), large).unwrap();
     fs::write(root.join("deep/er/run.sh"), b"#!/bin/sh\n").unwrap();
     fs::write(root.join("new\nline \u{2603}"), b"odd name").unwrap();
-    fs::set_permissions(root.join("deep/er/run.sh"), fs::Permissions::from_mode(0o4750)).unwrap();
+    fs::set_permissions(root.join("deep/er/run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
     fs::set_permissions(root.join("empty"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::hard_link(root.join("small"), root.join("deep/twin")).unwrap();
     symlink("../small", root.join("deep/link")).unwrap();
@@ -903,4 +903,91 @@ fn what_a_broken_stream_holds_does_not_reach_the_terminal_and_no_key_is_told_at_
     assert!(code == 1 && said.contains("k… (5000") && said.len() < 1000, "{code}: {said}");
     let said = bench.fails(1, &["pack", "cat", "store", &long]);
     assert!(said.contains("k… (5000 bytes): no such object") && said.len() < 1000, "{said}");
+}
+
+/// Symptom: a user's set-user-ID program that root put and got was a set-user-ID program of root. Cause: a store keeps modes and
+/// no owners. Fix: the bits are not written.
+#[test]
+fn no_program_runs_as_somebody_else_because_it_was_put_and_got() {
+    let bench = Bench::in_memory();
+    fs::create_dir_all(bench.path("tree/bin")).unwrap();
+    fs::write(bench.path("tree/bin/run"), b"#!/bin/sh\n").unwrap();
+    fs::set_permissions(bench.path("tree/bin/run"), fs::Permissions::from_mode(0o6755)).unwrap();
+    fs::set_permissions(bench.path("tree/bin"), fs::Permissions::from_mode(0o2755)).unwrap();
+    bench.fine(&["pack", "create", "s", "--size", "16MiB"]);
+    bench.fine(&["pack", "put", "s", "tree"]);
+    let listed = bench.fine(&["pack", "ls", "-l", "s"]);
+    assert!(listed.contains("-rwsr-sr-x") && listed.contains("drwxr-sr-x"), "{listed}");
+    let got = bench.crumb(&["pack", "get", "s", "--all", "-o", "back"]);
+    let said = got.err;
+    assert_eq!(got.code, 0, "{said}");
+    assert!(
+        said.replace('\n', " ").contains("2 entries were put with a set-user-ID or set-group-ID bit"),
+        "{said}"
+    );
+    let mode = |path: &str| fs::metadata(bench.path(path)).unwrap().mode() & 0o7777;
+    let root = fs::read_dir(bench.path("back")).unwrap().next().unwrap().unwrap().path();
+    let root = root.strip_prefix(bench.path("")).unwrap().display().to_string();
+    assert_eq!((mode(&format!("{root}/bin/run")), mode(&format!("{root}/bin"))), (0o755, 0o755));
+    let (_, stream, _) = piped(&bench, &["pack", "get", "s", "--all", "-o", "-"], b"");
+    let mut archive = tar::Archive::new(&stream[..]);
+    let modes: Vec<u32> =
+        archive.entries().unwrap().map(|entry| entry.unwrap().header().mode().unwrap()).collect();
+    assert!(modes.len() >= 2 && modes.iter().all(|mode| mode & 0o6000 == 0), "{modes:?}");
+}
+
+/// Symptom: of a sparse file in the pax form the data alone was stored, or data with the map of its holes, and all was said to be
+/// well. Cause: the reader of tar streams does not know that form. Fix: such an entry is refused.
+#[test]
+fn a_sparse_file_in_the_pax_form_is_refused_and_the_rest_is_put() {
+    let bench = Bench::in_memory();
+    let mut builder = tar::Builder::new(Vec::new());
+    builder
+        .append_pax_extensions([("GNU.sparse.major", &b"1"[..]), ("GNU.sparse.minor", &b"0"[..])])
+        .unwrap();
+    for name in ["sparse", "plain"] {
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_size(5);
+        builder.append_data(&mut header, name, &b"12345"[..]).unwrap();
+    }
+    bench.fine(&["pack", "create", "s", "--size", "16MiB"]);
+    let (code, _, refused) = piped(&bench, &["pack", "put", "s", "-"], &builder.into_inner().unwrap());
+    assert_eq!(code, 1, "{refused}");
+    let refused = refused.replace('\n', " ");
+    assert!(refused.contains("sparse") && refused.contains("--format=gnu"), "{refused}");
+    assert_eq!(bench.fine(&["pack", "ls", "s"]).trim(), "plain");
+}
+
+/// Symptom: a pipe in the place of a store's file made every verb wait for ever. Fix: only regular files are opened.
+#[test]
+fn a_pipe_in_the_place_of_a_file_of_the_store_is_an_error_and_nothing_waits_for_it() {
+    let bench = Bench::in_memory();
+    for name in ["volumes", "volume", "table", "00000000.index", "00000000.body", "lock"] {
+        let store = format!("s-{name}");
+        bench.fine(&["pack", "create", &store, "--size", "16MiB"]);
+        fs::write(bench.path("one"), b"12345").unwrap();
+        bench.fine(&["pack", "put", &store, "one"]);
+        let path = bench.path(&store).join(name);
+        let _ = fs::remove_file(&path);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        for verb in [&["check"][..], &["stat"], &["ls"]] {
+            // That it ends is the point.
+            bench.crumb(&[&["pack"][..], verb, &[store.as_str()]].concat());
+        }
+        let checked = bench.crumb(&["pack", "check", &store]);
+        assert!(
+            matches!(name, "table" | "lock") || checked.code == 1,
+            "{name}: {} {}",
+            checked.code,
+            checked.err
+        );
+    }
 }

@@ -38,7 +38,7 @@ pub use file_system::{
     Access, FileLock, FileSystem, FsError, FsOp, ListedEntry, Locking, OpenFile, SyncScope,
 };
 pub use layout::{Layout, LayoutError};
-pub use local_disk::LocalDisk;
+pub use local_disk::{LocalDisk, open_regular};
 pub use local_fs::LocalFs;
 pub use null_transport::{NullTransport, PlausibleReply};
 pub use op::{

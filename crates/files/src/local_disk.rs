@@ -25,8 +25,21 @@ pub struct LocalDisk {
     root: PathBuf,
 }
 
-/// A link in the place of a file would have whoever opens a store write anywhere that its owner wants.
-const NO_LINK: i32 = OFlags::NOFOLLOW.bits() as i32;
+/// A link in the place of a file would have whoever opens a store write anywhere that its owner wants, and a pipe would have him
+/// wait for ever.
+const NO_LINK_NOR_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+
+/// Opens a regular file, which is not reached through a symbolic link in its last place. Never waits for the other end of a pipe.
+///
+/// # Errors
+/// As opening, and when there is something else in the file's place.
+pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(NO_LINK_NOR_WAIT).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
 
 impl LocalDisk {
     /// The directory at `root`, which is there.
@@ -65,8 +78,8 @@ impl Disk for LocalDisk {
         let path = self.path("open", name)?;
         let mut options = OpenOptions::new();
         options.read(true).write(how != DiskOpen::Read).create_new(how == DiskOpen::New);
-        options.mode(FILE_MODE).custom_flags(NO_LINK);
-        let file = options.open(path).map_err(|error| self.error("open", name, error))?;
+        options.mode(FILE_MODE);
+        let file = open_regular(&mut options, &path).map_err(|error| self.error("open", name, error))?;
         Ok(Arc::new(LocalDiskFile { place: self.place(), name: name.to_owned(), file }))
     }
 
@@ -99,8 +112,8 @@ impl Disk for LocalDisk {
     fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError> {
         let path = self.path("lock", name)?;
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(FILE_MODE).custom_flags(NO_LINK);
-        let file = options.open(path);
+        options.write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = open_regular(&mut options, &path);
         let file = file.map_err(|error| self.error("lock", name, error))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(DiskLock::new(file))),

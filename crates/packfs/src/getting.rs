@@ -36,6 +36,8 @@ pub struct Got {
     pub links: u64,
     /// Objects that were not written, and told of.
     pub refused: u64,
+    /// Files and directories that were put with a set-user-ID or set-group-ID bit, and written without it.
+    pub without_special_bits: u64,
 }
 
 /// Learns how getting goes.
@@ -167,6 +169,14 @@ impl<'a> Getting<'a> {
         }
     }
 
+    /// Permissions without the set-user-ID and set-group-ID bits. A store keeps no owners: what is written belongs to whoever
+    /// writes it, and a user's own program would run as root once root had put and got it.
+    fn harmless_mode(&mut self, meta: &FileMeta) -> u16 {
+        let is_special = meta.mode & SPECIAL_BITS != 0 && !matches!(meta.kind, FileType::Symlink(_));
+        self.got.without_special_bits += u64::from(is_special);
+        meta.mode & !SPECIAL_BITS
+    }
+
     /// As a tar stream.
     ///
     /// # Errors
@@ -187,7 +197,7 @@ impl<'a> Getting<'a> {
             let Some(object) = self.object(key)? else { continue };
             let meta = meta_of(object.meta(), object.stat());
             let mut header = tar::Header::new_gnu();
-            header.set_mode(meta.mode.into());
+            header.set_mode(self.harmless_mode(&meta).into());
             header.set_mtime(u64::try_from(meta.mtime_s).unwrap_or(0));
             header.set_size(0);
             let path = Path::new(std::ffi::OsStr::from_bytes(key));
@@ -228,6 +238,9 @@ impl<'a> Getting<'a> {
         Ok(())
     }
 }
+
+/// The set-user-ID and set-group-ID bits of a mode.
+const SPECIAL_BITS: u16 = 0o6000;
 
 /// An object as a reader.
 struct Body<'a> {
@@ -346,7 +359,8 @@ impl<'a> Files<'a> {
         parts: &[&[u8]],
         object: &Object,
     ) -> io::Result<()> {
-        let meta = meta_of(object.meta(), object.stat());
+        let mut meta = meta_of(object.meta(), object.stat());
+        meta.mode = getting.harmless_mode(&meta);
         let (last, before) = parts.split_last().expect("a key has a name");
         match meta.kind {
             FileType::Directory => {

@@ -311,6 +311,14 @@ impl<'a> Putting<'a> {
                     continue;
                 }
             };
+            if is_pax_sparse(&mut entry)? {
+                self.refuse(
+                    &what,
+                    "is a sparse file in the pax form (GNU.sparse), which is not read; make the stream with tar --format=gnu, or \
+                     without -S",
+                );
+                continue;
+            }
             let header = entry.header();
             let (mode, mtime_s) = (header.mode().unwrap_or(0o644), header.mtime().unwrap_or(0));
             let (kind, length) = (header.entry_type(), entry.size());
@@ -349,6 +357,13 @@ impl<'a> Putting<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether an entry holds the data of a sparse file with a map of its holes that stands in the entry's pax header or in the data:
+/// taken as it is, it would be another file.
+fn is_pax_sparse<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bool> {
+    let Some(extensions) = entry.pax_extensions()? else { return Ok(false) };
+    Ok(extensions.flatten().any(|extension| extension.key_bytes().starts_with(b"GNU.sparse.")))
 }
 
 /// An entry of a stream: its end before the length that was told is an error. The reader of tar streams takes it for the entry's end, and finds

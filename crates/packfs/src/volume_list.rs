@@ -4,16 +4,18 @@
 //! none yet is left out by the engine. A line that is no path stays in the list: nobody but its owner knows what it was.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use files::{Disk, DiskError, LocalDisk};
+use files::{Disk, DiskError, LocalDisk, open_regular};
 use packstore::{Fault, OpenOptions, Store, StoreError, StoreOptions, VolumeSpec};
 
 const LIST: &str = "volumes";
+/// Far above the paths of all directories that a store can have.
+const LIST_BYTES_MAX: u64 = 16 << 20;
 /// The engine's head of a volume.
 const HEAD: &str = "volume";
 /// Its copy.
@@ -115,10 +117,14 @@ impl VolumeList {
             return Err(VolumesError::NoStore { store: store.to_owned() });
         }
         let list = store.join(LIST);
-        let bytes = match fs::read(&list) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            bytes => bytes.map_err(file_error(&list, "read"))?,
-        };
+        let mut bytes = Vec::new();
+        match open_regular(fs::OpenOptions::new().read(true), &list) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(file_error(&list, "read")(error)),
+            Ok(file) => {
+                file.take(LIST_BYTES_MAX).read_to_end(&mut bytes).map_err(file_error(&list, "read"))?;
+            }
+        }
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec);
         let (not_paths, paths): (Vec<_>, Vec<_>) = lines.partition(|line| line.contains(&0));
         let others =
@@ -205,7 +211,7 @@ impl VolumeList {
     }
 
     fn lock_for_reading(directory: &Path) -> io::Result<Lock> {
-        let file = fs::File::open(directory.join("lock"))?;
+        let file = open_regular(fs::OpenOptions::new().read(true), &directory.join("lock"))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Lock::Held(file)),
             Err(fs::TryLockError::WouldBlock) => Ok(Lock::Taken),

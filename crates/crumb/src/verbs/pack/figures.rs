@@ -112,8 +112,15 @@ fn long_line(key: &[u8], stat: &Stat, meta: Option<&FileMeta>) -> String {
         _ => ('-', String::new()),
     };
     let mode = meta.map_or(0o644, |meta| meta.mode);
-    let letters: String =
+    let mut letters: Vec<char> =
         (0..9).map(|at| if mode & (0o400 >> at) != 0 { ['r', 'w', 'x'][at % 3] } else { '-' }).collect();
+    // As ls(1) shows set-user-ID, set-group-ID and the sticky bit.
+    for (bit, at, letter) in [(0o4000, 2, 's'), (0o2000, 5, 's'), (0o1000, 8, 't')] {
+        if mode & bit != 0 {
+            letters[at] = if letters[at] == 'x' { letter } else { letter.to_ascii_uppercase() };
+        }
+    }
+    let letters: String = letters.into_iter().collect();
     let seconds = meta.map_or(stat.created_s.into(), |meta| meta.mtime_s);
     let time = time_text(seconds);
     format!("{kind}{letters} {:>12} {time} {}{target}\n", count_text(stat.length), shown(key))

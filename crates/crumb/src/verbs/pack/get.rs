@@ -122,7 +122,7 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if args.json {
         print_json(&json!({
             "files": got.files, "bytes": got.bytes, "directories": got.directories, "links": got.links,
-            "refused": got.refused, "seconds": seconds, "complete": !interrupted,
+            "refused": got.refused, "without_special_bits": got.without_special_bits, "seconds": seconds, "complete": !interrupted,
         }))?;
     } else {
         let text = format!(
@@ -134,6 +134,14 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             rate_text(got.files as f64 / seconds.max(1e-6)),
         );
         note(context, wrapped("", &text).trim_end());
+        if got.without_special_bits > 0 {
+            let text = format!(
+                "{} put with a set-user-ID or set-group-ID bit and written without it: a store keeps no owners, so that such a \
+                 program would run as whoever writes it",
+                counted(got.without_special_bits as usize, "entry was", "entries were")
+            );
+            note(context, wrapped("", &text).trim_end());
+        }
     }
     if interrupted {
         bail!("interrupted; what was written until then is whole");
