@@ -114,11 +114,18 @@ impl Set {
             set.save(false)?;
         }
         let opened = set.open_directories(config, state, tools, note);
-        if opened.is_err() && config.keep == Keep::Remove {
-            // Nothing of it is of use, and the error that is on its way matters more.
-            drop(set.remove(&mut |_| {}));
+        if let Err(cut) = opened {
+            if config.keep == Keep::Remove
+                // Nothing of it is of use.
+                && let Err(left) = set.remove(&mut |_| {})
+                // An error that is on its way already matters more.
+                && matches!(cut, Cut::Stopped)
+            {
+                return Err(left.into());
+            }
+            return Err(cut);
         }
-        opened.map(|()| set)
+        Ok(set)
     }
 
     /// Writes down what is there.
