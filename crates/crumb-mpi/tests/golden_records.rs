@@ -28,7 +28,7 @@ const TARGET: &str = "TARGET";
 /// Of an open loop: see [`Golden::holds_one_of`].
 const TRIES: u32 = 10;
 
-/// Holds that a record of `run ARGS` on so many ranks is as `golden` has it.
+/// Checks that the record of `run ARGS` with `ranks` ranks equals the golden record `name`.
 fn holds(name: &str, ranks: u32, args: &[&str]) {
     golden().holds_one_of(name, tries(args), || record(args, |dir, words| Job::start(ranks, dir, words)));
 }

@@ -169,8 +169,8 @@ impl<'a> Getting<'a> {
         }
     }
 
-    /// Permissions without the set-user-ID and set-group-ID bits. A store keeps no owners: what is written belongs to whoever
-    /// writes it, and a user's own program would run as root once root had put and got it.
+    /// Permissions without the set-user-ID and set-group-ID bits. A store keeps no owners, so the user who gets a file owns it: a
+    /// user's set-user-ID program would run as root after root had put and got it.
     fn harmless_mode(&mut self, meta: &FileMeta) -> u16 {
         let is_special = meta.mode & SPECIAL_BITS != 0 && !matches!(meta.kind, FileType::Symlink(_));
         self.got.without_special_bits += u64::from(is_special);

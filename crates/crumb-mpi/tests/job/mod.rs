@@ -76,7 +76,7 @@ pub struct Ended {
 }
 
 impl Job {
-    /// `crumb-mpi --store DIR/runs.db run ARGS` on so many ranks of this host.
+    /// Starts `crumb-mpi --store DIR/runs.db run ARGS` with `ranks` ranks on this host.
     pub fn start(ranks: u32, dir: &Path, args: &[&str]) -> Self {
         let mut command = mpirun();
         command.args(["-n", &ranks.to_string(), CRUMB_MPI]);

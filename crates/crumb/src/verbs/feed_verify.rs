@@ -41,7 +41,7 @@ Examples:
     crumb feed verify /mnt/disk/crumb-netnews-mine --feed feed
 
 Without --feed it is checked that history, active, its index and every file and link agree, and not what is in the
-articles. A spool whose run was killed is UNFINISHED: --resume goes on with it.
+articles. A spool whose run was killed is UNFINISHED; continue it with --resume.
 Exit status: 0 all is right, 1 something is not, or could not be looked at, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.

@@ -298,7 +298,7 @@ fn all_is_there(store: &packstore::Store, path: &std::path::Path) -> anyhow::Res
         more => format!(", and {}", counted(more, "more fault", "more faults")),
     };
     bail!(
-        "{}: objects may be missing: {file}{}{more}; `crumb pack check` tells all, `crumb pack repair` repairs what can be",
+        "{}: objects may be missing: {file}{}{more}; `crumb pack check` lists every fault, and `crumb pack repair` repairs what it can",
         path.display(),
         first.what
     )

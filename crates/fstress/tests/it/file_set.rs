@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{
-    Completion, DirectoryOptions, DirectoryTransport, DirectoryTransportOptions, HandleRef, Outcome, Request,
-    Status, SubmitError, Ticket, Transport, TransportCounters, TransportError,
+    Completion, DirectoryOptions, DirectoryTransport, DirectoryTransportOptions, Outcome, Request, Status,
+    SubmitError, Ticket, Transport, TransportError,
 };
 use fstress::{Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload};
 use quanta::{Clock, Instant};
@@ -73,6 +73,8 @@ struct Refusing {
 }
 
 impl Transport for Refusing {
+    left_to_inner!(flush in_flight root io_bytes_max is_local counters);
+
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
         match request {
             Request::Remove { name, .. } if (self.refuses)(name) => {
@@ -82,10 +84,6 @@ impl Transport for Refusing {
             }
             _ => self.inner.submit(ticket, request),
         }
-    }
-
-    fn flush(&mut self) -> Result<(), TransportError> {
-        self.inner.flush()
     }
 
     fn poll(
@@ -102,26 +100,6 @@ impl Transport for Refusing {
             };
             deliver(Completion { outcome, ..completion });
         })
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn root(&self) -> HandleRef<'_> {
-        self.inner.root()
-    }
-
-    fn io_bytes_max(&self) -> u32 {
-        self.inner.io_bytes_max()
-    }
-
-    fn is_local(&self) -> bool {
-        self.inner.is_local()
-    }
-
-    fn counters(&self) -> TransportCounters {
-        self.inner.counters()
     }
 }
 
@@ -158,43 +136,13 @@ struct StoppedAtMkdir<'s> {
 }
 
 impl Transport for StoppedAtMkdir<'_> {
+    left_to_inner!(flush poll in_flight root io_bytes_max is_local counters);
+
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
         if matches!(request, Request::Mkdir { .. }) {
             self.stop.store(true, Ordering::Relaxed);
         }
         self.inner.submit(ticket, request)
-    }
-
-    fn flush(&mut self) -> Result<(), TransportError> {
-        self.inner.flush()
-    }
-
-    fn poll(
-        &mut self,
-        until: Option<Instant>,
-        deliver: &mut dyn FnMut(Completion<'_>),
-    ) -> Result<usize, TransportError> {
-        self.inner.poll(until, deliver)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn root(&self) -> HandleRef<'_> {
-        self.inner.root()
-    }
-
-    fn io_bytes_max(&self) -> u32 {
-        self.inner.io_bytes_max()
-    }
-
-    fn is_local(&self) -> bool {
-        self.inner.is_local()
-    }
-
-    fn counters(&self) -> TransportCounters {
-        self.inner.counters()
     }
 }
 

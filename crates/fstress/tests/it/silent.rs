@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use files::{
-    Completion, HandleRef, Outcome, Request, SubmitError, Ticket, Transport, TransportCounters,
-    TransportError,
-};
+use files::{Completion, Outcome, Transport, TransportError};
 use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, Workload};
 use quanta::{Clock, Instant};
 use testkit::{Law, LawTransport};
@@ -32,13 +29,7 @@ struct Mute {
 }
 
 impl Transport for Mute {
-    fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
-        self.inner.submit(ticket, request)
-    }
-
-    fn flush(&mut self) -> Result<(), TransportError> {
-        self.inner.flush()
-    }
+    left_to_inner!(submit flush in_flight root io_bytes_max counters);
 
     fn poll(
         &mut self,
@@ -64,22 +55,6 @@ impl Transport for Mute {
                 return Ok(delivered);
             }
         }
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn root(&self) -> HandleRef<'_> {
-        self.inner.root()
-    }
-
-    fn io_bytes_max(&self) -> u32 {
-        self.inner.io_bytes_max()
-    }
-
-    fn counters(&self) -> TransportCounters {
-        self.inner.counters()
     }
 }
 

@@ -3,11 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use files::{
-    Completion, HandleRef, Request, SubmitError, Ticket, Transport, TransportCounters, TransportError,
-};
+use files::{Request, SubmitError, Ticket, Transport};
 use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, Workload};
-use quanta::Instant;
 use testkit::{Law, LawTransport};
 
 const TRANSFER: u32 = 32 << 10;
@@ -22,6 +19,8 @@ struct Narrow<'a> {
 }
 
 impl Transport for Narrow<'_> {
+    left_to_inner!(flush poll in_flight root counters);
+
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
         if let Request::Write { offset, bytes, .. } = request {
             assert!(bytes.len() <= TRANSFER as usize, "{} bytes", bytes.len());
@@ -32,32 +31,8 @@ impl Transport for Narrow<'_> {
         self.inner.submit(ticket, request)
     }
 
-    fn flush(&mut self) -> Result<(), TransportError> {
-        self.inner.flush()
-    }
-
-    fn poll(
-        &mut self,
-        until: Option<Instant>,
-        deliver: &mut dyn FnMut(Completion<'_>),
-    ) -> Result<usize, TransportError> {
-        self.inner.poll(until, deliver)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn root(&self) -> HandleRef<'_> {
-        self.inner.root()
-    }
-
     fn io_bytes_max(&self) -> u32 {
         TRANSFER
-    }
-
-    fn counters(&self) -> TransportCounters {
-        self.inner.counters()
     }
 }
 

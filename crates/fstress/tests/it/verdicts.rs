@@ -3,11 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use files::{
-    Completion, HandleRef, Request, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError,
-};
+use files::{Request, Status, SubmitError, Ticket, Transport, TransportCounters};
 use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
-use quanta::Instant;
 use testkit::{Fault, Law, LawTransport};
 
 fn config(load: Load) -> FstressConfig {
@@ -112,33 +109,11 @@ struct Noisy {
 }
 
 impl Transport for Noisy {
+    left_to_inner!(flush poll in_flight root io_bytes_max);
+
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
         self.requests += 1;
         self.inner.submit(ticket, request)
-    }
-
-    fn flush(&mut self) -> Result<(), TransportError> {
-        self.inner.flush()
-    }
-
-    fn poll(
-        &mut self,
-        until: Option<Instant>,
-        deliver: &mut dyn FnMut(Completion<'_>),
-    ) -> Result<usize, TransportError> {
-        self.inner.poll(until, deliver)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight()
-    }
-
-    fn root(&self) -> HandleRef<'_> {
-        self.inner.root()
-    }
-
-    fn io_bytes_max(&self) -> u32 {
-        self.inner.io_bytes_max()
     }
 
     fn counters(&self) -> TransportCounters {

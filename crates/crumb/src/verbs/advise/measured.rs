@@ -12,7 +12,7 @@ use stackfs::advise::{Cost, CostCurve, MountCost};
 pub struct Measured {
     /// The day's mean operation.
     pub day: Curve,
-    /// Making a file, which tells how long it takes to fill a larger directory.
+    /// Cost of making a file, by directory size. It predicts how long a larger directory takes to fill.
     pub add: Curve,
     /// What a mount adds, or why that is not known.
     pub mount: Result<MountCost, String>,
@@ -46,7 +46,7 @@ impl Measured {
         (curve.sizes() > 0).then_some(curve)
     }
 
-    /// The largest size measured in a layout; 0 when there is none.
+    /// The largest size measured in a layout; 0 before the first one.
     pub fn largest(&self, layout: Layout) -> u64 {
         points_of(&self.day, layout).last().map_or(0, |(files, _)| *files as u64)
     }

@@ -204,8 +204,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The curves as seen through a mount of a scratch directory; or why there is none. Mounted at a place of our own: in
-    /// the tree, whose owner may put a link in the place of any directory, the mount could come to lie over another.
+    /// Measures a scratch directory through a mount; the inner error says why there is no mount. The mount point is outside the
+    /// tree: inside it, the tree's owner could replace the mount point by a link, and the mount would cover another directory.
     fn through_a_mount(&mut self, size: u64, limit: Duration) -> anyhow::Result<Result<Vec<Curve>, String>> {
         let process = std::process::id();
         let lower = self.tree.join(format!("{}advise-{process}-mount", dirscale::SET_PREFIX));

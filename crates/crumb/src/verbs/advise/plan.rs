@@ -1,7 +1,7 @@
 //! From a moderate size to the one that matters most, in the time that is left.
 //!
-//! What making a file costs at the sizes measured first tells how long a directory takes to fill: where it grows with the
-//! files, as in a linear directory, twice the size takes four times as long.
+//! The cost of making a file, measured at small sizes, predicts how long a larger directory takes to fill. In a linear
+//! directory that cost grows with the number of files, so that twice the size takes four times as long.
 //!
 //! 1. Both layouts can be filled up to the largest size in half of the time: both are measured together, in turns, at that
 //!    size, its half, its quarter and so on.
@@ -34,8 +34,8 @@ pub trait Meter {
     fn measured(&self) -> &Measured;
 }
 
-/// Filling takes up to so many times longer than what small directories let one expect: larger ones outgrow the processor's
-/// caches. Linear ext4 has shown 1.2 to 2.1 for 60,000 files, by sizes up to 4,096.
+/// Factor by which filling a large directory takes longer than small sizes predict, because it outgrows the CPU's caches. On
+/// linear ext4 it was 1.2 to 2.1 for 60,000 files, predicted from sizes up to 4,096.
 const SLOWER: f64 = 1.6;
 /// Of the time that is left, for filling the flat directory; the rest is for the measurements and for what goes wrong.
 const FOR_FILLING: f64 = 0.75;

@@ -160,8 +160,8 @@ Examples:
   crumb pack stat /srv/objects
   crumb pack stat /srv/objects images/a/logo.png --json
 
-Times are seconds since 1970. requested_s is at most a day older than the last request. Of an object that was deleted,
-deleted_s is told for as long as the store keeps a trace of it.")]
+Times are seconds since 1970. requested_s is at most a day older than the last request. For a deleted
+object, deleted_s is printed as long as the store keeps its tombstone.")]
 pub struct StatArgs {
     /// Directory of the store
     #[arg(value_name = "STORE")]

@@ -109,7 +109,7 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let mut progress = Progress::new(context.quiet);
     let mut getting = Getting::new(&store, &stop, &mut progress);
     let done = written(&mut getting, args, to_tar).map_err(|error| match error {
-        // As it is: that nobody reads standard output any more is no failure.
+        // Unwrapped, so that a closed standard output is recognised: it is not a failure.
         PackFsError::Stream(error) => error.into(),
         error => error.into(),
     });
@@ -136,8 +136,8 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         note(context, wrapped("", &text).trim_end());
         if got.without_special_bits > 0 {
             let text = format!(
-                "{} put with a set-user-ID or set-group-ID bit and written without it: a store keeps no owners, so that such a \
-                 program would run as whoever writes it",
+                "{} put with a set-user-ID or set-group-ID bit and written without it: a store keeps no owners, and such a program would \
+                 run with the rights of the user who runs this command",
                 counted(got.without_special_bits as usize, "entry was", "entries were")
             );
             note(context, wrapped("", &text).trim_end());
