@@ -7,8 +7,6 @@
 mod binary;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use binary::Bench;
@@ -115,18 +113,7 @@ fn a_record_of_a_mount_is_as_before() {
     let (_alone, bench) = (alone(), Bench::in_memory());
     fs::create_dir(bench.path("tree")).unwrap();
     fs::create_dir(bench.path("at")).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))
-        .args(["mount", "tree", "at"])
-        .current_dir(bench.directory())
-        .env("CRUMB_STORE", bench.path("runs.db"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut ready = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-    assert!(ready.contains("is shown at"), "{ready}");
+    let mut child = bench.started(&["mount", "tree", "at"], "is shown at");
     for number in 0..20 {
         fs::write(bench.path(&format!("at/{number}")), "x").unwrap();
     }

@@ -36,19 +36,7 @@ impl Place {
     }
 
     fn serving(&self, args: &[&str]) -> Child {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))
-            .args(args)
-            .current_dir(self.0.directory())
-            .env("CRUMB_STORE", self.0.path("runs.db"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        assert!(ready.contains("is shown at"), "{ready}");
-        child
+        self.0.started(args, "is shown at")
     }
 }
 

@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "every test binary takes what it needs")]
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -69,6 +71,23 @@ impl Bench {
         let output = command.args(args).timeout(TIME_LIMIT).write_stdin(input).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Starts a verb that serves until it is stopped, and waits for its line that it is `ready`.
+    pub fn started(&self, args: &[&str], ready: &str) -> Child {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_crumb"))
+            .args(args)
+            .current_dir(self.directory())
+            .env("CRUMB_STORE", self.path("runs.db"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains(ready), "{line}");
+        child
     }
 
     /// The same, when it must succeed; gives standard output.
