@@ -137,6 +137,7 @@ impl Destination {
         }
     }
 }
+
 /// Text of which no control character but line breaks and tabs reaches a terminal: names and messages come from files and peers.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

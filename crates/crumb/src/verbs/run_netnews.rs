@@ -401,12 +401,7 @@ impl NetnewsArgs {
         progress.finish();
         let mut error = outcome.error.take().map(|error| leaving.said_in(error.into()));
         if outcome.had_nothing_left() && !replicas.is_joined() {
-            bail!(
-                "spool {}: all {} passes are done, so there is nothing left to measure; ask for more passes (--passes), or begin \
-                 another spool (--keep)",
-                config.name,
-                config.passes
-            );
+            bail!("cannot continue spool {}: {}", config.name, resumed::nothing_left(&config));
         }
         if let Some(course) = &course {
             let all_well = replicas.end(error.as_ref().map(|error| format!("{error:#}")));

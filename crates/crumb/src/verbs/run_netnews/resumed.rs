@@ -51,6 +51,9 @@ impl Resumed {
     }
 
     fn of(all: &[Standing], rank: usize, hosts: &[String], config: &NetnewsConfig) -> anyhow::Result<Self> {
+        if all.iter().all(|(pass, ..)| *pass > config.passes.get()) {
+            bail!(nothing_left(config));
+        }
         let place = |rank: usize| (all[rank].0, all[rank].1);
         let ranks = 0..all.len();
         let first = ranks.clone().min_by_key(|&rank| place(rank)).unwrap_or(rank);
@@ -81,6 +84,15 @@ impl Resumed {
         }
         Ok(Self { done_before, not_whole: apart })
     }
+}
+
+/// Why a spool is not measured whose passes are all done: its old figures would be stored as those of a new run.
+pub(super) fn nothing_left(config: &NetnewsConfig) -> String {
+    format!(
+        "all {} passes are done, so there is nothing left to measure; ask for more passes (--passes), or begin another spool \
+         (--keep)",
+        config.passes
+    )
 }
 
 fn standing(ranks: u32, name: &str, config: &NetnewsConfig, storage: &Storage) -> anyhow::Result<Standing> {
@@ -117,6 +129,13 @@ mod tests {
 
     fn phases(phases: &[(&str, u32)]) -> Vec<PhaseOfPass> {
         phases.iter().map(|(phase, pass)| ((*phase).to_owned(), *pass)).collect()
+    }
+
+    #[test]
+    fn spools_whose_passes_are_all_done_on_every_rank_are_not_measured_again() {
+        let after = NetnewsConfig::paper("x").passes.get() + 1;
+        let refused = resumed(&[(after, 0, false), (after, 0, false)], 0).unwrap_err().to_string();
+        assert!(refused.contains("nothing left to measure"), "{refused}");
     }
 
     #[test]
