@@ -24,7 +24,9 @@ mod notify;
 mod openers;
 mod outcome;
 mod output;
+mod pipeline;
 mod progress;
+mod ranks;
 mod room;
 mod series;
 mod signals;
@@ -33,14 +35,14 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use crate::context::{Context, GlobalArgs};
 pub use crate::exit::{BadUsage, ExitStatus, INTERRUPTED, message as error_message, number as exit_number};
 pub use crate::signals::{stop_flag, stop_flag_of};
-pub use crate::verbs::run_fstress::FstressArgs;
-pub use crate::verbs::run_netnews::NetnewsArgs;
-pub use crate::verbs::run_postmark::RunPostmarkArgs;
+pub use crate::verbs::run::fstress::FstressArgs;
+pub use crate::verbs::run::netnews::NetnewsArgs;
+pub use crate::verbs::run::postmark::RunPostmarkArgs;
 
 /// Of this program, and of `crumb-mpi`, whose ranks compare it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -72,7 +74,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Run a benchmark and keep its record
-    Run(Box<RunArgs>),
+    Run(Box<verbs::run::RunArgs>),
     /// List, show, move and remove the runs kept so far
     Runs(verbs::runs::RunsArgs),
     /// Make, multiply and look at the feeds that `crumb run netnews` stores
@@ -104,26 +106,6 @@ enum Verb {
     Postmark(verbs::postmark::PostmarkArgs),
 }
 
-#[derive(Args)]
-struct RunArgs {
-    #[command(subcommand)]
-    benchmark: RunBenchmark,
-}
-
-#[derive(Subcommand)]
-enum RunBenchmark {
-    /// Latency of a file service against offered load, by an open-loop generator
-    Fstress(verbs::run_fstress::FstressArgs),
-    /// Many small files made, read, appended to and deleted (PostMark), with latencies and what held it up
-    Postmark(verbs::run_postmark::RunPostmarkArgs),
-    /// A news feed stored, fed on and expired, pass after pass
-    Netnews(Box<verbs::run_netnews::NetnewsArgs>),
-    /// What lookups, creation, removal and listing cost by the size of the directory
-    Dirscale(verbs::run_dirscale::DirscaleArgs),
-    /// HTTP traffic through a caching proxy: rate, response time, hit ratio, and whether every reply is right
-    Webload(Box<verbs::run_webload::WebloadArgs>),
-}
-
 /// The program: reads the command line, does the verb, tells how it ended.
 pub fn main() -> ExitCode {
     let cli = Cli::parse_from(verbs::mount::as_typed_or_by_mount(std::env::args_os().collect()));
@@ -140,13 +122,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
     match verb {
-        Verb::Run(run) => match run.benchmark {
-            RunBenchmark::Fstress(args) => verbs::run_fstress::run(args, context),
-            RunBenchmark::Postmark(args) => verbs::run_postmark::run(args, context),
-            RunBenchmark::Netnews(args) => verbs::run_netnews::run(*args, context),
-            RunBenchmark::Dirscale(args) => verbs::run_dirscale::run(args, context),
-            RunBenchmark::Webload(args) => verbs::run_webload::run(*args, context),
-        },
+        Verb::Run(args) => verbs::run::run(*args, context),
         Verb::Runs(args) => verbs::runs::run(args, context),
         Verb::Report(args) => verbs::report::run(args, context),
         Verb::Mount(args) => verbs::mount::run(*args, context),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use files::Target;
+use harness::ranks::RankGroup;
 use jiff::Timestamp;
 use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, Verdict};
 
@@ -67,6 +68,26 @@ impl Begun {
             started,
             environment: Environment::capture(env!("CARGO_PKG_VERSION"), directory),
         }
+    }
+
+    /// As [`Self::now`], by one name on all ranks.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn on_all(benchmark: &'static str, target: &Target, group: &mut RankGroup) -> anyhow::Result<Self> {
+        let mut begun = Self::now(benchmark, target);
+        begun.id = RunId(group.broadcast(begun.id.0)?);
+        Ok(begun)
+    }
+
+    /// What it runs on, as given.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The part of its name that no other run has, for what it makes in the target.
+    pub fn own_part(&self) -> &str {
+        self.id.0.rsplit('-').next().unwrap_or(&self.id.0)
     }
 
     /// The record of it, ended now, with all that does not depend on the benchmark.

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use fstress::{Event, Live, SetWork, Stage};
+use harness::{Event, Level, Live, Stage, Step};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::LoadPoint;
 
@@ -49,17 +49,10 @@ impl Progress {
     /// Takes in what happened.
     pub fn show(&mut self, event: &Event) {
         match event {
-            Event::FileSet { work, done, asked, bytes } => self.file_set(*work, *done, *asked, *bytes),
-            Event::PointBegins { offered_per_sec, number, of, spans } => {
-                self.spans = *spans;
-                let number = of.map_or(format!("#{number}"), |of| format!("{number}/{of}"));
-                self.title = match offered_per_sec {
-                    Some(rate) => format!("[{number}] {}/s", report::rate_text(*rate)),
-                    None => format!("[{number}] closed loop"),
-                };
-            }
+            Event::Step(step) => self.work(step),
+            Event::LevelBegins(level) => self.level(level),
             Event::Live(live) => self.live(live),
-            Event::PointDone(point) => self.say(&point_line(point)),
+            Event::LevelDone(point) => self.say(&point_line(point)),
             Event::Note(text) => self.say(wrapped("", text).trim_end()),
             _ => {}
         }
@@ -70,18 +63,27 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn file_set(&mut self, work: SetWork, done: u64, asked: u64, bytes: u64) {
-        let doing = match work {
-            SetWork::Grow => "making files",
-            SetWork::Shrink => "removing files",
-            SetWork::Adopt => "looking files up",
-            SetWork::Remove => "removing the file set",
+    fn level(&mut self, level: &Level) {
+        self.spans = (level.warm, level.measure);
+        let number = level.of.map_or(format!("#{}", level.number), |of| format!("{}/{of}", level.number));
+        self.title = match level.offered_per_sec {
+            Some(rate) => format!("[{number}] {}/s", report::rate_text(rate)),
+            None => format!("[{number}] closed loop"),
         };
-        let mut text = format!("{doing}: {} of {}", report::count_text(done), report::count_text(asked));
-        if bytes > 0 {
-            text.push_str(&format!(", {}", report::bytes_text(bytes)));
+    }
+
+    fn work(&mut self, step: &Step) {
+        let count = report::count_text;
+        let mut text = format!("{}: {}", step.work, count(step.done));
+        if let Some(of) = step.of {
+            let about = if step.is_estimate { "about " } else { "" };
+            text.push_str(&format!(" of {about}{}", count(of)));
         }
-        self.step(done, asked, text);
+        if step.bytes > 0 {
+            text.push_str(&format!(", {}", report::bytes_text(step.bytes)));
+        }
+        let of = step.of.unwrap_or(step.done);
+        self.step(step.done.min(of), of, text);
     }
 
     fn live(&mut self, live: &Live) {
@@ -118,6 +120,11 @@ impl Progress {
                 }
             }
         }
+    }
+
+    /// A line about something that went wrong, also where the rest is quiet.
+    pub fn warn(&mut self, text: &str) {
+        self.bar.suspend(|| say(&format!("crumb: {text}")));
     }
 
     /// A line that stays.

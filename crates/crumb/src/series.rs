@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use files::{LocalFs, Target};
-use measure::statistics::{median, median_interval, relative_half_width};
+use harness::series::{CONFIDENCE, Enough, StopRule, TurnOrder, side_name};
+use measure::statistics::{median, median_interval};
 use measure::{RunId, RunRecord, SeriesPlace};
 use report::compare::Side;
 use report::{figure_text, metric_text};
@@ -63,7 +64,6 @@ pub struct SeriesArgs {
 const ROUNDS: u32 = 6;
 /// Rounds that --until-ci makes at most when --repeat does not say.
 const ROUNDS_MAX: u32 = 1000;
-const CONFIDENCE: f64 = 0.95;
 /// Leaves room for five figures in a line of the terminal.
 const NAME_WIDTH_MAX: usize = 24;
 
@@ -124,9 +124,14 @@ impl SeriesArgs {
         }
         let mut series = Series { sides: variants.len(), records: Vec::new() };
         let order = TurnOrder { sides: variants.len(), seed: sides.seed };
+        let rule = StopRule {
+            rounds_max: self.rounds_max(),
+            half_width: self.until_ci,
+            time_limit: self.time_limit,
+        };
         let begun = Instant::now();
         let mut ended = None;
-        'rounds: for round in 0..self.rounds_max() {
+        'rounds: for round in 0..rule.rounds_max {
             for side in order.of_round(round) {
                 let variant = &variants[side];
                 let label = match (&output.label, &variant.label) {
@@ -159,12 +164,13 @@ impl SeriesArgs {
                     break 'rounds;
                 }
             }
-            if self.until_ci.is_some_and(|limit| series.is_known_within(limit)) {
-                break;
-            }
-            if self.until_ci.is_some() && begun.elapsed() >= self.time_limit {
-                note(context, "the time limit is reached before the interval is as narrow as asked for");
-                break;
+            match rule.after_round(begun.elapsed(), series.judged_by()) {
+                Enough::No => {}
+                Enough::Known => break,
+                Enough::TimeUp => {
+                    note(context, "the time limit is reached before the interval is as narrow as asked for");
+                    break;
+                }
             }
         }
         self.finish(series, ended, output, context)
@@ -250,22 +256,20 @@ impl Series {
         (0..self.sides).filter_map(of).collect()
     }
 
-    /// Whether every figure that answers for a side is known on it, and on the first side, to `limit` (a share) to
-    /// either side.
-    fn is_known_within(&self, limit: f64) -> bool {
+    /// The figures that answer for each side, on it and on the first side; none for a side without.
+    fn judged_by(&self) -> Vec<Vec<f64>> {
         let sides = self.by_side();
-        let answers = |side: &Side| side.runs.first().and_then(|run| Some(headline_of(run)?.0.to_owned()));
-        let known = |side: &Side, name: &str| {
-            let figures: Vec<f64> =
-                side.runs.iter().filter_map(|record| record.metrics.get(name)).copied().collect();
-            median_interval(&figures, CONFIDENCE)
-                .is_some_and(|interval| relative_half_width(interval) <= limit)
+        let of = |side: &Side, name: &str| -> Vec<f64> {
+            side.runs.iter().filter_map(|record| record.metrics.get(name)).copied().collect()
         };
-        sides
-            .iter()
-            .skip(1)
-            .chain(sides.first().filter(|_| sides.len() == 1))
-            .all(|side| answers(side).is_some_and(|name| known(side, &name) && known(&sides[0], &name)))
+        let alone = sides.first().filter(|_| sides.len() == 1);
+        let judged = sides.iter().skip(1).chain(alone).flat_map(|side| {
+            match side.runs.first().and_then(|run| Some(headline_of(run)?.0.to_owned())) {
+                Some(name) => vec![of(side, &name), of(&sides[0], &name)],
+                None => vec![vec![]],
+            }
+        });
+        judged.collect()
     }
 
     /// What answers, the best first.
@@ -340,45 +344,6 @@ fn in_its_mount(variant: &Variant, run: impl FnOnce() -> anyhow::Result<Run>) ->
     }
 }
 
-/// In which order the sides of each round are measured.
-#[derive(Clone, Copy, Debug)]
-struct TurnOrder {
-    sides: usize,
-    seed: u64,
-}
-
-impl TurnOrder {
-    /// Two rounds belong together: the second is the first backwards, so that a steady drift adds the same to each side.
-    /// Which order the first has is drawn for each pair: in a fixed pattern each side would meet the same part of a load
-    /// that comes and goes with the period of the turns.
-    fn of_round(self, round: u32) -> Vec<usize> {
-        let mut state = self.seed ^ (u64::from(round / 2) << 32);
-        let mut order: Vec<usize> = (0..self.sides).collect();
-        for last in (1..self.sides).rev() {
-            order.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
-        }
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        order
-    }
-}
-
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// `A`, `B`, …, `Z`, `AA`, …
-fn side_name(side: usize) -> String {
-    let letter = char::from(b'A' + (side % 26) as u8);
-    letter.to_string().repeat(side / 26 + 1)
-}
-
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     match number {
@@ -390,44 +355,6 @@ fn percent(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_pair_of_rounds_goes_there_and_back_so_that_each_side_is_first_as_often() {
-        for (sides, seed) in [(2, 1), (2, 7), (3, 1), (5, 42)] {
-            let order = TurnOrder { sides, seed };
-            for pair in 0..50 {
-                let (there, mut back) = (order.of_round(2 * pair), order.of_round(2 * pair + 1));
-                back.reverse();
-                assert_eq!(there, back, "{order:?}, pair {pair}");
-                let mut all = there;
-                all.sort_unstable();
-                assert_eq!(all, (0..sides).collect::<Vec<_>>());
-            }
-        }
-    }
-
-    #[test]
-    fn which_side_begins_a_pair_is_drawn_from_the_seed_and_never_a_fixed_pattern() {
-        let begins = |seed| -> Vec<usize> {
-            (0..64).map(|pair| TurnOrder { sides: 2, seed }.of_round(2 * pair)[0]).collect()
-        };
-        let drawn = begins(1);
-        assert_eq!(drawn, begins(1), "the same seed, the same order");
-        assert_ne!(drawn, begins(2));
-        let of_b: usize = drawn.iter().sum();
-        assert!((16..=48).contains(&of_b), "B begins {of_b} of 64 pairs");
-        for period in 1..=8 {
-            assert!(
-                (period..64).any(|at| drawn[at] != drawn[at - period]),
-                "comes again every {period} pairs"
-            );
-        }
-    }
-
-    #[test]
-    fn sides_beyond_z_are_still_told_apart() {
-        assert_eq!([0, 1, 25, 26].map(side_name), ["A", "B", "Z", "AA"]);
-    }
 
     #[test]
     fn a_percentage_is_taken_with_its_sign_or_without() {

@@ -19,7 +19,9 @@ use crate::error::FstressError;
 use crate::objects::{DirectoryId, FileId, ObjectName, ObjectSets, SymlinkId};
 use crate::payload::Payload;
 use crate::planner::{DIR_ATTRIBUTES, FILE_ATTRIBUTES, LINK_TARGET};
-use crate::progress::{Event, SetWork};
+use harness::Event;
+
+use crate::progress::SetWork;
 
 /// Where the work is done.
 pub(crate) struct Site<'a> {
@@ -386,12 +388,7 @@ impl Crew {
 
     /// Tells how far it is.
     pub fn tell_now(&self, site: &mut Site<'_>) {
-        (site.tell)(Event::FileSet {
-            work: self.work,
-            done: self.done,
-            asked: self.asked,
-            bytes: self.bytes,
-        });
+        (site.tell)(self.work.step(self.done, self.asked, self.bytes));
     }
 }
 

@@ -9,6 +9,7 @@
 //! Source: Anderson, "Fstress: A Flexible Network File Service Benchmark".
 
 mod arrivals;
+mod benchmark;
 mod builder;
 mod crew;
 pub mod derive;
@@ -30,6 +31,7 @@ mod weights;
 mod workload;
 
 pub use arrivals::{Arrivals, Schedule};
+pub use benchmark::{Fstress, Part, Reached};
 pub use distribution::{Dimension, Distribution};
 pub use error::{FstressError, Place, ValueProblem};
 pub use load::{LatencyBound, Load};
@@ -38,7 +40,6 @@ pub use objects::{
     DirectoryId, FileFlags, FileId, HANDLE_BYTES_LIMIT, HandleTable, ObjectMemory, ObjectName, ObjectSets,
     SymlinkId,
 };
-pub use progress::{Event, Live, SetWork, Stage};
 pub use run::{FileCount, FstressConfig, Keep, METRICS, RunOutcome, run, run_together};
 pub use weights::{WEIGHT_ONE, WeightTree};
 pub use workload::{

@@ -8,6 +8,7 @@
 //!
 //! Always holds: a search ends; what it reports was measured, never interpolated.
 
+use std::fmt;
 use std::time::Duration;
 
 use measure::LatencyHistogram;
@@ -49,6 +50,21 @@ pub struct LatencyBound {
 const RATE_MIN: f64 = 1.0;
 const RATE_MAX: f64 = 10_000_000.0;
 const POINTS_MAX: usize = 10_000;
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sweep(rates) if rates.len() == 1 => write!(f, "{} requests/s", rates[0]),
+            Self::Sweep(rates) => {
+                let (first, last) = (rates[0], rates[rates.len() - 1]);
+                write!(f, "{} load points from {first} to {last} requests/s", rates.len())
+            }
+            Self::Auto { first } => write!(f, "load rising from {first} requests/s to saturation"),
+            Self::FindMax { first, bound } => write!(f, "load rising from {first} requests/s while {bound}"),
+            Self::Max { outstanding } => write!(f, "a closed loop with {outstanding} outstanding"),
+        }
+    }
+}
 
 impl Load {
     /// Where a search begins when it is told nothing, requests a second.

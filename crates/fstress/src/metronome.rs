@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
 use harness::open_loop::FineTimers;
+use harness::{Live, Stage};
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
 
 use crate::arrivals::Schedule;
 use crate::error::FstressError;
 use crate::planner::{NameBuffers, Planned, Planner};
-use crate::progress::{Live, Stage};
 use crate::raw::Samples;
 use crate::tally::Tallies;
 

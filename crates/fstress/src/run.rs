@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use files::{Outcome, Ticket, Transport};
 use harness::ranks::RankGroup;
+use harness::{Event, Level};
 use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, Phase, Verdict};
 use quanta::Clock;
+use serde::Serialize;
 
 use crate::arrivals::{Arrivals, stream};
 use crate::builder::{Builder, BuilderOptions};
@@ -23,13 +25,13 @@ use crate::load::{Load, SEARCH_RULE, Search};
 use crate::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
 use crate::objects::{Maker, ObjectSets};
 use crate::planner::Planner;
-use crate::progress::Event;
 use crate::ranks::{FstressRanks as _, Work};
 use crate::raw::RawFile;
 use crate::workload::Workload;
 
-/// What to run.
-#[derive(Clone, Debug)]
+/// What to run; as JSON the fields of a record's configuration.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "ConfigFields")]
 pub struct FstressConfig {
     /// What to ask.
     pub workload: Workload,
@@ -56,6 +58,36 @@ pub struct FstressConfig {
     pub build_in_flight: usize,
     /// Where every measured request is written to by itself: this path, and behind it `-rank-N.csv`, 0 for a generator alone.
     pub raw: Option<PathBuf>,
+}
+
+/// By the names in records.
+#[derive(Serialize)]
+struct ConfigFields {
+    workload: String,
+    workload_toml: String,
+    load: String,
+    arrivals: String,
+    warm_s: f64,
+    measure_s: f64,
+    drain_s: f64,
+    raw_samples: bool,
+    file_set: String,
+}
+
+impl From<FstressConfig> for ConfigFields {
+    fn from(config: FstressConfig) -> Self {
+        Self {
+            workload_toml: config.workload.to_toml(),
+            workload: config.workload.name,
+            load: config.load.to_string(),
+            arrivals: config.arrivals.to_string(),
+            warm_s: config.warm.as_secs_f64(),
+            measure_s: config.measure.as_secs_f64(),
+            drain_s: config.drain.as_secs_f64(),
+            raw_samples: config.raw.is_some(),
+            file_set: config.set_name,
+        }
+    }
 }
 
 /// How many files a set has.
@@ -95,21 +127,6 @@ pub struct RunOutcome {
     pub error: Option<FstressError>,
     /// Why the file set, or a part of it, is still there, when that is not the error itself.
     pub left_behind: Option<FstressError>,
-}
-
-impl RunOutcome {
-    /// What there would be to say if the run ended with these points.
-    pub fn so_far(points: Vec<LoadPoint>, load: &Load) -> Self {
-        Self {
-            metrics: metrics(&points, load),
-            verdict: judge::run_verdict(&points, false),
-            points,
-            phases: vec![],
-            complete: false,
-            error: None,
-            left_behind: None,
-        }
-    }
 }
 
 /// How often a search measures a level that the generator spoilt.
@@ -342,8 +359,8 @@ impl Session<'_> {
     ) -> Result<(), FstressError> {
         let config = self.config;
         let number = self.points.len() as u32 + 1;
-        let spans = (config.warm, config.measure);
-        (self.tell)(Event::PointBegins { offered_per_sec: rate, number, of, spans });
+        let (warm, measure) = (config.warm, config.measure);
+        (self.tell)(Event::LevelBegins(Level { offered_per_sec: rate, number, of, warm, measure }));
         let seed_of_point = self.seed ^ rand::Rng::next_u64(&mut stream(self.seed, 100 + u64::from(number)));
         let pace = match rate {
             Some(rate) => {
@@ -398,7 +415,7 @@ impl Session<'_> {
         let mut kept = Ok(());
         // Cut short in its warm-up it has nothing to say.
         if !measured.is_zero() {
-            (self.tell)(Event::PointDone(Box::new(point.clone())));
+            (self.tell)(Event::LevelDone(Box::new(point.clone())));
             self.points.push(point);
             if let Some(raw) = &mut self.raw {
                 let written = raw.write(number);
@@ -570,7 +587,7 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::micros("overall_response_us", "Overall response time"),
 ];
 
-fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
+pub(crate) fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let mut put = |name: &str, value: Option<f64>| {
         if let Some(value) = value {

@@ -32,7 +32,7 @@ pub use self::clocks::{ClockOffset, RoundTrip};
 use self::clocks::{TOGETHER, unix_ns};
 pub use self::collective::{Exchange, Fate, Lost};
 pub use self::error::RanksError;
-pub use self::replicas::{Replicas, Steps};
+pub use self::replicas::{Replicas, Steps, merge_phases};
 pub use self::shares::Share;
 use self::shares::{Room, bounds, fair_cores};
 

@@ -1,7 +1,11 @@
 //! CPU time of this process over a stretch of work, user and system apart.
 
 use std::fs;
+use std::iter::Sum;
+use std::ops::Add;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 /// Read at one moment, asked at another.
 #[derive(Clone, Copy, Debug)]
@@ -10,12 +14,26 @@ pub struct CpuMeter {
 }
 
 /// CPU time of all threads of this process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
     /// In user mode.
     pub user: Duration,
     /// In the kernel.
     pub sys: Duration,
+}
+
+impl Add for CpuTimes {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self { user: self.user + more.user, sys: self.sys + more.sys }
+    }
+}
+
+impl Sum for CpuTimes {
+    fn sum<I: Iterator<Item = Self>>(times: I) -> Self {
+        times.fold(Self::default(), Self::add)
+    }
 }
 
 impl CpuMeter {

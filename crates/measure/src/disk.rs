@@ -15,6 +15,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::MountPoint;
 
 /// The kernel counts in sectors of this size, whatever the device's own is.
@@ -30,7 +32,7 @@ pub struct DiskMeter {
 }
 
 /// What a device did in between.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskUse {
     /// Name of the device, such as `/dev/sda1`.
     pub device: String,

@@ -23,6 +23,7 @@ use std::sync::mpsc;
 use files::{FileSystem, FsError, Status};
 use harness::{Entry, NoGate, PhaseGate, RankState};
 use measure::CpuMeter;
+use serde::{Deserialize, Serialize};
 
 pub use outcome::{Counts, Ending, Latencies, Outcome, PhaseTimes};
 
@@ -60,7 +61,8 @@ impl Default for RunOptions {
 }
 
 /// When data must be durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SyncMode {
     /// When the system likes. The original's way.
     #[default]
@@ -72,7 +74,7 @@ pub enum SyncMode {
 }
 
 /// A part of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     /// Making `s0`, `s1`, …; left out without subdirectories.
     MakeDirectories,

@@ -85,6 +85,28 @@ pub enum PostmarkError {
     /// There is nowhere to run.
     #[error("no location to run in: name at least one")]
     NoPlace,
+    /// The run's own folder cannot be made.
+    #[error("cannot make a folder for the run's files")]
+    MakeFolder {
+        /// What the storage said.
+        source: FsError,
+    },
+    /// The run's own folder is still there.
+    #[error("{place}: cannot remove this run's folder {name}")]
+    RemoveFolder {
+        /// Below which location.
+        place: String,
+        /// Its name.
+        name: String,
+        /// What the storage said.
+        source: FsError,
+    },
+    /// The system gave no thread for the progress.
+    #[error("cannot start the thread that watches the run")]
+    Watch {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The system gave no thread.
     #[error("cannot start worker {worker}: use fewer threads")]
     Thread {

@@ -1,17 +1,14 @@
-//! What a run's outcome says: one load level, PostMark's own report as metrics, a verdict.
+//! What a run says: one load level, PostMark's own report as metrics, a verdict.
 //!
-//! Not here: adding up ranks, drawing tables (the binary).
+//! Not here: adding up ranks (see `benchmark`), drawing tables (the binary).
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use measure::{
-    DEVICE_METRICS as DEVICE, LatencyHistogram, LoadPoint, LoopKind, MetricDeclaration, OpStats, Usage,
-    Verdict,
-};
+use measure::{DEVICE_METRICS as DEVICE, LoadPoint, LoopKind, MetricDeclaration, OpStats, Phase, Verdict};
 
-use crate::engine::{self, Ending, Outcome};
+use crate::benchmark::Part;
+use crate::engine::{self, Ending};
 
 /// What [`metrics`] emits, by order of interest; the names with `to_last` and `tail` where several ranks ran.
 pub const METRICS: &[MetricDeclaration] = &[
@@ -43,21 +40,27 @@ pub const METRICS: &[MetricDeclaration] = &[
     DEVICE[6],
 ];
 
+/// Phase of a record, its rate while all ranks worked, until the last ended, and what came after the first.
+const RATES_OF_RANKS: [(&str, &str, &str, &str); 3] = [
+    ("create", "created_alone_per_sec", "created_alone_to_last_per_sec", "create_tail_s"),
+    ("transactions", "transactions_per_sec", "transactions_to_last_per_sec", "transactions_tail_s"),
+    ("delete", "deleted_alone_per_sec", "deleted_alone_to_last_per_sec", "delete_tail_s"),
+];
+
 /// Below this a run is mostly noise: PostMark's own clock ticked in seconds.
 const RUN_MIN: Duration = Duration::from_secs(1);
 
 /// The operations of the whole run as one load level of a closed loop.
-pub fn load_point(outcome: &Outcome, threads: NonZeroUsize) -> LoadPoint {
-    let wall = outcome.wall_of_files();
-    let latencies = outcome.latencies.as_deref().cloned().unwrap_or_default();
+pub fn load_point(whole: &Part) -> LoadPoint {
+    let wall = whole.wall_of_files();
+    let latencies = &whole.latencies;
     let kinds = [
         ("create", &latencies.create),
         ("read", &latencies.read),
         ("append", &latencies.append),
         ("delete", &latencies.delete),
     ];
-    let mut all = LatencyHistogram::new();
-    kinds.iter().for_each(|(_, of_kind)| all.merge(of_kind));
+    let all = whole.all_latencies();
     let (count, total_s) = (all.count().max(1) as f64, all.total_s().max(1e-9));
     let ops = kinds.iter().filter(|(_, of_kind)| of_kind.count() > 0).map(|(name, of_kind)| {
         let share_percent = 100.0 * of_kind.count() as f64 / count;
@@ -78,7 +81,7 @@ pub fn load_point(outcome: &Outcome, threads: NonZeroUsize) -> LoadPoint {
     LoadPoint {
         loop_kind: LoopKind::Closed,
         offered_per_sec: None,
-        outstanding: Some(threads.get() as u32),
+        outstanding: Some(whole.threads as u32),
         sent_per_sec: achieved_per_sec,
         achieved_per_sec,
         warm_s: 0.0,
@@ -96,21 +99,21 @@ pub fn load_point(outcome: &Outcome, threads: NonZeroUsize) -> LoadPoint {
         file_set: Default::default(),
         saturated: false,
         verdict: Verdict::valid(),
-        parts: vec![],
+        parts: whole.rows.clone(),
     }
 }
 
 /// PostMark's own report as metrics, by a clock finer than its seconds, and the latencies that matter most.
-pub fn metrics(outcome: &Outcome, usage: &Usage) -> BTreeMap<String, f64> {
-    let counts = &outcome.counts;
+pub fn metrics(whole: &Part) -> BTreeMap<String, f64> {
+    let (counts, usage) = (&whole.counts, whole.usage());
     let (create, mixed, delete, all) = (
-        outcome.wall(engine::Phase::Create),
-        outcome.wall(engine::Phase::Transactions),
-        outcome.wall(engine::Phase::Delete),
-        outcome.wall_of_files(),
+        whole.wall(engine::Phase::Create),
+        whole.wall(engine::Phase::Transactions),
+        whole.wall(engine::Phase::Delete),
+        whole.wall_of_files(),
     );
     let mut metrics: BTreeMap<String, f64> = [
-        ("transactions_per_sec", per_sec(outcome.transactions_done, mixed)),
+        ("transactions_per_sec", per_sec(whole.transactions_done, mixed)),
         ("created_per_sec", per_sec(counts.created(), all)),
         ("created_alone_per_sec", per_sec(counts.created_alone, create)),
         ("created_mixed_per_sec", per_sec(counts.created_mixed, mixed)),
@@ -129,7 +132,7 @@ pub fn metrics(outcome: &Outcome, usage: &Usage) -> BTreeMap<String, f64> {
     if let Some(disk) = &usage.disk {
         metrics.extend(disk.counters());
     }
-    let latencies = outcome.latencies.as_deref().cloned().unwrap_or_default();
+    let latencies = &whole.latencies;
     for (name, of_kind) in [
         ("create", &latencies.create),
         ("read", &latencies.read),
@@ -142,13 +145,27 @@ pub fn metrics(outcome: &Outcome, usage: &Usage) -> BTreeMap<String, f64> {
             metrics.insert(format!("{name}_p99_us"), us.p99);
         }
     }
+    metrics.extend(rates_of_ranks(&whole.phases));
     metrics
 }
 
+/// Where several ranks ran: the rates while all of them worked, in place of those until the last one ended, which get
+/// names of their own.
+fn rates_of_ranks(phases: &[Phase]) -> Vec<(String, f64)> {
+    let rates = RATES_OF_RANKS.iter().filter_map(|(name, rate, to_last, tail)| {
+        let phase = phases.iter().find(|phase| phase.name == *name)?;
+        let counter = |name: &str| phase.counters.get(name).copied();
+        let (while_all, tail_s) = (counter("all_worked_items_per_sec")?, counter("tail_s")?);
+        Some([(*to_last, phase.items_per_sec), (*rate, while_all), (*tail, tail_s)])
+    });
+    rates.flatten().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// Whether to believe the run, and what held it up.
-pub fn verdict(outcome: &Outcome, usage: &Usage) -> Verdict {
+pub fn verdict(whole: &Part) -> Verdict {
+    let usage = whole.usage();
     let mut verdict = Verdict::valid();
-    match outcome.ending {
+    match whole.ending {
         Ending::Complete => {}
         Ending::OutOfFiles => verdict.invalidate(
             "out-of-files",

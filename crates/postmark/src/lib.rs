@@ -6,15 +6,17 @@
 //! crumb run postmark ------------> Settings -> engine::run -> files::FileSystem (one a location)
 //!                                              |
 //!                                              `-> Event (progress), Outcome (counts, times, latencies)
-//!                                                     `-> report: verbose, terse
+//!                                                     |-> report: verbose, terse
+//!                                                     `-> benchmark::Part, one a rank -> figures
 //! ```
 //!
 //! Always holds: with equal settings every count equals PostMark 1.51's, number for number; a run ends, and
 //! leaves nothing of its own behind, whatever the settings and whatever the storage does; nothing that was there
 //! before is overwritten or removed.
-//! Not here: storage (see `files`), adding up ranks and showing figures (the binary).
+//! Not here: storage (see `files`), how ranks meet (see `harness`), showing figures (the binary).
 //! Source: behaviour of PostMark 1.51 as observed; J. Katcher, "PostMark: a new file system benchmark", 1997.
 
+pub mod benchmark;
 mod clock;
 pub mod engine;
 mod error;
@@ -30,6 +32,7 @@ mod stream;
 mod table;
 mod text;
 
+pub use benchmark::{Postmark, PostmarkConfig};
 pub use clock::{Clock, SystemClock};
 pub use error::PostmarkError;
 pub use report::Figures;

@@ -9,7 +9,8 @@ use files::{
     Completion, DirectoryOptions, DirectoryTransport, DirectoryTransportOptions, Outcome, Request, Status,
     SubmitError, Ticket, Transport, TransportError,
 };
-use fstress::{Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload};
+use fstress::{Arrivals, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload};
+use harness::Event;
 use quanta::{Clock, Instant};
 
 fn config(workload: &str, files: u64, keep: Keep) -> FstressConfig {
@@ -228,7 +229,7 @@ fn a_kept_set_is_for_one_run_at_a_time() {
         &clock,
         &AtomicBool::new(false),
         &mut |event| {
-            if matches!(event, Event::PointBegins { .. }) {
+            if matches!(event, Event::LevelBegins(_)) {
                 other = Some(run(place.path(), &of(Keep::Reuse), false));
             }
         },

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{DirectoryTransport, DirectoryTransportOptions};
-use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, Workload};
+use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
+use harness::Event;
 use quanta::Clock;
 use testkit::{Law, LawTransport};
 
@@ -36,7 +37,7 @@ fn stopping_while_files_are_made_leaves_nothing_behind() {
     let stop = AtomicBool::new(false);
     let outcome =
         fstress::run(&config("web-server", &[100.0], 50_000), &mut transport, &clock, &stop, &mut |event| {
-            if matches!(event, Event::FileSet { done, .. } if done > 0) {
+            if matches!(event, Event::Step(step) if step.done > 0) {
                 stop.store(true, Ordering::Relaxed);
             }
         });

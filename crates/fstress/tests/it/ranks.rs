@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use files::{DirectoryTransport, DirectoryTransportOptions, NullTransport, Transport};
 use fstress::{
-    Arrivals, Event, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload, run_together,
+    Arrivals, FileCount, FstressConfig, FstressError, Keep, Load, RunOutcome, Workload, run_together,
 };
+use harness::Event;
 use harness::ranks::{
     ClockOffset, Exchange, Fate, Hello, Lost, RankGroup, RanksError, Replicas, RoundTrip, Share, Steps,
 };
@@ -327,7 +328,7 @@ fn stopping_one_rank_while_files_are_made_stops_all_and_leaves_no_file_set() {
         ..config(Load::Sweep(vec![100.0]))
     };
     let outcomes = run_on(2, Share::Even, &asked, on_directory(dir.path()), |rank, event, stop| {
-        if rank == 1 && matches!(event, Event::FileSet { done, .. } if *done > 0) {
+        if rank == 1 && matches!(event, Event::Step(step) if step.done > 0) {
             stop.store(true, Ordering::Relaxed);
         }
     });
@@ -425,7 +426,7 @@ fn the_file_set_of_a_rank_that_was_lost_is_removed_by_another() {
                     let mut transport = open(rank, &clock);
                     let mut tell = |event: Event| {
                         // As a process that is killed: without a word, and with its files there.
-                        if rank == lost && matches!(event, Event::PointDone(_)) {
+                        if rank == lost && matches!(event, Event::LevelDone(_)) {
                             std::panic::resume_unwind(Box::new("killed"));
                         }
                     };

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use files::{Completion, Outcome, Transport, TransportError};
-use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, Workload};
+use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
+use harness::Event;
 use quanta::{Clock, Instant};
 use testkit::{Law, LawTransport};
 
@@ -129,7 +130,7 @@ fn a_stop_is_heeded_within_seconds_whatever_is_waited_for() {
                     fstress::run(&config(5000), &mut transport, &clock, &stop, &mut |event| {
                         let stop_now = match event {
                             Event::Live(live) => live.elapsed > Duration::from_secs(4),
-                            Event::FileSet { .. } => answers <= 300,
+                            Event::Step(_) => answers <= 300,
                             _ => false,
                         };
                         if stop_now && stopped_at.is_none() {
@@ -164,7 +165,7 @@ fn what_was_measured_before_the_silence_is_kept() {
     let (mut transport, clock, answers_left) = mute(Unanswered::Cancelled, u64::MAX);
     let outcome =
         fstress::run(&config(1000), &mut transport, &clock, &AtomicBool::new(false), &mut |event| {
-            if matches!(event, Event::PointDone(_)) {
+            if matches!(event, Event::LevelDone(_)) {
                 answers_left.store(0, Ordering::Relaxed);
             }
         });

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Request, SubmitError, Ticket, Transport};
-use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, Workload};
+use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
+use harness::Event;
 use testkit::{Law, LawTransport};
 
 const TRANSFER: u32 = 32 << 10;
@@ -57,7 +58,7 @@ fn a_log_batch_larger_than_a_transfer_is_written_whole_as_a_series() {
         raw: None,
     };
     let outcome = fstress::run(&config, &mut transport, &clock, &AtomicBool::new(false), &mut |event| {
-        if matches!(event, Event::PointBegins { .. }) {
+        if matches!(event, Event::LevelBegins(_)) {
             is_loaded.store(true, Ordering::Relaxed);
         }
     });

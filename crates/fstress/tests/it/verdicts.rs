@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Request, Status, SubmitError, Ticket, Transport, TransportCounters};
-use fstress::{Arrivals, Event, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
+use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
+use harness::Event;
 use testkit::{Fault, Law, LawTransport};
 
 fn config(load: Load) -> FstressConfig {

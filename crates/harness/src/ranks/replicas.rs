@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use measure::{Phase, RankPart};
 use quanta::Clock;
+use serde::{Deserialize, Serialize};
 
 use super::{RankGroup, RanksError};
 use crate::{Entry, PhaseGate, RankState};
@@ -37,7 +38,7 @@ pub struct Replicas<'a> {
 }
 
 /// How far a phase had come, step by step.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
     /// Seconds since its begin, and how much was done by then, both rising; whatever it is counted in.
     pub done: Vec<(f64, f64)>,
@@ -188,20 +189,33 @@ impl<'a> Replicas<'a> {
         self.group.add_up("what phases did", parts, sum_of_phases)
     }
 
-    /// The rows of all ranks, each filled in with who it is and how late it began.
-    ///
-    /// # Errors
-    /// When a rank is lost.
-    pub fn rows(&mut self, mine: RankPart) -> Result<Vec<RankPart>, RanksError> {
-        let Some(joined) = &self.group.0 else { return Ok(vec![]) };
+    /// This rank's own name for what each rank has for itself, such as a folder.
+    pub fn own_name(&self, name: &str) -> String {
+        if self.group.is_joined() { format!("{name}-r{}", self.group.rank()) } else { name.to_owned() }
+    }
+
+    /// This rank's row, filled in with who it is and how late it began at worst.
+    pub fn row(&self, mine: RankPart) -> RankPart {
+        let Some(joined) = &self.group.0 else { return mine };
         let rank = joined.exchange.rank();
-        let row = RankPart {
+        RankPart {
             rank,
             host: joined.host(rank),
             start_skew_us: self.skew_ns_max as f64 / 1e3,
             clock_uncertainty_us: joined.clocks.uncertainty_ns as f64 / 1e3,
             ..mine
-        };
+        }
+    }
+
+    /// The rows of all ranks, each as by [`Self::row`].
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn rows(&mut self, mine: RankPart) -> Result<Vec<RankPart>, RanksError> {
+        if !self.is_joined() {
+            return Ok(vec![]);
+        }
+        let row = self.row(mine);
         self.group.add_up("how ranks fared", row, |rows| rows)
     }
 
@@ -215,6 +229,19 @@ impl<'a> Replicas<'a> {
 type Wall = (String, u32, f64);
 /// What a rank did in a phase; when the first rank ended it, and how much this one had done by then.
 type PartOfPhase = (Phase, Option<(f64, f64)>);
+
+/// The phases of all ranks as one list, from the phases of each and how far they had come when: see [`Replicas::sum`].
+pub fn merge_phases(all: Vec<Vec<(Phase, Steps)>>) -> Vec<Phase> {
+    let wall = |(phase, _): &(Phase, Steps)| (phase.name.clone(), phase.pass, phase.wall_s);
+    let walls = all.iter().map(|phases| phases.iter().map(wall).collect()).collect();
+    let firsts = first_ends(walls, all.len() as u32);
+    let part = |(phase, steps): (Phase, Steps)| {
+        let first = firsts.iter().find(|(name, pass, _)| *name == phase.name && *pass == phase.pass);
+        let by_then = first.map(|(_, _, at_s)| (*at_s, steps.items_by(*at_s, phase.wall_s, phase.items)));
+        (phase, by_then)
+    };
+    sum_of_phases(all.into_iter().map(|phases| phases.into_iter().map(part).collect()).collect())
+}
 
 /// For each phase that all ranks have, when the first of them ended it.
 fn first_ends(all: Vec<Vec<Wall>>, ranks: u32) -> Vec<Wall> {

@@ -70,7 +70,7 @@ impl Counts {
 }
 
 /// How long operations on one file took, from opening it to its close, or its removal.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     /// Of creating and writing.
     pub create: LatencyHistogram,
@@ -83,7 +83,8 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    fn merge(&mut self, other: &Self) {
+    /// Adds those of another one.
+    pub fn merge(&mut self, other: &Self) {
         self.create.merge(&other.create);
         self.read.merge(&other.read);
         self.append.merge(&other.append);
@@ -111,10 +112,11 @@ impl PhaseTimes {
     }
 }
 
-/// Why the transactions ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why the transactions ended; of several workers or ranks the last in this order stands for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Ending {
     /// All were done.
+    #[default]
     Complete,
     /// No file was left to work on. The original gives no report then.
     OutOfFiles,

@@ -1,7 +1,7 @@
 //! Hears of a run while it goes on: progress for the user, the device's counters by phase, what was done when.
 //!
 //! Always holds: what the device did while a copy among others waited for them is not counted.
-//! Not here: what the figures say (see `figures`), adding up ranks (see `whole`).
+//! Not here: what the figures say (see `figures`), adding up ranks (see `part`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use files::FileSystem;
 use harness::ranks::Steps;
+use harness::{Events, Step};
 use measure::{DiskMeter, DiskUse, Phase};
-use postmark::engine::{self, Event, Outcome};
-use postmark::figures::per_sec;
 
-use crate::progress::Progress;
+use crate::engine::{self, Event, Outcome};
+use crate::figures::per_sec;
 
 /// How much there is to do, of all threads together.
 pub(super) struct Expected {
@@ -32,7 +32,6 @@ impl Expected {
 }
 
 pub(super) struct Watch {
-    progress: Progress,
     /// Laps at the end of each phase.
     lap: Option<DiskMeter>,
     /// Over the run as a whole.
@@ -51,21 +50,15 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 const SAMPLES_MAX: usize = 1 << 16;
 
 impl Watch {
-    pub fn new(storage: &dyn FileSystem, quiet: bool, samples: bool) -> Self {
+    pub fn new(storage: &dyn FileSystem, samples: bool) -> Self {
         let meter = storage.local_root().and_then(DiskMeter::start);
         Self {
-            progress: Progress::new(quiet),
             lap: meter.clone(),
             whole: meter,
             by_phase: Vec::new(),
             samples: samples.then(Vec::new),
             sample_every: SAMPLE_EVERY,
         }
-    }
-
-    /// Takes the progress off the screen.
-    pub fn finish(&self) {
-        self.progress.finish();
     }
 
     /// What the device did in the run; of a copy among others without the time in which it waited for them.
@@ -91,7 +84,13 @@ impl Watch {
     }
 
     /// Until the run is over.
-    pub fn listen(&mut self, heard: &mpsc::Receiver<Event>, done: &AtomicU64, expected: &Expected) {
+    pub fn listen(
+        &mut self,
+        heard: &mpsc::Receiver<Event>,
+        done: &AtomicU64,
+        expected: &Expected,
+        events: &Events,
+    ) {
         let (mut phase, mut done_before) = (None, 0);
         let mut shown = Instant::now();
         loop {
@@ -110,7 +109,7 @@ impl Watch {
                         self.by_phase.push((phase, meter.lap()));
                     }
                 }
-                Ok(Event::Trouble(error)) => self.progress.say(&format!("crumb: {error}")),
+                Ok(Event::Trouble(error)) => events.send(harness::Event::Warning(error.to_string())),
                 Ok(_) => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     self.sample(done);
@@ -118,11 +117,11 @@ impl Watch {
                         continue;
                     }
                     shown = Instant::now();
-                    let done = done.load(Ordering::Relaxed) - done_before;
                     if let Some((phase, of)) = phase.and_then(|phase| Some((phase, expected.of(phase)?))) {
-                        let of_text = report::count_text(of);
-                        let text = format!("{phase}: {} of about {of_text}", report::count_text(done));
-                        self.progress.step(done.min(of), of, text);
+                        let done = done.load(Ordering::Relaxed) - done_before;
+                        let (work, of) = (phase.to_string(), Some(of));
+                        let step = Step { work, done, of, is_estimate: true, bytes: 0 };
+                        events.send(harness::Event::Step(step));
                     }
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -130,26 +129,23 @@ impl Watch {
         }
     }
 
-    /// The phases of a record, each with how far it had come when.
-    pub fn with_steps(&self, phases: Vec<Phase>, outcome: &Outcome) -> Vec<(Phase, Steps)> {
+    /// How far a phase of a record had come when.
+    pub fn steps(&self, phase: &Phase, outcome: &Outcome) -> Steps {
         let samples = self.samples.as_deref().unwrap_or_default();
-        let steps = |phase: &Phase| {
-            let Some(times) = outcome.phases.iter().find(|times| name_of(times.phase) == phase.name) else {
-                return Steps::default();
-            };
-            // Counted on from the phases before.
-            let at_begin = samples.iter().take_while(|(at, _)| *at <= times.started).last();
-            let before = at_begin.map_or(0, |(_, done)| *done);
-            let within = samples.iter().filter(|(at, _)| *at > times.started && *at <= times.ended);
-            let step = |&(at, done): &(Instant, u64)| {
-                let since_s = at.saturating_duration_since(times.started).as_secs_f64();
-                (since_s, done.saturating_sub(before) as f64)
-            };
-            let mut done: Vec<(f64, f64)> = within.map(step).collect();
-            done.push((times.wall().as_secs_f64(), phase.items as f64));
-            Steps { done }
+        let Some(times) = outcome.phases.iter().find(|times| name_of(times.phase) == phase.name) else {
+            return Steps::default();
         };
-        phases.into_iter().map(|phase| (phase.clone(), steps(&phase))).collect()
+        // Counted on from the phases before.
+        let at_begin = samples.iter().take_while(|(at, _)| *at <= times.started).last();
+        let before = at_begin.map_or(0, |(_, done)| *done);
+        let within = samples.iter().filter(|(at, _)| *at > times.started && *at <= times.ended);
+        let step = |&(at, done): &(Instant, u64)| {
+            let since_s = at.saturating_duration_since(times.started).as_secs_f64();
+            (since_s, done.saturating_sub(before) as f64)
+        };
+        let mut done: Vec<(f64, f64)> = within.map(step).collect();
+        done.push((times.wall().as_secs_f64(), phase.items as f64));
+        Steps { done }
     }
 
     /// The phases of a record.
@@ -230,7 +226,6 @@ mod tests {
             ..DiskUse::default()
         };
         let watch = Watch {
-            progress: Progress::new(true),
             lap: None,
             whole: None,
             by_phase: vec![

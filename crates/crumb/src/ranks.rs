@@ -30,7 +30,7 @@ const HOSTS_NAMED: usize = 4;
 /// # Errors
 /// As [`Sides::parse`], and with several ranks when one is to be mounted otherwise: each rank of a host would do it, and
 /// put it back while others still measure.
-pub(in crate::verbs) fn sides(
+pub fn sides(
     group: &RankGroup,
     first: &Target,
     vs: &[String],
@@ -51,7 +51,7 @@ pub(in crate::verbs) fn sides(
 }
 
 /// One run, or a series of them.
-pub(in crate::verbs) struct Series<'a> {
+pub struct Series<'a> {
     pub args: &'a SeriesArgs,
     pub sides: &'a Sides,
     pub output: &'a OutputArgs,
@@ -121,11 +121,7 @@ fn can_be_reached(sides: &Sides) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// What went wrong here, or else on another rank.
-pub(in crate::verbs) fn on_all<T>(
-    group: &mut RankGroup,
-    step: &str,
-    done: anyhow::Result<T>,
-) -> anyhow::Result<T> {
+pub fn on_all<T>(group: &mut RankGroup, step: &str, done: anyhow::Result<T>) -> anyhow::Result<T> {
     let together = group.all_did(step, done.as_ref().err().map(|error| format!("{error:#}")));
     // Its own error says more than what the others are told of it.
     let done = done?;
@@ -134,19 +130,19 @@ pub(in crate::verbs) fn on_all<T>(
 }
 
 /// This rank's own name for what each rank has for itself.
-pub(in crate::verbs) fn own_name(group: &RankGroup, name: String) -> String {
+pub fn own_name(group: &RankGroup, name: String) -> String {
     if group.is_joined() { format!("{name}-r{}", group.rank()) } else { name }
 }
 
 /// Who they are, for the user.
-pub(in crate::verbs) fn announce(group: &RankGroup) {
+pub fn announce(group: &RankGroup) {
     if group.is_joined() {
         say(&format!("by {} ranks on {}; rank 0 shows its own part", group.ranks(), distinct(group.hosts())));
     }
 }
 
 /// A record's configuration with who they were.
-pub(in crate::verbs) fn with_hosts(mut json: serde_json::Value, hosts: &[String]) -> serde_json::Value {
+pub fn with_hosts(mut json: serde_json::Value, hosts: &[String]) -> serde_json::Value {
     if !hosts.is_empty() {
         json["ranks"] = hosts.len().into();
         json["hosts"] = hosts.into();

@@ -15,7 +15,7 @@ use anyhow::bail;
 use harness::ranks::RankGroup;
 use netnews::spool::{NetnewsConfig, Resumption, Storage, directory_of};
 
-use super::super::ranks::on_all;
+use crate::ranks::on_all;
 
 /// A phase of a pass.
 pub(super) type PhaseOfPass = (String, u32);

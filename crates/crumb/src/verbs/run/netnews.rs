@@ -28,13 +28,13 @@ use netnews::spool::{
     SyncWhen, Work,
 };
 
-use super::ranks::{self, Series, on_all};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::progress::Progress;
+use crate::ranks::{self, Series, on_all};
 use crate::room::{self, Need};
 use crate::series::{SeriesArgs, Sides, Turn, try_mounts};
 use crate::signals;
@@ -330,7 +330,7 @@ impl NetnewsArgs {
         stop: &AtomicBool,
     ) -> anyhow::Result<Feed> {
         if let Some(path) = &self.feed {
-            return super::feed::opened(path);
+            return crate::verbs::feed::opened(path);
         }
         made_up.make(self.feed_bytes(), context)?;
         let articles = self.articles_to_make_up();

@@ -1,0 +1,188 @@
+//! One run of any benchmark, from its checked settings to what becomes of it: alone, as one side of a series, or as one rank
+//! of several.
+//!
+//! ```text
+//! Plan -- same on all ranks? -> open -> harness::run, in a thread of its own -> Run { RunRecord }
+//!                                          `-> events -> Progress; checkpoints -> store
+//! ```
+//!
+//! Always holds: what was measured is in the record whatever ended the run; a record's configuration is the benchmark's own,
+//! with how the storage is reached and which hosts ran.
+//! Not here: the order of runs (see `series`), what is shown at the end (see `outcome`).
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use harness::ranks::RankGroup;
+use harness::{Benchmark, Event, Events, Figures, Ran, RunError};
+use measure::{RunRecord, Verdict};
+use serde_json::{Map, Value};
+
+use crate::context::Context;
+use crate::cpus::CpuList;
+use crate::outcome::{Begun, OutputArgs, Run};
+use crate::output::say;
+use crate::progress::Progress;
+use crate::ranks::{self, on_all};
+
+/// A run that is about to be made.
+pub struct Plan<'a, B: Benchmark> {
+    /// Its name and first moment, the same on all ranks.
+    pub begun: Begun,
+    /// The benchmark with its settings.
+    pub benchmark: &'a B,
+    /// Same seed, same operations.
+    pub seed: u64,
+    /// What the run is called.
+    pub label: String,
+    /// What stands in its configuration besides the benchmark's settings, such as how the storage is reached.
+    pub more_config: Vec<(&'static str, Value)>,
+    /// What else must be the same on all ranks, by name.
+    pub more_terms: Vec<(&'static str, String)>,
+    /// Settings that each rank may have of its own.
+    pub of_rank: &'static [&'static str],
+    /// What a second Ctrl-C would leave behind, and how to remove it; empty for nothing.
+    pub would_leave: String,
+    /// Sentences for the user before it begins.
+    pub announced: Vec<String>,
+    /// Processors that the benchmark's thread, and what it starts, runs on.
+    pub pin: Option<&'a CpuList>,
+}
+
+/// What surrounds every run of a verb.
+pub struct Around<'a> {
+    /// The verb's surroundings.
+    pub context: &'a Context,
+    /// Ends the run early.
+    pub stop: &'a Arc<AtomicBool>,
+    /// Where results go.
+    pub output: &'a OutputArgs,
+    /// The ranks.
+    pub group: &'a mut RankGroup,
+}
+
+/// Terms longer than this are compared, and shown, by their digest.
+const TERM_LETTERS_MAX: usize = 100;
+
+impl<B: Benchmark> Plan<'_, B> {
+    /// Makes the run on what `open` opens.
+    ///
+    /// # Errors
+    /// When the ranks differ, the storage cannot be opened, or nothing was measured because of an error.
+    pub fn measure(
+        self,
+        around: Around<'_>,
+        open: impl FnOnce() -> anyhow::Result<B::Storage>,
+    ) -> anyhow::Result<Run> {
+        let Around { context, stop, output, group } = around;
+        let config = self.config()?;
+        group.same_terms(self.terms(&config))?;
+        let mut storage = on_all(group, "reaching the storage", open())?;
+        if !context.quiet {
+            self.announced.iter().for_each(|sentence| say(sentence));
+            ranks::announce(group);
+        }
+        let would_leave = (!self.would_leave.is_empty()).then_some(self.would_leave.as_str());
+        let leaving = would_leave.map(|what| context.interruption.would_leave(what));
+        let config = ranks::with_hosts(Value::Object(config), group.hosts());
+        let record = |figures: Figures| RunRecord {
+            config: config.clone(),
+            seed: self.seed,
+            complete: figures.complete,
+            points: figures.points,
+            phases: figures.phases,
+            curves: figures.curves,
+            metrics: figures.metrics,
+            headline: figures.headline,
+            verdict: figures.verdict,
+            ..self.begun.clone().record(context, self.label.clone())
+        };
+        let mut any_kept = false;
+        let keep = |figures: Figures| any_kept |= output.keep(context, &record(figures));
+        let ran = self.run(&mut storage, group, stop, context, keep)?;
+        let error = ran.error.map(|error| {
+            let error = match error {
+                RunError::Benchmark(error) => error.into(),
+                RunError::Ranks(error) => error.into(),
+            };
+            match &leaving {
+                Some(leaving) => leaving.said_in(error),
+                None => error,
+            }
+        });
+        let any_measured = ran.figures.as_ref().is_some_and(|figures| figures.any_measured);
+        if !any_measured && any_kept {
+            output.forget(context, &self.begun.id);
+        }
+        let nothing = || Figures { complete: false, ..Figures::of(Verdict::valid()) };
+        let mut record = record(ran.figures.unwrap_or_else(nothing));
+        record.complete &= error.is_none();
+        Ok(Run { record, any_measured, error, interrupted: stop.load(Ordering::Relaxed) })
+    }
+
+    /// Runs the benchmark in a thread of its own, so that what it is pinned to is not for the rest of this program.
+    fn run(
+        &self,
+        storage: &mut B::Storage,
+        group: &mut RankGroup,
+        stop: &Arc<AtomicBool>,
+        context: &Context,
+        mut keep: impl FnMut(Figures),
+    ) -> anyhow::Result<Ran<B::Error>> {
+        let (events, heard) = Events::new();
+        let (mut progress, silent) = (Progress::new(context.quiet), context.silent);
+        let (benchmark, pin) = (self.benchmark, self.pin);
+        let run = move || {
+            let pinned = pin.map_or(Ok(()), CpuList::pin);
+            on_all(group, "its processors", pinned)?;
+            anyhow::Ok(harness::run(benchmark, storage, group, stop, events))
+        };
+        std::thread::scope(|scope| {
+            let runner = std::thread::Builder::new().name(B::NAME.to_owned()).spawn_scoped(scope, run);
+            let runner = runner.context("cannot start the run's thread")?;
+            for event in heard {
+                match event {
+                    // The process may be killed at any moment: what is measured is in the store before it is shown.
+                    Event::Checkpoint(figures) => keep(*figures),
+                    Event::Warning(text) if !silent => progress.warn(&text),
+                    event => progress.show(&event),
+                }
+            }
+            progress.finish();
+            runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// The fields of the record's configuration.
+    fn config(&self) -> anyhow::Result<Map<String, Value>> {
+        let config =
+            serde_json::to_value(self.benchmark.config()).context("cannot write the settings as JSON")?;
+        let Value::Object(mut fields) = config else { anyhow::bail!("the settings are no JSON object") };
+        fields.extend(self.more_config.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        Ok(fields)
+    }
+
+    /// What must be the same on all ranks, by name.
+    fn terms(&self, config: &Map<String, Value>) -> Vec<(String, String)> {
+        let of_all = config.iter().filter(|(name, _)| !self.of_rank.contains(&name.as_str()));
+        let settings = of_all.map(|(name, value)| (name.replace('_', " "), term(value)));
+        let named = |(name, term): &(&str, String)| ((*name).to_owned(), term.clone());
+        let first = [("target", self.begun.target().to_owned()), ("seed", self.seed.to_string())];
+        first.iter().chain(&self.more_terms).map(named).chain(settings).collect()
+    }
+}
+
+fn term(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    if text.len() <= TERM_LETTERS_MAX {
+        return text;
+    }
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("digest {:016x}", hasher.finish())
+}

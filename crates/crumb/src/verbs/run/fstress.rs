@@ -1,0 +1,148 @@
+//! `crumb run fstress`: latency against offered load, until the storage saturates.
+
+mod flags;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::bail;
+use files::{NfsProto, Target};
+use fstress::{Fstress, FstressConfig, Keep, Load, Reached};
+use harness::ranks::RankGroup;
+use measure::RunRecord;
+use quanta::Clock;
+use serde_json::{Value, json};
+
+pub use self::flags::FstressArgs;
+use crate::context::Context;
+use crate::exit::{BadUsage, ExitStatus};
+use crate::openers::{TransportOptions, open_transport, proto_of};
+use crate::outcome::{Begun, Run};
+use crate::pipeline::{Around, Plan};
+use crate::ranks::{self, Series, on_all};
+use crate::series::Turn;
+use crate::{signals, tables};
+
+/// Runs the verb.
+pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    args.run_in(&mut RankGroup::solo(), &signals::stop_flag_of(context)?, context)
+}
+
+impl FstressArgs {
+    /// Runs the verb as one rank of `group`, or alone; `stop` ends it early and is set when another rank does.
+    ///
+    /// # Errors
+    /// What ended the run, on whichever rank.
+    pub fn run_in(
+        self,
+        group: &mut RankGroup,
+        stop: &Arc<AtomicBool>,
+        context: &Context,
+    ) -> anyhow::Result<ExitStatus> {
+        let sides = ranks::sides(group, &self.target, &self.series.vs, &[], self.seed)?;
+        let idle = self.flags_without_use(&sides).map_err(|wrong| wrong.context(BadUsage));
+        on_all(group, "its flags", idle)?;
+        let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
+        let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
+            self.measure_one(turn, Around { context, stop, output: &self.output, group })
+        };
+        series.run(group, measure_one, tables_of)
+    }
+
+    fn measure_one(&self, turn: Turn<'_>, around: Around<'_>) -> anyhow::Result<Run> {
+        let Turn { target, label, .. } = turn;
+        let begun = Begun::on_all("fstress", target, around.group)?;
+        let options = self.transport_options();
+        let proto = proto_of(target, &options);
+        let config = self.checked(&begun, proto, around.group.ranks());
+        let config = on_all(around.group, "its flags", config)?;
+        let benchmark = Fstress { config };
+        let plan = Plan {
+            seed: self.seed,
+            label: label.unwrap_or_else(|| format!("{} on {target}", benchmark.config.workload.name)),
+            more_config: self.more_config(&options, proto),
+            more_terms: self.more_terms(&benchmark.config),
+            of_rank: &["pinned_to_cpus", "spin"],
+            would_leave: would_leave(&benchmark.config, target),
+            announced: announced(target, &benchmark.config, around.group),
+            pin: self.pin.as_ref(),
+            begun,
+            benchmark: &benchmark,
+        };
+        plan.measure(around, || {
+            let clock = Clock::new();
+            Ok(Reached { transport: open_transport(target, &options, &clock)?, clock })
+        })
+    }
+
+    fn checked(&self, begun: &Begun, proto: Option<NfsProto>, ranks: u32) -> anyhow::Result<FstressConfig> {
+        let checked = self.config(begun.own_part(), &begun.id, proto).and_then(|config| match config.load {
+            Load::Max { outstanding } if outstanding < ranks => {
+                bail!("--outstanding {outstanding}: each of {ranks} ranks keeps at least one")
+            }
+            _ => Ok(config),
+        });
+        checked.map_err(|error| error.context(BadUsage))
+    }
+
+    /// How the storage is reached and the generator waits.
+    fn more_config(&self, options: &TransportOptions, proto: Option<NfsProto>) -> Vec<(&'static str, Value)> {
+        vec![
+            ("rate", self.rate.clone().into()),
+            ("proto", proto.map(|proto| proto.to_string()).into()),
+            ("connections", options.connections.get().into()),
+            ("udp_timeout_ms", (options.udp_timeout.as_millis() as u64).into()),
+            ("udp_retransmits_max", options.udp_retransmits.into()),
+            ("pinned_to_cpus", json!(self.pin.as_ref().map(ToString::to_string))),
+            ("spin", self.spin.into()),
+        ]
+    }
+
+    /// What must be the same on all ranks and is not in the configuration.
+    fn more_terms(&self, config: &FstressConfig) -> Vec<(&'static str, String)> {
+        vec![
+            ("rates", format!("{:?}", config.load)),
+            ("files", format!("{:?}", config.files)),
+            ("file set", format!("{:?} {}", config.keep, config.set_name)),
+            ("threads", format!("{:?}", self.threads)),
+            ("repeats", format!("{:?}", self.series)),
+        ]
+    }
+}
+
+fn would_leave(config: &FstressConfig, target: &Target) -> String {
+    let set = &config.set_name;
+    match config.keep {
+        Keep::Remove => format!("{set} in {target}; remove it with rm -r"),
+        Keep::Keep | Keep::Reuse => format!("{set} in {target}, which is kept; --reuse takes it up again"),
+    }
+}
+
+fn announced(target: &Target, config: &FstressConfig, group: &RankGroup) -> Vec<String> {
+    let point = config.warm + config.measure;
+    let takes = match config.load.points() {
+        Some(points) => format!("about {}", humantime::format_duration(point * points)),
+        None => format!("{} for each load point", humantime::format_duration(point)),
+    };
+    let raw = config
+        .raw
+        .as_ref()
+        .map(|raw| format!("every measured request goes to {}-rank-{}.csv", raw.display(), group.rank()));
+    [
+        Some(format!("{} on {target}, {}; seed {}", config.workload.name, config.load, config.seed)),
+        raw,
+        Some(format!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn tables_of(record: &RunRecord) -> String {
+    let mut text = tables::load_points(record);
+    if let Some(point) = tables::telling_point(record) {
+        text.push_str(&tables::operations(point));
+        text.push_str(&tables::ranks(point));
+    }
+    text + &tables::summary(record)
+}

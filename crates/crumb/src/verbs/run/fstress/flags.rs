@@ -1,0 +1,270 @@
+//! Flags of `crumb run fstress`, and the settings that they ask for.
+
+use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use files::{NfsProto, Patience, Target};
+use fstress::{Arrivals, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
+use measure::RunId;
+
+use crate::cpus::CpuList;
+use crate::names::kept_name;
+use crate::openers::{TransportOptions, proto};
+use crate::outcome::OutputArgs;
+use crate::series::{SeriesArgs, Sides};
+
+/// Offer rising load to a file service and measure how its latency answers.
+///
+/// Requests leave on a schedule, whatever the replies do, and latency counts from the scheduled moment. The file
+/// set is made in the target before the first load point, grows with the load, and is removed at the end.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct FstressArgs {
+    /// nfs://host[:port]/export[?proto=udp|tcp&mountport=N], a directory, or null: for the generator itself
+    pub(super) target: Target,
+
+    /// Workload: a built-in name (`crumb workload list`), a TOML file, or a directory of value:weight files
+    #[arg(long, short, default_value = "web-server")]
+    workload: String,
+
+    /// Requests a second: 1000, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
+    /// for a closed loop (see --outstanding). What may be one number, such as 20,300, is refused: write 20300 or '20, 300'
+    #[arg(long, short, default_value = "auto", value_name = "RATES")]
+    pub(super) rate: String,
+
+    /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then says where to begin
+    #[arg(long, value_name = "BOUND")]
+    find_max: Option<LatencyBound>,
+
+    /// Warm-up before each measured interval, such as 30s or 2m
+    #[arg(long, default_value = "120s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    warm: Duration,
+
+    /// Length of each measured interval
+    #[arg(long, default_value = "240s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    measure: Duration,
+
+    /// How requests follow each other: uniform, poisson, bursty or bursty:N (mean requests in a burst)
+    #[arg(long, default_value = "uniform", value_name = "PROCESS")]
+    arrivals: Arrivals,
+
+    /// Requests kept outstanding with --rate max [default: 64]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60_000), value_name = "N")]
+    outstanding: Option<u32>,
+
+    /// Same seed, same operations
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) seed: u64,
+
+    /// Files in the set at any rate, instead of the workload's number for each request a second
+    #[arg(long, value_name = "N", conflicts_with = "files_per_op")]
+    files: Option<NonZeroU64>,
+
+    /// Files for each offered request a second, instead of the workload's own
+    #[arg(long, value_name = "N")]
+    files_per_op: Option<f64>,
+
+    /// Size of every file, such as 64GiB, instead of the workload's distribution
+    #[arg(long, value_name = "SIZE")]
+    pub(super) file_size: Option<String>,
+
+    /// Keep the file set under this name for later runs with --reuse
+    #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = kept_name)]
+    keep: Option<String>,
+
+    /// Use the file set that --keep left under this name; what is missing is made, and it is kept
+    #[arg(long, value_name = "NAME", value_parser = kept_name)]
+    reuse: Option<String>,
+
+    /// UDP or TCP, where the target does not say; TCP when neither does
+    #[arg(long, value_parser = proto, value_name = "udp|tcp")]
+    proto: Option<NfsProto>,
+
+    /// Connections to an NFS server [default: 1]
+    #[arg(long, value_name = "N")]
+    connections: Option<NonZeroU16>,
+
+    /// Worker threads for a directory target; by default four for each processor
+    #[arg(long, value_name = "N")]
+    pub(super) threads: Option<NonZeroUsize>,
+
+    /// Time-out of a UDP request before it is sent again; doubles each time [default: 700ms]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    udp_timeout: Option<Duration>,
+
+    /// Retransmissions of a UDP request before it is cancelled [default: 5]
+    #[arg(long, value_name = "N")]
+    udp_retransmits: Option<u8>,
+
+    /// How long the server may be away before the run ends: a TCP connection that is not regained, or no reply at all,
+    /// over UDP or TCP, while requests wait [default: 30s]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    reconnect_timeout: Option<Duration>,
+
+    /// Run the generator on these processors only, such as 1 or 2-3
+    #[arg(long, value_name = "CPUS")]
+    pub(super) pin: Option<CpuList>,
+
+    /// Spin instead of sleeping between requests: exact to below a microsecond, and takes a whole core
+    #[arg(long)]
+    pub(super) spin: bool,
+
+    /// Write every measured request by itself into this directory, as RUN-rank-N.csv: load point, operation, nanoseconds from
+    /// the begin of the interval until it was due and from then to its end, and how it ended
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(super) raw: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) series: SeriesArgs,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Where does my filer saturate under web traffic?
+    crumb run fstress nfs://filer/vol --workload web-server
+  A sweep as in the paper, with its picture:
+    crumb run fstress nfs://filer/vol --rate 500..8000/500 --report filer.html
+  How much mail can it take with 99% of the requests below 20 ms?
+    crumb run fstress nfs://filer/vol --workload mail --find-max 'p99<20ms'
+  A quick look at a local disk:
+    crumb run fstress /mnt/disk --rate 200..2000/200 --warm 5s --measure 10s
+  Each request by itself, for figures of your own:
+    crumb run fstress nfs://filer/vol --rate 1000 --measure 1m --raw samples
+  What can the server do at most (closed loop)?
+    crumb run fstress nfs://filer/vol --workload sfs97 --rate max --outstanding 64
+
+Ctrl-C ends the run early: what was measured is kept and the file set removed. Each load point is stored as soon as it
+is measured, so that a run that is killed keeps those it had.
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+
+/// Lengths that no run needs and that arithmetic on clocks does not like.
+const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// What file numbers of 32 bits leave room for, with as many again for files made in a run.
+const FILES_MAX: u64 = 1 << 31;
+const OUTSTANDING: u32 = 64;
+const UDP_TIMEOUT: Duration = Duration::from_millis(700);
+const UDP_RETRANSMITS: u8 = 5;
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+const DRAIN: Duration = Duration::from_secs(10);
+const BUILD_IN_FLIGHT: usize = 64;
+/// Some servers lose what does not fit their receive buffer.
+const BUILD_IN_FLIGHT_UDP: usize = 8;
+
+impl FstressArgs {
+    pub(super) fn transport_options(&self) -> TransportOptions {
+        TransportOptions {
+            connections: self.connections.unwrap_or(NonZeroU16::MIN),
+            proto: self.proto,
+            udp_timeout: self.udp_timeout.unwrap_or(UDP_TIMEOUT),
+            udp_retransmits: self.udp_retransmits.unwrap_or(UDP_RETRANSMITS),
+            reconnect_timeout: self.reconnect_timeout.unwrap_or(RECONNECT_TIMEOUT),
+            threads: self.threads,
+            patience: if self.spin { Patience::Spin } else { Patience::default() },
+        }
+    }
+
+    /// A flag that changes nothing on any of the sides was meant for something else.
+    pub(super) fn flags_without_use(&self, sides: &Sides) -> anyhow::Result<()> {
+        let mut targets = sides.variants.iter().map(|variant| &variant.target);
+        let any = |is: fn(&Target) -> bool| sides.variants.iter().any(|variant| is(&variant.target));
+        let nfs = any(|target| matches!(target, Target::Nfs(_)));
+        let directory = any(|target| matches!(target, Target::Directory(_)));
+        let udp = targets.any(|target| match target {
+            Target::Nfs(nfs) => nfs.proto.or(self.proto) == Some(NfsProto::Udp),
+            _ => false,
+        });
+        let closed = self.rate == "max";
+        for (flag, is_given, has_use, is_for) in [
+            ("--outstanding", self.outstanding.is_some(), closed, "--rate max"),
+            ("--threads", self.threads.is_some(), directory, "a directory"),
+            ("--proto", self.proto.is_some(), nfs, "an nfs:// target"),
+            ("--connections", self.connections.is_some(), nfs, "an nfs:// target"),
+            ("--reconnect-timeout", self.reconnect_timeout.is_some(), nfs, "an nfs:// target"),
+            ("--udp-timeout", self.udp_timeout.is_some(), udp, "an nfs:// target over UDP (--proto udp)"),
+            (
+                "--udp-retransmits",
+                self.udp_retransmits.is_some(),
+                udp,
+                "an nfs:// target over UDP (--proto udp)",
+            ),
+        ] {
+            if is_given && !has_use {
+                bail!("{flag} is for {is_for}: here it would change nothing, leave it out");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn config(
+        &self,
+        own: &str,
+        id: &RunId,
+        proto: Option<NfsProto>,
+    ) -> anyhow::Result<FstressConfig> {
+        let mut workload = Workload::find(&self.workload)?;
+        if let Some(files) = self.files_per_op {
+            workload.scale.files_per_op = fstress::FilesPerOp::new(files)
+                .map_err(|problem| anyhow::anyhow!("--files-per-op: {problem}"))?;
+        }
+        if let Some(size) = &self.file_size {
+            workload.sizes.file = fstress::Distribution::parse(size, fstress::Dimension::Bytes)
+                .map_err(|problem| anyhow::anyhow!("--file-size: {problem}"))?;
+        }
+        for (flag, span) in [("--warm", self.warm), ("--measure", self.measure)] {
+            if span > SPAN_MAX {
+                bail!("{flag}: {} is more than 30 days", humantime::format_duration(span));
+            }
+        }
+        if self.files.is_some_and(|files| files.get() > FILES_MAX) {
+            bail!("--files: a set can have at most {FILES_MAX} files");
+        }
+        if self.measure < Duration::from_millis(100) {
+            bail!("--measure: an interval must last at least 100ms");
+        }
+        let load = match (self.rate.as_str(), self.find_max) {
+            ("max", None) => Load::Max { outstanding: self.outstanding.unwrap_or(OUTSTANDING) },
+            ("max", Some(_)) => bail!("--find-max searches with an open loop; leave --rate max out"),
+            (rate, bound) => {
+                let load = Load::parse(rate).map_err(|wrong| anyhow::anyhow!("--rate: {wrong}"))?;
+                match (load, bound) {
+                    (load, None) => load,
+                    (Load::Auto { first }, Some(bound)) => Load::FindMax { first, bound },
+                    (Load::Sweep(rates), Some(bound)) if rates.len() == 1 => {
+                        Load::FindMax { first: rates[0], bound }
+                    }
+                    (Load::Sweep(_), Some(_)) => {
+                        bail!(
+                            "--find-max finds its own rates: give --rate the first one only, such as --rate 1000"
+                        )
+                    }
+                    (other, Some(_)) => other,
+                }
+            }
+        };
+        let (keep, set) = match (&self.keep, &self.reuse) {
+            (Some(name), _) => (Keep::Keep, name.as_str()),
+            (None, Some(name)) => (Keep::Reuse, name.as_str()),
+            (None, None) => (Keep::Remove, own),
+        };
+        Ok(FstressConfig {
+            workload,
+            load,
+            arrivals: self.arrivals,
+            warm: self.warm,
+            measure: self.measure,
+            drain: DRAIN,
+            files: self.files.map_or(FileCount::Scaled, FileCount::Fixed),
+            seed: self.seed,
+            keep,
+            set_name: format!("crumb-fstress-{set}"),
+            build_in_flight: if proto == Some(NfsProto::Udp) { BUILD_IN_FLIGHT_UDP } else { BUILD_IN_FLIGHT },
+            raw: self.raw.as_ref().map(|folder| folder.join(&id.0)),
+        })
+    }
+}

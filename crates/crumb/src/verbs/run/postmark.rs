@@ -1,0 +1,99 @@
+//! `crumb run postmark`: PostMark's run on any target, with latencies, threads, and what held it up.
+
+mod flags;
+mod of_2001;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use files::FileSystem;
+use harness::ranks::RankGroup;
+use measure::RunRecord;
+use postmark::Postmark;
+
+pub use self::flags::RunPostmarkArgs;
+use self::of_2001::beside_2001;
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::counted;
+use crate::outcome::{Begun, Run};
+use crate::pipeline::{Around, Plan};
+use crate::ranks::{self, Series};
+use crate::room::{self, Need};
+use crate::series::Turn;
+use crate::{signals, tables};
+
+/// Runs the verb.
+pub fn run(args: RunPostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    args.run_in(&mut RankGroup::solo(), &signals::stop_flag_of(context)?, context)
+}
+
+impl RunPostmarkArgs {
+    /// Runs the verb as one rank of `group`, each a copy with its own files; or alone. `stop` ends it early and is set
+    /// when another rank does.
+    ///
+    /// # Errors
+    /// What ended the run, on whichever rank.
+    pub fn run_in(
+        self,
+        group: &mut RankGroup,
+        stop: &Arc<AtomicBool>,
+        context: &Context,
+    ) -> anyhow::Result<ExitStatus> {
+        let seed = u64::from(self.config().settings.seed);
+        let sides = ranks::sides(group, &self.target, &self.series.vs, &[], seed)?;
+        let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
+        let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
+            self.measure_one(turn, Around { context, stop, output: &self.output, group })
+        };
+        series.run(group, measure_one, |record| self.tables(record))
+    }
+
+    fn measure_one(&self, turn: Turn<'_>, around: Around<'_>) -> anyhow::Result<Run> {
+        let Turn { target, label, .. } = turn;
+        let begun = Begun::on_all("postmark", target, around.group)?;
+        let folder = format!("crumb-postmark-{}", begun.own_part());
+        let benchmark = Postmark { config: self.config(), folder };
+        let own_folder = ranks::own_name(around.group, benchmark.folder.clone());
+        let seed = u64::from(benchmark.config.settings.seed);
+        let threads = counted(self.threads.get(), "thread", "threads");
+        let announced = format!("PostMark on {target}, {threads} a rank; seed {seed} and up");
+        let plan = Plan {
+            seed,
+            label: label.unwrap_or_else(|| format!("postmark on {target}")),
+            more_config: vec![("nfs", self.file_system.config_json(target))],
+            more_terms: vec![("repeats", format!("{:?}", self.series))],
+            of_rank: &[],
+            would_leave: format!("{own_folder} in {target}; remove it with rm -r"),
+            announced: around.group.is_joined().then_some(announced).into_iter().collect(),
+            pin: None,
+            begun,
+            benchmark: &benchmark,
+        };
+        let stop = around.stop;
+        plan.measure(around, || self.open(turn.target, &benchmark, stop))
+    }
+
+    /// The storage, when it has room for the run.
+    fn open(
+        &self,
+        target: &files::Target,
+        benchmark: &Postmark,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Arc<dyn FileSystem>> {
+        let storage = self.file_system.open(target, stop)?;
+        let (files, bytes) = benchmark.config.set_of_files();
+        room::ensure(&*storage, Need { bytes, files }, "ask for less (--number, --size, --threads)")?;
+        Ok(storage)
+    }
+
+    fn tables(&self, record: &RunRecord) -> String {
+        let mut text = tables::load_points(record) + &tables::phases(&record.phases);
+        text.push_str(&record.points.iter().map(tables::operations).collect::<String>());
+        text.push_str(&record.points.iter().map(tables::ranks).collect::<String>());
+        if self.beside_2001 {
+            text.push_str(&beside_2001(record, &self.config().settings));
+        }
+        text + &tables::summary(record)
+    }
+}

@@ -1,0 +1,179 @@
+//! Flags of `crumb run postmark`, and the settings that they ask for.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use bytesize::ByteSize;
+use clap::Args;
+use files::Target;
+use postmark::engine::SyncMode;
+use postmark::{Bias, PostmarkConfig, Settings, SizeRange};
+
+use super::of_2001::settings_of_2001;
+use crate::openers::FileSystemArgs;
+use crate::outcome::OutputArgs;
+use crate::series::SeriesArgs;
+
+/// Make, read, grow and remove many small files, as a busy mail server does it (PostMark).
+///
+/// A closed loop: each thread asks for the next operation when the one before is done. With one thread the counts are
+/// those of PostMark 1.51 with equal settings and seed. All is done in a folder of its own, removed at the end.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RunPostmarkArgs {
+    /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
+    pub(super) target: Target,
+
+    /// Settings to begin with: those of PostMark, or of the comparison of 2001 (10,000 files of 10 to 20 KiB, 100,000
+    /// transactions, 10 subdirectories)
+    #[arg(long, value_enum, default_value = "defaults", value_name = "NAME")]
+    preset: Preset,
+
+    /// Files made before the transactions
+    #[arg(long, value_name = "N")]
+    number: Option<NonZeroU32>,
+
+    /// Transactions: each reads or appends, and creates or deletes
+    #[arg(long, value_name = "N")]
+    transactions: Option<NonZeroU32>,
+
+    /// Sizes of files, such as 500..10000, 10KiB..20KiB or 4KiB
+    #[arg(long, value_name = "LOW..HIGH", value_parser = sizes)]
+    size: Option<SizeRange>,
+
+    /// Spread the files over this many subdirectories
+    #[arg(long, value_name = "N")]
+    subdirectories: Option<u32>,
+
+    /// Bytes asked for by one read
+    #[arg(long, value_name = "SIZE", value_parser = block)]
+    read_block: Option<NonZeroU32>,
+
+    /// Bytes handed over by one write
+    #[arg(long, value_name = "SIZE", value_parser = block)]
+    write_block: Option<NonZeroU32>,
+
+    /// Reading rather than appending, in tenths: 0 to 10, -1 for neither
+    #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
+    read_bias: Option<Bias>,
+
+    /// Creating rather than deleting, in tenths: 0 to 10, -1 for neither
+    #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
+    create_bias: Option<Bias>,
+
+    /// One system call a block, instead of a stream buffer as stdio has it
+    #[arg(long)]
+    unbuffered: bool,
+
+    /// Same seed, same operations [default: 42]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+
+    /// Workers side by side, each with its own files and table
+    #[arg(long, default_value = "1", value_name = "N")]
+    pub(super) threads: NonZeroUsize,
+
+    /// When data must be durable: none (when the system likes), close (before each file is closed), every (after each
+    /// write)
+    #[arg(long, value_enum, default_value = "none", value_name = "WHEN")]
+    sync: SyncFlag,
+
+    /// Show the published figures of 2001 beside the result
+    #[arg(long)]
+    pub(super) beside_2001: bool,
+
+    #[command(flatten)]
+    pub(super) file_system: FileSystemArgs,
+
+    #[command(flatten)]
+    pub(super) series: SeriesArgs,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A first look at a disk:
+    crumb run postmark /mnt/disk
+  The settings of the 2001 comparison, its figures beside ours:
+    crumb run postmark /mnt/disk --preset 2001 --beside-2001
+  A filer, spoken to directly, by eight workers:
+    crumb run postmark nfs://filer/vol --threads 8
+  Does every file survive a power cut, and at what price?
+    crumb run postmark /mnt/disk --sync close
+  Is the new volume faster? Interleaved runs, with the answer and how sure it is:
+    crumb run postmark /mnt/old --vs /mnt/new --repeat 10
+
+The old program's commands and reports: `crumb postmark --help`.
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// PostMark's own defaults: 500 files of 500 to 10,000 bytes, 500 transactions
+    Defaults,
+    /// The comparison of 2001
+    #[value(name = "2001")]
+    Of2001,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SyncFlag {
+    None,
+    Close,
+    Every,
+}
+
+impl RunPostmarkArgs {
+    pub(super) fn config(&self) -> PostmarkConfig {
+        let sync = match self.sync {
+            SyncFlag::None => SyncMode::None,
+            SyncFlag::Close => SyncMode::Close,
+            SyncFlag::Every => SyncMode::Every,
+        };
+        PostmarkConfig { settings: self.settings(), threads: self.threads, sync }
+    }
+
+    fn settings(&self) -> Settings {
+        let mut settings = match self.preset {
+            Preset::Defaults => Settings::default(),
+            Preset::Of2001 => settings_of_2001(),
+        };
+        fn set<T: Copy>(place: &mut T, value: Option<T>) {
+            *place = value.unwrap_or(*place);
+        }
+        set(&mut settings.number, self.number);
+        set(&mut settings.transactions, self.transactions);
+        set(&mut settings.size, self.size);
+        set(&mut settings.subdirectories, self.subdirectories);
+        set(&mut settings.read_block, self.read_block);
+        set(&mut settings.write_block, self.write_block);
+        set(&mut settings.read_bias, self.read_bias);
+        set(&mut settings.create_bias, self.create_bias);
+        set(&mut settings.seed, self.seed);
+        settings.buffered = !self.unbuffered;
+        settings
+    }
+}
+
+fn block(text: &str) -> Result<NonZeroU32, String> {
+    let size: ByteSize = text.parse().map_err(|_| "expected a size such as 512 or 4KiB".to_owned())?;
+    u32::try_from(size.as_u64())
+        .ok()
+        .and_then(NonZeroU32::new)
+        .filter(|size| size.get() <= 1 << 30)
+        .ok_or_else(|| "expected a size from 1 byte to 1 GiB".to_owned())
+}
+
+fn sizes(text: &str) -> Result<SizeRange, String> {
+    let (low, high) = text.split_once("..").unwrap_or((text, text));
+    let (low, high) = (block(low)?, block(high)?);
+    if low > high {
+        return Err(format!("the first size, {low}, is larger than the second, {high}"));
+    }
+    Ok(SizeRange::new(low, high))
+}
+
+fn bias(text: &str) -> Result<Bias, String> {
+    let value = text.parse().ok().and_then(Bias::new);
+    value.ok_or_else(|| "expected 0 to 10 (tenths), or -1 for neither".to_owned())
+}

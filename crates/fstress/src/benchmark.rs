@@ -1,0 +1,95 @@
+//! Fstress as one of the benchmarks.
+//!
+//! Always holds: each load level is merged over all ranks before the next is chosen, so that every rank ends with the same
+//! part; a level is kept as soon as it is measured.
+
+use files::Transport;
+use harness::{Benchmark, Context, Ended, Event, Figures, Surroundings};
+use measure::{LoadPoint, MetricDeclaration, Phase, RankPart};
+use quanta::Clock;
+use serde::{Deserialize, Serialize};
+
+use crate::error::FstressError;
+use crate::judge;
+use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, run_together};
+
+/// Fstress with its settings.
+#[derive(Clone, Debug)]
+pub struct Fstress {
+    /// What to run.
+    pub config: FstressConfig,
+}
+
+/// Storage for an open loop, reached.
+pub struct Reached {
+    /// Carries the requests.
+    pub transport: Box<dyn Transport>,
+    /// The clock that it counts by.
+    pub clock: Clock,
+}
+
+/// What was measured, of all ranks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// Load levels, in the order measured.
+    pub points: Vec<LoadPoint>,
+    /// Building and removing.
+    pub phases: Vec<Phase>,
+    /// False when it was cut short.
+    pub complete: bool,
+}
+
+impl Benchmark for Fstress {
+    const NAME: &'static str = "fstress";
+    const METRICS: &'static [MetricDeclaration] = METRICS;
+    const MERGES_AS_IT_RUNS: bool = true;
+    type Config = FstressConfig;
+    type Storage = Reached;
+    type Part = Part;
+    type Error = FstressError;
+
+    fn config(&self) -> &FstressConfig {
+        &self.config
+    }
+
+    fn run(&self, storage: &mut Reached, context: &mut Context<'_>) -> Ended<Part, FstressError> {
+        let events = context.events.clone();
+        let mut so_far = Part::default();
+        let mut tell = |event: Event| {
+            match &event {
+                // What a search measured again does not count.
+                Event::LevelBegins(level) => so_far.points.truncate(level.number as usize - 1),
+                Event::LevelDone(point) => {
+                    so_far.points.push((**point).clone());
+                    let figures = self.figures(&so_far, &Surroundings::default());
+                    events.send(Event::Checkpoint(Box::new(figures)));
+                }
+                _ => {}
+            }
+            events.send(event);
+        };
+        let Reached { transport, clock } = storage;
+        let group = context.ranks.group();
+        let outcome = run_together(&self.config, &mut **transport, clock, context.stop, &mut tell, group);
+        let RunOutcome { points, phases, complete, error, left_behind, .. } = outcome;
+        if let Some(left) = left_behind {
+            context.warn(&left);
+        }
+        Ended { part: Some(Part { points, phases, complete }), error }
+    }
+
+    fn merge(&self, mut parts: Vec<(RankPart, Part)>) -> Part {
+        parts.swap_remove(0).1
+    }
+
+    fn figures(&self, whole: &Part, _around: &Surroundings) -> Figures {
+        Figures {
+            points: whole.points.clone(),
+            phases: whole.phases.clone(),
+            metrics: metrics(&whole.points, &self.config.load),
+            complete: whole.complete,
+            any_measured: !whole.points.is_empty(),
+            ..Figures::of(judge::run_verdict(&whole.points, whole.complete))
+        }
+    }
+}

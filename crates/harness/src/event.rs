@@ -1,0 +1,163 @@
+//! What a run reports while it goes on: one sort of event for every benchmark, which one reporter shows.
+//!
+//! Always holds: sending returns at once; a reporter that is behind loses steps and live figures, and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use measure::LoadPoint;
+
+use crate::Figures;
+
+/// What happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A sentence for the user that stays on the screen.
+    Note(String),
+    /// Something that went wrong and does not end the run, such as what could not be removed; for the user also when the run
+    /// is quiet.
+    Warning(String),
+    /// How far the run has come.
+    Step(Step),
+    /// A load level begins.
+    LevelBegins(Level),
+    /// Figures of the level under way.
+    Live(Live),
+    /// A load level is measured.
+    LevelDone(Box<LoadPoint>),
+    /// What is measured so far, to be kept in case that the process is killed.
+    Checkpoint(Box<Figures>),
+}
+
+/// How far a piece of work has come: `storing batch: 3 of 9`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The work: `making files`.
+    pub work: String,
+    /// How much is done.
+    pub done: u64,
+    /// How much there is to do; none where that is not known.
+    pub of: Option<u64>,
+    /// `of` is an estimate.
+    pub is_estimate: bool,
+    /// Bytes of what is done; 0 where they do not matter.
+    pub bytes: u64,
+}
+
+/// A load level that begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// Requests a second; none in a closed loop.
+    pub offered_per_sec: Option<f64>,
+    /// Which one, from 1.
+    pub number: u32,
+    /// Of how many, where that is known.
+    pub of: Option<u32>,
+    /// Length of the warm-up.
+    pub warm: Duration,
+    /// Length of the measured interval.
+    pub measure: Duration,
+}
+
+/// What a load level is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its requests do not count yet.
+    Warm,
+    /// They count.
+    Measure,
+}
+
+/// Figures of the last moments of a load level.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    /// What it is at.
+    pub stage: Stage,
+    /// Since the level began.
+    pub elapsed: Duration,
+    /// Requests sent a second.
+    pub sent_per_sec: f64,
+    /// Requests answered with success a second.
+    pub achieved_per_sec: f64,
+    /// Median latency.
+    pub p50: Duration,
+    /// 99th percentile of the latency.
+    pub p99: Duration,
+    /// Requests that failed since the level began.
+    pub errors: u64,
+}
+
+/// Where events go. Clones send to the same place.
+#[derive(Clone, Debug)]
+pub struct Events {
+    sender: Option<Sender<Event>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Where events come.
+#[derive(Debug)]
+pub struct Heard {
+    receiver: Receiver<Event>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// With more events waiting than this, steps and live figures are dropped.
+const WAITING_MAX: usize = 1024;
+
+impl Events {
+    /// Both ends.
+    pub fn new() -> (Self, Heard) {
+        let (sender, receiver) = channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        (Self { sender: Some(sender), waiting: Arc::clone(&waiting) }, Heard { receiver, waiting })
+    }
+
+    /// For a run that nobody watches.
+    pub fn unheard() -> Self {
+        Self { sender: None, waiting: Arc::default() }
+    }
+
+    /// Sends, or drops what may be dropped when the receiver is far behind. Returns at once.
+    pub fn send(&self, event: Event) {
+        let Some(sender) = &self.sender else { return };
+        let may_be_dropped = matches!(event, Event::Step(_) | Event::Live(_));
+        if may_be_dropped && self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+            return;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // A receiver that is gone does not want to hear of the run any more.
+        let _ = sender.send(event);
+    }
+}
+
+impl Iterator for Heard {
+    type Item = Event;
+
+    /// The next one; none once the run is over.
+    fn next(&mut self) -> Option<Event> {
+        let event = self.receiver.recv().ok()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reporter_that_is_behind_loses_steps_and_no_notes() {
+        let (events, heard) = Events::new();
+        for _ in 0..2 * WAITING_MAX {
+            events.send(Event::Step(Step::default()));
+        }
+        events.send(Event::Note("kept".to_owned()));
+        drop(events);
+        let heard: Vec<Event> = heard.collect();
+        assert_eq!(heard.len(), WAITING_MAX + 1);
+        assert!(matches!(heard.last(), Some(Event::Note(text)) if text == "kept"));
+    }
+}

@@ -1,0 +1,111 @@
+//! PostMark's run as one of the benchmarks: on storage of any kind, with latencies, threads and ranks.
+//!
+//! ```text
+//! Postmark { config } -- run --> Part (counts, times, latencies of one rank) -- merge --> Part -- figures --> record
+//! ```
+//!
+//! Always holds: all is done in a folder of the run's own, which is removed at the end; ranks draw different operations from
+//! one seed, as the threads of one process do.
+//! Not here: the five phases (see `engine`), the original's command language (see `Session`).
+
+mod config;
+mod folder;
+mod part;
+mod watch;
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, mpsc};
+
+use files::FileSystem;
+use harness::{Benchmark, Context, Ended, Figures, PhaseGate as _, Surroundings};
+use measure::{MetricDeclaration, RankPart};
+
+pub use self::config::PostmarkConfig;
+use self::folder::Folder;
+pub use self::part::Part;
+use self::watch::Watch;
+use crate::engine::{self, Outcome, Place, RunOptions};
+use crate::{PostmarkError, figures};
+
+/// PostMark with its settings.
+#[derive(Clone, Debug)]
+pub struct Postmark {
+    /// What is asked of it.
+    pub config: PostmarkConfig,
+    /// The run's own folder in the storage; each rank of several has one of its own.
+    pub folder: String,
+}
+
+impl Benchmark for Postmark {
+    const NAME: &'static str = "postmark";
+    const METRICS: &'static [MetricDeclaration] = figures::METRICS;
+    type Config = PostmarkConfig;
+    type Storage = Arc<dyn FileSystem>;
+    type Part = Part;
+    type Error = PostmarkError;
+
+    fn config(&self) -> &PostmarkConfig {
+        &self.config
+    }
+
+    fn run(&self, storage: &mut Self::Storage, context: &mut Context<'_>) -> Ended<Part, PostmarkError> {
+        let folder = match Folder::make(storage, &context.ranks.own_name(&self.folder)) {
+            Ok(folder) => folder,
+            Err(error) => return Ended::failed(error),
+        };
+        let mut watch = Watch::new(&**storage, context.ranks.is_joined());
+        let outcome = self.drive(&folder, &mut watch, context);
+        // Also after an error: the folder is ours and empty, unless something in it could not be removed.
+        let removed = folder.remove();
+        match outcome.and_then(|outcome| removed.map(|()| outcome)) {
+            Ok(outcome) => {
+                let (threads, remote) = (self.config.threads.get(), storage.local_root().is_none());
+                Ended::complete(Part::of(outcome, &watch, threads, remote))
+            }
+            Err(error) => Ended::failed(error),
+        }
+    }
+
+    fn merge(&self, parts: Vec<(RankPart, Part)>) -> Part {
+        part::merged(parts)
+    }
+
+    fn figures(&self, whole: &Part, around: &Surroundings) -> Figures {
+        let mut verdict = figures::verdict(whole);
+        part::judge_ranks(whole, around, &mut verdict);
+        Figures {
+            points: vec![figures::load_point(whole)],
+            phases: whole.phases.clone(),
+            metrics: figures::metrics(whole),
+            complete: whole.is_complete(),
+            any_measured: true,
+            ..Figures::of(verdict)
+        }
+    }
+}
+
+impl Postmark {
+    fn drive(
+        &self,
+        folder: &Folder<'_>,
+        watch: &mut Watch,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, PostmarkError> {
+        let settings = self.config.settings_of_rank(context.ranks.group().rank());
+        let places = [Place { fs: Arc::clone(&folder.inside), weight: NonZeroU32::MIN }];
+        let how = RunOptions { sync: self.config.sync, latencies: true, ..RunOptions::default() };
+        let (tell, heard) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (done, events, expected) = (&how.done, &context.events, self.config.expected());
+            let listen = move || watch.listen(&heard, done, &expected, events);
+            std::thread::Builder::new()
+                .name("postmark-watch".to_owned())
+                .spawn_scoped(scope, listen)
+                .map_err(|source| PostmarkError::Watch { source })?;
+            // Moved in here: the other thread listens for as long as there is a sender.
+            let mut tell = move |event| drop(tell.send(event));
+            let (threads, ranks) = (self.config.threads, &mut context.ranks);
+            engine::run_as_rank(&settings, &places, &how, threads, ranks, context.stop, &mut tell)
+        })
+    }
+}
