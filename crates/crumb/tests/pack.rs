@@ -165,7 +165,7 @@ fn what_would_lead_out_of_the_directory_is_refused_and_the_rest_goes_on() {
 
     // By the library, any key goes in.
     {
-        let disk = std::sync::Arc::new(files::LocalDisk::open(bench.path("store")).unwrap());
+        let disk = std::sync::Arc::new(disk::LocalDisk::open(bench.path("store")).unwrap());
         let store = packstore::Store::open(vec![disk], Default::default()).unwrap();
         for key in ["../out", "/tmp/abs", "a//b", "ok/file"] {
             store.put(key.as_bytes(), b"body", Default::default()).unwrap();
@@ -307,7 +307,7 @@ fn a_store_that_is_open_is_locked_for_writers_and_readable_for_the_others() {
     let bench = with_store();
     bench.write("file", "12345");
     bench.fine(&["pack", "put", "store", "file"]);
-    let disk = std::sync::Arc::new(files::LocalDisk::open(bench.path("store")).unwrap());
+    let disk = std::sync::Arc::new(disk::LocalDisk::open(bench.path("store")).unwrap());
     let held = packstore::Store::open(vec![disk], Default::default()).unwrap();
     for args in [
         &["pack", "put", "store", "file"][..],
@@ -415,7 +415,7 @@ fn keys_that_are_not_text_are_listed_so_that_they_can_be_named() {
 fn a_cache_that_another_process_has_open_is_told_of_as_it_is_on_disk() {
     let bench = Bench::in_memory();
     bench.fine(&["pack", "create", "cache", "--size", "64MiB", "--mode", "cache"]);
-    let disk = std::sync::Arc::new(files::LocalDisk::open(bench.path("cache")).unwrap());
+    let disk = std::sync::Arc::new(disk::LocalDisk::open(bench.path("cache")).unwrap());
     let cache = packstore::Store::open(vec![disk], Default::default()).unwrap();
     for number in 0..500_u32 {
         cache.put(format!("key {number}").as_bytes(), &[7; 3000], Default::default()).unwrap();

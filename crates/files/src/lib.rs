@@ -8,21 +8,16 @@
 //!
 //! postmark, netnews, dirscale --call--> FileSystem --+-- a local directory      (LocalFs)
 //!                                                    `-- NFSv3 over UDP or TCP  (crate nfs)
-//!
-//! packstore --offsets--> Disk --+-- a local directory       (LocalDisk)
-//!                               `-- one that fails, in tests (crate testkit)
 //! ```
 //!
 //! Always holds: each submitted ticket comes back in exactly one completion; times are `quanta` instants
 //! of one clock; operations, statuses and attributes are those of NFSv3 (RFC 1813) for every target.
-//! Not here: bytes on the wire (see `nfs`), choosing operations (the benchmarks).
+//! Not here: bytes on the wire (see `nfs`), files by offset (see `disk`), choosing operations (the benchmarks).
 
 mod directory;
 mod directory_transport;
-mod disk;
 mod file_system;
 mod layout;
-mod local_disk;
 mod local_fs;
 mod null_transport;
 mod op;
@@ -33,12 +28,10 @@ mod transport;
 
 pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
 pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
-pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
 pub use file_system::{
     Access, FileLock, FileSystem, FsError, FsOp, ListedEntry, Locking, OpenFile, SyncScope,
 };
 pub use layout::{Layout, LayoutError};
-pub use local_disk::{LocalDisk, open_regular};
 pub use local_fs::LocalFs;
 pub use null_transport::{NullTransport, PlausibleReply};
 pub use op::{

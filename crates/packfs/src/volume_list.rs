@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use files::{Disk, DiskError, LocalDisk, open_regular};
+use disk::{Disk, DiskError, LocalDisk, open_regular};
 use packstore::{Fault, OpenOptions, Store, StoreError, StoreOptions, VolumeSpec};
 
 const LIST: &str = "volumes";

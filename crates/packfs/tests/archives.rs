@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use files::LocalDisk;
+use disk::LocalDisk;
 use packfs::{Getting, Got, PackFsError, Put, Putting, WatchGet, WatchPut};
 use packstore::{PutOptions, Store, StoreOptions, VolumeSpec};
 use tempfile::TempDir;

@@ -111,7 +111,7 @@ fn engine(requests: &[u32], slots: u32, eviction: Eviction) -> (usize, f64) {
         memory_bytes_max: 0,
         ..StoreOptions::default()
     };
-    let disk = Arc::new(files::LocalDisk::open(dir.path()).expect("it opens"));
+    let disk = Arc::new(disk::LocalDisk::open(dir.path()).expect("it opens"));
     let store = Store::create(vec![VolumeSpec { disk, size_bytes }], options).expect("made");
     let (mut hits, mut puts) = (0, 0_u64);
     for object in requests {

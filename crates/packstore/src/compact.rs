@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use files::DiskError;
+use disk::DiskError;
 
 use crate::core::Core;
 use crate::error::StoreError;

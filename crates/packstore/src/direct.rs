@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use files::DiskFile;
+use disk::DiskFile;
 
 use crate::buffer::PAGE_BYTES;
 

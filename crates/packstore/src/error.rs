@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use files::DiskError;
+use disk::DiskError;
 
 /// What an operation on a store failed with.
 #[derive(Clone, Debug, thiserror::Error)]

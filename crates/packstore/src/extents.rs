@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use files::DiskFile;
+use disk::DiskFile;
 use rustix::io::Errno;
 
 use crate::core::Core;

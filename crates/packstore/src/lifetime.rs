@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use files::Disk;
+use disk::Disk;
 
 use crate::error::StoreError;
 use crate::format::VolumeHead;

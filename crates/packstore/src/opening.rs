@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use files::Disk;
+use disk::Disk;
 
 use crate::core::{Core, CoreParts, LostParts};
 use crate::error::StoreError;
@@ -224,7 +224,7 @@ const INDEX_SAMPLE_BYTES: usize = 256 << 10;
 fn open_volume(
     disk: &Arc<dyn Disk>,
     read_only: bool,
-) -> Result<(VolumeHead, Option<String>, Option<files::DiskLock>), StoreError> {
+) -> Result<(VolumeHead, Option<String>, Option<disk::DiskLock>), StoreError> {
     // Looked at first: a directory that is no volume gets no lock file.
     let (head, damage) = read_head_or_copy(disk)?;
     if read_only {
@@ -255,7 +255,7 @@ fn find_files(
                 why: "its number is beyond what a store has".to_owned(),
             });
         }
-        let length = disk.open(&Packed::index_name(number), files::DiskOpen::Read)?.length()?;
+        let length = disk.open(&Packed::index_name(number), disk::DiskOpen::Read)?.length()?;
         let has_body = names.contains(&Packed::body_name(number));
         // Power was lost while it was made: nothing is in it. It is replaced when its number is taken again.
         if length <= INDEX_HEAD_BYTES as u64 && !has_body {

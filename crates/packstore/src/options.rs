@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use files::Disk;
+use disk::Disk;
 
 use crate::error::StoreError;
 use crate::spot::Spot;

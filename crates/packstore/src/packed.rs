@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use files::{Disk, DiskError, DiskFile, DiskOpen};
+use disk::{Disk, DiskError, DiskFile, DiskOpen};
 use rustix::fs::{Advice, fadvise};
 
 use crate::bitmap::Bitmap;

@@ -185,7 +185,7 @@ pub(crate) fn each_record(
 
 /// Compares one record's body, and shows it if it is whole.
 fn look(
-    file: &Arc<dyn files::DiskFile>,
+    file: &Arc<dyn disk::DiskFile>,
     offset: u64,
     block: u32,
     head: RecordHead,

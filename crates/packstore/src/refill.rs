@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use files::{DiskError, DiskOpen};
+use disk::{DiskError, DiskOpen};
 
 use crate::bitmap::Bitmap;
 use crate::core::Core;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use files::{DiskError, DiskFile};
+use disk::{DiskError, DiskFile};
 
 /// Where syncs take less, handing one over takes longer than it saves.
 const WORTH_IT: Duration = Duration::from_micros(100);

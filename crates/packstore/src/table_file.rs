@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use files::{Disk, DiskFile, DiskOpen};
+use disk::{Disk, DiskFile, DiskOpen};
 
 use crate::core::Core;
 use crate::error::StoreError;
@@ -136,7 +136,7 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
     let file = volume.disk.open(&name, DiskOpen::New)?;
     let mut sink = Sink { file: &file, at: 0, bytes: Vec::with_capacity(SINK_BYTES) };
     let told = |error: io::Error| {
-        StoreError::from(files::DiskError {
+        StoreError::from(disk::DiskError {
             place: volume.disk.place(),
             name: TABLE_NAME.to_owned(),
             operation: "write",

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 use std::time::Instant;
 
-use files::{Disk, DiskError, DiskLock, DiskOpen};
+use disk::{Disk, DiskError, DiskLock, DiskOpen};
 
 use crate::buffer::Buffer;
 use crate::error::StoreError;

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use files::{Disk, DiskError, DiskOpen};
+use disk::{Disk, DiskError, DiskOpen};
 
 use crate::core::Core;
 use crate::format::{IndexHead, VOLUME_HEAD_BYTES, VolumeHead, crc, u32_at};

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use files::DiskError;
+use disk::DiskError;
 
 use crate::core::Core;
 use crate::error::StoreError;

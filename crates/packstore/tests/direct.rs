@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use files::LocalDisk;
+use disk::LocalDisk;
 use packstore::{Mode, OpenOptions, PutOptions, Store, StoreOptions, VolumeSpec};
 use rustix::fs::{CWD, Mode as FileMode, OFlags, openat};
 
@@ -34,8 +34,7 @@ fn what_went_past_the_page_cache_is_read_as_it_was_put() {
                 return;
             }
             std::fs::remove_file(dir.path().join("tried")).expect("just made");
-            let disk =
-                || -> Arc<dyn files::Disk> { Arc::new(LocalDisk::open(dir.path()).expect("it opens")) };
+            let disk = || -> Arc<dyn disk::Disk> { Arc::new(LocalDisk::open(dir.path()).expect("it opens")) };
             let volumes = vec![VolumeSpec { disk: disk(), size_bytes: 64 << 20 }];
             let options = StoreOptions { mode, direct_writes, ..StoreOptions::default() };
             let store = Store::create(volumes, options).expect("made");

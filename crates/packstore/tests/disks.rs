@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use files::{Disk, LocalDisk};
+use disk::{Disk, LocalDisk};
 use packstore::{Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::LoopImage;
 

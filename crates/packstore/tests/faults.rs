@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use files::{Disk, LocalDisk};
+use disk::{Disk, LocalDisk};
 use packstore::{Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 
 fn directory() -> tempfile::TempDir {

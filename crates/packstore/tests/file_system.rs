@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use files::{Access, Disk, FileKind, FileSystem, LocalDisk, OpenFile, Status, SyncScope};
+use disk::{Disk, LocalDisk};
+use files::{Access, FileKind, FileSystem, OpenFile, Status, SyncScope};
 use packstore::{FileMeta, FileType, OpenOptions, PackFs, PutOptions, Store, StoreOptions, VolumeSpec};
 use tempfile::TempDir;
 use testkit::conformance;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use files::LocalDisk;
+use disk::LocalDisk;
 use packstore::{OpenOptions, PutOptions, Store};
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use files::{Disk, LocalDisk};
+use disk::{Disk, LocalDisk};
 use packstore::{Eviction, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use files::LocalDisk;
+use disk::LocalDisk;
 use packstore::{
     Admission, Begun, CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, Verify,
     VolumeSpec,

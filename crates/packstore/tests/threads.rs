@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use files::LocalDisk;
+use disk::LocalDisk;
 use packstore::{Begun, Mode, Object, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -46,7 +46,7 @@ fn mixed(mode: Mode, size_bytes: u64) {
     let memory = std::path::Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let dir = dir.expect("a directory");
-    let disk = || -> Arc<dyn files::Disk> { Arc::new(LocalDisk::open(dir.path()).expect("it opens")) };
+    let disk = || -> Arc<dyn disk::Disk> { Arc::new(LocalDisk::open(dir.path()).expect("it opens")) };
     let volumes = vec![VolumeSpec { disk: disk(), size_bytes }];
     let store = Store::create(volumes, StoreOptions { mode, ..StoreOptions::default() }).expect("made");
     let (hits, puts) = (AtomicU64::new(0), AtomicU64::new(0));

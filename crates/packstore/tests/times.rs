@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use files::Disk;
+use disk::Disk;
 use packstore::{Mode, OpenOptions, PutOptions, Stat, Store, StoreOptions, VolumeSpec};
 use testkit::SimulatedDisk;
 

@@ -3,8 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::SimulatedDisk;
-use files::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
+use disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom, SimulatedDisk};
 
 type Hold = Arc<dyn Fn(Held<'_>) + Send + Sync>;
 

@@ -25,11 +25,10 @@ mod law;
 mod loop_image;
 pub mod need;
 mod ordinary_user;
-mod simulated_disk;
 mod tmpfs;
 
-/// A real disk, for tests of crates that know `files` through another one.
-pub use files::LocalDisk;
+/// Disks, for tests of crates that know `disk` through another one.
+pub use disk::{DiskFault, DiskOperation, LocalDisk, STOPPED, SimulatedDisk};
 pub use ganesha::Ganesha;
 pub use golden::Golden;
 pub use held_disk::{Held, HeldDisk};
@@ -38,5 +37,4 @@ pub use law::{Fault, Law, LawTransport};
 pub use loop_image::LoopImage;
 pub use need::need;
 pub use ordinary_user::is_ordinary_user;
-pub use simulated_disk::{DiskFault, DiskOperation, STOPPED, SimulatedDisk};
 pub use tmpfs::Tmpfs;

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use files::{Disk, LocalDisk};
+use disk::{Disk, LocalDisk};
 use packstore::{Mode, OpenOptions, Pending, PutOptions, Store, StoreOptions, VolumeSpec};
 use rusqlite::{Connection, OptionalExtension as _};
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use files::{Disk, DiskFile, DiskOpen};
+use disk::{Disk, DiskFile, DiskOpen};
 
 use crate::error::StoreError;
 use crate::object::Object;

@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use files::{Attributes, Disk, FileKind, NodeTime};
+use disk::Disk;
+use files::{Attributes, FileKind, NodeTime};
 
 use super::content::Content;
 use super::fileid;

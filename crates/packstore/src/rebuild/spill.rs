@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use files::{Disk, DiskError, DiskFile, DiskOpen};
+use disk::{Disk, DiskError, DiskFile, DiskOpen};
 
 use super::found::{FOUND_BYTES, Found};
 use crate::core::Core;

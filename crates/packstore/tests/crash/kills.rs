@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use files::{Disk, LocalDisk};
+use disk::{Disk, LocalDisk};
 use packstore::{OpenOptions, PutOptions, Store, StoreOptions, VolumeSpec};
 
 use crate::model::{Model, body, meta, mixed};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use files::{Disk, DiskOpen};
+use disk::{Disk, DiskOpen};
 use packstore::{Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::SimulatedDisk;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use files::Disk;
+use disk::Disk;
 use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
@@ -102,7 +102,7 @@ fn says_so_when_the_file_cannot_be_read_again_and_the_next_opening_finds_all() {
 #[test]
 fn a_file_that_a_second_kill_left_is_removed() {
     let disk = killed();
-    let file = disk.open(SPILL, files::DiskOpen::New).expect("made");
+    let file = disk.open(SPILL, disk::DiskOpen::New).expect("made");
     file.write_at(b"of a rebuild that was killed", 0).expect("written");
     let store = open(&disk, 0).expect("it opens");
     assert_all_there(&store);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use files::Disk;
+use disk::Disk;
 use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::SimulatedDisk;
 

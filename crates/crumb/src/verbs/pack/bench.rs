@@ -18,7 +18,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use bytesize::ByteSize;
 use clap::Args;
-use files::LocalDisk;
+use disk::LocalDisk;
 use packstore::{PutOptions, Store, StoreOptions, VolumeSpec};
 use report::{bytes_text, count_text, rate_text};
 use serde_json::{Value, json};

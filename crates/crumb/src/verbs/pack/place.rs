@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use bytesize::ByteSize;
-use files::{Disk, FileSystem, LocalDisk};
+use disk::{Disk, LocalDisk};
+use files::FileSystem;
 use packfs::{VolumeList, VolumesError, make_directory};
 use packstore::{Fault, OpenOptions, PackFs, Store, StoreOptions};
 use report::bytes_text;

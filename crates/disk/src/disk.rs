@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! packstore --> Disk, DiskFile --+-- LocalDisk   a directory of any local file system
-//!                                `-- SimulatedDisk  fails, tears, loses and reorders writes   (crate testkit)
+//!                                `-- SimulatedDisk  fails, tears, loses and reorders writes   (feature `simulated`)
 //! ```
 //!
 //! What power loss leaves: bytes written before a sync that returned are there; of those written after it any part may

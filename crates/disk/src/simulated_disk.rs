@@ -26,7 +26,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use files::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
+use crate::disk::{Disk, DiskError, DiskFile, DiskLock, DiskOpen, DiskRoom};
 
 use contents::{Change, Contents};
 use names::{FileNumber, NameChange, Names};
