@@ -27,7 +27,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("dirscale", &["files", "measure"]),
     ("webload", &["harness", "measure"]),
     ("stackfs", &["files", "measure", "sys"]),
-    ("packstore", &["disk", "files"]),
+    ("packstore", &["disk"]),
     ("packfs", &["disk", "packstore", "files"]),
     ("sys", &[]),
     ("webcache", &["packstore", "sys", "measure"]),

@@ -170,7 +170,7 @@ fn what_would_lead_out_of_the_directory_is_refused_and_the_rest_goes_on() {
         for key in ["../out", "/tmp/abs", "a//b", "ok/file"] {
             store.put(key.as_bytes(), b"body", Default::default()).unwrap();
         }
-        let link = packstore::FileMeta::new(packstore::FileType::Symlink(b"..".to_vec()), 0o777).encode();
+        let link = packfs::FileMeta::new(packfs::FileType::Symlink(b"..".to_vec()), 0o777).encode();
         store.put(b"up", b"", packstore::PutOptions { meta: &link, ..Default::default() }).unwrap();
         store.put(b"up/climbed", b"evil", Default::default()).unwrap();
         store.close().unwrap();

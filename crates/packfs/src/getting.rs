@@ -14,13 +14,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use packstore::{FileMeta, FileType, Object, Stat, Store, StoreError};
+use packstore::{Object, Stat, Store, StoreError};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, linkat, mkdirat, openat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
 use crate::error::PackFsError;
+use crate::file_system::{FileMeta, FileType};
 use crate::keys::names_of;
 
 /// What was written so far.

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use packstore::{FileMeta, FileType, Pending, PutOptions, Store, StoreError};
+use packstore::{Pending, PutOptions, Store, StoreError};
 
 use crate::error::PackFsError;
+use crate::file_system::{FileMeta, FileType};
 use crate::keys::{key_of, shown};
 
 /// Bodies up to this are read whole, longer ones streamed.

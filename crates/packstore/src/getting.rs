@@ -179,6 +179,25 @@ impl Store {
             None => self.core.is_missing(Name::of(key), self.name_hash(key)).map(|()| None),
         }
     }
+
+    /// An object's attributes with its length and times: for most objects one short read.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn attributes(&self, key: &[u8]) -> Result<Option<(Stat, Vec<u8>)>, StoreError> {
+        self.core.wait_ready()?;
+        if key.is_empty() {
+            return Ok(None);
+        }
+        let name = Name::of(key);
+        match self.core.find(name, self.name_hash(key), Depth::Head)? {
+            Some(record) if record.head.kind == Kind::Whole => {
+                Ok(Some((stat_of(&record), record.meta().to_vec())))
+            }
+            Some(_) => Ok(self.get(key)?.map(|object| (*object.stat(), object.meta().to_vec()))),
+            None => Ok(None),
+        }
+    }
 }
 
 /// How far a get came without a disk.

@@ -10,7 +10,7 @@
 //!
 //! Always holds: in store mode what was acknowledged survives power loss; no object is ever served with another's bytes;
 //! a read waits for no write.
-//! Not here: HTTP (`webcache`), flags and output (`crumb`).
+//! Not here: paths and directories (`packfs`), HTTP (`webcache`), flags and output (`crumb`).
 //! Design: `docs/design/packstore.md`; bytes on disk: `docs/design/packstore-format.md`.
 //! Source: Chinen, "User Level Techniques for Improvement of Disk I/O in WWW Caching", 2000.
 
@@ -28,7 +28,6 @@ mod deletions;
 mod direct;
 mod error;
 mod extents;
-mod file_system;
 mod format;
 mod getting;
 mod group;
@@ -65,7 +64,6 @@ pub use check::{CheckReport, Fault, RepairReport};
 pub use compact::CompactReport;
 pub use error::StoreError;
 pub use extents::{Extent, Extents};
-pub use file_system::{FileMeta, FileType, PackFs};
 pub use format::{FORMAT_VERSION, KEY_BYTES_MAX, META_BYTES_MAX};
 pub use getting::{Begun, Reading};
 pub use iterate::{Entry, Iter, OrderedIter};

@@ -1,6 +1,9 @@
 //! What a store holds, takes and did.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use disk::Disk;
 
 use crate::options::Mode;
 use crate::store::Store;
@@ -112,7 +115,7 @@ impl Store {
         let core = &self.core;
         let files = core.all_files();
         let block_bytes = u64::from(core.shape.block_bytes);
-        let state = |(index, volume): (usize, std::sync::Arc<crate::volume::Volume>)| {
+        let state = |(index, volume): (usize, Arc<crate::volume::Volume>)| {
             let mine = files.iter().filter(|file| file.volume == index);
             VolumeState {
                 place: volume.disk.place(),
@@ -131,6 +134,21 @@ impl Store {
     /// What the store promises.
     pub fn mode(&self) -> Mode {
         self.core.mode
+    }
+
+    /// Whether the store was opened for reading alone.
+    pub fn is_read_only(&self) -> bool {
+        self.core.read_only
+    }
+
+    /// A random number that the store got when it was created: it tells this store from others.
+    pub fn random_id(&self) -> u64 {
+        self.core.hash_seed
+    }
+
+    /// The disk of the first volume, where a layer above may keep scratch files of its own.
+    pub fn first_disk(&self) -> Arc<dyn Disk> {
+        self.core.volume(0).disk.clone()
     }
 
     /// Bytes of a block, and blocks of a packed file.

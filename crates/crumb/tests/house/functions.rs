@@ -103,9 +103,9 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/nfs/src/wire/nfs3/requests.rs", "decode_request", "one arm for each procedure of NFS"),
     ("crates/packstore/src/check.rs", "check_file", "steps whose order keeps objects safe over a crash"),
     (
-        "crates/packstore/src/file_system.rs",
+        "crates/packfs/src/file_system.rs",
         "rename",
-        "one arm for each fault that the simulated disk can have",
+        "one arm for each kind of file, under locks taken in order",
     ),
     (
         "crates/packstore/src/opening.rs",

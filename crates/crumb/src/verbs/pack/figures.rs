@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use jiff::Timestamp;
-use packfs::shown;
-use packstore::{FileMeta, FileType, Stat, Store, Usage};
+use packfs::{FileMeta, FileType, shown};
+use packstore::{Stat, Store, Usage};
 use report::{bytes_text, count_text};
 use serde_json::{Value, json};
 

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use disk::{Disk, LocalDisk};
 use files::FileSystem;
-use packfs::{VolumeList, VolumesError, make_directory};
-use packstore::{Fault, OpenOptions, PackFs, Store, StoreOptions};
+use packfs::{PackFs, VolumeList, VolumesError, make_directory};
+use packstore::{Fault, OpenOptions, Store, StoreOptions};
 use report::bytes_text;
 
 use super::told;

@@ -6,10 +6,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use packstore::{Pending, StoreError};
+
+use super::locked;
 use super::tree::NodeId;
-use crate::error::StoreError;
-use crate::keys::locked;
-use crate::store::Pending;
 
 const BYTES_MAX: usize = 16 << 20;
 const FILES_MAX: usize = 4096;

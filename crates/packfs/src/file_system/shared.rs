@@ -7,19 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use disk::Disk;
 use files::{Attributes, FileKind, NodeTime};
+use packstore::{KEY_BYTES_MAX, Mode, Pending, PutOptions, Stat, Store, StoreError};
 
 use super::content::Content;
-use super::fileid;
 use super::meta::{FILE_META_BYTES, FileMeta, FileType};
 use super::opened::{Opened, State};
 use super::settling::Settling;
 use super::tree::{File, Names, Node, NodeId, Symlink, Tree};
-use crate::error::StoreError;
-use crate::format::KEY_BYTES_MAX;
-use crate::keys::locked;
-use crate::object::Stat;
-use crate::options::{Mode, PutOptions};
-use crate::store::{Pending, Store};
+use super::{fileid, locked};
 
 /// Locks that keys share by their hash.
 const STRIPES: usize = 64;
@@ -52,8 +47,8 @@ impl Shared {
     /// A store whose names are known.
     pub(super) fn new(store: Store, tree: Tree, place: PathBuf) -> Self {
         Self {
-            fsid: store.core.hash_seed,
-            disk: store.core.all_volumes()[0].disk.clone(),
+            fsid: store.random_id(),
+            disk: store.first_disk(),
             store: Some(store),
             tree: RwLock::new(tree),
             shape: RwLock::new(()),

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use files::Status;
+use packstore::KEY_BYTES_MAX;
 
 use super::meta::{FileMeta, FileType};
 use super::opened::Opened;
-use crate::format::KEY_BYTES_MAX;
 
 /// Place of a node; its number for users is one more.
 pub(super) type NodeId = u32;

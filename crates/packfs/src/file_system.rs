@@ -34,20 +34,15 @@ mod shared;
 mod tree;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use files::{Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, OpenFile, Status};
+use packstore::{KEY_BYTES_MAX, Store, StoreError};
 
 use self::content::Content;
 use self::opened::{How, Opened, PackFile, State};
 use self::shared::Shared;
 use self::tree::{File, Name, Names, Node, NodeId, ROOT, Symlink, Tree, Walked};
-use crate::error::StoreError;
-use crate::format::{KEY_BYTES_MAX, Kind};
-use crate::keys::locked;
-use crate::object::Stat;
-use crate::read::Depth;
-use crate::store::Store;
 
 pub use self::meta::{FileMeta, FileType};
 
@@ -65,45 +60,14 @@ pub struct PackFs {
     local: Option<PathBuf>,
 }
 
-impl Store {
-    /// An object's attributes with its length and times: for most objects one short read.
-    ///
-    /// # Errors
-    /// As [`Store::get`].
-    pub fn attributes(&self, key: &[u8]) -> Result<Option<(Stat, Vec<u8>)>, StoreError> {
-        self.core.wait_ready()?;
-        if key.is_empty() {
-            return Ok(None);
-        }
-        let name = crate::format::Name::of(key);
-        match self.core.find(name, self.name_hash(key), Depth::Head)? {
-            Some(record) if record.head.kind == Kind::Whole => {
-                let head = &record.head;
-                let stat = Stat {
-                    length: head.body_len.into(),
-                    meta_bytes: head.meta_len,
-                    created_s: head.created_s,
-                    requested_s: head.requested_s,
-                    expires_s: head.expires_s,
-                    sequence: head.sequence,
-                };
-                Ok(Some((stat, record.meta().to_vec())))
-            }
-            Some(_) => Ok(self.get(key)?.map(|object| (*object.stat(), object.meta().to_vec()))),
-            None => Ok(None),
-        }
-    }
-}
-
 impl PackFs {
     /// Takes a store and learns its names. `place` is how a user knows it, such as `pack:/srv/objects`.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Store, place: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        let disk = store.core.all_volumes()[0].disk.clone();
-        if !store.core.read_only {
-            content::sweep(&*disk)?;
+        if !store.is_read_only() {
+            content::sweep(&*store.first_disk())?;
         }
         let tree = shared::learn(&store)?;
         let shared = Shared::new(store, tree, place.into());
@@ -561,6 +525,11 @@ impl Drop for PackFs {
             tree.forget(self.root);
         }
     }
+}
+
+/// A lock whose holders leave what it guards whole also when they panic.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn fileid(id: NodeId) -> u64 {

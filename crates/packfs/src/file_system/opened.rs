@@ -14,13 +14,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use files::{Access, FsError, FsOp, OpenFile, Status, SyncScope};
+use packstore::{Object, StoreError};
 
 use super::content::Content;
+use super::locked;
 use super::shared::Shared;
 use super::tree::NodeId;
-use crate::error::StoreError;
-use crate::keys::locked;
-use crate::object::Object;
 
 /// Longest file: what a large object can be.
 const FILE_BYTES_MAX: u64 = 16 << 30;

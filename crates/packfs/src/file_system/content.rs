@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{Disk, DiskFile, DiskOpen};
-
-use crate::error::StoreError;
-use crate::object::Object;
+use packstore::{Object, StoreError};
 
 /// Of one file that is open for writing.
 pub(super) const MEMORY_BYTES_MAX: usize = 4 << 20;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use disk::{Disk, LocalDisk};
 use files::{Access, FileKind, FileSystem, OpenFile, Status, SyncScope};
-use packstore::{FileMeta, FileType, OpenOptions, PackFs, PutOptions, Store, StoreOptions, VolumeSpec};
+use packfs::{FileMeta, FileType, PackFs};
+use packstore::{OpenOptions, PutOptions, Store, StoreOptions, VolumeSpec};
 use tempfile::TempDir;
 use testkit::conformance;
 
