@@ -17,6 +17,7 @@ mod grouped;
 mod latency;
 mod memory;
 mod metric;
+pub mod numbers;
 mod record;
 pub mod statistics;
 mod verdict;

@@ -18,7 +18,6 @@ pub mod compare;
 mod configurations;
 mod dots;
 mod error;
-mod figures;
 pub mod html;
 mod lines;
 mod netnews;
@@ -31,7 +30,10 @@ mod traffic;
 mod views;
 
 pub use error::ReportError;
-pub use figures::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
+pub(crate) use measure::numbers as figures;
+pub use measure::numbers::{
+    bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text,
+};
 pub use passes::Reference;
 pub use store::{RunSummary, Store};
 

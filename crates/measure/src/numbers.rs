@@ -1,6 +1,6 @@
 //! How numbers are written for people: as many digits as can be trusted, and always a unit.
 
-use measure::Metric;
+use crate::Metric;
 
 /// A rate or other size around which a tenth matters: `3,999.2`, `41,210`.
 pub fn rate_text(per_sec: f64) -> String {
@@ -8,7 +8,7 @@ pub fn rate_text(per_sec: f64) -> String {
 }
 
 /// A rate for a name, without a tenth that is zero: `4,000`, `62.5`.
-pub(crate) fn round_rate_text(per_sec: f64) -> String {
+pub fn round_rate_text(per_sec: f64) -> String {
     let text = rate_text(per_sec);
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
@@ -99,7 +99,7 @@ fn article(thing: &str) -> &'static str {
 }
 
 /// `number` with `decimals` and commas between thousands.
-pub(crate) fn grouped(number: f64, decimals: usize) -> String {
+pub fn grouped(number: f64, decimals: usize) -> String {
     if !number.is_finite() || number.abs() >= 1e15 {
         return format!("{number:e}");
     }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_metric_is_called_as_it_is_declared_and_else_by_its_name() {
-        let declared = measure::MetricDeclaration::rate("saturation_per_sec", "Saturation point");
+        let declared = crate::MetricDeclaration::rate("saturation_per_sec", "Saturation point");
         let metric = declared.metric("saturation_per_sec").unwrap();
         assert_eq!(metric_text(&metric, 4321.0), ("Saturation point".into(), "4,321".into(), "/s".into()));
         let undeclared = Metric::undeclared("files_created");
