@@ -14,6 +14,7 @@ mod admin;
 pub mod config;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod icp;
 pub mod log;
 pub mod rules;
 pub mod server;

@@ -1,5 +1,5 @@
 //! What reads bytes of peers, of the disk and of the operator, by itself: for the fuzz targets (`fuzz/`) and for the test that
-//! runs the same on the targets' seeds with bytes changed (`tests/rules/hostile.rs`).
+//! runs the same on the targets' seeds with bytes changed (`tests`).
 //!
 //! ```text
 //! connection   requests as a client sends them: sentry, a reader of our own, hyper       all three must read alike
@@ -14,6 +14,8 @@
 mod connection;
 mod exchange;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod url;
 
 pub use connection::connection;
@@ -27,7 +29,7 @@ use http::Uri;
 use toml::Table;
 
 use crate::config::{self, PrefetchHosts};
-use crate::rules::icp::{self, Message};
+use crate::icp::{self, Message};
 use crate::rules::key::CacheKey;
 use crate::server::page;
 

@@ -24,7 +24,6 @@ pub mod facts;
 pub mod forwarding;
 pub mod framing;
 pub mod freshness;
-pub mod icp;
 pub mod invalidation;
 pub mod key;
 pub mod lists;

@@ -9,7 +9,7 @@
 //!
 //! Always holds: whatever comes is counted; one datagram causes one answer at most, which is shorter, to where it came from,
 //! if that may ask; no event loop waits for a look-up here, and what was found is in memory when the request for it comes.
-//! Not here: what the messages say (`rules::icp`), asking others (`neighbours`).
+//! Not here: what the messages say (`crate::icp`), asking others (`neighbours`).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::asked::{allowed_host, allowed_method};
 use super::counters::Counters;
 use super::worker::{Shared, Stage, now};
 use crate::config::{Config, Upstream};
-use crate::rules::icp::{self, Answer, Message};
+use crate::icp::{self, Answer, Message};
 use crate::rules::key::CacheKey;
 use crate::shelf::Look;
 

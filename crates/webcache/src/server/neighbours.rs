@@ -12,7 +12,7 @@
 //! all of which somebody else would have to guess; what is remembered of a query goes at its timeout; a request waits for
 //! `icp.timeout_ms` at most, and for nobody who was silent or denied nearly everything of late.
 //! Locks: `Neighbours::known`, a leaf.
-//! Not here: what the messages say (`rules::icp`), answering others (`icp`).
+//! Not here: what the messages say (`crate::icp`), answering others (`icp`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::counters::Counters;
 use super::upstream::Pool;
 use crate::config::{Config, Upstream};
-use crate::rules::icp::{self, Answer, Message};
+use crate::icp::{self, Answer, Message};
 
 /// Queries in a row that a neighbour leaves unanswered before it is waited for no longer.
 const UNANSWERED_MAX: u32 = 5;

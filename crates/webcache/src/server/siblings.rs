@@ -20,8 +20,8 @@ use super::request::{RequestBody, RequestHead};
 use super::upstream::NamedBy;
 use super::worker::now;
 use crate::config::Upstream;
+use crate::icp;
 use crate::log::Way;
-use crate::rules::icp;
 use crate::rules::reuse::ForwardReason;
 
 impl Exchange {

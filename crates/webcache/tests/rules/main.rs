@@ -9,8 +9,6 @@ mod facts;
 mod forwarding;
 mod framing;
 mod freshness;
-mod hostile;
-mod icp;
 mod invalidation;
 mod keys;
 mod properties;

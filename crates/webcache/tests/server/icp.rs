@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use webcache::rules::icp::{self, Answer, Message};
+use webcache::icp::{self, Answer, Message};
 
 use packstore::{Mode, OpenOptions, Store, StoreOptions, VolumeSpec};
 use testkit::{Held, HeldDisk, SimulatedDisk};

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use webcache::fuzzing;
+
+use crate::fuzzing;
 
 /// What makes the difference in one grammar or another.
 const WORDS: &[&[u8]] = &[

@@ -1,15 +1,38 @@
 //! ICP, version 2: messages byte by byte, and which replies are offered (RFC 2186, RFC 2187).
 
-use http::{Method, StatusCode};
+use super::*;
+use crate::rules::{Exchange, Extent, judge};
+use http::{HeaderName, HeaderValue};
 use proptest::prelude::*;
-use webcache::rules::icp::{
-    Answer, FRESH_S_MIN, MESSAGE_BYTES_MAX, Malformed, Message, is_asked_about, is_taken, offers, query,
-    read, reply,
-};
-use webcache::rules::{Extent, Policy, RequestFacts, StoredFacts, WallSeconds};
 
-use crate::storing::judged;
-use crate::{NOW, fields};
+const NOW: WallSeconds = WallSeconds(1_795_305_600);
+
+/// Fields from `name: value` lines divided by `|`.
+fn fields(text: &str) -> HeaderMap {
+    let lines = text.split('|').filter(|line| !line.is_empty());
+    let pairs = lines.map(|line| line.split_once(": ").expect("name: value"));
+    pairs
+        .map(|(name, value)| {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("a field's name");
+            (name, HeaderValue::from_str(value).expect("a field's value"))
+        })
+        .collect()
+}
+
+/// The facts of a reply to a plain GET that was answered just now.
+fn stored(status: u16, reply: &str) -> Option<StoredFacts> {
+    let (request_headers, headers) = (HeaderMap::new(), fields(reply));
+    let exchange = Exchange {
+        target: &"http://a.example/x?y".parse().expect("a target"),
+        request: &RequestFacts::of(&Method::GET, &request_headers),
+        request_headers: &request_headers,
+        requested_at: NOW,
+        answered_at: NOW,
+        status: StatusCode::from_u16(status).expect("a status"),
+        headers: &headers,
+    };
+    Some(judge(&exchange, &Policy::default()).expect("stored"))
+}
 
 /// Opcode, version, length, number; then options, their data and the sender, all nothing.
 fn head(opcode: u8, version: u8, length: u16, number: u32) -> Vec<u8> {
@@ -101,10 +124,6 @@ fn a_url_that_fills_a_message_is_asked_for_and_a_longer_one_is_not() {
     assert_eq!(query(1, &format!("{longest}x")), None);
     assert_eq!(query(1, "a\0b"), None);
     assert_eq!(reply(Answer::Hit, 1, b"a\0b"), None);
-}
-
-fn stored(status: u16, fields: &str) -> Option<StoredFacts> {
-    Some(judged("GET", "", status, fields, &Policy::default()).expect("stored"))
 }
 
 /// Section, what is stored, seconds ago, whether it is offered.

@@ -12,11 +12,12 @@
 
 use http::{HeaderMap, Method, StatusCode};
 
-use super::date::WallSeconds;
-use super::facts::StoredFacts;
-use super::policy::Policy;
-use super::request::{MethodKind, RequestFacts};
-use super::reuse::{self, Held, Reuse};
+use crate::rules::request::MethodKind;
+use crate::rules::reuse::{self, Held, Reuse};
+use crate::rules::{Policy, RequestFacts, StoredFacts, WallSeconds};
+
+#[cfg(test)]
+mod tests;
 
 /// Longest message (RFC 2186 section 2, "Message Length").
 pub const MESSAGE_BYTES_MAX: usize = 16_384;
