@@ -30,7 +30,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("packstore", &["disk"]),
     ("packfs", &["disk", "packstore", "files"]),
     ("sys", &[]),
-    ("webcache", &["packstore", "sys", "measure"]),
+    ("http-cache-rules", &[]),
+    ("webcache", &["http-cache-rules", "packstore", "sys", "measure"]),
     ("report", &["measure"]),
     ("testkit", &["disk", "files", "measure"]),
 ];

@@ -11,10 +11,9 @@
 //! Left out: ICP_OP_HIT_OBJ (a reply without its fields), ICP_OP_SECHO and DECHO (for the echo port), round-trip times.
 
 use http::{HeaderMap, Method, StatusCode};
-
-use crate::rules::request::MethodKind;
-use crate::rules::reuse::{self, Held, Reuse};
-use crate::rules::{Policy, RequestFacts, StoredFacts, WallSeconds};
+use http_cache_rules::request::MethodKind;
+use http_cache_rules::reuse::{self, Held, Reuse};
+use http_cache_rules::{Policy, RequestFacts, StoredFacts, WallSeconds};
 
 #[cfg(test)]
 mod tests;

@@ -71,6 +71,7 @@ const LONGER: &[(&str, &str, &str)] = &[
     ),
     ("crates/fstress/src/workload/parse.rs", "checked", "one check for each setting of a workload"),
     ("crates/fstress/src/workload/write.rs", "toml", "one line for each setting of a workload"),
+    ("crates/http-cache-rules/src/storing.rs", "judge", "one rule of the caching standard after the other"),
     (
         "crates/netnews/src/feed/synthesize/write.rs",
         "write",
@@ -130,7 +131,6 @@ const LONGER: &[(&str, &str, &str)] = &[
         "internal_addresses_are_denied_however_they_are_written_and_their_neighbours_are_not",
         "a table of addresses in a test",
     ),
-    ("crates/webcache/src/rules/storing.rs", "judge", "one rule of the caching standard after the other"),
     (
         "crates/webcache/src/server/exchange.rs",
         "look",

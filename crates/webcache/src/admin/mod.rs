@@ -23,12 +23,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, Request, Response, StatusCode, Uri};
+use http_cache_rules::key::{CacheKey, Realm};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
 use crate::config::Config;
-use crate::rules::key::{CacheKey, Realm};
 use crate::server::{Banned, Shared, Stage, ban, now, purge};
 
 type Reply = Response<Text>;

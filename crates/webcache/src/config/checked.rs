@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use http::{HeaderName, Method};
+use http_cache_rules::Policy;
+use http_cache_rules::lists::is_token;
+use http_cache_rules::policy::{AgeErrors, Foreign304, SetCookie};
 
 use super::bounds;
 use super::destinations::Destinations;
@@ -13,9 +16,6 @@ use super::network::Network;
 use super::problem::{ConfigError, Problems};
 use super::raw::Raw;
 use super::upstream::{IdleMax, Parent, Sibling, Site, neighbours, site};
-use crate::rules::Policy;
-use crate::rules::lists::is_token;
-use crate::rules::policy::{AgeErrors, Foreign304, SetCookie};
 
 /// How the access log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

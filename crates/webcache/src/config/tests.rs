@@ -12,7 +12,11 @@ const ENOUGH: &str = "forward.listen = ['127.0.0.1:0']\ncache.directories = ['/c
 fn a_directory_and_an_address_are_enough() {
     let config = read("", flags(ENOUGH)).expect("enough");
     assert_eq!(config.forward_listen.len(), 1);
-    assert_eq!(config.policy, crate::rules::Policy::default(), "the file's defaults are those of the rules");
+    assert_eq!(
+        config.policy,
+        http_cache_rules::Policy::default(),
+        "the file's defaults are those of the rules"
+    );
 }
 
 #[test]

@@ -17,12 +17,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as _;
+use http_cache_rules::framing;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Runtime;
 
-use crate::rules::framing;
 use crate::server::ReplyBody;
 use crate::server::sentry::{Bed, Patience, Sentry, Watched};
 

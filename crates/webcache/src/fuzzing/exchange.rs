@@ -6,11 +6,10 @@
 
 use http::header::{CACHE_CONTROL, CONTENT_RANGE, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-
-use crate::rules::cache_status::{CACHE_STATUS, CacheStatus};
-use crate::rules::reuse::{ForwardReason, Held, OnError};
-use crate::rules::vary::{self, Vary};
-use crate::rules::*;
+use http_cache_rules::cache_status::{CACHE_STATUS, CacheStatus};
+use http_cache_rules::reuse::{ForwardReason, Held, OnError};
+use http_cache_rules::vary::{self, Vary};
+use http_cache_rules::*;
 
 /// Some moment: 2026-11-22, 00:00:00.
 const NOW: WallSeconds = WallSeconds(1_795_305_600);

@@ -26,11 +26,11 @@ pub use url::url;
 use std::collections::HashSet;
 
 use http::Uri;
+use http_cache_rules::key::CacheKey;
 use toml::Table;
 
 use crate::config::{self, PrefetchHosts};
 use crate::icp::{self, Message};
-use crate::rules::key::CacheKey;
 use crate::server::page;
 
 /// A datagram of ICP. Returns whether it is one.

@@ -1,9 +1,9 @@
 //! What lies on the disk: heads of stored replies, lists of variants, bans.
 
 use http::{HeaderMap, Uri};
+use http_cache_rules::Meta;
+use http_cache_rules::key::CacheKey;
 
-use crate::rules::Meta;
-use crate::rules::key::CacheKey;
 use crate::server::Bans;
 use crate::shelf::{NewHead, StoredHead, encode_list, encode_reply};
 

@@ -5,10 +5,10 @@
 //! ```
 
 use http::{HeaderValue, Method, Request, Uri};
+use http_cache_rules::key::{self, CacheKey, Realm};
 use toml::Table;
 
 use crate::config::{self, Config};
-use crate::rules::key::{self, CacheKey, Realm};
 use crate::server::asked::{Asked, Route, allowed_host};
 use crate::server::{Banned, Bans, Side};
 
@@ -72,7 +72,7 @@ fn begins_as_its_prefixes(target: &str, key: &CacheKey) {
         );
     }
     let bans = Bans::read(None).expect("no file");
-    let at = crate::rules::WallSeconds(100);
+    let at = http_cache_rules::WallSeconds(100);
     bans.add(Banned::Prefix(target.to_owned()), at).expect("no file");
     assert!(bans.covers(key.as_str(), at, || None), "{target} does not ban itself");
 }

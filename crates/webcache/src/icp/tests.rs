@@ -1,8 +1,8 @@
 //! ICP, version 2: messages byte by byte, and which replies are offered (RFC 2186, RFC 2187).
 
 use super::*;
-use crate::rules::{Exchange, Extent, judge};
 use http::{HeaderName, HeaderValue};
+use http_cache_rules::{Exchange, Extent, judge};
 use proptest::prelude::*;
 
 const NOW: WallSeconds = WallSeconds(1_795_305_600);

@@ -5,9 +5,10 @@
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
 
+use http_cache_rules::WallSeconds;
+use http_cache_rules::date;
+
 use super::Entry;
-use crate::rules::WallSeconds;
-use crate::rules::date;
 
 /// `1700000000.123     45 10.0.0.1 TCP_HIT/200 1234 GET http://a/b - HIER_NONE/- text/html`
 pub(super) fn squid(entry: &Entry) -> String {

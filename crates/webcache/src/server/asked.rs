@@ -14,10 +14,10 @@ use bytes::{Bytes, BytesMut};
 use http::header::{HOST, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Uri, Version};
+use http_cache_rules::key::{CacheKey, KeyError, Realm};
+use http_cache_rules::{RequestFacts, forwarding};
 
 use crate::config::{Config, DeniedBy, Site, Upstream};
-use crate::rules::key::{CacheKey, KeyError, Realm};
-use crate::rules::{RequestFacts, forwarding};
 
 /// Which kind of listener a client came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

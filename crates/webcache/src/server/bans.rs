@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use http::HeaderMap;
-
-use crate::rules::{WallSeconds, key};
+use http_cache_rules::{WallSeconds, key};
 
 const BANS_MAX: usize = 1000;
 

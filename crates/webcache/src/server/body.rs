@@ -21,6 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_cache_rules::forwarding;
 use packstore::Object;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
@@ -28,7 +29,6 @@ use tokio::time::Sleep;
 use super::fill::{Piece, Reader};
 use super::ledger::Ledger;
 use super::link::Arriving;
-use crate::rules::forwarding;
 use crate::shelf::StoredBody;
 
 /// Read from the store at once, in bytes.

@@ -7,11 +7,14 @@
 //!
 //! Always holds: the new object lies where the part lay only when its last byte is there; until then, and when the origin
 //! breaks off, the part stays what it is.
-//! Not here: what may be put together (`rules::completion`).
+//! Not here: what may be put together (`http_cache_rules::completion`).
 
 use std::ops::Range;
 
 use http::{HeaderMap, StatusCode};
+use http_cache_rules::completion::Completion;
+use http_cache_rules::reuse::ForwardReason;
+use http_cache_rules::{forwarding, update};
 
 use super::body::ReplyBody;
 use super::exchange::Exchange;
@@ -21,9 +24,6 @@ use super::neighbours::Found;
 use super::request::RequestBody;
 use super::worker::now;
 use crate::config::Config;
-use crate::rules::completion::Completion;
-use crate::rules::reuse::ForwardReason;
-use crate::rules::{forwarding, update};
 use crate::shelf::{StoredBody, StoredReply};
 
 /// A stored part, and what the reply brings of what it lacks.

@@ -21,6 +21,10 @@ use std::time::{Instant, SystemTime};
 use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, REFERER, USER_AGENT};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
+use http_cache_rules::cache_status::CacheStatus;
+use http_cache_rules::forwarding::{self, Forwards, Received};
+use http_cache_rules::reuse::{self, ForwardReason, Held};
+use http_cache_rules::{Meta, Reuse, WallSeconds, completion};
 use hyper::body::Incoming;
 
 use super::asked::{self, Asked, Side, Unserved};
@@ -38,10 +42,6 @@ use super::tunnel;
 use super::worker::{Admitted, Busy, Worker, now};
 use crate::config::{Config, Network};
 use crate::log::Entry;
-use crate::rules::cache_status::CacheStatus;
-use crate::rules::forwarding::{self, Forwards, Received};
-use crate::rules::reuse::{self, ForwardReason, Held};
-use crate::rules::{Meta, Reuse, WallSeconds, completion};
 use crate::shelf::{Look, Looked, StoredReply};
 
 /// A client's connection, as its requests see it.
@@ -475,7 +475,7 @@ impl Exchange {
             method: Method::GET,
             target: self.asked.target.clone(),
             key: self.asked.key.clone(),
-            facts: crate::rules::RequestFacts::of(&Method::GET, &headers),
+            facts: http_cache_rules::RequestFacts::of(&Method::GET, &headers),
             headers,
             version: self.asked.version,
             route: self.asked.route.clone(),
@@ -530,7 +530,7 @@ enum Step {
 }
 
 /// Takes a URI out, also what is on its way; says whether there was something.
-pub async fn purge(shared: &super::worker::Shared, key: &crate::rules::key::CacheKey) -> bool {
+pub async fn purge(shared: &super::worker::Shared, key: &http_cache_rules::key::CacheKey) -> bool {
     shared.flights.void(key);
     matches!(shared.shelf.clerks().remove(key).await, Ok(Some(_)))
 }

@@ -19,6 +19,14 @@ use http::header::{
 };
 use http::uri::PathAndQuery;
 use http::{Method, Response, StatusCode, Uri};
+use http_cache_rules::cache_status::CacheStatus;
+use http_cache_rules::conditional::{self, Outcome as Conditions};
+use http_cache_rules::forwarding;
+use http_cache_rules::reuse::{self, Failure, ForwardReason, OnError};
+use http_cache_rules::update::{self, Confirmed, HeadSays};
+use http_cache_rules::{
+    Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, judge, lists, ranges,
+};
 
 use super::asked::{Route, Side};
 use super::body::ReplyBody;
@@ -36,14 +44,6 @@ use super::request::{RequestBody, RequestHead};
 use super::upstream::{NamedBy, UpstreamError};
 use super::worker::now;
 use crate::config::{Admission, Choice, ForwardedFor, Upstream};
-use crate::rules::cache_status::CacheStatus;
-use crate::rules::conditional::{self, Outcome as Conditions};
-use crate::rules::forwarding;
-use crate::rules::reuse::{self, Failure, ForwardReason, OnError};
-use crate::rules::update::{self, Confirmed, HeadSays};
-use crate::rules::{
-    Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, judge, lists, ranges,
-};
 use crate::shelf::{If, NewHead, StoredBody, StoredReply, encode_reply};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

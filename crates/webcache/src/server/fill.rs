@@ -18,9 +18,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::StatusCode;
+use http_cache_rules::WallSeconds;
+use http_cache_rules::reuse::Failure;
 
-use crate::rules::WallSeconds;
-use crate::rules::reuse::Failure;
 use crate::shelf::{NewHead, StoredBody};
 
 /// The head of a shared reply.
@@ -398,7 +398,7 @@ impl Drop for Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::key::CacheKey;
+    use http_cache_rules::key::CacheKey;
 
     fn now<T>(poll: impl FnOnce(&Context<'_>) -> Poll<T>) -> Option<T> {
         match poll(&Context::from_waker(Waker::noop())) {

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use http_cache_rules::key::CacheKey;
+use http_cache_rules::reuse::Failure;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fill::{Fill, Heading};
-use crate::rules::key::CacheKey;
-use crate::rules::reuse::Failure;
 
 const SHARDS: usize = 64;
 /// Counters of what was voided. Two URIs that share one cost each other a reply that is not stored, now and then.

@@ -9,11 +9,11 @@
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_body::Body as _;
+use http_cache_rules::conditional::{self, Outcome as Conditions};
+use http_cache_rules::ranges::{self, Plan, Span};
+use http_cache_rules::{Meta, WallSeconds, forwarding};
 
 use super::body::{Part, ReplyBody};
-use crate::rules::conditional::{self, Outcome as Conditions};
-use crate::rules::ranges::{self, Plan, Span};
-use crate::rules::{Meta, WallSeconds, forwarding};
 use crate::shelf::StoredBody;
 
 /// What a client gets.

@@ -53,6 +53,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use http_cache_rules::WallSeconds;
 use packstore::Store;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
@@ -72,7 +73,6 @@ use self::upstream::Pool;
 use self::worker::Worker;
 use crate::config::Config;
 use crate::log::{LogError, LogWriter};
-use crate::rules::WallSeconds;
 use crate::shelf::Shelf;
 
 /// The proxy cannot start, or cannot take a new configuration.

@@ -19,9 +19,9 @@ use std::io::Read as _;
 use flate2::read::MultiGzDecoder;
 use html5gum::{DefaultEmitter, HtmlString, StartTag, Token, Tokenizer};
 use http::Uri;
+use http_cache_rules::key::{self, CacheKey};
 
 use crate::config::PrefetchHosts;
-use crate::rules::key::{self, CacheKey};
 
 /// Most bytes of a page that came compressed: what comes behind them is not looked through.
 const PLAIN_BYTES_MAX: u64 = 4 << 20;

@@ -23,6 +23,9 @@ use http::header::{
     USER_AGENT,
 };
 use http::{Method, Request, StatusCode, Uri};
+use http_cache_rules::key::CacheKey;
+use http_cache_rules::lists::all_members;
+use http_cache_rules::reuse::ForwardReason;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -32,9 +35,6 @@ use super::flights::Flight;
 use super::page;
 use super::worker::{Stage, Worker};
 use crate::config::Config;
-use crate::rules::key::CacheKey;
-use crate::rules::lists::all_members;
-use crate::rules::reuse::ForwardReason;
 use crate::shelf::Look;
 
 /// Says to origins what it is for (the Fetch standard).

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
+use http_cache_rules::storing::{self, BodyEnd};
+use http_cache_rules::{StoredFacts, WallSeconds};
 
 use super::body::ReplyBody;
 use super::fill::{Ending, Fill};
@@ -25,8 +27,6 @@ use super::prefetch::Page;
 use super::upstream::READ_BYTES;
 use super::worker::{Busy, Worker};
 use crate::config::Config;
-use crate::rules::storing::{self, BodyEnd};
-use crate::rules::{StoredFacts, WallSeconds};
 use crate::shelf::{If, NewHead, Still, Writing};
 
 /// Bodies up to this are put in one piece (the store's own measure).

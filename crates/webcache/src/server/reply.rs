@@ -2,15 +2,15 @@
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
+use http_cache_rules::Meta;
+use http_cache_rules::cache_status::CacheStatus;
+use http_cache_rules::forwarding::{self, Received};
 
 use super::body::ReplyBody;
 use super::counters::Outcome;
 use super::exchange::Exchange;
 use super::hit::{self, Served};
 use super::worker::now;
-use crate::rules::Meta;
-use crate::rules::cache_status::CacheStatus;
-use crate::rules::forwarding::{self, Received};
 use crate::shelf::{StoredBody, StoredReply};
 
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");

@@ -4,9 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use http_cache_rules::key::CacheKey;
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::rules::key::CacheKey;
 
 const BITS: usize = 1 << 20;
 

@@ -31,12 +31,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http_cache_rules::framing::{self, BodyLength};
 use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::chunks::Chunks;
-use crate::rules::framing::{self, BodyLength};
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]

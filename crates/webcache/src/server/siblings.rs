@@ -11,6 +11,7 @@
 
 use http::Method;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
+use http_cache_rules::reuse::ForwardReason;
 
 use super::asked::Route;
 use super::exchange::Exchange;
@@ -22,7 +23,6 @@ use super::worker::now;
 use crate::config::Upstream;
 use crate::icp;
 use crate::log::Way;
-use crate::rules::reuse::ForwardReason;
 
 impl Exchange {
     /// Who else has it, where other caches are asked at all: of a request that a store may answer, when there is nothing here.

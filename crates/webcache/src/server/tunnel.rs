@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
+use http_cache_rules::forwarding::{self, Received};
+use http_cache_rules::key::is_host;
+use http_cache_rules::lists;
+use http_cache_rules::reuse::ForwardReason;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -32,10 +36,6 @@ use super::request::RequestBody;
 use super::upstream::NamedBy;
 use super::worker::{Busy, Stage, Worker};
 use crate::config::Config;
-use crate::rules::forwarding::{self, Received};
-use crate::rules::key::is_host;
-use crate::rules::lists;
-use crate::rules::reuse::ForwardReason;
 
 /// A refusal that ends the connection.
 pub fn refusal(status: StatusCode, why: &str) -> Response<ReplyBody> {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use http::header::UPGRADE;
 use http::{Response, StatusCode};
+use http_cache_rules::framing::{self, Violation};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -32,7 +33,6 @@ use super::kept::Kept;
 use super::link::{Arriving, Link};
 use super::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong, TooSlow};
 use crate::config::{Config, DeniedBy, IdleMax, Upstream};
-use crate::rules::framing::{self, Violation};
 
 /// Names whose addresses are remembered at most.
 const NAMES_MAX: usize = 4096;

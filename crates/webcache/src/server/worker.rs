@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use http_cache_rules::WallSeconds;
 use sys::Reads;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -21,7 +22,6 @@ use super::seen::Seen;
 use super::upstream::Pool;
 use crate::config::Config;
 use crate::log::{Entry, LogWriter};
-use crate::rules::WallSeconds;
 use crate::shelf::Shelf;
 
 /// How far the proxy is in its life.

@@ -1,7 +1,7 @@
 //! The stored head: attributes of an object in the packed store, version 1. The only place that tells the format.
 //!
 //! ```text
-//! reply    | 1 u8 | 1 u8 | facts_len u16 | facts (rules::facts) | count u16 | field... |
+//! reply    | 1 u8 | 1 u8 | facts_len u16 | facts (http_cache_rules::facts) | count u16 | field... |
 //! field    | name_len u16 | value_len u32 | name | value |        end to end, as received but for those of one hop
 //! variants | 1 u8 | 2 u8 | generation u64 | count u8 | (names_len u16, names)... |             all little-endian
 //! ```
@@ -14,8 +14,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-
-use crate::rules::{Meta, MetaError};
+use http_cache_rules::{Meta, MetaError};
 
 const VERSION: u8 = 1;
 const REPLY: u8 = 1;
@@ -57,7 +56,7 @@ pub enum StoredHead {
 pub struct VariantList {
     /// Part of the variants' keys.
     pub generation: u64,
-    /// Sets of names as `rules::vary` writes them, latest last.
+    /// Sets of names as `http_cache_rules::vary` writes them, latest last.
     pub names: Vec<Vec<u8>>,
 }
 
@@ -125,7 +124,7 @@ pub fn fields(text: &Bytes) -> Result<HeaderMap, HeadError> {
     if at == bytes.len() { Ok(headers) } else { Err(wrong) }
 }
 
-/// Attributes of a reply. `facts` is what `rules::facts::meta_bytes` made. Nothing when they are longer than the store
+/// Attributes of a reply. `facts` is what `http_cache_rules::facts::meta_bytes` made. Nothing when they are longer than the store
 /// takes.
 pub fn encode_reply(facts: &[u8], fields: &[(&HeaderName, &HeaderValue)]) -> Option<Vec<u8>> {
     let length: usize = fields.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http_cache_rules::key::CacheKey;
+use http_cache_rules::{Meta, vary};
 use packstore::{Begun, Object, Reading, StoreError};
 
 use super::{Shelf, StoredHead, VariantList, head, object_key, variant_key};
-use crate::rules::key::CacheKey;
-use crate::rules::{Meta, vary};
 
 /// What the store has for a request.
 pub enum Look {

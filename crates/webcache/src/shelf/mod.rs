@@ -23,9 +23,8 @@ pub use lookup::{Look, Looked, StoredBody, StoredReply, Version};
 
 use std::sync::Arc;
 
+use http_cache_rules::key::{CacheKey, Realm};
 use packstore::Store;
-
-use crate::rules::key::{CacheKey, Realm};
 
 /// The store as the proxy uses it. Shared by all loops.
 pub struct Shelf {

@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use http_cache_rules::{WallSeconds, date};
 use testkit::need::program;
-use webcache::rules::{WallSeconds, date};
 
 use crate::harness::{Origin, PATIENCE, Proxy, get_url, open_directory, reply};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use webcache::rules::WallSeconds;
+use http_cache_rules::WallSeconds;
 use webcache::server::{Banned, ban};
 
 use crate::harness::{Connection, Gate, Origin, Proxy, Step, reply};

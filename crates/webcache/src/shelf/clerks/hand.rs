@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use http_cache_rules::Meta;
+use http_cache_rules::key::CacheKey;
 use packstore::{ObjectWriter, PutOptions, Store, StoreError};
 
 use super::job::{Counts, If, NewHead, Still};
-use crate::rules::Meta;
-use crate::rules::key::CacheKey;
 use crate::shelf::{StoredBody, StoredHead, VariantList, Version, encode_list, object_key, variant_key};
 
 /// One for all desks. Who changes something by it has the turn at the URI's desk.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http_cache_rules::key::CacheKey;
 use packstore::PutOptions;
 use tokio::sync::oneshot;
 
-use crate::rules::key::CacheKey;
 use crate::shelf::{StoredBody, StoredHead, Version, head};
 
 /// Told when a change counts, if it does.

@@ -27,12 +27,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use http_cache_rules::key::CacheKey;
 use packstore::Store;
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Version;
-use crate::rules::key::CacheKey;
 use backlog::Backlog;
 use clerk::Clerk;
 use desk::{Desk, TurnNumber};
@@ -190,8 +190,8 @@ mod tests {
 
     /// Of a reply that may be stored for a minute.
     fn reply_head(body_bytes: u64) -> Arc<NewHead> {
-        use crate::rules::facts::{Extent, StoredFacts};
-        use crate::rules::{Exchange, Policy, RequestFacts, WallSeconds, judge};
+        use http_cache_rules::facts::{Extent, StoredFacts};
+        use http_cache_rules::{Exchange, Policy, RequestFacts, WallSeconds, judge};
         let mut fields = HeaderMap::new();
         fields.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("max-age=60"));
         let judged = judge(
@@ -207,7 +207,7 @@ mod tests {
             &Policy::default(),
         );
         let facts = StoredFacts { extent: Extent::whole(body_bytes), ..judged.expect("may be stored") };
-        let facts = crate::rules::facts::meta_bytes(facts, &HeaderMap::new(), &HeaderMap::new());
+        let facts = http_cache_rules::facts::meta_bytes(facts, &HeaderMap::new(), &HeaderMap::new());
         let meta = encode_reply(&facts, &[]).expect("short");
         head(meta, facts)
     }

@@ -2,8 +2,8 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
-use webcache::rules::framing::BodyLength::{Bytes, Chunked, Nothing, UntilClose};
-use webcache::rules::framing::{BodyLength, Violation, check_read_reply, check_reply, check_request};
+use http_cache_rules::framing::BodyLength::{Bytes, Chunked, Nothing, UntilClose};
+use http_cache_rules::framing::{BodyLength, Violation, check_read_reply, check_reply, check_request};
 
 type Outcome = Result<BodyLength, Violation>;
 

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use webcache::rules::cache_status::CacheStatus;
-use webcache::rules::conditional::{self, Outcome};
-use webcache::rules::key::CacheKey;
-use webcache::rules::ranges::{self, Plan};
-use webcache::rules::reuse::{self, Failure, ForwardReason, Held, OnError};
-use webcache::rules::storing::{self, BodyEnd};
-use webcache::rules::update::{self, Confirmed, HeadSays};
-use webcache::rules::{
+use http_cache_rules::cache_status::CacheStatus;
+use http_cache_rules::conditional::{self, Outcome};
+use http_cache_rules::key::CacheKey;
+use http_cache_rules::ranges::{self, Plan};
+use http_cache_rules::reuse::{self, Failure, ForwardReason, Held, OnError};
+use http_cache_rules::storing::{self, BodyEnd};
+use http_cache_rules::update::{self, Confirmed, HeadSays};
+use http_cache_rules::{
     Exchange, Meta, Policy, RequestFacts, Reuse, WallSeconds, facts, forwarding, invalidation, judge,
 };
 

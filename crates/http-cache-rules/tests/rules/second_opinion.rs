@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
-use webcache::rules::reuse::Held;
-use webcache::rules::{
+use http_cache_rules::reuse::Held;
+use http_cache_rules::{
     Exchange, Policy, RequestDirectives, RequestFacts, ResponseDirectives, Reuse, WallSeconds, decide,
     freshness, judge,
 };
+use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
 
 use crate::{NOW, fields};
 

@@ -1,7 +1,7 @@
 //! The cache's key, and references found in replies (RFC 9110 section 4.2.3, RFC 3986).
 
 use http::Uri;
-use webcache::rules::key::{CacheKey, KeyError, Realm, prefix, resolve};
+use http_cache_rules::key::{CacheKey, KeyError, Realm, prefix, resolve};
 
 /// Section, target, key.
 #[rustfmt::skip]

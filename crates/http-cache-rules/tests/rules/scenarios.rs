@@ -1,8 +1,8 @@
 //! Several requests one after another, through the proxy that is made of the rules alone.
 
 use http::{Method, StatusCode};
-use webcache::rules::policy::Foreign304;
-use webcache::rules::{Policy, WallSeconds};
+use http_cache_rules::policy::Foreign304;
+use http_cache_rules::{Policy, WallSeconds};
 
 use crate::proxy::{Proxy, Reply, Request};
 use crate::{NOW, fields};

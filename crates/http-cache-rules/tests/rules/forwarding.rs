@@ -1,11 +1,11 @@
 //! Fields between hops, Via, Date, and Cache-Status (RFC 9110 section 7.6, RFC 9111 section 3.1, RFC 9211).
 
-use webcache::rules::cache_status::CacheStatus;
-use webcache::rules::forwarding::{
+use http_cache_rules::cache_status::CacheStatus;
+use http_cache_rules::forwarding::{
     Forwards, Received, add_date, add_via, age_value, count_forwards, is_loop, join_cookies, storable_fields,
     strip_hop_by_hop,
 };
-use webcache::rules::reuse::ForwardReason;
+use http_cache_rules::reuse::ForwardReason;
 
 use crate::{NOW, fields};
 

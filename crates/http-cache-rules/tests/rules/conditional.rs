@@ -1,9 +1,9 @@
 //! Conditions answered from the store, and sent to the origin (RFC 9111 section 4.3, RFC 9110 section 13).
 
-use webcache::rules::conditional::{Outcome, clear_conditions, evaluate, leave_for_304, set_conditions};
-use webcache::rules::facts::meta_bytes;
-use webcache::rules::validators::{EntityTag, is_any, tags};
-use webcache::rules::{Meta, Policy};
+use http_cache_rules::conditional::{Outcome, clear_conditions, evaluate, leave_for_304, set_conditions};
+use http_cache_rules::facts::meta_bytes;
+use http_cache_rules::validators::{EntityTag, is_any, tags};
+use http_cache_rules::{Meta, Policy};
 
 use crate::storing::judged;
 use crate::{NOW, date, fields};

@@ -1,9 +1,9 @@
 //! What may be stored (RFC 9111 section 3), one row a rule.
 
 use http::{HeaderName, Method, StatusCode};
-use webcache::rules::policy::SetCookie;
-use webcache::rules::storing::{BodyEnd, Exchange, body_ended, is_understood};
-use webcache::rules::{Extent, Policy, RequestFacts, StoredFacts, judge};
+use http_cache_rules::policy::SetCookie;
+use http_cache_rules::storing::{BodyEnd, Exchange, body_ended, is_understood};
+use http_cache_rules::{Extent, Policy, RequestFacts, StoredFacts, judge};
 
 use crate::{NOW, fields};
 

@@ -1,8 +1,8 @@
 //! What is missing of a stored part (RFC 9111 sections 3.3 and 3.4, RFC 9110 sections 13.1.5, 14.4 and 15.3.7.3).
 
 use http::{HeaderMap, Method, StatusCode};
-use webcache::rules::Meta;
-use webcache::rules::completion::{Completion, is_too_little};
+use http_cache_rules::Meta;
+use http_cache_rules::completion::{Completion, is_too_little};
 
 use crate::ranges::meta_of;
 use crate::{NOW, fields};

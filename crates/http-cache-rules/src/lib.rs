@@ -13,7 +13,7 @@
 //!
 //! Not here: bodies, connections, collapsing of requests, and where an object lies.
 //! Sources: RFC 9110 (semantics), 9111 (caching), 9112 (framing), 9211 (Cache-Status), 9213 (targeted fields),
-//! 5861 (stale-while-revalidate, stale-if-error), 8246 (immutable). docs/design/webcache.md has the decisions.
+//! 5861 (stale-while-revalidate, stale-if-error), 8246 (immutable). docs/design/http-cache-rules.md has the decisions.
 
 pub mod cache_control;
 pub mod cache_status;

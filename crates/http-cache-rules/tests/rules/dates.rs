@@ -1,7 +1,7 @@
 //! HTTP-date: what is one, and when (RFC 9110 section 5.6.7, RFC 9111 section 4.2).
 
-use webcache::rules::WallSeconds;
-use webcache::rules::date::{format, parse};
+use http_cache_rules::WallSeconds;
+use http_cache_rules::date::{format, parse};
 
 use crate::NOW;
 

@@ -1,8 +1,8 @@
 //! What unsafe methods make doubtful (RFC 9111 section 4.4).
 
 use http::{Method, StatusCode};
-use webcache::rules::invalidation::invalidated;
-use webcache::rules::request::MethodKind;
+use http_cache_rules::invalidation::invalidated;
+use http_cache_rules::request::MethodKind;
 
 use crate::fields;
 

@@ -1,6 +1,6 @@
 //! Vary: which requests are the same to a reply (RFC 9111 section 4.1).
 
-use webcache::rules::vary::{Vary, matches, write_variant};
+use http_cache_rules::vary::{Vary, matches, write_variant};
 
 use crate::fields;
 

@@ -1,10 +1,10 @@
 //! What a 304 or the reply to a HEAD does to what is stored (RFC 9111 sections 3.2, 4.3.4, 4.3.5).
 
 use http::{Method, StatusCode};
-use webcache::rules::facts::meta_bytes;
-use webcache::rules::policy::Foreign304;
-use webcache::rules::update::{Confirmed, HeadSays, head_says, identify, merge, refresh};
-use webcache::rules::{Exchange, Meta, Policy, RequestFacts, WallSeconds};
+use http_cache_rules::facts::meta_bytes;
+use http_cache_rules::policy::Foreign304;
+use http_cache_rules::update::{Confirmed, HeadSays, head_says, identify, merge, refresh};
+use http_cache_rules::{Exchange, Meta, Policy, RequestFacts, WallSeconds};
 
 use crate::storing::judged;
 use crate::{NOW, fields};

@@ -1,9 +1,9 @@
 //! What is done with a request, given what is stored (RFC 9111 section 4).
 
 use http::{Method, StatusCode};
-use webcache::rules::facts::meta_bytes;
-use webcache::rules::reuse::{Failure, Held, OnError, is_error_status, on_error, select};
-use webcache::rules::{Meta, Policy, RequestFacts, Reuse, WallSeconds, decide};
+use http_cache_rules::facts::meta_bytes;
+use http_cache_rules::reuse::{Failure, Held, OnError, is_error_status, on_error, select};
+use http_cache_rules::{Meta, Policy, RequestFacts, Reuse, WallSeconds, decide};
 
 use crate::storing::judged;
 use crate::{NOW, fields};

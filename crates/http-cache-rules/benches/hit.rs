@@ -1,16 +1,16 @@
 //! What the rules cost of a hit: facts from meta bytes, the request's facts, the decision, conditions, range, Age; and
 //! what the framing check costs of every request.
 //!
-//! `cargo bench -p webcache --bench hit`; runs once as a test (`cargo test --benches`).
+//! `cargo bench -p http-cache-rules --bench hit`; runs once as a test (`cargo test --benches`).
 #![allow(missing_docs)]
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use webcache::rules::facts::meta_bytes;
-use webcache::rules::reuse::Held;
-use webcache::rules::{
+use http_cache_rules::facts::meta_bytes;
+use http_cache_rules::reuse::Held;
+use http_cache_rules::{
     Exchange, Meta, Policy, RequestFacts, WallSeconds, conditional, decide, forwarding, framing, judge,
     ranges,
 };

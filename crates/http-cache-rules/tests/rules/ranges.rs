@@ -1,10 +1,10 @@
 //! Range, If-Range, Content-Range, and parts put together (RFC 9110 section 14, RFC 9111 sections 3.3 and 3.4).
 
-use webcache::rules::facts::meta_bytes;
-use webcache::rules::ranges::{
+use http_cache_rules::facts::meta_bytes;
+use http_cache_rules::ranges::{
     Plan, RANGES_MAX, combine, content_range, content_range_value, part_head, parts_end, plan, wanted,
 };
-use webcache::rules::{Extent, Meta, Policy};
+use http_cache_rules::{Extent, Meta, Policy};
 
 use crate::storing::judged;
 use crate::{NOW, fields};

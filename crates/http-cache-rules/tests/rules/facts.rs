@@ -1,7 +1,7 @@
 //! The facts of a stored reply in the object's meta bytes.
 
-use webcache::rules::facts::{TAG_BYTES_MAX, meta_bytes};
-use webcache::rules::{Meta, MetaError, Policy, StoredFacts};
+use http_cache_rules::facts::{TAG_BYTES_MAX, meta_bytes};
+use http_cache_rules::{Meta, MetaError, Policy, StoredFacts};
 
 use crate::fields;
 use crate::storing::judged;

@@ -1,8 +1,8 @@
 //! Cache-Control of replies and requests, Pragma, and targeted fields.
 
 use http::HeaderName;
-use webcache::rules::lists::{delta_seconds, directive, members};
-use webcache::rules::{RequestDirectives, ResponseDirectives, cache_control};
+use http_cache_rules::lists::{delta_seconds, directive, members};
+use http_cache_rules::{RequestDirectives, ResponseDirectives, cache_control};
 
 use crate::fields;
 

@@ -1,9 +1,9 @@
 //! Lifetimes and ages (RFC 9111 section 4.2).
 
 use http::StatusCode;
-use webcache::rules::freshness::{LifetimeSource, initial_age_s, lifetime};
-use webcache::rules::policy::AgeErrors;
-use webcache::rules::{Policy, ResponseDirectives, WallSeconds};
+use http_cache_rules::freshness::{LifetimeSource, initial_age_s, lifetime};
+use http_cache_rules::policy::AgeErrors;
+use http_cache_rules::{Policy, ResponseDirectives, WallSeconds};
 
 use crate::storing::judged;
 use crate::{NOW, fields};

@@ -9,8 +9,8 @@ mod rows;
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, Method, StatusCode};
-use webcache::rules::policy::{AgeErrors, Foreign304, SetCookie};
-use webcache::rules::{Policy, WallSeconds};
+use http_cache_rules::policy::{AgeErrors, Foreign304, SetCookie};
+use http_cache_rules::{Policy, WallSeconds};
 
 use crate::proxy::{Proxy, Reply, Request};
 use crate::{NOW, fields_at};

@@ -1,11 +1,11 @@
 //! What holds for any bytes: nothing panics, nothing grows younger or fresher, and what is written is read.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http_cache_rules::facts::meta_bytes;
+use http_cache_rules::reuse::Held;
+use http_cache_rules::vary::{Vary, matches, write_variant};
+use http_cache_rules::*;
 use proptest::prelude::*;
-use webcache::rules::facts::meta_bytes;
-use webcache::rules::reuse::Held;
-use webcache::rules::vary::{Vary, matches, write_variant};
-use webcache::rules::*;
 
 use crate::NOW;
 

@@ -23,7 +23,7 @@ mod update;
 mod vary;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use webcache::rules::WallSeconds;
+use http_cache_rules::WallSeconds;
 
 /// The tests' now: 2026-11-22, 00:00:00.
 pub const NOW: WallSeconds = WallSeconds(1_795_305_600);
@@ -51,5 +51,5 @@ pub fn fields_at(text: &str, now: WallSeconds) -> HeaderMap {
 
 /// An HTTP-date.
 pub fn date(at: WallSeconds) -> String {
-    String::from_utf8(webcache::rules::date::format(at).to_vec()).expect("ASCII")
+    String::from_utf8(http_cache_rules::date::format(at).to_vec()).expect("ASCII")
 }
