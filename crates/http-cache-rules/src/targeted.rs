@@ -2,9 +2,13 @@
 //!
 //! Always holds: a field that is empty or does not parse to its last byte is as good as absent (RFC 9213 section 2.1),
 //! and so is one that gives a directive we act on a value of the wrong type.
-//! Not here: whose field it is (`Policy::targets` lists those of this cache).
+//! Not here: whose field it is (`Policy::targets` lists those of this cache); the grammar, which is `sfv`'s.
 
 use http::{HeaderMap, HeaderName};
+use sfv::visitor::{
+    DictionaryVisitor, EntryVisitor, Ignored, InnerListVisitor, ItemVisitor, ParameterVisitor,
+};
+use sfv::{BareItemFromInput, KeyRef, Parser, Version};
 
 use super::cache_control::ResponseDirectives;
 use super::lists::DELTA_MAX;
@@ -22,30 +26,75 @@ pub fn directives(headers: &HeaderMap, target: &HeaderName) -> Option<ResponseDi
         joined.extend_from_slice(b",");
         joined.extend_from_slice(line.as_bytes());
     }
-    let mut parser = Parser { rest: if joined.is_empty() { first } else { &joined } };
-    let mut found = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
-    let mut members = 0_usize;
-    parser.skip(b" ");
-    while !parser.rest.is_empty() {
-        let key = parser.key()?;
-        let value = if parser.take(b'=') { parser.item_or_list()? } else { Value::Boolean(true) };
-        parser.parameters()?;
-        note(&mut found, key, value)?;
-        members += 1;
-        parser.skip(b" \t");
-        if parser.rest.is_empty() {
-            break;
-        }
-        if !parser.take(b',') {
-            return None;
-        }
-        parser.skip(b" \t");
-        // A comma at the end is an error (RFC 8941 section 4.2.2).
-        if parser.rest.is_empty() {
-            return None;
-        }
+    let field = if joined.is_empty() { first } else { &joined };
+    let reader = Reader { found: ResponseDirectives { targeted: true, ..Default::default() }, members: 0 };
+    // RFC 9213 is built on RFC 8941, which has neither dates nor display strings.
+    let parser = Parser::new(field).with_version(Version::Rfc8941);
+    parser.parse_dictionary_with_visitor(reader).ok().flatten()
+}
+
+/// A directive that we act on has a value of another type than it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a targeted directive has a value of the wrong type")]
+struct WrongType;
+
+/// Collects the directives of a dictionary. Of two members with one name the last counts (RFC 8941 section 3.2).
+struct Reader {
+    found: ResponseDirectives,
+    members: usize,
+}
+
+impl<'de> DictionaryVisitor<'de> for Reader {
+    /// Nothing for an empty field.
+    type Out = Option<ResponseDirectives>;
+    type Error = WrongType;
+
+    fn entry(&mut self, key: &'de KeyRef) -> Result<impl EntryVisitor<'de>, WrongType> {
+        self.members += 1;
+        Ok(Directive { found: &mut self.found, name: key.as_str() })
     }
-    (members > 0).then_some(found)
+
+    fn finish(self) -> Result<Self::Out, WrongType> {
+        Ok((self.members > 0).then_some(self.found))
+    }
+}
+
+/// One member.
+struct Directive<'a, 'de> {
+    found: &'a mut ResponseDirectives,
+    name: &'de str,
+}
+
+impl<'de> EntryVisitor<'de> for Directive<'_, 'de> {
+    type Error = WrongType;
+
+    fn item(self) -> Result<impl ItemVisitor<'de>, WrongType> {
+        Ok(self)
+    }
+
+    fn inner_list(self) -> Result<impl InnerListVisitor<'de>, WrongType> {
+        note(self.found, self.name, Value::Other)?;
+        Ok(Ignored)
+    }
+}
+
+impl<'de> ItemVisitor<'de> for Directive<'_, 'de> {
+    type Out = ();
+    type Error = WrongType;
+
+    fn bare_item(
+        self,
+        item: BareItemFromInput<'de>,
+    ) -> Result<impl ParameterVisitor<'de, Out = ()>, WrongType> {
+        let value = match item {
+            BareItemFromInput::Boolean(flag) => Value::Boolean(flag),
+            BareItemFromInput::Integer(seconds) => Value::Integer(seconds.into()),
+            _ => Value::Other,
+        };
+        note(self.found, self.name, value)?;
+        // Parameters mean nothing to us, but must be well formed.
+        Ok(Ignored)
+    }
 }
 
 /// As much of a value as the directives need.
@@ -56,143 +105,30 @@ enum Value {
     Other,
 }
 
-/// Of two members with one name the last counts (RFC 8941 section 3.2).
-fn note(found: &mut ResponseDirectives, key: &[u8], value: Value) -> Option<()> {
-    let flag = match value {
-        Value::Boolean(flag) => Some(flag),
-        _ => None,
+fn note(found: &mut ResponseDirectives, name: &str, value: Value) -> Result<(), WrongType> {
+    let flag = || match value {
+        Value::Boolean(flag) => Ok(flag),
+        _ => Err(WrongType),
     };
-    let seconds = match value {
-        Value::Integer(seconds) => u32::try_from(seconds.min(i64::from(DELTA_MAX))).ok(),
-        _ => None,
+    let seconds = || match value {
+        Value::Integer(seconds) => u32::try_from(seconds.min(i64::from(DELTA_MAX))).map_err(|_| WrongType),
+        _ => Err(WrongType),
     };
-    match key {
-        b"no-store" => found.no_store = flag?,
+    match name {
+        "no-store" => found.no_store = flag()?,
         // With a list of fields these count as without: the careful reading.
-        b"no-cache" => found.no_cache = flag.unwrap_or(true),
-        b"private" => found.private = flag.unwrap_or(true),
-        b"public" => found.public = flag?,
-        b"must-revalidate" => found.must_revalidate = flag?,
-        b"proxy-revalidate" => found.proxy_revalidate = flag?,
-        b"must-understand" => found.must_understand = flag?,
-        b"immutable" => found.immutable = flag?,
-        b"max-age" => found.max_age = Some(seconds?),
-        b"s-maxage" => found.s_maxage = Some(seconds?),
-        b"stale-while-revalidate" => found.stale_while_revalidate = Some(seconds?),
-        b"stale-if-error" => found.stale_if_error = Some(seconds?),
+        "no-cache" => found.no_cache = flag().unwrap_or(true),
+        "private" => found.private = flag().unwrap_or(true),
+        "public" => found.public = flag()?,
+        "must-revalidate" => found.must_revalidate = flag()?,
+        "proxy-revalidate" => found.proxy_revalidate = flag()?,
+        "must-understand" => found.must_understand = flag()?,
+        "immutable" => found.immutable = flag()?,
+        "max-age" => found.max_age = Some(seconds()?),
+        "s-maxage" => found.s_maxage = Some(seconds()?),
+        "stale-while-revalidate" => found.stale_while_revalidate = Some(seconds()?),
+        "stale-if-error" => found.stale_if_error = Some(seconds()?),
         _ => {}
     }
-    Some(())
-}
-
-/// Reads forwards and never back; every answer of nothing means that the field does not parse.
-struct Parser<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Parser<'a> {
-    fn skip(&mut self, any_of: &[u8]) {
-        while self.rest.first().is_some_and(|byte| any_of.contains(byte)) {
-            self.rest = &self.rest[1..];
-        }
-    }
-
-    fn take(&mut self, wanted: u8) -> bool {
-        let found = self.rest.first() == Some(&wanted);
-        if found {
-            self.rest = &self.rest[1..];
-        }
-        found
-    }
-
-    fn while_of(&mut self, belongs: impl Fn(u8) -> bool) -> &'a [u8] {
-        let end = self.rest.iter().position(|byte| !belongs(*byte)).unwrap_or(self.rest.len());
-        let (taken, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        taken
-    }
-
-    fn key(&mut self) -> Option<&'a [u8]> {
-        let first = *self.rest.first()?;
-        (first.is_ascii_lowercase() || first == b'*').then_some(())?;
-        let belongs =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte);
-        Some(self.while_of(belongs))
-    }
-
-    fn item_or_list(&mut self) -> Option<Value> {
-        if !self.take(b'(') {
-            return self.bare_item();
-        }
-        loop {
-            self.skip(b" ");
-            if self.take(b')') {
-                return Some(Value::Other);
-            }
-            self.bare_item()?;
-            self.parameters()?;
-            matches!(self.rest.first()?, b' ' | b')').then_some(())?;
-        }
-    }
-
-    fn parameters(&mut self) -> Option<()> {
-        while self.take(b';') {
-            self.skip(b" ");
-            self.key()?;
-            if self.take(b'=') {
-                self.bare_item()?;
-            }
-        }
-        Some(())
-    }
-
-    fn bare_item(&mut self) -> Option<Value> {
-        match *self.rest.first()? {
-            b'-' | b'0'..=b'9' => self.number(),
-            b'"' => self.string(),
-            b'?' => {
-                self.take(b'?');
-                let digit = self.take(b'1');
-                (digit || self.take(b'0')).then_some(Value::Boolean(digit))
-            }
-            b':' => {
-                self.take(b':');
-                self.while_of(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-                self.take(b':').then_some(Value::Other)
-            }
-            b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
-                self.while_of(|byte| super::lists::is_token_byte(byte) || b":/".contains(&byte));
-                Some(Value::Other)
-            }
-            _ => None,
-        }
-    }
-
-    /// At most 15 digits, or 12 before a point and 3 behind it (RFC 8941 section 4.2.4).
-    fn number(&mut self) -> Option<Value> {
-        let negative = self.take(b'-');
-        let whole = self.while_of(|byte| byte.is_ascii_digit());
-        if self.take(b'.') {
-            let behind = self.while_of(|byte| byte.is_ascii_digit());
-            let fits = (1..=12).contains(&whole.len()) && (1..=3).contains(&behind.len());
-            return fits.then_some(Value::Other);
-        }
-        (1..=15).contains(&whole.len()).then_some(())?;
-        let amount = whole.iter().fold(0_i64, |amount, digit| amount * 10 + i64::from(digit - b'0'));
-        Some(Value::Integer(if negative { -amount } else { amount }))
-    }
-
-    fn string(&mut self) -> Option<Value> {
-        self.take(b'"');
-        loop {
-            let byte = *self.rest.first()?;
-            self.rest = &self.rest[1..];
-            match byte {
-                b'"' => return Some(Value::Other),
-                b'\\' => (self.take(b'"') || self.take(b'\\')).then_some(())?,
-                0x20..=0x7e => {}
-                _ => return None,
-            }
-        }
-    }
+    Ok(())
 }
