@@ -9,10 +9,9 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_cache_rules::facts::meta_bytes;
-use http_cache_rules::reuse::Held;
+use http_cache_rules::reuse::{Held, evaluate};
 use http_cache_rules::{
-    Exchange, Meta, Policy, RequestFacts, WallSeconds, conditional, decide, forwarding, framing, judge,
-    ranges,
+    Exchange, Meta, Policy, RequestFacts, WallSeconds, conditional, forwarding, framing, judge, ranges,
 };
 
 const NOW: WallSeconds = WallSeconds(1_795_305_600);
@@ -74,7 +73,7 @@ fn hit(bench: &mut Criterion) {
                 let meta = Meta::from_bytes(black_box(&bytes)).expect("facts");
                 assert!(meta.answers(&request, &mut scratch));
                 let asked = RequestFacts::of(&Method::GET, black_box(&request));
-                let decision = decide(&asked, Held::Reply(&meta.facts), &policy, WallSeconds(NOW.0 + 60));
+                let decision = evaluate(&asked, Held::Reply(&meta.facts), &policy, WallSeconds(NOW.0 + 60));
                 let outcome = conditional::evaluate(&request, &meta, NOW);
                 let plan = asked.ranged.then(|| ranges::plan(&request, &meta, NOW));
                 black_box((decision, outcome, plan, forwarding::age_value(60)))

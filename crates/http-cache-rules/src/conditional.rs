@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Always holds: If-None-Match wins over If-Modified-Since (13.2.2); a date that cannot be read, or a second one, does
-//! not count; If-Match and If-Unmodified-Since are the origin's (`reuse::decide` forwards them).
+//! not count; If-Match and If-Unmodified-Since are the origin's (`reuse::evaluate` forwards them).
 //! Not here: what a 304 from the origin does to the store (`update`).
 
 use http::header::{

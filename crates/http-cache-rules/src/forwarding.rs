@@ -5,6 +5,7 @@
 //! would change the message's length, place or secrecy.
 //! Not here: the cache's own report (`cache_status`).
 
+use http::Method;
 use http::header::{
     AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, COOKIE,
     DATE, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
@@ -129,6 +130,15 @@ pub fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether this proxy is the last recipient of an OPTIONS or TRACE: Max-Forwards is 0 (RFC 9110 section 7.6.2).
+pub fn is_last_hop(method: &Method, headers: &HeaderMap) -> bool {
+    matches!(*method, Method::OPTIONS | Method::TRACE) && forwards_left(headers) == Some(0)
+}
+
+fn forwards_left(headers: &HeaderMap) -> Option<u32> {
+    headers.get(MAX_FORWARDS).and_then(|line| super::lists::delta_seconds(line.as_bytes()))
+}
+
 /// What Max-Forwards of an OPTIONS or TRACE lets happen (RFC 9110 section 7.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwards {
@@ -140,8 +150,7 @@ pub enum Forwards {
 
 /// Counts Max-Forwards down. Only for OPTIONS and TRACE.
 pub fn count_forwards(headers: &mut HeaderMap) -> Forwards {
-    let left = headers.get(MAX_FORWARDS).and_then(|line| super::lists::delta_seconds(line.as_bytes()));
-    match left {
+    match forwards_left(headers) {
         Some(0) => Forwards::Last,
         Some(left) => {
             headers.insert(MAX_FORWARDS, HeaderValue::from(left - 1));

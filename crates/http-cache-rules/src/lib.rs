@@ -1,17 +1,72 @@
-//! What HTTP lets a shared cache do, as functions of values: no socket, no file, no clock.
+//! What HTTP lets a shared cache do, as pure functions of values: no socket, no file, no clock.
 //!
 //! ```text
-//! request ─> RequestFacts ─┐                           ┌─> Serve, ServeStaleWhileRevalidate
-//!                          ├─> reuse::decide(now) ─────┼─> Revalidate ─> 304 ─> update
-//! meta bytes ─> StoredFacts┘                           └─> Forward, GatewayTimeout
-//! reply ─> storing::judge ─> StoredFacts ─> Meta::write ─> meta bytes of the object
+//! request ─> RequestFacts ─┐
+//! meta bytes ─> Meta ──────┴─> decide ─┬─> Stored ─> conditional, ranges ─> client
+//!                                      ├─> Fetch ─> conditional::set_conditions ─> upstream ─┐
+//!                                      └─> Wait, Complete, Tunnel, Local                     │
+//!         ┌──────────────────────────────────────────────────────────────────────────────────┘
+//!         └─> decide_response ─┬─> Merge ─> update ─> as Stored
+//!                              ├─> Store ─> facts::meta_bytes, forwarding::storable_fields ─> the store
+//!                              └─> PassOn, ServeStale, RetryUnconditional, NextUpstream, ...
+//! ```
+//!
+//! A proxy looks a request up, calls [`decide`](decide::decide), and does what the [`Action`](decide::Action) names. When
+//! that was a fetch, it calls [`decide_response`](response::decide_response) with what came. Time is a parameter of both.
+//!
+//! ```
+//! use http::{HeaderMap, Method, StatusCode, Uri};
+//! use http_cache_rules::decide::{Found, Reply, Request, decide};
+//! use http_cache_rules::response::{Came, ResponseAction, decide_response};
+//! use http_cache_rules::{Exchange, Meta, Policy, RequestFacts, WallSeconds, facts};
+//!
+//! let policy = Policy::default();
+//! let noon = WallSeconds(1_795_348_800);
+//! let (fields, target) = (HeaderMap::new(), Uri::from_static("http://a.example/x"));
+//! let facts_of_request = RequestFacts::of(&Method::GET, &fields);
+//! let request = Request {
+//!     method: &Method::GET, headers: &fields, facts: &facts_of_request, has_body: false, upgrades: false,
+//! };
+//!
+//! // Nothing is stored: the origin is asked, and others may wait for its reply.
+//! let Reply::Fetch(fetch) = decide(&request, Found::Nothing, &policy, noon).reply else { panic!() };
+//! assert!(fetch.collapse);
+//!
+//! // The origin's reply may be stored.
+//! let mut reply = HeaderMap::new();
+//! reply.insert("cache-control", "max-age=60".parse()?);
+//! let exchange = Exchange {
+//!     target: &target, request: &facts_of_request, request_headers: &fields,
+//!     requested_at: noon, answered_at: noon, status: StatusCode::OK, headers: &reply,
+//! };
+//! let action = decide_response(&request, None, Came::Reply(&exchange), &policy, noon);
+//! let ResponseAction::Store { facts, .. } = action else { panic!() };
+//! let meta_bytes = facts::meta_bytes(facts, &reply, &fields);
+//!
+//! // Half a minute later it answers the same request, 30 s old.
+//! let meta = Meta::from_bytes(&meta_bytes)?;
+//! let later = WallSeconds(noon.0 + 30);
+//! let action = decide(&request, Found::Reply(&meta), &policy, later);
+//! assert_eq!(action.reply, Reply::Stored { age_s: 30, stale: false });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Each rule can be asked for by itself:
+//!
+//! ```
+//! use http_cache_rules::framing::{BodyLength, Violation, check_request};
+//!
+//! let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+//! assert_eq!(check_request(head).map(|framing| framing.body), Ok(BodyLength::Bytes(5)));
+//! let smuggled = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+//! assert_eq!(check_request(smuggled), Err(Violation::TwoLengths));
 //! ```
 //!
 //! Always holds: nothing a peer sends makes these functions panic or allocate more than it sent; what is unclear
 //! is read the way that forwards or revalidates, unless a section says otherwise; a stored reply's fields are
 //! parsed once, when it is stored, so that a hit reads numbers.
 //!
-//! Not here: bodies, connections, collapsing of requests, and where an object lies.
+//! Not here: bodies, connections, collapsing of requests, and where an object is stored.
 //! Sources: RFC 9110 (semantics), 9111 (caching), 9112 (framing), 9211 (Cache-Status), 9213 (targeted fields),
 //! 5861 (stale-while-revalidate, stale-if-error), 8246 (immutable). docs/design/http-cache-rules.md has the decisions.
 
@@ -20,6 +75,7 @@ pub mod cache_status;
 pub mod completion;
 pub mod conditional;
 pub mod date;
+pub mod decide;
 pub mod facts;
 pub mod forwarding;
 pub mod framing;
@@ -30,6 +86,7 @@ pub mod lists;
 pub mod policy;
 pub mod ranges;
 pub mod request;
+pub mod response;
 pub mod reuse;
 pub mod storing;
 pub mod targeted;
@@ -39,8 +96,10 @@ pub mod vary;
 
 pub use cache_control::{RequestDirectives, ResponseDirectives};
 pub use date::WallSeconds;
+pub use decide::{Action, Fetch, Found, Local, Reply, Request, decide};
 pub use facts::{Extent, Meta, MetaError, StoredFacts};
 pub use policy::Policy;
 pub use request::RequestFacts;
-pub use reuse::{Reuse, decide};
+pub use response::{Came, ResponseAction, Role, Stored, decide_response};
+pub use reuse::Reuse;
 pub use storing::{Exchange, Refusal, judge};

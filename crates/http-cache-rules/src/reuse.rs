@@ -1,4 +1,4 @@
-//! What to do with a request, given what is stored: the heart of a cache (RFC 9111 section 4).
+//! Whether what is stored answers a request: the heart of a cache (RFC 9111 section 4). What follows is `decide`'s.
 //!
 //! ```text
 //! origin's conditions, other methods ── Forward
@@ -72,8 +72,8 @@ pub enum Held<'a> {
     Reply(&'a StoredFacts),
 }
 
-/// Decides. Allocates nothing.
-pub fn decide(request: &RequestFacts, held: Held<'_>, policy: &Policy, now: WallSeconds) -> Reuse {
+/// Whether what is held answers the request, and what to do if not. Allocates nothing.
+pub fn evaluate(request: &RequestFacts, held: Held<'_>, policy: &Policy, now: WallSeconds) -> Reuse {
     let to_origin = |how: Reuse| if request.directives.only_if_cached { Reuse::GatewayTimeout } else { how };
     if !request.method.may_be_served() {
         return to_origin(Reuse::Forward(ForwardReason::Method));

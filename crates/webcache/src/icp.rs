@@ -182,7 +182,7 @@ pub fn offers(stored: Option<&StoredFacts>, policy: &Policy, now: WallSeconds) -
     let later = WallSeconds(now.0.saturating_add(FRESH_S_MIN.into()));
     [now, later]
         .into_iter()
-        .all(|at| matches!(reuse::decide(&request, held, policy, at), Reuse::Serve { stale: false, .. }))
+        .all(|at| matches!(reuse::evaluate(&request, held, policy, at), Reuse::Serve { stale: false, .. }))
 }
 
 /// Whether caches beside and above are asked about a request for which nothing is stored here (RFC 2187 section 5.1.1 and

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use http_cache_rules::facts::meta_bytes;
-use http_cache_rules::reuse::Held;
+use http_cache_rules::reuse::{Held, evaluate};
 use http_cache_rules::vary::{Vary, matches, write_variant};
 use http_cache_rules::*;
 use proptest::prelude::*;
@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(meta.to_bytes(), bytes.clone());
         prop_assert!(meta.answers(&request_headers, &mut Vec::new()), "a reply answers the request that it came for");
         let now = WallSeconds(NOW.0 + later_s);
-        let decision = decide(&request, Held::Reply(&facts), &policy, now);
+        let decision = evaluate(&request, Held::Reply(&facts), &policy, now);
         if let Reuse::Serve { age_s, stale } = decision {
             prop_assert_eq!(age_s, facts.age_s(now));
             prop_assert_eq!(stale, !facts.is_fresh(now));

@@ -7,13 +7,15 @@ use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use http_cache_rules::cache_status::CacheStatus;
 use http_cache_rules::conditional::{self, Outcome};
+use http_cache_rules::decide::{self, Found};
 use http_cache_rules::key::CacheKey;
 use http_cache_rules::ranges::{self, Plan};
-use http_cache_rules::reuse::{self, Failure, ForwardReason, Held, OnError};
+use http_cache_rules::response::{Came, ResponseAction, Role, Stored, decide_response};
+use http_cache_rules::reuse::{self, ForwardReason};
 use http_cache_rules::storing::{self, BodyEnd};
-use http_cache_rules::update::{self, Confirmed, HeadSays};
+use http_cache_rules::update::{self, HeadSays};
 use http_cache_rules::{
-    Exchange, Meta, Policy, RequestFacts, Reuse, WallSeconds, facts, forwarding, invalidation, judge,
+    Exchange, Meta, Policy, RequestFacts, WallSeconds, facts, forwarding, invalidation, judge,
 };
 
 /// A request, or what the origin sees of one.
@@ -65,23 +67,24 @@ impl Proxy {
         let mut scratch = Vec::new();
         let chosen = reuse::select(&metas, &request.headers, &mut scratch);
         let place = chosen.and_then(|chosen| metas.iter().position(|meta| std::ptr::eq(meta, chosen)));
-        let held = match place {
-            Some(place) => Held::Reply(&metas[place].facts),
-            None if metas.is_empty() => Held::Nothing,
-            None => Held::OtherVariants,
+        let found = match chosen {
+            Some(chosen) => Found::Reply(chosen),
+            None if metas.is_empty() => Found::Nothing,
+            None => Found::OtherVariants,
         };
-        match (reuse::decide(&facts, held, &self.policy, self.now), place) {
-            (Reuse::Serve { age_s, .. } | Reuse::ServeStaleWhileRevalidate { age_s }, Some(place)) => self
+        let action = decide::decide(&asked(request, &facts), found, &self.policy, self.now);
+        match (action.reply, place) {
+            (decide::Reply::Stored { age_s, .. }, Some(place)) => self
                 .serve_stored(request, &objects[place], age_s)
-                .unwrap_or_else(|| self.forward(request, &facts, ForwardReason::Partial, origin)),
-            // Without a validator the same, but that no condition is sent: what is stored may still stand in for an error.
-            (
-                Reuse::Revalidate(_) | Reuse::Forward(ForwardReason::Stale | ForwardReason::Request),
-                Some(place),
-            ) => self.revalidate(request, &facts, &key, place, origin),
-            (Reuse::Forward(why), _) => self.forward(request, &facts, why, origin),
-            (Reuse::GatewayTimeout, _) => plain(StatusCode::GATEWAY_TIMEOUT),
-            (decision, None) => panic!("{decision:?} without anything stored"),
+                .unwrap_or_else(|| self.fetch(request, &facts, None, ForwardReason::Partial, origin)),
+            (decide::Reply::Fetch(fetch), place) => {
+                let about = place.filter(|_| fetch.about_found);
+                self.fetch(request, &facts, about, fetch.why, origin)
+            }
+            // This proxy asks for all of it.
+            (decide::Reply::Complete, _) => self.fetch(request, &facts, None, ForwardReason::Partial, origin),
+            (decide::Reply::Local(_), _) => plain(StatusCode::GATEWAY_TIMEOUT),
+            (reply, _) => panic!("{reply:?} is for proxies that collapse requests, or have tunnels"),
         }
     }
 
@@ -126,63 +129,96 @@ impl Proxy {
         Some(Reply { status: StatusCode::from_u16(status).expect("a status"), body, ..reply })
     }
 
-    fn revalidate(
+    /// Asks the origin, about the stored reply in this place if there is one.
+    fn fetch(
         &mut self,
         request: &Request,
         facts: &RequestFacts,
-        key: &CacheKey,
-        place: usize,
+        place: Option<usize>,
+        why: ForwardReason,
         origin: &mut dyn FnMut(&Request) -> Option<Reply>,
     ) -> Reply {
-        let objects = &self.store[key];
-        let mut asked = request.clone();
-        forwarding::strip_hop_by_hop(&mut asked.headers);
-        conditional::set_conditions(&mut asked.headers, &objects[place].meta());
-        let reply = origin(&asked);
-        let failure = match &reply {
-            None => Some(Failure::NoReply),
-            Some(reply) if reuse::is_error_status(reply.status) => Some(Failure::ErrorStatus),
-            Some(_) => None,
+        let key = CacheKey::of(&request.target).expect("an absolute target");
+        let mut sent = request.clone();
+        forwarding::strip_hop_by_hop(&mut sent.headers);
+        forwarding::add_via(&mut sent.headers, forwarding::Received::Http11, "test");
+        let about = place.map(|place| &self.store[&key][place]);
+        if let Some(object) = about {
+            conditional::set_conditions(&mut sent.headers, &object.meta());
+        }
+        let came = origin(&sent);
+        let meta = about.map(Object::meta);
+        let stored = meta.as_ref().map(|meta| Stored { meta, role: Role::Validated });
+        let mut exchange = self_exchange(request, facts, self.now);
+        let came_as = match &came {
+            None => Came::Nothing { can_go_on: false },
+            Some(reply) => {
+                (exchange.status, exchange.headers) = (reply.status, &reply.headers);
+                Came::Reply(&exchange)
+            }
         };
-        if let Some(failure) = failure {
-            let on_error =
-                reuse::on_error(facts, &objects[place].meta().facts, failure, &self.policy, self.now);
-            match (on_error, reply) {
-                (OnError::ServeStale { age_s }, _) => {
-                    return self.serve_stored(request, &objects[place], age_s).expect("whole");
-                }
-                (OnError::PassOn, Some(reply)) => return reply,
-                (_, _) => return plain(StatusCode::GATEWAY_TIMEOUT),
+        let action = decide_response(&asked(request, facts), stored, came_as, &self.policy, self.now);
+        match (action, came) {
+            (ResponseAction::ServeStale { age_s, .. }, _) => {
+                self.serve_stored(request, about.expect("stored"), age_s).expect("whole")
+            }
+            (ResponseAction::Merge, Some(mut reply)) => {
+                let place = place.expect("stored");
+                self.update(request, facts, &key, place, &mut reply.headers);
+                let object = &self.store[&key][place];
+                let age_s = object.meta().facts.age_s(self.now);
+                self.serve_stored(request, object, age_s).expect("a validated reply is whole")
+            }
+            (ResponseAction::RetryUnconditional, _) => {
+                let mut again = request.clone();
+                conditional::clear_conditions(&mut again.headers);
+                self.fetch(&again, facts, None, ForwardReason::Stale, origin)
+            }
+            (ResponseAction::Store { supersedes, .. }, Some(reply)) => {
+                self.invalidate(request, facts, &reply);
+                let kept = self.keep(request, facts, &reply);
+                let old = place.filter(|_| supersedes && !kept);
+                old.inspect(|place| drop(self.store.get_mut(&key).expect("it was there").remove(*place)));
+                // The client's own conditions count against the new reply, as the origin did not see them.
+                let object = (kept && place.is_some()).then(|| self.store[&key].last().expect("just kept"));
+                let served = object.and_then(|object| self.serve_stored(request, object, 0));
+                served.unwrap_or_else(|| self.pass_on(request, facts, reply, why))
+            }
+            (ResponseAction::PassOn { supersedes, .. }, Some(reply)) => {
+                self.invalidate(request, facts, &reply);
+                let old = place.filter(|_| supersedes);
+                old.inspect(|place| drop(self.store.get_mut(&key).expect("it was there").remove(*place)));
+                self.pass_on(request, facts, reply, why)
+            }
+            (ResponseAction::GatewayTimeout, _) => plain(StatusCode::GATEWAY_TIMEOUT),
+            (ResponseAction::NoReply, _) => plain(StatusCode::BAD_GATEWAY),
+            (action, _) => panic!("{action:?} without a reply, or with another upstream"),
+        }
+    }
+
+    fn invalidate(&mut self, request: &Request, facts: &RequestFacts, reply: &Reply) {
+        let unsafe_keys =
+            invalidation::invalidated(facts.method, &request.target, reply.status, &reply.headers);
+        unsafe_keys.iter().for_each(|key| drop(self.store.remove(key)));
+    }
+
+    fn pass_on(
+        &mut self,
+        request: &Request,
+        facts: &RequestFacts,
+        mut reply: Reply,
+        why: ForwardReason,
+    ) -> Reply {
+        if request.method == Method::HEAD {
+            let key = CacheKey::of(&request.target).expect("an absolute target");
+            if self.store.get(&key).is_some_and(|objects| objects.len() == 1) {
+                reply = self.after_head(request, facts, &key, 0, reply);
             }
         }
-        let mut reply = reply.expect("failures are dealt with");
-        if reply.status == StatusCode::NOT_MODIFIED {
-            let metas: Vec<Meta<'_>> = objects.iter().map(Object::meta).collect();
-            return match update::identify(&metas, place, &reply.headers, &self.policy) {
-                Confirmed::This(place) => {
-                    self.update(request, facts, key, place, &mut reply.headers);
-                    let object = &self.store[key][place];
-                    let age_s = object.meta().facts.age_s(self.now);
-                    self.serve_stored(request, object, age_s).expect("a validated reply is whole")
-                }
-                Confirmed::None => {
-                    let mut again = request.clone();
-                    conditional::clear_conditions(&mut again.headers);
-                    self.forward(&again, facts, ForwardReason::Stale, origin)
-                }
-            };
-        }
-        if request.method == Method::HEAD {
-            return self.after_head(request, facts, key, place, reply);
-        }
-        // The client's own conditions count against the new reply, as the origin did not see them.
-        let kept = self.keep(request, facts, &reply);
-        if !kept {
-            // The old one was just said to be another now, and the new one is not for keeping.
-            self.store.get_mut(key).expect("it was there").remove(place);
-        }
-        let object = kept.then(|| self.store[key].last().expect("it was just kept"));
-        object.and_then(|object| self.serve_stored(request, object, 0)).unwrap_or(reply)
+        forwarding::strip_hop_by_hop(&mut reply.headers);
+        forwarding::add_date(&mut reply.headers, self.now);
+        CacheStatus::forwarded("test", why).append_to(&mut reply.headers);
+        reply
     }
 
     fn update(
@@ -221,34 +257,6 @@ impl Proxy {
         reply
     }
 
-    fn forward(
-        &mut self,
-        request: &Request,
-        facts: &RequestFacts,
-        why: ForwardReason,
-        origin: &mut dyn FnMut(&Request) -> Option<Reply>,
-    ) -> Reply {
-        let mut sent = request.clone();
-        forwarding::strip_hop_by_hop(&mut sent.headers);
-        forwarding::add_via(&mut sent.headers, forwarding::Received::Http11, "test");
-        let Some(mut reply) = origin(&sent) else { return plain(StatusCode::BAD_GATEWAY) };
-        let unsafe_keys =
-            invalidation::invalidated(facts.method, &request.target, reply.status, &reply.headers);
-        unsafe_keys.iter().for_each(|key| drop(self.store.remove(key)));
-        if request.method == Method::HEAD {
-            let key = CacheKey::of(&request.target).expect("an absolute target");
-            if self.store.get(&key).is_some_and(|objects| objects.len() == 1) {
-                reply = self.after_head(request, facts, &key, 0, reply);
-            }
-        } else {
-            let _stored = self.keep(request, facts, &reply);
-        }
-        forwarding::strip_hop_by_hop(&mut reply.headers);
-        forwarding::add_date(&mut reply.headers, self.now);
-        CacheStatus::forwarded("test", why).append_to(&mut reply.headers);
-        reply
-    }
-
     /// Stores the reply if the rules let it be stored; says whether.
     fn keep(&mut self, request: &Request, facts: &RequestFacts, reply: &Reply) -> bool {
         let mut exchange = self_exchange(request, facts, self.now);
@@ -274,6 +282,11 @@ impl Proxy {
         objects.push(Object { meta, headers, body: reply.body.clone() });
         true
     }
+}
+
+fn asked<'a>(request: &'a Request, facts: &'a RequestFacts) -> decide::Request<'a> {
+    let Request { method, headers, .. } = request;
+    decide::Request { method, headers, facts, has_body: false, upgrades: false }
 }
 
 fn self_exchange<'a>(request: &'a Request, facts: &'a RequestFacts, now: WallSeconds) -> Exchange<'a> {

@@ -2,8 +2,8 @@
 
 use http::{Method, StatusCode};
 use http_cache_rules::facts::meta_bytes;
-use http_cache_rules::reuse::{Failure, Held, OnError, is_error_status, on_error, select};
-use http_cache_rules::{Meta, Policy, RequestFacts, Reuse, WallSeconds, decide};
+use http_cache_rules::reuse::{Failure, Held, OnError, evaluate, is_error_status, on_error, select};
+use http_cache_rules::{Meta, Policy, RequestFacts, Reuse, WallSeconds};
 
 use crate::storing::judged;
 use crate::{NOW, fields};
@@ -91,7 +91,8 @@ fn requests_are_dealt_with_as_the_sections_say() {
             .unwrap_or_else(|why| panic!("{section}: {why}"));
         let request =
             RequestFacts::of(&Method::from_bytes(method.as_bytes()).expect("a method"), &fields(request));
-        let decision = decide(&request, Held::Reply(&facts), &Policy::default(), WallSeconds(NOW.0 + ago_s));
+        let decision =
+            evaluate(&request, Held::Reply(&facts), &Policy::default(), WallSeconds(NOW.0 + ago_s));
         assert_eq!(shown(decision), *done, "{section}");
     }
 }
@@ -105,9 +106,13 @@ fn without_a_stored_reply_a_request_goes_on_or_is_answered_504() {
         ("cache-control: max-stale", "forward UriMiss", "forward VaryMiss"),
     ] {
         let request = RequestFacts::of(&Method::GET, &fields(request));
-        assert_eq!(shown(decide(&request, Held::Nothing, &policy, NOW)), nothing, "RFC 9111 section 5.2.1.7");
         assert_eq!(
-            shown(decide(&request, Held::OtherVariants, &policy, NOW)),
+            shown(evaluate(&request, Held::Nothing, &policy, NOW)),
+            nothing,
+            "RFC 9111 section 5.2.1.7"
+        );
+        assert_eq!(
+            shown(evaluate(&request, Held::OtherVariants, &policy, NOW)),
             others,
             "RFC 9211 section 2.2"
         );
@@ -121,14 +126,14 @@ fn a_stored_part_answers_requests_for_parts_alone() {
     for (request, done) in [("", "forward Partial"), ("range: bytes=0-1", "serve 0")] {
         let request = RequestFacts::of(&Method::GET, &fields(request));
         assert_eq!(
-            shown(decide(&request, Held::Reply(&facts), &Policy::default(), NOW)),
+            shown(evaluate(&request, Held::Reply(&facts), &Policy::default(), NOW)),
             done,
             "RFC 9111 section 3.3"
         );
     }
     let head = RequestFacts::of(&Method::HEAD, &fields("range: bytes=0-1"));
     assert_eq!(
-        shown(decide(&head, Held::Reply(&facts), &Policy::default(), NOW)),
+        shown(evaluate(&head, Held::Reply(&facts), &Policy::default(), NOW)),
         "forward Partial",
         "RFC 9110 section 14.2"
     );
@@ -145,7 +150,7 @@ fn an_operator_can_keep_clients_from_asking_past_the_cache() {
         "pragma: no-cache",
     ] {
         let request = RequestFacts::of(&Method::GET, &fields(request));
-        assert_eq!(shown(decide(&request, Held::Reply(&facts), &policy, NOW)), "serve 0");
+        assert_eq!(shown(evaluate(&request, Held::Reply(&facts), &policy, NOW)), "serve 0");
     }
 }
 

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_cache_rules::reuse::Held;
+use http_cache_rules::reuse::{Held, evaluate};
 use http_cache_rules::{
-    Exchange, Policy, RequestDirectives, RequestFacts, ResponseDirectives, Reuse, WallSeconds, decide,
-    freshness, judge,
+    Exchange, Policy, RequestDirectives, RequestFacts, ResponseDirectives, Reuse, WallSeconds, freshness,
+    judge,
 };
 use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
 
@@ -195,7 +195,7 @@ fn ours(case: &Case) -> bool {
     let Ok(facts) = judge(&exchange, &Policy::default()) else { return false };
     let request = RequestFacts::of(&Method::GET, &case.request);
     let decision =
-        decide(&request, Held::Reply(&facts), &Policy::default(), WallSeconds(NOW.0 + case.later_s));
+        evaluate(&request, Held::Reply(&facts), &Policy::default(), WallSeconds(NOW.0 + case.later_s));
     matches!(decision, Reuse::Serve { .. } | Reuse::ServeStaleWhileRevalidate { .. })
 }
 

@@ -168,7 +168,7 @@ fn judged(request_headers: &HeaderMap, headers: &HeaderMap, status: StatusCode, 
     assert_eq!((meta.facts, meta.to_bytes()), (facts, bytes.clone()));
     assert!(meta.answers(request_headers, &mut Vec::new()), "a reply answers the request that it came for");
     let now = WallSeconds(NOW.0 + later_s);
-    match decide(&request, Held::Reply(&facts), &policy, now) {
+    match reuse::evaluate(&request, Held::Reply(&facts), &policy, now) {
         Reuse::Serve { age_s, stale } => {
             assert_eq!((age_s, stale), (facts.age_s(now), !facts.is_fresh(now)));
             assert!(!facts.no_cache, "RFC 9111 section 5.2.2.4");

@@ -1,7 +1,7 @@
 //! One request's way: looked up, decided on by the rules, answered from the store, from what is on its way, or by the origin.
 //!
 //! ```text
-//! Asked ─ Shelf::look ─ reuse::decide ─┬─ Serve ─────────────────────────────────> hit
+//! Asked ─ Shelf::look ─ reuse::evaluate ─┬─ Serve ─────────────────────────────────> hit
 //!            ^                         ├─ ServeStaleWhileRevalidate ─> hit, and a fetch in the background
 //!            └── InStore, Abandoned ── ├─ Revalidate, Forward ─ Flights::board ─┬─ Mine, Alone ─> fetch
 //!                                      │                                        └─ Others ─ wait ─> join, look again
@@ -294,7 +294,7 @@ impl Exchange {
                 (Look::OtherVariants, _) => Held::OtherVariants,
                 _ => Held::Nothing,
             };
-            reuse::decide(&self.asked.facts, held, &self.config.policy, now())
+            reuse::evaluate(&self.asked.facts, held, &self.config.policy, now())
         };
         let stored = match look {
             Look::Reply(reply) => Some(reply),
@@ -418,7 +418,7 @@ impl Exchange {
         if let (Some(reader), Ok(meta), false) = (reader, meta, banned)
             && meta.answers(&self.asked.headers, &mut Vec::new())
             && matches!(
-                reuse::decide(&self.asked.facts, Held::Reply(&meta.facts), &self.config.policy, now()),
+                reuse::evaluate(&self.asked.facts, Held::Reply(&meta.facts), &self.config.policy, now()),
                 Reuse::Serve { .. }
             )
             && let Some(mut headers) = head.stored.fields()
