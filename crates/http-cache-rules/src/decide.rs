@@ -64,6 +64,11 @@ impl Request<'_> {
             && !facts.directives.no_cache
     }
 
+    /// Whether it joins a reply that is on its way to another request, and shares it.
+    pub fn joins(&self) -> bool {
+        self.may_collapse(ForwardReason::UriMiss) && !self.facts.directives.only_if_cached
+    }
+
     /// The fetch that takes the place of an action that could not be carried out. Nothing when none may.
     pub fn fetch_instead(&self, why: ForwardReason) -> Option<Fetch> {
         let fetch = Fetch { why, about_found: false, collapse: self.may_collapse(why) };
@@ -170,8 +175,7 @@ fn of_what_was_found(
         Found::Reply(meta) => (Held::Reply(&meta.facts), Some(meta)),
     };
     let only_if_cached = request.facts.directives.only_if_cached;
-    let joins = request.may_collapse(ForwardReason::UriMiss) && !only_if_cached;
-    if matches!(found, Found::AboutToBeStored) && !joins {
+    if matches!(found, Found::AboutToBeStored) && !request.joins() {
         // Whoever has seen the end of a reply finds it: a part of it, or the answer to conditions.
         return Reply::Wait;
     }

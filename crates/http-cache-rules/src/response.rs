@@ -57,6 +57,8 @@ pub enum Came<'a> {
         /// There is another upstream, or another connection, that the request may be sent to.
         can_go_on: bool,
     },
+    /// Another request for the same key was answered so by upstream, and this one waited for it.
+    Shared(Failure),
     /// This proxy, or the client's own body, is the reason: no other upstream would do better, and what is stored must not
     /// hide it.
     Refused,
@@ -115,6 +117,13 @@ pub fn decide_response(
                 }
                 Some(OnError::GatewayTimeout) => ResponseAction::GatewayTimeout,
                 Some(OnError::PassOn) | None => ResponseAction::NoReply,
+            };
+        }
+        Came::Shared(failure) => {
+            return match stands_in(request, stored, failure, policy, now) {
+                Some(OnError::ServeStale { age_s }) => ResponseAction::ServeStale { age_s, failure },
+                Some(OnError::GatewayTimeout) => ResponseAction::GatewayTimeout,
+                Some(OnError::PassOn) | None => ResponseAction::NextUpstream,
             };
         }
         Came::Refused => return ResponseAction::NoReply,

@@ -132,11 +132,6 @@ const LONGER: &[(&str, &str, &str)] = &[
         "a table of addresses in a test",
     ),
     (
-        "crates/webcache/src/server/exchange.rs",
-        "look",
-        "the steps of an exchange in the order in which they must happen",
-    ),
-    (
         "crates/webcache/src/server/fetch.rs",
         "pass_on",
         "the steps of an exchange in the order in which they must happen",

@@ -4,6 +4,7 @@ use http::{Method, StatusCode};
 use http_cache_rules::decide::Request;
 use http_cache_rules::facts::meta_bytes;
 use http_cache_rules::response::{Came, ResponseAction, Role, Stored, decide_response};
+use http_cache_rules::reuse::Failure::{ErrorStatus, NoReply};
 use http_cache_rules::{Exchange, Extent, Meta, Policy, RequestFacts, StoredFacts};
 
 use crate::storing::judged;
@@ -34,9 +35,10 @@ type There = Option<(&'static str, bool, Role)>;
 enum Comes {
     Head(u16, &'static str),
     Failure { can_go_on: bool },
+    Shared(http_cache_rules::reuse::Failure),
     Refused,
 }
-use Comes::{Failure, Head, Refused};
+use Comes::{Failure, Head, Refused, Shared};
 
 fn decided(there: There, method: &str, request: &str, has_body: bool, comes: Comes) -> String {
     let (request_headers, method) =
@@ -66,6 +68,7 @@ fn decided(there: There, method: &str, request: &str, has_body: bool, comes: Com
     let came = match comes {
         Head(..) => Came::Reply(&exchange),
         Failure { can_go_on } => Came::Nothing { can_go_on },
+        Shared(failure) => Came::Shared(failure),
         Refused => Came::Refused,
     };
     shown(decide_response(&request, stored, came, &Policy::default(), NOW))
@@ -111,6 +114,10 @@ const ROWS: &[(&str, There, &str, &str, Comes, &str)] = &[
     ("9111 4.3.4 nor for its error", Some((SIE, true, Role::Doubtful)), "GET", "", Head(503, ""), "pass on, no-lifetime"),
     ("9110 15.6.3 no reply, nothing stored", None, "GET", "", FAILS, "no reply"),
     ("9110 9.2.2 another upstream first", STANDS_IN, "GET", "", Failure { can_go_on: true }, "next"),
+    ("5861 4 of what others were told as well", STANDS_IN, "GET", "", Shared(ErrorStatus), "stale 0 for ErrorStatus"),
+    ("9111 5.2.2.2 of what others were told, nothing may stand in", VALIDATED, "GET", "", Shared(NoReply), "504"),
+    ("9111 4 of what others were told, an error is not for us", VALIDATED, "GET", "", Shared(ErrorStatus), "next"),
+    ("9111 4 of what others were told, nothing stored", None, "GET", "", Shared(NoReply), "next"),
     ("9110 15.5.4 what is refused here is not hidden", STANDS_IN, "GET", "", Refused, "no reply"),
 ];
 

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use http::{HeaderMap, StatusCode};
 use http_cache_rules::completion::Completion;
+use http_cache_rules::response::Role;
 use http_cache_rules::reuse::ForwardReason;
 use http_cache_rules::{forwarding, update};
 
@@ -72,14 +73,16 @@ impl Exchange {
             *answer.reply.headers_mut() = fields;
             self.worker.counters.completed_parts.add(1);
             answer.joined = Some(Joined { completion, stored: part.into_parts().1 });
-            return Some(self.pass_on(answer, None, ForwardReason::Partial, None).await);
+            let verdict = self.verdict(&answer, None, Role::Doubtful);
+            return Some(self.pass_on(answer, verdict, None, ForwardReason::Partial, None).await);
         }
         if matches!(status, StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE) {
             // An answer to our range, which the client did not ask for.
             return None;
         }
         // It has changed, or is gone, and so is the part.
-        Some(self.pass_on(answer, Some(Box::new(part)), ForwardReason::Partial, None).await)
+        let verdict = self.verdict(&answer, Some(&part), Role::Doubtful);
+        Some(self.pass_on(answer, verdict, Some(Box::new(part)), ForwardReason::Partial, None).await)
     }
 }
 

@@ -1,16 +1,13 @@
-//! One request's way: looked up, decided on by the rules, answered from the store, from what is on its way, or by the origin.
+//! A request that is being answered: refused, or read and given to the driver.
 //!
 //! ```text
-//! Asked ─ Shelf::look ─ reuse::evaluate ─┬─ Serve ─────────────────────────────────> hit
-//!            ^                         ├─ ServeStaleWhileRevalidate ─> hit, and a fetch in the background
-//!            └── InStore, Abandoned ── ├─ Revalidate, Forward ─ Flights::board ─┬─ Mine, Alone ─> fetch
-//!                                      │                                        └─ Others ─ wait ─> join, look again
-//!                                      └─ GatewayTimeout ─> 504
+//! request ─ access, size, loop ─> refused
+//!         ├─ CONNECT ─> tunnel      PURGE ─> the store and what is on its way
+//!         └─ Asked::read ─> driver
 //! ```
 //!
-//! Always holds: the order of the rules is that of tests/rules/proxy.rs; a request waits for another's fetch once, and for
-//! a bounded time; what a client has received whole its next request finds.
-//! Not here: what is done with the origin's reply (`fetch`).
+//! Always holds: what access forbids gets neither to the store nor to an origin.
+//! Not here: how it is answered (`driver`).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -18,31 +15,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue, REFERER, USER_AGENT};
+use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
-use http_cache_rules::cache_status::CacheStatus;
-use http_cache_rules::forwarding::{self, Forwards, Received};
-use http_cache_rules::reuse::{self, ForwardReason, Held};
-use http_cache_rules::{Meta, Reuse, WallSeconds, completion};
+use http_cache_rules::WallSeconds;
+use http_cache_rules::decide::{self, Local};
+use http_cache_rules::forwarding::{self, Received};
 use hyper::body::Incoming;
 
 use super::asked::{self, Asked, Side, Unserved};
 use super::body::ReplyBody;
 use super::connection::Since;
 use super::counters::Outcome;
-use super::fill::{Fill, Heading};
-use super::flights::{Epoch, Flight, Guard};
-use super::hit::Served;
+use super::driver::Upgrade;
+use super::flights::Epoch;
 use super::ledger::{Ledger, Unflushed};
 use super::reply::plain;
 use super::request::{Pace, RequestBody};
 use super::sentry::Watched;
 use super::tunnel;
-use super::worker::{Admitted, Busy, Worker, now};
+use super::worker::{Admitted, Worker};
 use crate::config::{Config, Network};
 use crate::log::Entry;
-use crate::shelf::{Look, Looked, StoredReply};
 
 /// A client's connection, as its requests see it.
 #[derive(Clone)]
@@ -74,14 +68,11 @@ pub struct Exchange {
     pub(super) ledger: Option<Ledger>,
     /// Fetched ahead, before anybody asks for it.
     pub(super) ahead: bool,
-    /// A GET or HEAD with a body: no cache compares bodies, so that its reply answers no other request (RFC 9110 section 9.3.1).
-    pub(super) has_odd_body: bool,
+    /// It has a body.
+    pub(super) has_body: bool,
+    /// It asks for another protocol, and may have it.
+    pub(super) upgrades: bool,
 }
-
-/// How often the store is looked at for one request.
-const LOOKS_MAX: usize = 4;
-/// Of these, how often others may be waited for: what must be validated for each request would else queue up.
-const SHARED_LOOKS: usize = 2;
 
 /// Answers a request.
 ///
@@ -136,7 +127,8 @@ pub async fn answer(
         return refused(ledger, Unserved::new(StatusCode::LOOP_DETECTED, why));
     }
     let epoch = worker.shared.flights.epoch(&asked.key);
-    let exchange = Exchange {
+    let has_body = !body.is_end_stream();
+    let mut exchange = Exchange {
         worker,
         config,
         asked,
@@ -146,12 +138,15 @@ pub async fn answer(
         epoch,
         ledger: Some(ledger),
         ahead: false,
-        has_odd_body: false,
+        has_body,
+        upgrades: upgrade.is_some(),
     };
-    Ok(match upgrade {
-        Some((protocol, upgraded)) => Box::pin(exchange.upgrade(protocol, upgraded, client)).await,
-        None => exchange.run(body).await,
-    })
+    if exchange.asked.method.as_str() == "PURGE" {
+        return Ok(exchange.purge().await);
+    }
+    let body = if has_body { exchange.body(body) } else { RequestBody::Nothing };
+    let upgrade = upgrade.map(|(protocol, upgraded)| Upgrade { protocol, upgraded, client });
+    Ok(exchange.run(body, upgrade).await)
 }
 
 /// Whether a body, or a tunnel's bytes, may follow that nobody will read.
@@ -192,254 +187,36 @@ fn entry(request: &Request<Incoming>, client: &Client, request_id: u64) -> Box<E
 }
 
 impl Exchange {
-    async fn run(mut self, body: Incoming) -> Response<ReplyBody> {
-        match self.asked.method.as_str() {
-            "PURGE" => return self.purge().await,
-            "OPTIONS" | "TRACE" if forwarding::count_forwards(&mut self.asked.headers) == Forwards::Last => {
+    /// The request as the rules see it.
+    pub(super) fn request(&self) -> decide::Request<'_> {
+        let Asked { method, headers, facts, .. } = &self.asked;
+        decide::Request { method, headers, facts, has_body: self.has_body, upgrades: self.upgrades }
+    }
+
+    /// What the client sends, as it goes on.
+    fn body(&self, incoming: Incoming) -> RequestBody {
+        // The sentry of HTTP/1 counts any byte, also of what stands between the bytes of a body.
+        let stall = self.config.stall_time;
+        let pace = Pace::new(self.config.body_bytes_per_s, stall);
+        RequestBody::client(incoming, self.config.body_max_bytes, stall, pace)
+    }
+
+    /// Answers without store and upstream.
+    pub(super) fn local(&mut self, local: Local) -> Response<ReplyBody> {
+        match local {
+            Local::NeverStored => {
+                self.gateway_timeout("only-if-cached was asked for, and this is not answered from a store")
+            }
+            Local::NotStored => {
+                self.gateway_timeout("only-if-cached was asked for, and the store does not suffice")
+            }
+            Local::LastHop => {
                 let mut reply = plain(StatusCode::OK, "this proxy");
                 let allow = HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, OPTIONS, CONNECT, PURGE");
                 reply.headers_mut().insert(http::header::ALLOW, allow);
-                return self.own(reply, Outcome::Pass);
-            }
-            _ => {}
-        }
-        let bodiless = body.is_end_stream();
-        let may_be_served = self.asked.facts.method.may_be_served();
-        self.has_odd_body = may_be_served && !bodiless;
-        if !may_be_served || self.has_odd_body {
-            let body = if bodiless {
-                RequestBody::Nothing
-            } else {
-                // The sentry of HTTP/1 counts any byte, also of what stands between the bytes of a body.
-                let stall = self.config.stall_time;
-                let pace = Pace::new(self.config.body_bytes_per_s, self.config.stall_time);
-                RequestBody::client(body, self.config.body_max_bytes, stall, pace)
-            };
-            let why = if self.asked.facts.directives.only_if_cached {
-                return self
-                    .gateway_timeout("only-if-cached was asked for, and this is not answered from a store");
-            } else if may_be_served {
-                ForwardReason::Bypass
-            } else {
-                ForwardReason::Method
-            };
-            return self.fetch(None, why, None, body).await;
-        }
-        for look in 0..LOOKS_MAX {
-            match self.look(look < SHARED_LOOKS).await {
-                Step::Done(reply) => return *reply,
-                Step::Again => {}
+                self.own(reply, Outcome::Pass)
             }
         }
-        // Others' fetches were given up again and again: this one is our own.
-        self.fetch(None, ForwardReason::UriMiss, None, RequestBody::Nothing).await
-    }
-
-    /// What is stored and not banned.
-    pub(super) fn stored(&self) -> Look {
-        self.unless_banned(self.worker.shared.shelf.look(&self.asked.key, &self.asked.headers))
-    }
-
-    /// The same; others are served while the disk is read, where the kernel can do that.
-    async fn stored_in_time(&self) -> Look {
-        let Some(reads) = &self.worker.reads else { return self.stored() };
-        let (shelf, asked) = (&self.worker.shared.shelf, &self.asked);
-        let mut looked = shelf.begin_look(&asked.key);
-        loop {
-            let looking = match looked {
-                Looked::Done(look) => return self.unless_banned(look),
-                Looked::On(looking) => looking,
-            };
-            let read = match looking.reading() {
-                Some(reading) => reads.read(reading, reading.offset(), reading.bytes()).await.ok(),
-                None => None,
-            };
-            looked = shelf.go_on(looking, read, &asked.key, &asked.headers);
-        }
-    }
-
-    fn unless_banned(&self, look: Look) -> Look {
-        let shared = &self.worker.shared;
-        match look {
-            Look::Reply(reply)
-                if shared.bans.covers(self.asked.key.as_str(), reply.meta().facts.stored_at, || {
-                    reply.fields().ok()
-                }) =>
-            {
-                Look::Nothing
-            }
-            look => look,
-        }
-    }
-
-    /// `share`: wait for another's fetch, and let others wait for this one.
-    async fn look(&mut self, share: bool) -> Step {
-        let mut look = self.stored_in_time().await;
-        if share
-            && matches!(look, Look::Nothing)
-            && (self.asked.facts.directives.only_if_cached || !self.may_share(ForwardReason::UriMiss))
-            && let Some(fill) = self.worker.shared.flights.landing(&self.asked.key)
-        {
-            // Whoever has seen the end of a reply finds it: a part of it, or the answer to his conditions.
-            let _ = tokio::time::timeout(self.config.collapse_wait, fill.landed()).await;
-            look = self.stored();
-        }
-        let decision = {
-            let meta = match &look {
-                Look::Reply(reply) => Some(reply.meta().facts),
-                _ => None,
-            };
-            let held = match (&look, &meta) {
-                (_, Some(facts)) => Held::Reply(facts),
-                (Look::OtherVariants, _) => Held::OtherVariants,
-                _ => Held::Nothing,
-            };
-            reuse::evaluate(&self.asked.facts, held, &self.config.policy, now())
-        };
-        let stored = match look {
-            Look::Reply(reply) => Some(reply),
-            _ => None,
-        };
-        let too_little = |stored: &StoredReply| {
-            completion::is_too_little(&self.asked.method, &self.asked.headers, &stored.meta(), now())
-        };
-        let (why, stored) = match (decision, stored) {
-            (Reuse::Serve { .. } | Reuse::ServeStaleWhileRevalidate { .. }, Some(stored))
-                if !self.asked.facts.directives.only_if_cached && too_little(&stored) =>
-            {
-                match Box::pin(self.complete(*stored)).await {
-                    Some(reply) => return Step::Done(Box::new(reply)),
-                    None => (ForwardReason::Partial, None),
-                }
-            }
-            (Reuse::Forward(ForwardReason::Partial), Some(stored)) => {
-                match Box::pin(self.complete(*stored)).await {
-                    Some(reply) => return Step::Done(Box::new(reply)),
-                    None => (ForwardReason::Partial, None),
-                }
-            }
-            (Reuse::Serve { age_s, stale }, Some(stored)) => {
-                let outcome = if stale { Outcome::Stale } else { Outcome::Hit };
-                match self.serve_stored(*stored, age_s, outcome) {
-                    Some(reply) => return Step::Done(Box::new(reply)),
-                    None => (ForwardReason::Partial, None),
-                }
-            }
-            (Reuse::ServeStaleWhileRevalidate { age_s }, Some(stored)) => {
-                self.revalidate_in_background();
-                match self.serve_stored(*stored, age_s, Outcome::Stale) {
-                    Some(reply) => return Step::Done(Box::new(reply)),
-                    None => (ForwardReason::Partial, None),
-                }
-            }
-            (Reuse::GatewayTimeout, _) => {
-                return Step::Done(Box::new(self.not_stored()));
-            }
-            (Reuse::Revalidate(why), stored) => (why, stored),
-            // What is stored without a validator may still stand in for an error.
-            (Reuse::Forward(why @ (ForwardReason::Stale | ForwardReason::Request)), stored) => (why, stored),
-            (Reuse::Forward(why), _) => (why, None),
-            (Reuse::Serve { .. } | Reuse::ServeStaleWhileRevalidate { .. }, None) => {
-                (ForwardReason::UriMiss, None)
-            }
-        };
-        if self.asked.facts.directives.only_if_cached {
-            // What is stored was good enough but for the part that is asked for, or cannot be read.
-            return Step::Done(Box::new(self.not_stored()));
-        }
-        let guard = if share && self.may_share(why) {
-            match self.worker.shared.flights.board(&self.asked.key) {
-                Flight::Alone => None,
-                Flight::Mine(guard) => {
-                    // It may have come between the look and now.
-                    if why == ForwardReason::UriMiss && matches!(self.stored(), Look::Reply(_)) {
-                        guard.in_store();
-                        return Step::Again;
-                    }
-                    Some(guard)
-                }
-                Flight::Others(fill) => return Box::pin(self.join(&fill, why, stored)).await,
-            }
-        } else {
-            None
-        };
-        Step::Done(Box::new(self.fetch(stored, why, guard, RequestBody::Nothing).await))
-    }
-
-    /// Whether another request may get the reply to this one.
-    fn may_share(&self, why: ForwardReason) -> bool {
-        let facts = &self.asked.facts;
-        !self.config.collapse_wait.is_zero()
-            && self.asked.method == Method::GET
-            && matches!(why, ForwardReason::UriMiss | ForwardReason::VaryMiss | ForwardReason::Stale)
-            && !facts.ranged
-            && !facts.conditional
-            && !facts.authorized
-            && !facts.directives.no_store
-            && !facts.directives.no_cache
-    }
-
-    /// Waits for another's fetch, and shares it if that may be.
-    async fn join(
-        &mut self,
-        fill: &Arc<Fill>,
-        why: ForwardReason,
-        mut stored: Option<Box<StoredReply>>,
-    ) -> Step {
-        let heading = match tokio::time::timeout(self.config.collapse_wait, fill.heading()).await {
-            Ok(heading) => heading,
-            Err(_) => {
-                self.worker.counters.collapse_timeouts.add(1);
-                Heading::NotShared
-            }
-        };
-        if let Heading::Failed(failure) = heading
-            && let Some(held) = stored.take()
-        {
-            // As the one who asked: it need not be asked again by each.
-            match self.stand_in(held, failure, why, None) {
-                Ok(reply) => return Step::Done(Box::new(reply)),
-                Err(held) => stored = Some(held),
-            }
-        }
-        let head = match heading {
-            Heading::InStore | Heading::Abandoned => return Step::Again,
-            Heading::NotShared | Heading::Failed(_) => {
-                return Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await));
-            }
-            Heading::Shared(head) => head,
-        };
-        let banned = self
-            .worker
-            .shared
-            .bans
-            .covers(self.asked.key.as_str(), head.requested_at, || head.stored.fields());
-        let (reader, meta) = (fill.read(), Meta::from_bytes(&head.stored.facts));
-        if let (Some(reader), Ok(meta), false) = (reader, meta, banned)
-            && meta.answers(&self.asked.headers, &mut Vec::new())
-            && matches!(
-                reuse::evaluate(&self.asked.facts, Held::Reply(&meta.facts), &self.config.policy, now()),
-                Reuse::Serve { .. }
-            )
-            && let Some(mut headers) = head.stored.fields()
-        {
-            let age_s = meta.facts.age_s(now());
-            headers.insert(http::header::AGE, forwarding::age_value(age_s));
-            if let Some(bytes) = head.announced {
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
-            }
-            let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(&self.config.name, why) };
-            status.append_to(&mut headers);
-            let body = ReplyBody::filled(reader, head.announced);
-            let served = Served { status: head.status, headers, body };
-            return Step::Done(Box::new(self.reply(served, Outcome::Collapsed)));
-        }
-        // It varies, is for a part, or cannot be joined any more: on our own, beside it.
-        Step::Done(Box::new(self.fetch(stored, why, None, RequestBody::Nothing).await))
-    }
-
-    fn not_stored(&mut self) -> Response<ReplyBody> {
-        self.gateway_timeout("only-if-cached was asked for, and the store does not suffice")
     }
 
     async fn purge(&mut self) -> Response<ReplyBody> {
@@ -455,78 +232,6 @@ impl Exchange {
         };
         self.own(reply, Outcome::Purge)
     }
-
-    fn revalidate_in_background(&self) {
-        if self.asked.facts.directives.only_if_cached {
-            // The origin, and caches on the way, are not asked on behalf of who does not want that.
-            return;
-        }
-        let Flight::Mine(guard) = self.worker.shared.flights.board(&self.asked.key) else { return };
-        let mut headers = self.asked.headers.clone();
-        for name in [
-            http::header::RANGE,
-            http::header::IF_RANGE,
-            http::header::IF_NONE_MATCH,
-            http::header::IF_MODIFIED_SINCE,
-        ] {
-            headers.remove(name);
-        }
-        let asked = Asked {
-            method: Method::GET,
-            target: self.asked.target.clone(),
-            key: self.asked.key.clone(),
-            facts: http_cache_rules::RequestFacts::of(&Method::GET, &headers),
-            headers,
-            version: self.asked.version,
-            route: self.asked.route.clone(),
-            of_server: false,
-        };
-        let background = Exchange {
-            worker: Rc::clone(&self.worker),
-            config: Arc::clone(&self.config),
-            asked,
-            client: self.client,
-            side: self.side,
-            request_id: self.worker.request_id(),
-            epoch: self.epoch,
-            ledger: None,
-            ahead: false,
-            has_odd_body: false,
-        };
-        tokio::task::spawn_local(background.refetch(guard, ForwardReason::Stale, u64::MAX));
-    }
-
-    /// Fetches for the store alone, if it is no longer than so many bytes. Gives its length when it came whole and may be
-    /// stored.
-    pub(super) async fn refetch(mut self, guard: Guard, why: ForwardReason, bytes_max: u64) -> Option<u64> {
-        let busy = Busy::new(&self.worker);
-        let stored = match self.stored() {
-            Look::Reply(stored) => Some(stored),
-            _ => None,
-        };
-        let reply = self.fetch(stored, why, Some(guard), RequestBody::Nothing).await;
-        let mut body = std::pin::pin!(reply.into_body());
-        // Read like a client would, so that it is fetched to its end; unless nothing is stored of it, however long it is.
-        let mut bytes = 0;
-        let whole = loop {
-            if !body.fills_store() || body.size_hint().lower().saturating_add(bytes) > bytes_max {
-                break false;
-            }
-            match std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-                Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |chunk| chunk.len() as u64),
-                Some(Err(_)) => break false,
-                None => break true,
-            }
-        };
-        drop(busy);
-        whole.then_some(bytes)
-    }
-}
-
-/// What a look at the store leads to.
-enum Step {
-    Done(Box<Response<ReplyBody>>),
-    Again,
 }
 
 /// Takes a URI out, also what is on its way; says whether there was something.

@@ -22,16 +22,16 @@ use http::{Method, Response, StatusCode, Uri};
 use http_cache_rules::cache_status::CacheStatus;
 use http_cache_rules::conditional::{self, Outcome as Conditions};
 use http_cache_rules::forwarding;
-use http_cache_rules::reuse::{self, Failure, ForwardReason, OnError};
-use http_cache_rules::update::{self, Confirmed, HeadSays};
-use http_cache_rules::{
-    Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, judge, lists, ranges,
-};
+use http_cache_rules::response::{Came, ResponseAction, Role, Stored, decide_response};
+use http_cache_rules::reuse::{Failure, ForwardReason};
+use http_cache_rules::update::{self, HeadSays};
+use http_cache_rules::{Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, lists, ranges};
 
 use super::asked::{Route, Side};
 use super::body::ReplyBody;
 use super::completing::Joined;
 use super::counters::Outcome;
+use super::driver::{LookUp, Lookup};
 use super::exchange::{At, Exchange, received};
 use super::fill::{FilledHead, Heading};
 use super::flights::Guard;
@@ -60,6 +60,42 @@ pub(super) struct Answer {
     pub(super) joined: Option<Joined>,
 }
 
+/// What came of a fetch.
+enum CameAs<'a> {
+    Reply(Judged<'a>),
+    Error { is_refusal: bool },
+}
+
+impl CameAs<'_> {
+    fn as_came(&self) -> Came<'_> {
+        match self {
+            CameAs::Reply(exchange) => Came::Reply(exchange),
+            // What is stored must not stand in for what clients may not reach.
+            CameAs::Error { is_refusal: true } => Came::Refused,
+            CameAs::Error { is_refusal: false } => Came::Nothing { can_go_on: false },
+        }
+    }
+}
+
+/// What is done with a reply that goes to the client.
+pub(super) struct Verdict {
+    /// What to remember of it, where the rules let it be stored.
+    store: Option<StoredFacts>,
+    /// What was stored is to be dropped, if this does not take its place.
+    supersedes: bool,
+}
+
+impl Verdict {
+    fn of(action: ResponseAction) -> Self {
+        match action {
+            ResponseAction::Store { facts, supersedes } => Self { store: Some(facts), supersedes },
+            ResponseAction::PassOn { supersedes, .. } => Self { store: None, supersedes },
+            // No reply that is passed on leads to another action.
+            _ => Self { store: None, supersedes: false },
+        }
+    }
+}
+
 impl Exchange {
     /// Asks the origin, about what is stored if there is something, and answers the client. The guard, if there is one,
     /// stands for those who wait. Boxed: a hit needs no room for it.
@@ -75,71 +111,83 @@ impl Exchange {
 
     async fn fetch_in_place(
         &mut self,
-        mut stored: Option<Box<StoredReply>>,
+        stored: Option<Box<StoredReply>>,
         why: ForwardReason,
         guard: Option<Guard>,
         body: RequestBody,
     ) -> Response<ReplyBody> {
         self.epoch = self.worker.shared.flights.epoch(&self.asked.key);
         let mut headers = self.onward();
-        if self.has_odd_body && !headers.contains_key(CONTENT_LENGTH) {
+        if self.has_body && self.asked.facts.method.may_be_served() && !headers.contains_key(CONTENT_LENGTH) {
             // Not said, hyper would take it for none, and the body for nothing.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        let asks_about = stored
-            .as_ref()
-            .filter(|stored| stored.meta().facts.has_validator() && why != ForwardReason::Partial);
-        let asked_about = asks_about.is_some();
-        if let Some(stored) = asks_about {
-            conditional::set_conditions(&mut headers, &stored.meta());
-        }
-        let found = self.neighbours(why).await;
-        let unconditional = asked_about.then(|| {
-            let mut headers = headers.clone();
-            conditional::clear_conditions(&mut headers);
-            headers
-        });
-        let mut answer = self.ask(headers, body, &found).await;
-        let failure = match &answer {
-            // What is stored must not stand in for what clients may not reach.
-            Err(error) if error.is_refusal() => None,
-            Err(_) => Some(Failure::NoReply),
-            Ok(answer) if reuse::is_error_status(answer.reply.status()) => Some(Failure::ErrorStatus),
-            Ok(_) => None,
+        let role = match &stored {
+            Some(stored) if stored.meta().facts.has_validator() => Role::Validated,
+            _ => Role::StandIn,
         };
-        if let Some(failure) = failure
-            && let Some(held) = stored.take()
-        {
-            let cause = answer.as_ref().err().map(|error| told(error));
-            match self.stand_in(held, failure, why, cause.as_deref()) {
-                Ok(reply) => {
-                    if let Some(guard) = guard {
-                        guard.failed(failure);
-                    }
-                    return reply;
-                }
-                Err(held) => stored = Some(held),
+        let unconditional = match &stored {
+            Some(stored) if role == Role::Validated => {
+                conditional::set_conditions(&mut headers, &stored.meta());
+                let mut headers = headers.clone();
+                conditional::clear_conditions(&mut headers);
+                Some(headers)
             }
-        }
-        if let Ok(Answer { reply, .. }) = &answer
-            && reply.status() == StatusCode::NOT_MODIFIED
-            && let Some(headers) = unconditional
-            && let Some(held) = stored.take()
-        {
-            let confirmed = update::identify(&[held.meta()], 0, reply.headers(), &self.config.policy);
-            match answer {
-                Ok(answer) if confirmed == Confirmed::This(0) => {
-                    return self.confirmed(held, answer, why, guard).await;
-                }
-                _ => {}
-            }
-            stored = Some(held);
+            _ => None,
+        };
+        let found = self.neighbours(why).await;
+        let mut answer = self.ask(headers, body, &found).await;
+        let mut action = self.decide_response(stored.as_deref(), role, self.came(&answer).as_came());
+        if let (ResponseAction::RetryUnconditional, Some(headers)) = (action, unconditional) {
             answer = self.ask(headers, RequestBody::Nothing, &Found::default()).await;
+            action = self.decide_response(stored.as_deref(), Role::Doubtful, self.came(&answer).as_came());
         }
+        match (action, answer, stored) {
+            (ResponseAction::ServeStale { age_s, failure }, _, Some(stored)) => {
+                let reply = self.serve_stale(*stored, age_s, failure, why);
+                guard.into_iter().for_each(|guard| guard.failed(failure));
+                reply
+            }
+            (ResponseAction::GatewayTimeout, answer, _) => {
+                let cause = answer.err().map(|error| told(&error));
+                let reply = self.may_not_stand_in(cause.as_deref());
+                guard.into_iter().for_each(|guard| guard.failed(Failure::NoReply));
+                reply
+            }
+            (ResponseAction::Merge, Ok(answer), Some(stored)) => {
+                self.confirmed(stored, answer, why, guard).await
+            }
+            (action, Ok(answer), stored) => {
+                self.pass_on(answer, Verdict::of(action), stored, why, guard).await
+            }
+            (_, Err(error), _) => self.no_reply(&error, why),
+        }
+    }
+
+    /// What came, in the words of the rules.
+    fn came<'a>(&'a self, answer: &'a Result<Answer, UpstreamError>) -> CameAs<'a> {
         match answer {
-            Ok(answer) => self.pass_on(answer, stored, why, guard).await,
-            Err(error) => self.no_reply(&error, why),
+            Ok(answer) => CameAs::Reply(self.judged(answer, answer.reply.status(), answer.reply.headers())),
+            Err(error) => CameAs::Error { is_refusal: error.is_refusal() },
         }
+    }
+
+    /// Decides what is done with what came; `stored` is what went along, for this role.
+    pub(super) fn decide_response(
+        &self,
+        stored: Option<&StoredReply>,
+        role: Role,
+        came: Came<'_>,
+    ) -> ResponseAction {
+        let meta = stored.map(StoredReply::meta);
+        let stored = meta.as_ref().map(|meta| Stored { meta, role });
+        decide_response(&self.request(), stored, came, &self.config.policy, now())
+    }
+
+    /// What is done with a reply that answers none of our own questions.
+    pub(super) fn verdict(&self, answer: &Answer, stored: Option<&StoredReply>, role: Role) -> Verdict {
+        let exchange = self.judged(answer, answer.reply.status(), answer.reply.headers());
+        Verdict::of(self.decide_response(stored, role, Came::Reply(&exchange)))
     }
 
     /// What the client is told when there is no reply.
@@ -170,6 +218,9 @@ impl Exchange {
         self.asked.detach();
         let mut headers = self.asked.headers.clone();
         forwarding::strip_hop_by_hop(&mut headers);
+        if matches!(self.asked.method, Method::OPTIONS | Method::TRACE) {
+            forwarding::count_forwards(&mut headers);
+        }
         forwarding::add_via(&mut headers, received(self.asked.version), &self.config.via);
         let host = match &self.asked.route {
             Route::Site(site) => self.config.sites[*site].host.as_ref(),
@@ -256,10 +307,8 @@ impl Exchange {
         // Meant for a proxy that asks for it; the origin has no use for a password of ours.
         let password = headers.remove(PROXY_AUTHORIZATION);
         let mut head = RequestHead { method: self.asked.method.clone(), uri: Uri::default(), headers };
-        let mut last = None;
-        for (upstream, as_proxy) in
-            candidates.iter().cycle().take(tries.max(if repeatable { candidates.len() } else { 1 }))
-        {
+        let tries = tries.max(if repeatable { candidates.len() } else { 1 });
+        for (number, (upstream, as_proxy)) in candidates.iter().cycle().take(tries).enumerate() {
             head.uri = match as_proxy {
                 true => self.asked.target.clone(),
                 false if self.asked.of_server => Uri::from_static("*"),
@@ -294,45 +343,43 @@ impl Exchange {
                         joined: None,
                     });
                 }
-                Err(error) if error.is_final() => return Err(error),
                 Err(error) => {
+                    let can_go_on = number + 1 < tries && !error.is_final();
+                    let action = self.decide_response(None, Role::StandIn, Came::Nothing { can_go_on });
+                    if action != ResponseAction::NextUpstream {
+                        return Err(error);
+                    }
                     tracing::debug!(%error, "asked in vain");
-                    last = Some(error);
                 }
             }
         }
-        Err(last.unwrap_or(UpstreamError::Name { host: String::new() }))
+        Err(UpstreamError::Name { host: String::new() })
     }
 
-    /// What is stored stands in for an origin that fails, or 504 says why it may not; given back when the origin's own
-    /// words are to be passed on. `cause`: when it gave no reply.
-    pub(super) fn stand_in(
+    /// What is stored stands in for an origin that fails.
+    pub(super) fn serve_stale(
         &mut self,
-        stored: Box<StoredReply>,
+        stored: StoredReply,
+        age_s: u32,
         failure: Failure,
         why: ForwardReason,
-        cause: Option<&str>,
-    ) -> Result<Response<ReplyBody>, Box<StoredReply>> {
-        let facts = stored.meta().facts;
-        let age_s = match reuse::on_error(&self.asked.facts, &facts, failure, &self.config.policy, now()) {
-            OnError::ServeStale { age_s } => age_s,
-            OnError::GatewayTimeout => {
-                let cause = cause.unwrap_or("the origin gives no reply");
-                let text = format!("{cause}; and what is stored may not be used unvalidated");
-                return Ok(self.gateway_timeout(&text));
-            }
-            OnError::PassOn => return Err(stored),
-        };
+    ) -> Response<ReplyBody> {
         let detail = if failure == Failure::NoReply { "no reply" } else { "origin error" };
         let name = self.config.name.clone();
         let status = CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&name, why) };
         let served = stored
             .fields()
             .ok()
-            .and_then(|headers| self.serve(*stored, headers, age_s, Outcome::StaleOnError, &status));
-        Ok(served.unwrap_or_else(|| {
+            .and_then(|headers| self.serve(stored, headers, age_s, Outcome::StaleOnError, &status));
+        served.unwrap_or_else(|| {
             self.gateway_timeout("the origin fails, and what is stored is not what was asked for")
-        }))
+        })
+    }
+
+    /// The origin fails, and what is stored is of no use. `cause`: when it was asked for this request.
+    pub(super) fn may_not_stand_in(&mut self, cause: Option<&str>) -> Response<ReplyBody> {
+        let cause = cause.unwrap_or("the origin gives no reply");
+        self.gateway_timeout(&format!("{cause}; and what is stored may not be used unvalidated"))
     }
 
     fn judged<'a>(&'a self, answer: &Answer, status: StatusCode, headers: &'a HeaderMap) -> Judged<'a> {
@@ -440,13 +487,14 @@ impl Exchange {
     pub(super) async fn pass_on(
         &mut self,
         answer: Answer,
+        verdict: Verdict,
         stored: Option<Box<StoredReply>>,
         why: ForwardReason,
         guard: Option<Guard>,
     ) -> Response<ReplyBody> {
         let status = answer.reply.status();
         self.invalidate(&answer).await;
-        if self.asked.method == Method::HEAD && !self.has_odd_body {
+        if self.asked.method == Method::HEAD && !self.has_body {
             self.after_head(&answer).await;
         }
         let name = self.config.name.clone();
@@ -454,11 +502,7 @@ impl Exchange {
             forward_status: Some(answer.status().as_u16()),
             ..CacheStatus::forwarded(&name, why)
         };
-        let judged = judge(&self.judged(&answer, status, answer.reply.headers()), &self.config.policy);
-        let judged = judged
-            .ok()
-            .filter(|_| self.asked.method != Method::HEAD && !self.has_odd_body && self.admitted());
-        let outcome = match (&stored, self.asked.facts.method.may_be_served() && !self.has_odd_body) {
+        let outcome = match (&stored, self.asked.facts.method.may_be_served() && !self.has_body) {
             (_, false) => Outcome::Pass,
             (Some(_), true) => Outcome::Refreshed,
             (None, true) => Outcome::Miss,
@@ -468,12 +512,10 @@ impl Exchange {
         }
         let Answer { reply, requested_at, answered_at, joined, .. } = answer;
         let (parts, body) = reply.into_parts();
-        // A part must not take the place of the whole that is there.
-        let has_whole = stored.as_ref().is_some_and(|stored| !stored.meta().facts.is_part());
-        let judged = judged.filter(|facts| facts.status != StatusCode::PARTIAL_CONTENT || !has_whole);
         let mut headers = parts.headers;
         forwarding::add_date(&mut headers, answered_at);
-        let plan = judged.and_then(|facts| self.plan(facts, &headers, requested_at));
+        let store = verdict.store.filter(|_| self.admitted());
+        let plan = store.and_then(|facts| self.plan(facts, &headers, requested_at));
         forwarding::strip_hop_by_hop(&mut headers);
         let page = self.page(status, &headers);
         // What of the body the client wanted, when that is not all.
@@ -491,8 +533,7 @@ impl Exchange {
             if let Some(guard) = guard {
                 guard.not_shared(self.config.pass);
             }
-            let replaced = status != StatusCode::PARTIAL_CONTENT && !reuse::is_error_status(status);
-            if stored.is_some() && self.asked.method == Method::GET && replaced {
+            if verdict.supersedes {
                 // The old one was just said to be another now, and the new one is not for keeping.
                 let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
             }
@@ -567,7 +608,7 @@ impl Exchange {
     /// What the reply to a HEAD says about the stored reply to a GET (RFC 9111 section 4.3.5).
     async fn after_head(&self, answer: &Answer) {
         let shelf = &self.worker.shared.shelf;
-        let crate::shelf::Look::Reply(stored) = self.stored() else { return };
+        let Lookup::Reply(stored) = self.look_up(LookUp::Head).await else { return };
         match update::head_says(&stored.meta(), answer.reply.status(), answer.reply.headers()) {
             HeadSays::Same => {
                 if let Some((Ok(facts), mut fields)) = self.merged(&stored, answer) {

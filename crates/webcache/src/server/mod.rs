@@ -1,10 +1,10 @@
 //! The proxy: event loops, each with its own sockets, connections to origins and counters; one store.
 //!
 //! ```text
-//! listener ─> connection (sentry ─ hyper) ─> exchange ─┬─> hit      from the store
-//!                                                      ├─> fetch    from the origin: fill ─ pump ─> readers, clerks
-//!                                                      │     └─ neighbours: who else has it (ICP)    icp: answers them
-//!                                                      └─> tunnel   CONNECT
+//! listener ─> connection (sentry ─ hyper) ─> exchange ─ driver ─┬─> hit      from the store
+//!                                                               ├─> fetch    from the origin: fill ─ pump ─> readers, clerks
+//!                                                               │     └─ neighbours: who else has it (ICP)   icp: answers them
+//!                                                               └─> tunnel   CONNECT, upgrades
 //! ```
 //!
 //! Always holds: a loop waits for no other loop, for no disk that writes, and, where the kernel has io_uring, for none that is
@@ -12,12 +12,14 @@
 //! Not here: flags and signals (`crumb`), rules of HTTP (`rules`).
 
 pub(crate) mod asked;
+mod background;
 mod bans;
 mod body;
 mod chunks;
 mod completing;
 mod connection;
 mod counters;
+mod driver;
 mod exchange;
 mod fetch;
 mod fill;

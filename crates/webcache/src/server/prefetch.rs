@@ -30,12 +30,12 @@ use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::asked::{Asked, Side};
+use super::driver::{LookUp, Lookup};
 use super::exchange::Exchange;
 use super::flights::Flight;
 use super::page;
 use super::worker::{Stage, Worker};
 use crate::config::Config;
-use crate::shelf::Look;
 
 /// Says to origins what it is for (the Fetch standard).
 const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
@@ -144,11 +144,11 @@ impl Exchange {
     /// Fetches it for the store, if it is neither there nor on its way.
     async fn fetch_ahead(self) {
         let worker = Rc::clone(&self.worker);
-        if matches!(self.stored(), Look::Reply(_)) {
+        if matches!(self.look_up(LookUp::Ahead).await, Lookup::Reply(_)) {
             return;
         }
         let Flight::Mine(guard) = worker.shared.flights.board(&self.asked.key) else { return };
-        if matches!(self.stored(), Look::Reply(_)) {
+        if matches!(self.look_up(LookUp::Won).await, Lookup::Reply(_)) {
             return guard.in_store();
         }
         let key = self.asked.key.clone();
@@ -223,7 +223,8 @@ impl Page {
             asked,
             ledger: None,
             ahead: true,
-            has_odd_body: false,
+            has_body: false,
+            upgrades: false,
         };
         exchange.fetch_ahead().await;
         drop(slot);

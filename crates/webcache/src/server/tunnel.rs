@@ -19,15 +19,16 @@ use http_body::Body as _;
 use http_cache_rules::forwarding::{self, Received};
 use http_cache_rules::key::is_host;
 use http_cache_rules::lists;
+use http_cache_rules::response::Role;
 use http_cache_rules::reuse::ForwardReason;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
 use super::asked;
 use super::body::ReplyBody;
 use super::counters::Outcome;
+use super::driver::Upgrade;
 use super::exchange::{Client, Exchange};
 use super::ledger::Ledger;
 use super::neighbours::Found;
@@ -113,12 +114,8 @@ pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<He
 
 impl Exchange {
     /// Asks the origin to switch, and carries bytes if it does.
-    pub(super) async fn upgrade(
-        mut self,
-        protocol: HeaderValue,
-        client: OnUpgrade,
-        asker: Rc<Client>,
-    ) -> Response<ReplyBody> {
+    pub(super) async fn upgrade(&mut self, upgrade: Upgrade) -> Response<ReplyBody> {
+        let Upgrade { protocol, upgraded: client, client: asker } = upgrade;
         let switching = |headers: &mut HeaderMap, protocol: HeaderValue| {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
@@ -128,7 +125,10 @@ impl Exchange {
         let why = ForwardReason::Method;
         let mut answer = match self.ask(headers, RequestBody::Nothing, &Found::default()).await {
             Ok(answer) if answer.reply.status() == StatusCode::SWITCHING_PROTOCOLS => answer.reply,
-            Ok(answer) => return self.pass_on(answer, None, why, None).await,
+            Ok(answer) => {
+                let verdict = self.verdict(&answer, None, Role::Doubtful);
+                return self.pass_on(answer, verdict, None, why, None).await;
+            }
             Err(error) => return self.no_reply(&error, why),
         };
         let origin = hyper::upgrade::on(&mut answer);
@@ -143,14 +143,16 @@ impl Exchange {
         // Nothing that the client sends from here on is HTTP.
         asker.watched.switched.store(true, Ordering::Relaxed);
         let admitted = Rc::clone(&asker.admitted);
+        let (worker, config, ledger) =
+            (Rc::clone(&self.worker), Arc::clone(&self.config), self.ledger.take());
         tokio::task::spawn_local(async move {
-            let busy = Busy::new(&self.worker);
-            let Some(mut ledger) = self.ledger.take() else { return };
+            let busy = Busy::new(&worker);
+            let Some(mut ledger) = ledger else { return };
             ledger.answered(Outcome::Tunnel, 101, None);
             ledger.tunnelled();
             if let (Ok(client), Ok(origin)) = (client.await, origin.await) {
                 let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
-                carry(&self.worker, client, origin, self.config.tunnel_idle_time, &mut ledger).await;
+                carry(&worker, client, origin, config.tunnel_idle_time, &mut ledger).await;
             }
             drop(ledger);
             drop((busy, admitted));

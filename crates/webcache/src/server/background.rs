@@ -1,0 +1,86 @@
+//! Fetches that no client waits for: they fill the store alone.
+//!
+//! Always holds: one at a time for a key, as they are collapsed like any other; a client's conditions and ranges are
+//! taken out; what turns out not to be stored is not read to its end.
+//! Not here: which objects are fetched ahead (`prefetch`).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::Method;
+use http_body::Body as _;
+use http_cache_rules::decide::Fetch;
+use http_cache_rules::reuse::ForwardReason;
+
+use super::asked::Asked;
+use super::driver::{LookUp, Lookup};
+use super::exchange::Exchange;
+use super::flights::{Flight, Guard};
+use super::request::RequestBody;
+use super::worker::Busy;
+
+impl Exchange {
+    /// Fetches what was just served stale, if nobody does so already.
+    pub(super) fn revalidate_in_background(&self, fetch: Fetch) {
+        let Flight::Mine(guard) = self.worker.shared.flights.board(&self.asked.key) else { return };
+        let mut headers = self.asked.headers.clone();
+        for name in [
+            http::header::RANGE,
+            http::header::IF_RANGE,
+            http::header::IF_NONE_MATCH,
+            http::header::IF_MODIFIED_SINCE,
+        ] {
+            headers.remove(name);
+        }
+        let asked = Asked {
+            method: Method::GET,
+            target: self.asked.target.clone(),
+            key: self.asked.key.clone(),
+            facts: http_cache_rules::RequestFacts::of(&Method::GET, &headers),
+            headers,
+            version: self.asked.version,
+            route: self.asked.route.clone(),
+            of_server: false,
+        };
+        let background = Exchange {
+            worker: Rc::clone(&self.worker),
+            config: Arc::clone(&self.config),
+            asked,
+            client: self.client,
+            side: self.side,
+            request_id: self.worker.request_id(),
+            epoch: self.epoch,
+            ledger: None,
+            ahead: false,
+            has_body: false,
+            upgrades: false,
+        };
+        tokio::task::spawn_local(background.refetch(guard, fetch.why, u64::MAX));
+    }
+
+    /// Fetches for the store alone, if it is no longer than so many bytes. Gives its length when it came whole and may be
+    /// stored.
+    pub(super) async fn refetch(mut self, guard: Guard, why: ForwardReason, bytes_max: u64) -> Option<u64> {
+        let busy = Busy::new(&self.worker);
+        let stored = match self.look_up(LookUp::Refetch).await {
+            Lookup::Reply(stored) => Some(stored),
+            _ => None,
+        };
+        let reply = self.fetch(stored, why, Some(guard), RequestBody::Nothing).await;
+        let mut body = std::pin::pin!(reply.into_body());
+        // Read like a client would, so that it is fetched to its end; unless nothing is stored of it, however long it is.
+        let mut bytes = 0;
+        let whole = loop {
+            if !body.fills_store() || body.size_hint().lower().saturating_add(bytes) > bytes_max {
+                break false;
+            }
+            match std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |chunk| chunk.len() as u64),
+                Some(Err(_)) => break false,
+                None => break true,
+            }
+        };
+        drop(busy);
+        whole.then_some(bytes)
+    }
+}
