@@ -1,9 +1,11 @@
 //! The loops' counters added up, and the state of the store.
 
+use std::sync::Arc;
+
 use packstore::Usage;
 use serde_json::{Value, json};
 
-use crate::server::{Counters, LATENCY_STEPS, Latencies, Outcome, Shared, latency_bound};
+use crate::server::{Counters, LATENCY_STEPS, Latencies, Outcome, Shared, Shown, latency_bound};
 
 /// A histogram of latencies.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,134 @@ impl Histogram {
     }
 }
 
+/// What is read besides the loops' counters.
+struct Moment {
+    shared: Arc<Shared>,
+    usage: Usage,
+}
+
+/// Those before the counters, and those behind them.
+const GAUGES: [&[Shown<Moment>]; 2] = [
+    &[
+        Shown {
+            name: "uptime_seconds",
+            help: "Since the start.",
+            kind: "gauge",
+            read: |moment| moment.shared.began.elapsed().as_secs(),
+        },
+        Shown {
+            name: "connections",
+            help: "Clients' connections now.",
+            kind: "gauge",
+            read: |moment| moment.shared.clients.count() as u64,
+        },
+    ],
+    &[
+        Shown {
+            name: "icp_silent",
+            help: "Caches asked by ICP that are not waited for now.",
+            kind: "gauge",
+            read: |moment| moment.shared.neighbours.silent() as u64,
+        },
+        Shown {
+            name: "fills",
+            help: "Replies on their way that others may share.",
+            kind: "gauge",
+            read: |moment| moment.shared.flights.len() as u64,
+        },
+        Shown {
+            name: "bans",
+            help: "Bans in force.",
+            kind: "gauge",
+            read: |moment| moment.shared.bans.count() as u64,
+        },
+        Shown {
+            name: "behind_bytes",
+            help: "Body bytes that wait to be written.",
+            kind: "gauge",
+            read: |moment| moment.shared.shelf.clerks().behind_bytes(),
+        },
+        Shown {
+            name: "store_failures_total",
+            help: "Changes that the store refused.",
+            kind: "counter",
+            read: |moment| moment.shared.shelf.clerks().failed(),
+        },
+        Shown {
+            name: "store_objects",
+            help: "Objects stored.",
+            kind: "gauge",
+            read: |moment| moment.usage.objects,
+        },
+        Shown {
+            name: "store_size_bytes",
+            help: "Space that the store may use.",
+            kind: "gauge",
+            read: |moment| moment.usage.size_bytes,
+        },
+        Shown {
+            name: "store_live_bytes",
+            help: "Space that objects take.",
+            kind: "gauge",
+            read: |moment| moment.usage.live_bytes,
+        },
+        Shown {
+            name: "store_memory_bytes",
+            help: "Memory that grows with the objects.",
+            kind: "gauge",
+            read: |moment| moment.usage.memory_bytes,
+        },
+        Shown {
+            name: "store_packed_files",
+            help: "Packed files.",
+            kind: "gauge",
+            read: |moment| moment.usage.packed_files,
+        },
+        Shown {
+            name: "store_body_written_bytes_total",
+            help: "Bytes written to body files.",
+            kind: "counter",
+            read: |moment| moment.usage.body_written_bytes,
+        },
+        Shown {
+            name: "store_index_written_bytes_total",
+            help: "Bytes written to index files.",
+            kind: "counter",
+            read: |moment| moment.usage.index_written_bytes,
+        },
+        Shown {
+            name: "store_reads_total",
+            help: "Reads of body files.",
+            kind: "counter",
+            read: |moment| moment.usage.disk_reads,
+        },
+        Shown {
+            name: "store_syncs_total",
+            help: "Syncs of files.",
+            kind: "counter",
+            read: |moment| moment.usage.syncs,
+        },
+        Shown {
+            name: "store_evicted_total",
+            help: "Objects evicted.",
+            kind: "counter",
+            read: |moment| moment.usage.evicted,
+        },
+        Shown {
+            name: "store_damaged_reads_total",
+            help: "Objects found damaged when they were read.",
+            kind: "counter",
+            read: |moment| moment.usage.damaged_reads,
+        },
+        Shown {
+            name: "store_ready",
+            help: "1 once the store knows all that it holds.",
+            kind: "gauge",
+            read: |moment| u64::from(moment.usage.ready),
+        },
+    ],
+];
+
 /// All of it at one moment.
 pub struct Figures {
     /// Name, help, kind, value; names end in what they count.
@@ -52,7 +182,7 @@ pub struct Figures {
 
 impl Figures {
     /// Now.
-    pub fn of(shared: &Shared) -> Self {
+    pub fn of(shared: &Arc<Shared>) -> Self {
         let sum =
             |of: &dyn Fn(&Counters) -> u64| shared.counters.iter().map(|counters| of(counters)).sum::<u64>();
         let outcomes = Outcome::ALL.map(|outcome| {
@@ -68,246 +198,13 @@ impl Figures {
             hits.add(&counters.hit_latency);
             misses.add(&counters.miss_latency);
         }
-        let usage: Usage = shared.shelf.store().usage();
-        let clerks = shared.shelf.clerks();
-        let (counter, gauge) = ("counter", "gauge");
-        let plain = vec![
-            ("uptime_seconds", "Since the start.", gauge, shared.began.elapsed().as_secs()),
-            ("connections", "Clients' connections now.", gauge, shared.clients.count() as u64),
-            (
-                "connections_accepted_total",
-                "Clients' connections taken.",
-                counter,
-                sum(&|c| c.connections_accepted.get()),
-            ),
-            (
-                "connections_refused_total",
-                "Closed at once: too many, or not allowed.",
-                counter,
-                sum(&|c| c.connections_refused.get()),
-            ),
-            (
-                "connections_rested_total",
-                "Idle connections that gave their buffers back until their clients said more.",
-                counter,
-                sum(&|c| c.connections_rested.get()),
-            ),
-            (
-                "connections_broken_total",
-                "Clients' connections that ended with an error: the client left or took nothing for too long.",
-                counter,
-                sum(&|c| c.connections_broken.get()),
-            ),
-            (
-                "lost_writes_total",
-                "Writes to connections that were taken for idle: an error of the proxy's own, always 0.",
-                counter,
-                sum(&|c| c.lost_writes.get()),
-            ),
-            (
-                "malformed_requests_total",
-                "Answered 400 for how they were written.",
-                counter,
-                sum(&|c| c.malformed_requests.get()),
-            ),
-            (
-                "aborted_replies_total",
-                "Replies that did not reach their end.",
-                counter,
-                sum(&|c| c.aborted_replies.get()),
-            ),
-            (
-                "origin_requests_total",
-                "Requests to origins and parents.",
-                counter,
-                sum(&|c| c.origin_requests.get()),
-            ),
-            (
-                "origin_connections_total",
-                "Connections to them.",
-                counter,
-                sum(&|c| c.origin_connections.get()),
-            ),
-            (
-                "origin_failures_total",
-                "Requests without a reply.",
-                counter,
-                sum(&|c| c.origin_failures.get()),
-            ),
-            (
-                "origin_bytes_total",
-                "Body bytes of replies that may be stored.",
-                counter,
-                sum(&|c| c.origin_bytes.get()),
-            ),
-            ("stored_objects_total", "Replies stored.", counter, sum(&|c| c.stored_objects.get())),
-            ("stored_bytes_total", "Their body bytes.", counter, sum(&|c| c.stored_bytes.get())),
-            (
-                "unstored_behind_total",
-                "Replies not stored, as too much waited to be written.",
-                counter,
-                sum(&|c| c.unstored_behind.get()),
-            ),
-            (
-                "collapse_timeouts_total",
-                "Requests that waited for another in vain.",
-                counter,
-                sum(&|c| c.collapse_timeouts.get()),
-            ),
-            (
-                "log_lines_lost_total",
-                "Lines of the access log that were lost.",
-                counter,
-                sum(&|c| c.log_lines_lost.get()),
-            ),
-            (
-                "icp_queries_total",
-                "Questions to other caches by ICP, one for each that was asked.",
-                counter,
-                sum(&|c| c.icp_queries.get()),
-            ),
-            (
-                "icp_found_total",
-                "Of them those answered in time that it is stored there.",
-                counter,
-                sum(&|c| c.icp_found.get()),
-            ),
-            (
-                "icp_not_found_total",
-                "Those answered in time otherwise.",
-                counter,
-                sum(&|c| c.icp_not_found.get()),
-            ),
-            (
-                "icp_unanswered_total",
-                "Those not answered in time.",
-                counter,
-                sum(&|c| c.icp_unanswered.get()),
-            ),
-            (
-                "sibling_hits_total",
-                "Replies out of a sibling's store.",
-                counter,
-                sum(&|c| c.sibling_hits.get()),
-            ),
-            (
-                "sibling_failures_total",
-                "Siblings that said they have it, and then gave nothing of use.",
-                counter,
-                sum(&|c| c.sibling_failures.get()),
-            ),
-            (
-                "icp_answers_hit_total",
-                "Other caches' questions answered: stored here.",
-                counter,
-                sum(&|c| c.icp_answers[0].get()),
-            ),
-            ("icp_answers_miss_total", "Answered: not stored.", counter, sum(&|c| c.icp_answers[1].get())),
-            (
-                "icp_answers_err_total",
-                "Answered: the URL is none.",
-                counter,
-                sum(&|c| c.icp_answers[2].get()),
-            ),
-            (
-                "icp_answers_nofetch_total",
-                "Answered: not stored, and not to be fetched through here now.",
-                counter,
-                sum(&|c| c.icp_answers[3].get()),
-            ),
-            (
-                "icp_answers_denied_total",
-                "Answered: not served here.",
-                counter,
-                sum(&|c| c.icp_answers[4].get()),
-            ),
-            (
-                "icp_refused_total",
-                "Datagrams from where nobody may ask.",
-                counter,
-                sum(&|c| c.icp_refused.get()),
-            ),
-            (
-                "icp_malformed_total",
-                "Datagrams that are no ICP, version 2.",
-                counter,
-                sum(&|c| c.icp_malformed.get()),
-            ),
-            (
-                "icp_unexpected_total",
-                "Answers that nobody waits for, or too late.",
-                counter,
-                sum(&|c| c.icp_unexpected.get()),
-            ),
-            (
-                "icp_silent",
-                "Caches asked by ICP that are not waited for now.",
-                gauge,
-                shared.neighbours.silent() as u64,
-            ),
-            (
-                "completed_parts_total",
-                "Stored parts of which only what was missing was asked for.",
-                counter,
-                sum(&|c| c.completed_parts.get()),
-            ),
-            (
-                "prefetched_total",
-                "Objects fetched ahead, as a page embeds them.",
-                counter,
-                sum(&|c| c.prefetched_objects.get()),
-            ),
-            ("prefetched_bytes_total", "Their body bytes.", counter, sum(&|c| c.prefetched_bytes.get())),
-            (
-                "prefetch_used_total",
-                "Of them those that a client asked for afterwards.",
-                counter,
-                sum(&|c| c.prefetch_used.get()),
-            ),
-            (
-                "prefetch_failed_total",
-                "Fetched ahead in vain: no reply, not to be stored, or too long.",
-                counter,
-                sum(&|c| c.prefetch_failed.get()),
-            ),
-            (
-                "prefetch_dropped_total",
-                "Not fetched ahead, as too many waited.",
-                counter,
-                sum(&|c| c.prefetch_dropped.get()),
-            ),
-            ("fills", "Replies on their way that others may share.", gauge, shared.flights.len() as u64),
-            ("bans", "Bans in force.", gauge, shared.bans.count() as u64),
-            ("behind_bytes", "Body bytes that wait to be written.", gauge, clerks.behind_bytes()),
-            ("store_failures_total", "Changes that the store refused.", counter, clerks.failed()),
-            ("store_objects", "Objects stored.", gauge, usage.objects),
-            ("store_size_bytes", "Space that the store may use.", gauge, usage.size_bytes),
-            ("store_live_bytes", "Space that objects take.", gauge, usage.live_bytes),
-            ("store_memory_bytes", "Memory that grows with the objects.", gauge, usage.memory_bytes),
-            ("store_packed_files", "Packed files.", gauge, usage.packed_files),
-            (
-                "store_body_written_bytes_total",
-                "Bytes written to body files.",
-                counter,
-                usage.body_written_bytes,
-            ),
-            (
-                "store_index_written_bytes_total",
-                "Bytes written to index files.",
-                counter,
-                usage.index_written_bytes,
-            ),
-            ("store_reads_total", "Reads of body files.", counter, usage.disk_reads),
-            ("store_syncs_total", "Syncs of files.", counter, usage.syncs),
-            ("store_evicted_total", "Objects evicted.", counter, usage.evicted),
-            (
-                "store_damaged_reads_total",
-                "Objects found damaged when they were read.",
-                counter,
-                usage.damaged_reads,
-            ),
-            ("store_ready", "1 once the store knows all that it holds.", gauge, u64::from(usage.ready)),
-        ];
+        let moment = Moment { shared: Arc::clone(shared), usage: shared.shelf.store().usage() };
+        let gauge = |shown: &Shown<Moment>| (shown.name, shown.help, shown.kind, (shown.read)(&moment));
+        let counter =
+            |shown: &Shown<Counters>| (shown.name, shown.help, shown.kind, sum(&|c| (shown.read)(c)));
+        let [first, others] = GAUGES;
+        let plain = first.iter().map(gauge).chain(Counters::SHOWN.iter().map(counter));
+        let plain = plain.chain(others.iter().map(gauge)).collect();
         Self { plain, outcomes: outcomes.to_vec(), hits, misses, volumes: shared.shelf.store().volumes() }
     }
 

@@ -84,7 +84,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: Option<TcpListener>) {
     }
 }
 
-async fn answer(shared: &Shared, request: &Request<Incoming>) -> Reply {
+async fn answer(shared: &Arc<Shared>, request: &Request<Incoming>) -> Reply {
     let config = shared.config();
     if !may(request.headers(), &config) {
         let mut reply = text(StatusCode::UNAUTHORIZED, "text/plain", "name and password, please\n");
@@ -165,7 +165,7 @@ fn has_scheme(prefix: &str) -> bool {
     ["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
-async fn purge_url(shared: &Shared, uri: &Uri) -> Reply {
+async fn purge_url(shared: &Arc<Shared>, uri: &Uri) -> Reply {
     let key = word(uri, "url").and_then(|url| CacheKey::of(&url.parse().ok()?).ok());
     let Some(key) = key else {
         return text(StatusCode::BAD_REQUEST, "text/plain", "POST /purge?url=http://host/path\n");
@@ -178,7 +178,7 @@ async fn purge_url(shared: &Shared, uri: &Uri) -> Reply {
     }
 }
 
-fn ban_all(shared: &Shared, uri: &Uri) -> Reply {
+fn ban_all(shared: &Arc<Shared>, uri: &Uri) -> Reply {
     let banned = match (word(uri, "prefix"), word(uri, "tag")) {
         // A shorter one covers all there is: more likely an empty variable in a script than meant.
         (Some(prefix), None) if has_scheme(&prefix) => Banned::Prefix(prefix),

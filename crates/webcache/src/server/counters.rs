@@ -150,50 +150,100 @@ impl Latencies {
     }
 }
 
-/// What one loop counted.
-#[derive(Debug, Default)]
-#[allow(missing_docs, reason = "the names of /metrics, which tells each")]
-pub struct Counters {
-    pub requests: [Counter; Outcome::ALL.len()],
-    pub sent_bytes: [Counter; Outcome::ALL.len()],
-    pub hit_latency: Latencies,
-    pub miss_latency: Latencies,
-    pub connections_accepted: Counter,
-    pub connections_refused: Counter,
-    pub connections_ended: Counter,
-    pub connections_rested: Counter,
-    pub connections_broken: Counter,
-    pub lost_writes: Counter,
-    pub malformed_requests: Counter,
-    pub aborted_replies: Counter,
-    pub origin_requests: Counter,
-    pub origin_connections: Counter,
-    pub origin_failures: Counter,
-    pub origin_bytes: Counter,
-    pub stored_objects: Counter,
-    pub stored_bytes: Counter,
-    pub unstored_behind: Counter,
-    pub collapse_timeouts: Counter,
-    pub log_lines_lost: Counter,
-    pub completed_parts: Counter,
-    pub prefetched_objects: Counter,
-    pub prefetched_bytes: Counter,
-    pub prefetch_used: Counter,
-    pub prefetch_failed: Counter,
-    pub prefetch_dropped: Counter,
-    pub icp_queries: Counter,
-    pub icp_found: Counter,
-    pub icp_not_found: Counter,
-    pub icp_unanswered: Counter,
-    pub sibling_hits: Counter,
-    pub sibling_failures: Counter,
-    pub icp_answers: [Counter; Answer::ALL.len()],
-    pub icp_refused: Counter,
-    pub icp_malformed: Counter,
-    pub icp_unexpected: Counter,
+/// A figure as it is shown: on the status page, as JSON, to Prometheus. Declared here once.
+pub struct Shown<T> {
+    /// Ends in what it counts.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// As Prometheus has it: `counter` or `gauge`.
+    pub kind: &'static str,
+    /// What it is now.
+    pub read: fn(&T) -> u64,
+}
+
+/// Declares each counter once: its field, which is its name without `_total`, and what it counts.
+macro_rules! counters {
+    ($($field:ident: $help:literal;)*) => {
+        /// What one loop counted.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            /// Requests by outcome, in the order of [`Outcome::ALL`].
+            pub requests: [Counter; Outcome::ALL.len()],
+            /// Body bytes sent, likewise.
+            pub sent_bytes: [Counter; Outcome::ALL.len()],
+            /// Of replies out of the store.
+            pub hit_latency: Latencies,
+            /// Of all others but tunnels.
+            pub miss_latency: Latencies,
+            /// Clients' connections that have ended. Not shown: it follows from others.
+            pub connections_ended: Counter,
+            $(#[doc = $help] pub $field: Counter,)*
+        }
+
+        impl Counters {
+            /// Those that are shown by their own names, in the order in which they are.
+            pub const SHOWN: &[Shown<Self>] = &[$(Shown {
+                name: concat!(stringify!($field), "_total"),
+                help: $help,
+                kind: "counter",
+                read: |counters| counters.$field.get(),
+            },)*];
+        }
+    };
+}
+
+counters! {
+    connections_accepted: "Clients' connections taken.";
+    connections_refused: "Closed at once: too many, or not allowed.";
+    connections_rested: "Idle connections that gave their buffers back until their clients said more.";
+    connections_broken: "Clients' connections that ended with an error: the client left or took nothing for too long.";
+    lost_writes: "Writes to connections that were taken for idle: an error of the proxy's own, always 0.";
+    malformed_requests: "Answered 400 for how they were written.";
+    aborted_replies: "Replies that did not reach their end.";
+    origin_requests: "Requests to origins and parents.";
+    origin_connections: "Connections to them.";
+    origin_failures: "Requests without a reply.";
+    origin_bytes: "Body bytes of replies that may be stored.";
+    stored_objects: "Replies stored.";
+    stored_bytes: "Their body bytes.";
+    unstored_behind: "Replies not stored, as too much waited to be written.";
+    collapse_timeouts: "Requests that waited for another in vain.";
+    log_lines_lost: "Lines of the access log that were lost.";
+    icp_queries: "Questions to other caches by ICP, one for each that was asked.";
+    icp_found: "Of them those answered in time that it is stored there.";
+    icp_not_found: "Those answered in time otherwise.";
+    icp_unanswered: "Those not answered in time.";
+    sibling_hits: "Replies out of a sibling's store.";
+    sibling_failures: "Siblings that said they have it, and then gave nothing of use.";
+    icp_answers_hit: "Other caches' questions answered: stored here.";
+    icp_answers_miss: "Answered: not stored.";
+    icp_answers_err: "Answered: the URL is none.";
+    icp_answers_nofetch: "Answered: not stored, and not to be fetched through here now.";
+    icp_answers_denied: "Answered: not served here.";
+    icp_refused: "Datagrams from where nobody may ask.";
+    icp_malformed: "Datagrams that are no ICP, version 2.";
+    icp_unexpected: "Answers that nobody waits for, or too late.";
+    completed_parts: "Stored parts of which only what was missing was asked for.";
+    prefetched: "Objects fetched ahead, as a page embeds them.";
+    prefetched_bytes: "Their body bytes.";
+    prefetch_used: "Of them those that a client asked for afterwards.";
+    prefetch_failed: "Fetched ahead in vain: no reply, not to be stored, or too long.";
+    prefetch_dropped: "Not fetched ahead, as too many waited.";
 }
 
 impl Counters {
+    /// Other caches' questions by how they were answered, in the order of [`Answer::ALL`].
+    pub fn icp_answers(&self) -> [&Counter; Answer::ALL.len()] {
+        [
+            &self.icp_answers_hit,
+            &self.icp_answers_miss,
+            &self.icp_answers_err,
+            &self.icp_answers_nofetch,
+            &self.icp_answers_denied,
+        ]
+    }
+
     /// A reply has ended.
     pub fn reply(&self, outcome: Outcome, sent_bytes: u64, took: Duration) {
         self.requests[outcome as usize].add(1);

@@ -94,7 +94,7 @@ impl Answerer {
         };
         let answer = self.judge(url, &config);
         let place = Answer::ALL.iter().position(|known| *known == answer)?;
-        self.counters.icp_answers[place].add(1);
+        self.counters.icp_answers()[place].add(1);
         icp::reply(answer, number, url)
     }
 

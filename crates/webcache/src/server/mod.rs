@@ -64,7 +64,7 @@ pub use asked::Side;
 pub use bans::Banned;
 pub(crate) use bans::Bans;
 pub(crate) use body::ReplyBody;
-pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, latency_bound};
+pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, Shown, latency_bound};
 pub(crate) use exchange::purge;
 pub(crate) use pump::KEPT_BYTES_MAX;
 pub use worker::{InForce, Shared};

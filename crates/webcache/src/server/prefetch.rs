@@ -158,7 +158,7 @@ impl Exchange {
         let most = self.config.prefetch_object_max_bytes;
         match self.refetch(guard, ForwardReason::UriMiss, most).await {
             Some(bytes) => {
-                worker.counters.prefetched_objects.add(1);
+                worker.counters.prefetched.add(1);
                 worker.counters.prefetched_bytes.add(bytes);
             }
             None => {

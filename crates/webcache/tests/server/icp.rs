@@ -54,7 +54,7 @@ fn table_of(kind: &str, proxy: &Proxy) -> String {
 }
 
 fn answers(proxy: &Proxy) -> [u64; 5] {
-    std::array::from_fn(|place| proxy.count(|counters| counters.icp_answers[place].get()))
+    std::array::from_fn(|place| proxy.count(|counters| counters.icp_answers()[place].get()))
 }
 
 fn fresh_origin() -> Origin {

@@ -20,7 +20,7 @@ fn origin(html: &'static str) -> Origin {
 }
 
 fn ahead(proxy: &Proxy) -> u64 {
-    proxy.count(|counters| counters.prefetched_objects.get())
+    proxy.count(|counters| counters.prefetched.get())
 }
 
 #[test]

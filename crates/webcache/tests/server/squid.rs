@@ -148,7 +148,7 @@ fn squid_has_from_us_by_icp_what_we_have() {
     let got = get_url(squid.address, &url(&origin, "/b"), "");
     assert_eq!(got.text(), "/b".repeat(1000));
     squid.logs("HIER_DIRECT/127.0.0.1");
-    let count = |place: usize| proxy.count(|counters| counters.icp_answers[place].get());
+    let count = |place: usize| proxy.count(|counters| counters.icp_answers()[place].get());
     assert_eq!((count(0), count(1)), (1, 1));
 }
 
