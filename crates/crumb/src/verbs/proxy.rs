@@ -86,7 +86,7 @@ pub struct ProxyArgs {
 /// Runs the verb, until SIGINT or SIGTERM.
 pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if args.print_config && args.is_empty() {
-        print(config::DEFAULT_TOML)?;
+        print(config::default_toml())?;
         return Ok(ExitStatus::Fine);
     }
     let config = args.config()?;
@@ -221,13 +221,13 @@ fn raise_file_limit(config: &Config, context: &Context) {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let wanted = (config.connections_max as u64).saturating_mul(2);
-    if config.connections_max < usize::MAX && most < wanted {
+    let wanted = (config.limits.connections_max as u64).saturating_mul(2);
+    if config.limits.connections_max < usize::MAX && most < wanted {
         let text = format!(
             "{} open files are allowed, and limits.connections = {} may take {}; allow more (LimitNOFILE=, ulimit -Hn), \
              or some clients will have to wait",
             count_text(most),
-            config.connections_max,
+            config.limits.connections_max,
             count_text(wanted)
         );
         note(context, &text);
@@ -236,10 +236,11 @@ fn raise_file_limit(config: &Config, context: &Context) {
 
 /// Too little of it ends a process without a word, when most clients are there.
 fn tell_of_short_memory(config: &Config, store: &Store, context: &Context) {
-    let cache_bytes = store.usage().memory_bytes + config.memory_bytes_max + 2 * config.behind_max_bytes;
+    let cache_bytes =
+        store.usage().memory_bytes + config.cache.memory_bytes_max + 2 * config.cache.behind_bytes_max;
     let allowed_bytes = measure::memory_bytes().unwrap_or(u64::MAX);
-    if config.connections_max < usize::MAX
-        && let Some(text) = memory::shortage(config.connections_max as u64, cache_bytes, allowed_bytes)
+    if config.limits.connections_max < usize::MAX
+        && let Some(text) = memory::shortage(config.limits.connections_max as u64, cache_bytes, allowed_bytes)
     {
         note(context, &text);
     }
@@ -256,10 +257,10 @@ fn keep_small_pages() {
 const REPLY_BESIDES_BYTES: u32 = 256;
 
 fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
-    let (first, others) = config.directories.split_first().context("no directory")?;
+    let (first, others) = config.cache.directories.split_first().context("no directory")?;
     let cache = CacheOptions { behind_bytes_max: config.store_behind_bytes(), ..CacheOptions::default() };
-    let memory_bytes_max = config.memory_bytes_max;
-    let verify = match config.verify_one_in {
+    let memory_bytes_max = config.cache.memory_bytes_max;
+    let verify = match config.cache.verify_one_in {
         1 => Verify::Always,
         reads => Verify::OneIn(reads),
     };
@@ -275,13 +276,13 @@ fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
             .collect::<anyhow::Result<_>>()?;
         let options = StoreOptions {
             mode: Mode::Cache,
-            object_bytes_mean: config.object_mean_bytes.saturating_add(REPLY_BESIDES_BYTES),
+            object_bytes_mean: config.cache.object_mean_bytes.saturating_add(REPLY_BESIDES_BYTES),
             cache,
             verify,
             memory_bytes_max,
             ..StoreOptions::default()
         };
-        let (_, store) = Place::create(first, config.size_bytes, &volumes, options)?;
+        let (_, store) = Place::create(first, config.cache.size_bytes, &volumes, options)?;
         note(
             context,
             &format!("made a cache of {} in {}", bytes_text(store.usage().size_bytes), first.display()),
@@ -301,7 +302,7 @@ fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
     for directory in others {
         let there = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.clone());
         if !place.directories().iter().any(|known| *known == there) {
-            place.grow(&store, directory, config.size_bytes)?;
+            place.grow(&store, directory, config.cache.size_bytes)?;
             note(context, &format!("added {} to the cache", directory.display()));
         }
     }

@@ -124,7 +124,6 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/packstore/src/writer.rs", "write", "steps whose order keeps objects safe over a crash"),
     ("crates/stackfs/src/check/examine.rs", "of", "one thing to look for after the other"),
     ("crates/testkit/src/ganesha.rs", "start_in", "the steps of starting a server"),
-    ("crates/webcache/src/config/checked.rs", "check", "one check for each setting"),
     (
         "crates/webcache/src/config/destinations.rs",
         "internal_addresses_are_denied_however_they_are_written_and_their_neighbours_are_not",

@@ -69,7 +69,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: Option<TcpListener>) {
         tokio::task::spawn_local(async move {
             let config = shared.config();
             let known = |network: &crate::config::Network| network.contains(peer.ip());
-            if !peer.ip().to_canonical().is_loopback() && !config.clients.iter().any(known) {
+            if !peer.ip().to_canonical().is_loopback() && !config.access.clients.iter().any(known) {
                 return;
             }
             let service = service_fn(|request| {
@@ -77,7 +77,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: Option<TcpListener>) {
                 async move { Ok::<_, Infallible>(answer(&shared, &request).await) }
             });
             let mut builder = hyper::server::conn::http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(config.head_time);
+            builder.timer(TokioTimer::new()).header_read_timeout(config.limits.head_time);
             // Whoever goes away early has what he wanted.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         });
@@ -112,10 +112,10 @@ async fn answer(shared: &Arc<Shared>, request: &Request<Incoming>) -> Reply {
 }
 
 fn may(headers: &HeaderMap, config: &Config) -> bool {
-    if config.admin_password.is_empty() {
+    if config.admin.password.is_empty() {
         return true;
     }
-    let wanted = format!("{}:{}", config.admin_user, config.admin_password);
+    let wanted = format!("{}:{}", config.admin.user, config.admin.password);
     let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given =
         given.and_then(|value| value.strip_prefix("Basic ")).and_then(|text| STANDARD.decode(text).ok());

@@ -49,7 +49,7 @@ pub(super) fn refused(
     let called: Vec<&[u8]> =
         called.chain(target.authority().map(|authority| authority.as_str().as_bytes())).collect();
     // A browser has no password for a name that it does not know.
-    if config.admin_password.is_empty() && !called.iter().all(|host| is_ours(host, config)) {
+    if config.admin.password.is_empty() && !called.iter().all(|host| is_ours(host, config)) {
         return Some(Refusal::Name);
     }
     if method.is_safe() {
@@ -79,7 +79,7 @@ fn is_ours(host: &[u8], config: &Config) -> bool {
 }
 
 fn is_listed(host: &[u8], config: &Config) -> bool {
-    name_of(host).is_some_and(|name| config.admin_hosts.contains(&name))
+    name_of(host).is_some_and(|name| config.admin.hosts.contains(&name))
 }
 
 /// Without the port, in small letters.

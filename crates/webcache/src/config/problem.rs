@@ -61,23 +61,6 @@ impl Problems {
         good
     }
 
-    pub(super) fn word<T: Copy>(&mut self, key: &str, text: &str, words: &[(&str, T)]) -> T {
-        words.iter().find(|(word, _)| *word == text).map_or_else(
-            || {
-                let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                self.add(key, format!("is `{text}`, and should be one of {}", names.join(", ")));
-                words[0].1
-            },
-            |(_, value)| *value,
-        )
-    }
-
-    pub(super) fn at_least(&mut self, key: &str, given: u64, least: u64) {
-        if given < least {
-            self.add(key, format!("is {given}, and should be at least {least}"));
-        }
-    }
-
     pub(super) fn at_most(&mut self, key: &str, given: u64, most: u64) {
         if given > most {
             self.add(key, format!("is {given}, and should be at most {most}"));

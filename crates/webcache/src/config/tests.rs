@@ -9,9 +9,23 @@ fn flags(text: &str) -> Table {
 const ENOUGH: &str = "forward.listen = ['127.0.0.1:0']\ncache.directories = ['/cache']";
 
 #[test]
+fn the_file_of_defaults_is_the_one_that_operators_know() {
+    assert_eq!(default_toml(), include_str!("tests/default.toml"));
+}
+
+#[test]
+fn a_reload_tells_the_keys_that_need_a_new_start_and_no_others() {
+    let config = |text: &str| read(text, flags(ENOUGH)).expect("enough");
+    let old = config("[limits]\nidle_s = 7\n[cache]\nsize_mib = 64");
+    let new = config("[limits]\nidle_s = 8\n[cache]\nsize_mib = 65\n[proxy]\nloops = 3");
+    assert_eq!(new.needing_restart(&old), ["proxy.loops", "cache.size_mib"]);
+    assert!(new.needing_restart(&new).is_empty());
+}
+
+#[test]
 fn a_directory_and_an_address_are_enough() {
     let config = read("", flags(ENOUGH)).expect("enough");
-    assert_eq!(config.forward_listen.len(), 1);
+    assert_eq!(config.forward.listen.len(), 1);
     assert_eq!(
         config.policy,
         http_cache_rules::Policy::default(),
@@ -22,7 +36,7 @@ fn a_directory_and_an_address_are_enough() {
 #[test]
 fn every_key_of_the_file_is_told_with_a_comment_and_what_is_printed_is_read_again_as_the_same() {
     let mut commented = false;
-    for line in DEFAULT_TOML.lines().filter(|line| !line.starts_with('[')) {
+    for line in default_toml().lines().filter(|line| !line.starts_with('[')) {
         if line.is_empty() {
             commented = false;
         } else if line.starts_with('#') {
@@ -132,7 +146,7 @@ fn caches_that_may_ask_by_icp_are_those_listed_else_those_whose_clients_are_serv
 
 #[test]
 fn one_object_may_take_a_sixteenth_of_a_directory_s_space_unless_said_otherwise() {
-    let bytes = |text: &str| read(text, flags(ENOUGH)).expect("enough").object_max_bytes;
+    let bytes = |text: &str| read(text, flags(ENOUGH)).expect("enough").cache.object_max_bytes;
     assert_eq!(bytes("[cache]\nsize_mib = 160"), 10 << 20);
     assert_eq!(bytes("[cache]\nsize_mib = 160\nobject_max_one_in = 4"), 40 << 20);
     assert_eq!(bytes("[cache]\nsize_mib = 160\nobject_max_one_in = 1\nobject_max_kib = 64"), 64 << 10);

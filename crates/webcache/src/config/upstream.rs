@@ -6,8 +6,9 @@ use std::time::Duration;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery};
 
+use super::key::TIME_MAX;
+use super::lists::{self, Lists};
 use super::problem::Problems;
-use super::raw;
 
 /// An origin of a site, or what a parent is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +86,7 @@ impl Upstream {
 }
 
 /// The parents of a file, and the siblings.
-pub(super) fn neighbours(raw: &raw::Raw, wrong: &mut Problems) -> (Vec<Parent>, Vec<Sibling>) {
+pub(super) fn neighbours(raw: &Lists, wrong: &mut Problems) -> (Vec<Parent>, Vec<Sibling>) {
     let (mut parents, mut siblings) = (Vec::new(), Vec::new());
     for raw in &raw.parent {
         match address_or_name(&raw.address) {
@@ -118,7 +119,7 @@ fn host_of(authority: &Authority) -> String {
 }
 
 /// A site of a file.
-pub(super) fn site(raw: &raw::Site, wrong: &mut Problems) -> Site {
+pub(super) fn site(raw: &lists::Site, wrong: &mut Problems) -> Site {
     if raw.hosts.is_empty() {
         wrong.add("site.hosts", "is empty; name the hosts of the site, or \"*\"");
     }
@@ -152,6 +153,7 @@ pub(super) fn site(raw: &raw::Site, wrong: &mut Problems) -> Site {
             }
         },
     };
+    wrong.at_most("site.health_s", raw.health_s.unwrap_or(0), TIME_MAX);
     let hosts = raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
     Site { hosts, path, origins, host, health }
 }

@@ -102,7 +102,7 @@ pub fn configuration(bytes: &[u8]) -> bool {
                 again.unwrap_or_else(|error| panic!("what is printed is refused: {error}\n{printed}"));
             assert_eq!(config::print(&again), printed, "printed again it is another");
             let behind = config.clerks_behind_bytes().checked_add(config.store_behind_bytes());
-            assert_eq!(behind, Some(config.behind_max_bytes));
+            assert_eq!(behind, Some(config.cache.behind_bytes_max));
             true
         }
     }

@@ -133,7 +133,7 @@ impl Asked {
         };
         if let Route::Direct(upstream) = &route {
             allowed_host(&upstream.host, config)?;
-            if !config.forward_ports.is_empty() && !config.forward_ports.contains(&upstream.port) {
+            if !config.forward.ports.is_empty() && !config.forward.ports.contains(&upstream.port) {
                 return Err(Unserved::new(StatusCode::FORBIDDEN, "this port is not served (forward.ports)"));
             }
         }
@@ -176,7 +176,7 @@ pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
     let is_of = |domain: &String| {
         host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    if config.hosts_denied.iter().any(is_of) {
+    if config.access.hosts_denied.iter().any(is_of) {
         return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts_denied)"));
     }
     // Also what is stored already; where names lead is seen when they are connected to (`upstream`).
@@ -189,7 +189,7 @@ pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
             },
         ));
     }
-    if !config.hosts.is_empty() && !config.hosts.iter().any(is_of) {
+    if !config.access.hosts.is_empty() && !config.access.hosts.iter().any(is_of) {
         return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts)"));
     }
     Ok(())
@@ -217,8 +217,11 @@ fn plain_host(host: &str) -> Option<String> {
 /// # Errors
 /// When not.
 pub fn allowed_method(method: &Method, config: &Config) -> Result<(), Unserved> {
-    let allowed =
-        if config.methods.is_empty() { *method != Method::TRACE } else { config.methods.contains(method) };
+    let allowed = if config.access.methods.is_empty() {
+        *method != Method::TRACE
+    } else {
+        config.access.methods.contains(method)
+    };
     allowed
         .then_some(())
         .ok_or(Unserved::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served (access.methods)"))

@@ -39,7 +39,7 @@ impl Joined {
         let (missing, extent) = (self.completion.missing, self.completion.extent);
         let from = missing.first - extent.first;
         let (stored, bytes) = (self.stored, missing.bytes());
-        (ReplyBody::joined(stored, incoming, bytes, from > 0, config.reply_time), from..from + bytes)
+        (ReplyBody::joined(stored, incoming, bytes, from > 0, config.upstream.reply_time), from..from + bytes)
     }
 
     /// What of it the client wanted: fields and status are changed to that; gives what to skip, and the length.

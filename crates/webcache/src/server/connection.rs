@@ -90,7 +90,9 @@ async fn encrypted(
     client: Client,
 ) {
     // A client that says nothing has as long as for a head.
-    let Ok(Ok(stream)) = tokio::time::timeout(config.head_time, tls.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = tokio::time::timeout(config.limits.head_time, tls.accept(stream)).await else {
+        return;
+    };
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         http2(worker, config, stream, client).await;
     } else {
@@ -142,8 +144,12 @@ async fn http1<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Rc<Cl
 where
     T: AsyncRead + AsyncWrite + Wakes + Unpin + Send + 'static,
 {
-    let patience = Patience { idle: config.idle_time, head: config.head_time, stall: config.stall_time };
-    let (bed, watched, head_max_bytes) = (Bed::new(), &client.watched, config.head_max_bytes);
+    let patience = Patience {
+        idle: config.limits.idle_time,
+        head: config.limits.head_time,
+        stall: config.limits.stall_time,
+    };
+    let (bed, watched, head_max_bytes) = (Bed::new(), &client.watched, config.limits.head_bytes_max);
     let mut builder = http1::Builder::new();
     // The sentry keeps time. hyper looks at the length of a head only when it must read more of it: the sentry lets no longer one
     // through than hyper has room for.
@@ -268,8 +274,11 @@ where
 {
     let (address, watched) = (client.address, Arc::clone(&client.watched));
     let called = Rc::new(RefCell::new(None));
-    let streams =
-        Streams { watched: Arc::clone(&watched), stall: config.stall_time, called: Rc::clone(&called) };
+    let streams = Streams {
+        watched: Arc::clone(&watched),
+        stall: config.limits.stall_time,
+        called: Rc::clone(&called),
+    };
     let service = {
         let worker = Rc::clone(worker);
         service_fn(move |request| {
@@ -285,13 +294,13 @@ where
     let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
-        .keep_alive_interval(config.idle_time)
-        .keep_alive_timeout(config.stall_time)
-        .max_header_list_size(u32::try_from(config.head_max_bytes).unwrap_or(u32::MAX))
+        .keep_alive_interval(config.limits.idle_time)
+        .keep_alive_timeout(config.limits.stall_time)
+        .max_header_list_size(u32::try_from(config.limits.head_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(128);
     let stream = Counted { io: stream, watched: Arc::clone(&watched) };
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let (idle, stall) = (config.idle_time, config.stall_time);
+    let (idle, stall) = (config.limits.idle_time, config.limits.stall_time);
     let silent = Arc::clone(&watched);
     let bored = async move {
         match silence(&silent, idle, stall).await {

@@ -108,7 +108,7 @@ impl Exchange {
             let mut found = self.look_up(LookUp::Turn { may_wait: share }).await;
             let mut action = self.decide(&found);
             if let (Reply::Wait, Lookup::AboutToBeStored(fill)) = (action.reply, &found) {
-                let _ = tokio::time::timeout(self.config.collapse_wait, fill.landed()).await;
+                let _ = tokio::time::timeout(self.config.collapse.wait, fill.landed()).await;
                 found = self.look_up(LookUp::Landed).await;
                 action = self.decide(&found);
             }
@@ -226,7 +226,7 @@ impl Exchange {
 
     /// Who fetches it.
     async fn collapse(&self, fetch: &Fetch, share: bool) -> Collapsed {
-        if !share || !fetch.collapse || self.config.collapse_wait.is_zero() {
+        if !share || !fetch.collapse || self.config.collapse.wait.is_zero() {
             return Collapsed::Alone;
         }
         match self.worker.shared.flights.board(&self.asked.key) {
@@ -252,7 +252,7 @@ impl Exchange {
         why: ForwardReason,
         mut stored: Option<Box<StoredReply>>,
     ) -> Step {
-        let heading = match tokio::time::timeout(self.config.collapse_wait, fill.heading()).await {
+        let heading = match tokio::time::timeout(self.config.collapse.wait, fill.heading()).await {
             Ok(heading) => heading,
             Err(_) => {
                 self.worker.counters.collapse_timeouts.add(1);
@@ -308,7 +308,7 @@ impl Exchange {
         if let Some(bytes) = head.announced {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
         }
-        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(&self.config.name, why) };
+        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(&self.config.proxy.name, why) };
         status.append_to(&mut headers);
         let body = ReplyBody::filled(reader, head.announced);
         Some(self.reply(Served { status: head.status, headers, body }, Outcome::Collapsed))

@@ -112,7 +112,7 @@ pub async fn answer(
     let upgrade = tunnel::wanted_upgrade(&request, &config)
         .map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
     let (parts, body) = request.into_parts();
-    let too_long = config.body_max_bytes.is_some_and(|most| body.size_hint().lower() > most);
+    let too_long = config.limits.body_bytes_max.is_some_and(|most| body.size_hint().lower() > most);
     if too_long {
         let why = "the body is longer than this proxy takes (limits.body_mib)";
         return refused(ledger, Unserved::new(StatusCode::PAYLOAD_TOO_LARGE, why));
@@ -196,9 +196,9 @@ impl Exchange {
     /// What the client sends, as it goes on.
     fn body(&self, incoming: Incoming) -> RequestBody {
         // The sentry of HTTP/1 counts any byte, also of what stands between the bytes of a body.
-        let stall = self.config.stall_time;
-        let pace = Pace::new(self.config.body_bytes_per_s, stall);
-        RequestBody::client(incoming, self.config.body_max_bytes, stall, pace)
+        let stall = self.config.limits.stall_time;
+        let pace = Pace::new(self.config.limits.body_bytes_per_s, stall);
+        RequestBody::client(incoming, self.config.limits.body_bytes_max, stall, pace)
     }
 
     /// Answers without store and upstream.
@@ -221,7 +221,7 @@ impl Exchange {
 
     async fn purge(&mut self) -> Response<ReplyBody> {
         let from = |network: &Network| network.contains(self.client);
-        if !self.config.purge.iter().any(from) {
+        if !self.config.access.purge.iter().any(from) {
             let reply = plain(StatusCode::FORBIDDEN, "PURGE is not taken from this address (access.purge)");
             return self.own(reply, Outcome::Denied);
         }

@@ -208,7 +208,8 @@ impl Exchange {
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let detail = if error.is_the_clients() { "request body" } else { "no reply" };
-        let status = CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&self.config.name, why) };
+        let status =
+            CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&self.config.proxy.name, why) };
         status.append_to(reply.headers_mut());
         self.own(reply, outcome)
     }
@@ -241,7 +242,7 @@ impl Exchange {
 
     /// Tells the origin of a site who the client is, as far as the operator wants that.
     fn forwarded_for(&self, headers: &mut HeaderMap) {
-        let how = self.config.forwarded_for;
+        let how = self.config.reverse.forwarded_for;
         if matches!(how, ForwardedFor::Replace | ForwardedFor::Remove) {
             headers.remove(X_FORWARDED_FOR);
         }
@@ -265,10 +266,10 @@ impl Exchange {
             Route::Direct(origin) => {
                 let mut parents: Vec<Upstream> =
                     self.config.parents.iter().map(|parent| parent.upstream.clone()).collect();
-                if self.config.parent_choice == Choice::Hash {
+                if self.config.parent_use.choose == Choice::Hash {
                     super::hashing::order(&mut parents, self.asked.key.as_str());
                 }
-                let direct = self.config.direct || parents.is_empty();
+                let direct = self.config.parent_use.direct || parents.is_empty();
                 let parents = parents.into_iter().map(|parent| (parent, true));
                 let mut all: Vec<_> = parents.chain(direct.then(|| (origin.clone(), false))).collect();
                 if let Some((parent, false)) = &neighbours.hit {
@@ -301,7 +302,7 @@ impl Exchange {
             return Ok(answer);
         }
         let repeatable = body.may_be_repeated(&self.asked.method);
-        let tries = if repeatable { self.config.retries as usize + 1 } else { 1 };
+        let tries = if repeatable { self.config.upstream.retries as usize + 1 } else { 1 };
         let candidates = self.candidates(neighbours);
         let mut body = Some(body);
         // Meant for a proxy that asks for it; the origin has no use for a password of ours.
@@ -365,7 +366,7 @@ impl Exchange {
         why: ForwardReason,
     ) -> Response<ReplyBody> {
         let detail = if failure == Failure::NoReply { "no reply" } else { "origin error" };
-        let name = self.config.name.clone();
+        let name = self.config.proxy.name.clone();
         let status = CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&name, why) };
         let served = stored
             .fields()
@@ -468,7 +469,7 @@ impl Exchange {
         if let Some(guard) = guard {
             guard.in_store();
         }
-        let name = self.config.name.clone();
+        let name = self.config.proxy.name.clone();
         let status = CacheStatus {
             forward_status: Some(StatusCode::NOT_MODIFIED.as_u16()),
             stored: refreshed.is_ok(),
@@ -497,7 +498,7 @@ impl Exchange {
         if self.asked.method == Method::HEAD && !self.has_body {
             self.after_head(&answer).await;
         }
-        let name = self.config.name.clone();
+        let name = self.config.proxy.name.clone();
         let mut told = CacheStatus {
             forward_status: Some(answer.status().as_u16()),
             ..CacheStatus::forwarded(&name, why)
@@ -523,7 +524,7 @@ impl Exchange {
         let told_status = if slice.is_some() { StatusCode::PARTIAL_CONTENT } else { status };
         let (body, fetched) = match joined {
             Some(joined) => joined.body(body, &self.config),
-            None => (ReplyBody::through(body, self.config.reply_time), 0..u64::MAX),
+            None => (ReplyBody::through(body, self.config.upstream.reply_time), 0..u64::MAX),
         };
         let sliced = |body: ReplyBody| match slice {
             Some((skip, bytes)) => body.slice(skip, bytes),
@@ -531,7 +532,7 @@ impl Exchange {
         };
         let Some(plan) = plan else {
             if let Some(guard) = guard {
-                guard.not_shared(self.config.pass);
+                guard.not_shared(self.config.collapse.pass);
             }
             if verdict.supersedes {
                 // The old one was just said to be another now, and the new one is not for keeping.
@@ -574,7 +575,7 @@ impl Exchange {
     /// What is to be stored of a reply that has a Date.
     fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At) -> Option<Plan> {
         let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
-        if announced.is_some_and(|bytes| bytes > self.config.object_max_bytes) {
+        if announced.is_some_and(|bytes| bytes > self.config.cache.object_max_bytes) {
             return None;
         }
         let facts_bytes = facts::meta_bytes(facts, reply, &self.asked.headers);
@@ -588,7 +589,7 @@ impl Exchange {
     }
 
     fn admitted(&self) -> bool {
-        match self.config.admission {
+        match self.config.cache.admission {
             // Its page was asked for a second time.
             Admission::Second if self.ahead => true,
             Admission::All => true,

@@ -130,7 +130,7 @@ impl Answerer {
         let (Ok(key), Some(upstream)) = (CacheKey::of(&target), Upstream::of(&target)) else {
             return Answer::Err;
         };
-        let port_served = config.forward_ports.is_empty() || config.forward_ports.contains(&upstream.port);
+        let port_served = config.forward.ports.is_empty() || config.forward.ports.contains(&upstream.port);
         if !port_served
             || allowed_host(&upstream.host, config).is_err()
             || allowed_method(&Method::GET, config).is_err()

@@ -141,7 +141,7 @@ impl Ledger {
     /// Who was asked: a parent, or the origin itself.
     pub fn asked(&mut self, host: &str, is_parent: bool) {
         if self.reply().entry.is_some() {
-            let way = match self.reply().worker.config().parent_choice {
+            let way = match self.reply().worker.config().parent_use.choose {
                 _ if !is_parent => Way::Direct,
                 _ if self.has_it.as_deref() == Some(host) => Way::ParentHit,
                 Choice::Failover => Way::FirstParent,

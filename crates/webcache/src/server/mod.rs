@@ -137,7 +137,7 @@ impl Server {
     /// # Errors
     /// When an address is taken, or a file cannot be used.
     pub fn start(mut config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
-        let own_name = own_name(&config.name);
+        let own_name = own_name(&config.proxy.name);
         name_in_via(&mut config, &own_name);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let reads_in_time = sys::Reads::are_possible();
@@ -146,7 +146,7 @@ impl Server {
                 "no io_uring for this process: while an object is read from a disk, its loop waits"
             );
         }
-        let loops = match config.loops {
+        let loops = match config.proxy.loops {
             0 if reads_in_time => cpus,
             0 => cpus * WAITING_LOOPS_PER_CPU,
             said => said,
@@ -155,41 +155,41 @@ impl Server {
         let tls_client = tls::client();
         let mut doors = Vec::new();
         let sides = [
-            (&config.forward_listen, Side::Forward),
-            (&config.reverse_listen, Side::Reverse { tls: false }),
-            (&config.reverse_listen_tls, Side::Reverse { tls: true }),
+            (&config.forward.listen, Side::Forward),
+            (&config.reverse.listen, Side::Reverse { tls: false }),
+            (&config.reverse.listen_tls, Side::Reverse { tls: true }),
         ];
         let all: Vec<SocketAddr> =
-            sides.iter().flat_map(|(addresses, _)| *addresses).copied().chain(config.admin_listen).collect();
+            sides.iter().flat_map(|(addresses, _)| *addresses).copied().chain(config.admin.listen).collect();
         for (addresses, side) in sides {
             for &address in addresses {
                 let door = Door::open(address, side, loops, &all);
                 doors.push(door.map_err(|source| ServerError::Listen { address, source })?);
             }
         }
-        let admin = match config.admin_listen {
+        let admin = match config.admin.listen {
             None => None,
             Some(address) => {
                 let door = Door::open(address, Side::Forward, 1, &all);
                 Some(door.map_err(|source| ServerError::Listen { address, source })?)
             }
         };
-        let icp = match config.icp_listen {
+        let icp = match config.icp.listen {
             None => None,
             Some(address) => {
                 Some(icp::open(address).map_err(|source| ServerError::Listen { address, source })?)
             }
         };
         let log = start_log(&config)?;
-        let file = config.directories.first().map(|directory| directory.join("bans"));
+        let file = config.cache.directories.first().map(|directory| directory.join("bans"));
         let named = file.as_ref().map_or_else(String::new, |file| file.display().to_string());
         let bans = bans::Bans::read(file).map_err(|source| ServerError::Bans { file: named, source })?;
         // Clients wait in the queues of the sockets meanwhile: origins need not be asked for what is there.
-        if !store.wait_until_ready(config.rebuild_wait) {
+        if !store.wait_until_ready(config.cache.rebuild_wait) {
             tracing::info!("what the store holds is not all known yet; until then it is fetched again");
         }
-        let shelf =
-            Shelf::new(store, config.clerks, config.clerks_behind_bytes()).map_err(ServerError::Thread)?;
+        let shelf = Shelf::new(store, config.cache.clerks, config.clerks_behind_bytes())
+            .map_err(ServerError::Thread)?;
         let own: Arc<[SocketAddr]> = doors.iter().chain(&admin).map(|door| door.address).collect();
         let in_force = InForce { config: Arc::new(config), log: log.map(Arc::new), tls };
         let shared = Arc::new(Shared::new(Arc::new(shelf), bans, loops, in_force));
@@ -262,31 +262,12 @@ impl Server {
         let InForce { config: old, log, tls } = self.shared.in_force();
         // Doors of TLS stay open until the next start, and stay doors of TLS.
         let tls = start_tls(&config)?.or(tls);
-        let mut kept = Vec::new();
-        let mut same = |name, same: bool| {
-            if !same {
-                kept.push(name);
-            }
-        };
-        same("forward.listen", old.forward_listen == config.forward_listen);
-        same("reverse.listen", old.reverse_listen == config.reverse_listen);
-        same("reverse.listen_tls", old.reverse_listen_tls == config.reverse_listen_tls);
-        same("proxy.loops", old.loops == config.loops);
-        same("cache.directories", old.directories == config.directories);
-        same("cache.clerks", old.clerks == config.clerks);
-        same("cache.behind_max_kib", old.behind_max_bytes == config.behind_max_bytes);
-        same("cache.memory_mib", old.memory_bytes_max == config.memory_bytes_max);
-        same("cache.verify_one_in", old.verify_one_in == config.verify_one_in);
-        same("cache.size_mib", old.size_bytes == config.size_bytes);
-        same("cache.object_mean_bytes", old.object_mean_bytes == config.object_mean_bytes);
-        same("prefetch.in_flight_max", old.prefetch_in_flight_max == config.prefetch_in_flight_max);
-        same("icp.listen", old.icp_listen == config.icp_listen);
-        same("admin.listen", old.admin_listen == config.admin_listen);
+        let kept = config.needing_restart(&old);
         config.listen_as(&old);
         name_in_via(&mut config, &self.own_name);
-        let log = match (log, old.log_file == config.log_file) {
+        let log = match (log, old.log.file == config.log.file) {
             (Some(log), true) => {
-                log.reopen(config.log_rotate_bytes, config.log_keep);
+                log.reopen(config.log.rotate_bytes, config.log.keep);
                 Some(log)
             }
             (log, _) => {
@@ -304,7 +285,7 @@ impl Server {
     /// Takes no more connections, lets those there end within `proxy.drain_s`, writes what waits, and gives the store
     /// back.
     pub fn stop(self) -> Option<Arc<Store>> {
-        let drain = self.shared.config().drain;
+        let drain = self.shared.config().proxy.drain;
         let began = Instant::now();
         self.shared.stage.send_replace(Stage::Draining);
         while began.elapsed() < drain && !self.threads.iter().all(JoinHandle::is_finished) {
@@ -343,12 +324,12 @@ fn name_in_via(config: &mut Config, own_name: &str) {
 }
 
 fn start_tls(config: &Config) -> Result<Option<TlsAcceptor>, ServerError> {
-    (!config.reverse_listen_tls.is_empty()).then(|| tls::acceptor(config)).transpose()
+    (!config.reverse.listen_tls.is_empty()).then(|| tls::acceptor(config)).transpose()
 }
 
 fn start_log(config: &Config) -> Result<Option<LogWriter>, LogError> {
-    let start = |file: &PathBuf| LogWriter::start(file, config.log_rotate_bytes, config.log_keep);
-    config.log_file.as_ref().map(start).transpose()
+    let start = |file: &PathBuf| LogWriter::start(file, config.log.rotate_bytes, config.log.keep);
+    config.log.file.as_ref().map(start).transpose()
 }
 
 fn event_loop<F: Future<Output = ()>>(

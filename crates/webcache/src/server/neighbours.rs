@@ -165,7 +165,7 @@ impl Asker {
         let neighbours = siblings.chain(parents).filter(|(upstream, ..)| pool.is_up(upstream));
         let mut found = Found::default();
         // One that cannot be had by its name in time has not answered either.
-        let _ = tokio::time::timeout(config.icp_time, async {
+        let _ = tokio::time::timeout(config.icp.timeout, async {
             let mut asked = Vec::new();
             for (upstream, port, is_sibling) in neighbours {
                 if let Ok(addresses) = pool.addresses(&upstream.host, port, config).await
@@ -175,7 +175,7 @@ impl Asker {
                 }
             }
             let (mut answers, mut waited_for) =
-                self.send(url, asked.iter().map(|(address, ..)| *address), config.icp_time);
+                self.send(url, asked.iter().map(|(address, ..)| *address), config.icp.timeout);
             while !waited_for.is_empty() {
                 let Some((from, answer)) = answers.recv().await else { return };
                 waited_for.retain(|address| *address != from);

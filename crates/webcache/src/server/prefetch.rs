@@ -107,7 +107,7 @@ impl Exchange {
             let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
             kind.eq_ignore_ascii_case(b"text/html")
         };
-        let wanted = self.config.prefetch
+        let wanted = self.config.prefetch.enabled
             && !self.ahead
             && self.asked.method == Method::GET
             && status == StatusCode::OK
@@ -155,7 +155,7 @@ impl Exchange {
         let prefetches = &worker.shared.prefetches;
         // Before it comes: whoever joins it on its way uses it.
         prefetches.note(&key);
-        let most = self.config.prefetch_object_max_bytes;
+        let most = self.config.prefetch.object_bytes_max;
         match self.refetch(guard, ForwardReason::UriMiss, most).await {
             Some(bytes) => {
                 worker.counters.prefetched.add(1);
@@ -172,14 +172,14 @@ impl Exchange {
 impl Page {
     /// The longest page that is looked through.
     pub fn bytes_max(&self) -> u64 {
-        self.config.prefetch_page_max_bytes
+        self.config.prefetch.page_bytes_max
     }
 
     /// Fetches what it embeds, in the background.
     pub fn fetch_embedded(self, body: Vec<Bytes>) {
         tokio::task::spawn_local(async move {
             let (target, hosts, most) =
-                (self.target.clone(), self.config.prefetch_hosts, self.config.prefetch_page_objects_max);
+                (self.target.clone(), self.config.prefetch.hosts, self.config.prefetch.page_objects_max);
             let gzip = self.gzip;
             let look = move || {
                 let body = body.concat();

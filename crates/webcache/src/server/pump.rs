@@ -117,7 +117,8 @@ impl Pump {
                 Some(Ok(frame)) => {
                     let Ok(chunk) = Frame::into_data(frame) else { continue };
                     self.take(compact(chunk)).await;
-                    if !self.fill.wanted(self.config.fill_window_bytes).await && !self.worth_finishing() {
+                    if !self.fill.wanted(self.config.cache.fill_window_bytes).await && !self.worth_finishing()
+                    {
                         break false;
                     }
                 }
@@ -132,7 +133,7 @@ impl Pump {
         self.received += chunk.len() as u64;
         self.worker.counters.origin_bytes.add(self.fetched_of(self.received) - before);
         if self.storing {
-            if self.received > self.config.object_max_bytes {
+            if self.received > self.config.cache.object_max_bytes {
                 self.store_no_more();
             } else if let Some(writing) = &self.writing {
                 if !self.write(writing, chunk.clone()).await {
@@ -146,7 +147,7 @@ impl Pump {
                 }
             }
         }
-        self.fill.push(chunk, self.config.fill_window_bytes);
+        self.fill.push(chunk, self.config.cache.fill_window_bytes);
     }
 
     /// When too much waits already, that is waited for: longer if readers have fallen behind, as they would be cut off.
@@ -155,7 +156,7 @@ impl Pump {
             return true;
         }
         let patience = match self.fill.has_readers_behind() {
-            true => self.config.reply_time.max(ROOM_WAIT_MAX),
+            true => self.config.upstream.reply_time.max(ROOM_WAIT_MAX),
             false => ROOM_WAIT_MAX,
         };
         tokio::time::timeout(patience, writing.write_when_room(chunk)).await.unwrap_or(false)
@@ -202,7 +203,7 @@ impl Pump {
             // Of unknown length: as much again as has come is a guess.
             None => self.received,
         };
-        self.storing && missing <= self.config.finish_bytes
+        self.storing && missing <= self.config.cache.finish_bytes
     }
 
     /// Purged, banned or invalidated since the origin was asked.

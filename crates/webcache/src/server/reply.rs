@@ -37,7 +37,7 @@ impl Exchange {
     ) -> Option<Response<ReplyBody>> {
         let headers = stored.fields().ok()?;
         let ttl = i64::from(stored.meta().facts.lifetime_s) - i64::from(age_s);
-        self.serve(stored, headers, age_s, outcome, &CacheStatus::hit(&self.config.clone().name, ttl))
+        self.serve(stored, headers, age_s, outcome, &CacheStatus::hit(&self.config.clone().proxy.name, ttl))
     }
 
     /// From the store, with these fields.
@@ -78,7 +78,7 @@ impl Exchange {
         let Served { status, mut headers, body } = served;
         forwarding::add_via(&mut headers, Received::Http11, &self.config.via);
         let x_cache = if outcome.is_hit() { "HIT from " } else { "MISS from " };
-        if let Ok(value) = HeaderValue::try_from([x_cache, &self.config.name].concat()) {
+        if let Ok(value) = HeaderValue::try_from([x_cache, &self.config.proxy.name].concat()) {
             headers.insert(X_CACHE, value);
         }
         headers.insert(X_REQUEST_ID, hexadecimal(self.request_id));

@@ -56,7 +56,7 @@ impl Exchange {
         let sent =
             self.worker.pool.send(sibling, NamedBy::Operator, &head, RequestBody::Nothing, &self.config);
         // What is stored comes at once; who does not even begin with it is not worth more than a connection's time.
-        let reply = tokio::time::timeout(self.config.connect_time, sent).await;
+        let reply = tokio::time::timeout(self.config.upstream.connect_time, sent).await;
         let reply = reply.ok().and_then(Result::ok).filter(|reply| icp::is_taken(reply.status()));
         let counters = &self.worker.counters;
         match reply {

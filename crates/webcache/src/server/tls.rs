@@ -14,18 +14,19 @@ use crate::config::Config;
 /// For the listening side: HTTP/2 and HTTP/1.1.
 pub(super) fn acceptor(config: &Config) -> Result<TlsAcceptor, ServerError> {
     let wrong = |file: &Path, what: String| ServerError::Tls { file: file.display().to_string(), what };
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&config.certificate)
-        .and_then(Iterator::collect)
-        .map_err(|error| wrong(&config.certificate, format!("no certificates in PEM form: {error}")))?;
-    let key = PrivateKeyDer::from_pem_file(&config.key)
-        .map_err(|error| wrong(&config.key, format!("no private key in PEM form: {error}")))?;
+    let chain: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_file_iter(&config.reverse.certificate).and_then(Iterator::collect).map_err(
+            |error| wrong(&config.reverse.certificate, format!("no certificates in PEM form: {error}")),
+        )?;
+    let key = PrivateKeyDer::from_pem_file(&config.reverse.key)
+        .map_err(|error| wrong(&config.reverse.key, format!("no private key in PEM form: {error}")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&config.certificate, error.to_string()))?
+        .map_err(|error| wrong(&config.reverse.certificate, error.to_string()))?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| wrong(&config.key, format!("does not fit the certificate: {error}")))?;
+        .map_err(|error| wrong(&config.reverse.key, format!("does not fit the certificate: {error}")))?;
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
 }

@@ -68,7 +68,7 @@ pub async fn open(
         return refuse(ledger, Outcome::Denied, StatusCode::BAD_REQUEST, why);
     }
     let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
-    if !config.connect_ports.contains(&port) {
+    if !config.forward.connect_ports.contains(&port) {
         let why = "CONNECT may not reach this port (forward.connect_ports)";
         return refuse(ledger, Outcome::Denied, StatusCode::FORBIDDEN, why);
     }
@@ -92,7 +92,7 @@ pub async fn open(
     tokio::task::spawn_local(async move {
         let busy = Busy::new(&worker);
         if let Ok(upgraded) = upgraded.await {
-            carry(&worker, TokioIo::new(upgraded), origin, config.tunnel_idle_time, &mut ledger).await;
+            carry(&worker, TokioIo::new(upgraded), origin, config.limits.tunnel_idle_time, &mut ledger).await;
         }
         drop(ledger);
         drop((busy, admitted));
@@ -108,7 +108,7 @@ pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<He
     let (Some(protocol), None) = (protocols.next(), protocols.next()) else { return None };
     let name = protocol.to_str().ok()?.split('/').next()?.to_ascii_lowercase();
     let may = request.version() == Version::HTTP_11 && request.method() == Method::GET;
-    (may && asks && request.body().is_end_stream() && config.upgrades.contains(&name))
+    (may && asks && request.body().is_end_stream() && config.access.upgrades.contains(&name))
         .then(|| protocol.clone())
 }
 
@@ -152,7 +152,7 @@ impl Exchange {
             ledger.tunnelled();
             if let (Ok(client), Ok(origin)) = (client.await, origin.await) {
                 let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
-                carry(&worker, client, origin, config.tunnel_idle_time, &mut ledger).await;
+                carry(&worker, client, origin, config.limits.tunnel_idle_time, &mut ledger).await;
             }
             drop(ledger);
             drop((busy, admitted));

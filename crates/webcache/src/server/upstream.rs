@@ -224,7 +224,7 @@ impl Pool {
         match &result {
             Err(UpstreamError::Connect { .. } | UpstreamError::Name { .. }) => {
                 self.counters.origin_failures.add(1);
-                self.set_down(upstream, Some(Instant::now() + config.down_time));
+                self.set_down(upstream, Some(Instant::now() + config.upstream.down_time));
             }
             Err(error) if error.is_final() => {}
             Err(_) => self.counters.origin_failures.add(1),
@@ -255,10 +255,10 @@ impl Pool {
         // What cannot be sent twice goes where the origin spoke a moment ago, or on a new connection: one that lay idle may
         // have been closed without our knowing yet.
         let age_max =
-            if repeatable { config.upstream_idle_time } else { config.upstream_idle_time.min(FRESH) };
+            if repeatable { config.upstream.idle_time } else { config.upstream.idle_time.min(FRESH) };
         let arriving = |mut reply: Response<Incoming>, link| {
             check(upstream, &mut reply, may_switch)?;
-            Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max)))
+            Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max())))
         };
         while let Some(mut link) = self.kept(upstream, named_by, age_max, config) {
             let request = head.with(std::mem::replace(&mut body, RequestBody::Nothing));
@@ -290,7 +290,7 @@ impl Pool {
         let mut work = std::pin::pin!(work);
         let mut since = Instant::now();
         loop {
-            let until = since + config.reply_time;
+            let until = since + config.upstream.reply_time;
             if let Ok(done) = tokio::time::timeout_at(until.into(), work.as_mut()).await {
                 return Ok(done);
             }
@@ -298,7 +298,7 @@ impl Pool {
                 Some(at) if at > since => since = at,
                 _ => {
                     let authority = upstream.authority();
-                    return Err(UpstreamError::Late { authority, after: config.reply_time });
+                    return Err(UpstreamError::Late { authority, after: config.upstream.reply_time });
                 }
             }
         }
@@ -334,7 +334,7 @@ impl Pool {
 
     /// Closes what was not used for long.
     pub fn sweep(&self, config: &Config) {
-        self.idle.borrow_mut().sweep(config.upstream_idle_time, Link::is_ready);
+        self.idle.borrow_mut().sweep(config.upstream.idle_time, Link::is_ready);
     }
 
     /// A TCP connection.
@@ -376,7 +376,7 @@ impl Pool {
             }
             Err(UpstreamError::Connect { authority: authority(), source: last })
         };
-        match tokio::time::timeout(config.connect_time, connect).await {
+        match tokio::time::timeout(config.upstream.connect_time, connect).await {
             Ok(result) => result,
             Err(_) => {
                 Err(UpstreamError::Connect { authority: authority(), source: io::ErrorKind::TimedOut.into() })
@@ -427,7 +427,7 @@ impl Pool {
         if names.len() >= NAMES_MAX {
             names.clear();
         }
-        names.insert(name, (Instant::now() + config.dns_time, found.clone()));
+        names.insert(name, (Instant::now() + config.upstream.dns_time, found.clone()));
         Ok(found)
     }
 
@@ -447,13 +447,13 @@ impl Pool {
             let name = ServerName::try_from(upstream.host.clone())
                 .map_err(|error| failed(io::Error::other(error)))?;
             let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
-            match tokio::time::timeout(config.connect_time, tls).await {
-                Ok(Ok(tls)) => Link::over(TokioIo::new(tls), peer, config.head_max_bytes).await,
+            match tokio::time::timeout(config.upstream.connect_time, tls).await {
+                Ok(Ok(tls)) => Link::over(TokioIo::new(tls), peer, config.limits.head_bytes_max).await,
                 Ok(Err(error)) => return Err(failed(error)),
                 Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
             }
         } else {
-            Link::over(TokioIo::new(tcp), peer, config.head_max_bytes).await
+            Link::over(TokioIo::new(tcp), peer, config.limits.head_bytes_max).await
         };
         link.map_err(|source| reply_error(upstream, source))
     }

@@ -77,7 +77,7 @@ pub struct InForce {
 
 impl Shared {
     pub(super) fn new(shelf: Arc<Shelf>, bans: Bans, loops: usize, in_force: InForce) -> Self {
-        let prefetches = Prefetches::new(in_force.config.prefetch_in_flight_max);
+        let prefetches = Prefetches::new(in_force.config.prefetch.in_flight_max);
         Self {
             shelf,
             flights: Flights::new(),
@@ -136,13 +136,13 @@ impl Admitted {
     pub fn new(shared: &Arc<Shared>, address: IpAddr, config: &Config) -> Option<Self> {
         let mut admitted = Self { shared: Arc::clone(shared), address: None };
         let before = shared.clients.all.fetch_add(1, Ordering::Relaxed);
-        if before >= config.connections_max {
+        if before >= config.limits.connections_max {
             return None;
         }
-        if config.connections_per_client_max < usize::MAX {
+        if config.limits.connections_per_client_max < usize::MAX {
             let mut each = shared.clients.each.lock().unwrap_or_else(PoisonError::into_inner);
             let count = each.entry(address).or_default();
-            if *count >= config.connections_per_client_max {
+            if *count >= config.limits.connections_per_client_max {
                 return None;
             }
             *count += 1;
@@ -236,7 +236,7 @@ impl Worker {
     pub fn log(&self, entry: &Entry) {
         let InForce { config, log, .. } = &self.known.borrow().1;
         if let Some(log) = log
-            && !log.write(entry.line(config.log_format))
+            && !log.write(entry.line(config.log.format))
         {
             self.counters.log_lines_lost.add(1);
         }
