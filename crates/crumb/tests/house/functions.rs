@@ -135,7 +135,7 @@ const LONGER: &[(&str, &str, &str)] = &[
         "the steps of an exchange in the order in which they must happen",
     ),
     (
-        "crates/webcache/src/server/mod.rs",
+        "crates/webcache/src/server.rs",
         "start",
         "the steps of an exchange in the order in which they must happen",
     ),

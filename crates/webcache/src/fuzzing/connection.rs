@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Runtime;
 
 use crate::server::ReplyBody;
-use crate::server::sentry::{Bed, Patience, Sentry, Watched};
+use crate::server::client::request_guard::{Bed, Patience, Sentry, Watched};
 
 /// Longest head that the sentry of these runs takes, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;

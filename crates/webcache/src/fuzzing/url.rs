@@ -9,7 +9,7 @@ use http_cache_rules::key::{self, CacheKey, Realm};
 use toml::Table;
 
 use crate::config::{self, Config};
-use crate::server::asked::{Asked, Route, allowed_host};
+use crate::server::client::parsed_request::{Asked, Route, allowed_host};
 use crate::server::{Banned, Bans, Side};
 
 thread_local! {

@@ -10,6 +10,11 @@
 //! Always holds: a reply is judged by the fields that came; invalidation counts before the client hears of it; a 304 gives
 //! new fields to the very object that was asked about, or to none; a password for a proxy goes to proxies alone.
 
+pub(super) mod body_relay;
+pub(super) mod collapsing;
+pub(super) mod completing;
+pub(super) mod streaming_reply;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -27,23 +32,23 @@ use http_cache_rules::reuse::{Failure, ForwardReason};
 use http_cache_rules::update::{self, HeadSays};
 use http_cache_rules::{Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, lists, ranges};
 
-use super::asked::{Route, Side};
-use super::body::ReplyBody;
-use super::completing::Joined;
-use super::counters::Outcome;
-use super::driver::{LookUp, Lookup};
-use super::exchange::{At, Exchange, received};
-use super::fill::{FilledHead, Heading};
-use super::flights::Guard;
-use super::hit::Served;
-use super::link::Arriving;
-use super::neighbours::Found;
-use super::pump::{self, Filling, Plan, expires_s};
-use super::reply::{X_REQUEST_ID, hexadecimal, plain};
-use super::request::{RequestBody, RequestHead};
-use super::upstream::{NamedBy, UpstreamError};
-use super::worker::now;
 use crate::config::{Admission, Choice, ForwardedFor, Upstream};
+use crate::server::answer::driver::{LookUp, Lookup};
+use crate::server::answer::handler::{At, Exchange, received};
+use crate::server::answer::reply::{X_REQUEST_ID, hexadecimal, plain};
+use crate::server::answer::stored::Served;
+use crate::server::client::parsed_request::{Route, Side};
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::counters::Outcome;
+use crate::server::fetch::body_relay::{Filling, Plan, expires_s};
+use crate::server::fetch::collapsing::Guard;
+use crate::server::fetch::completing::Joined;
+use crate::server::fetch::streaming_reply::{FilledHead, Heading};
+use crate::server::peers::neighbours::Found;
+use crate::server::upstream::connection::Arriving;
+use crate::server::upstream::request::{RequestBody, RequestHead};
+use crate::server::upstream::{NamedBy, UpstreamError};
+use crate::server::worker::now;
 use crate::shelf::{If, NewHead, StoredBody, StoredReply, encode_reply};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -267,7 +272,7 @@ impl Exchange {
                 let mut parents: Vec<Upstream> =
                     self.config.parents.iter().map(|parent| parent.upstream.clone()).collect();
                 if self.config.parent_use.choose == Choice::Hash {
-                    super::hashing::order(&mut parents, self.asked.key.as_str());
+                    crate::server::peers::hashing::order(&mut parents, self.asked.key.as_str());
                 }
                 let direct = self.config.parent_use.direct || parents.is_empty();
                 let parents = parents.into_iter().map(|parent| (parent, true));
@@ -552,7 +557,8 @@ impl Exchange {
         let reader = (!unchanged).then(|| fill.read_own());
         let announced = plan.announced;
         let shared = Arc::clone(&fill);
-        pump::start(&self.worker, &self.config, Filling { fill, guard, plan, page, fetched }, body).await;
+        body_relay::start(&self.worker, &self.config, Filling { fill, guard, plan, page, fetched }, body)
+            .await;
         if let Some(reader) = &reader {
             reader.settle().await;
         }
@@ -602,7 +608,7 @@ impl Exchange {
         for key in invalidation::invalidated(method, &self.asked.target, reply.status(), reply.headers()) {
             let key = key.within(self.asked.key.realm());
             self.epoch = self.epoch.after_own_void(self.worker.shared.flights.epoch(&key));
-            super::exchange::purge(&self.worker.shared, &key).await;
+            crate::server::answer::handler::purge(&self.worker.shared, &key).await;
         }
     }
 

@@ -11,6 +11,8 @@
 //! Locks: `Prefetches::unused`, a leaf.
 //! Compare: Wcol, by Chinen and Yamaguchi, "An interactive prefetching proxy server for improvement of WWW latency", INET 1997.
 
+pub(crate) mod page;
+
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -29,13 +31,12 @@ use http_cache_rules::reuse::ForwardReason;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::asked::{Asked, Side};
-use super::driver::{LookUp, Lookup};
-use super::exchange::Exchange;
-use super::flights::Flight;
-use super::page;
-use super::worker::{Stage, Worker};
 use crate::config::Config;
+use crate::server::answer::driver::{LookUp, Lookup};
+use crate::server::answer::handler::Exchange;
+use crate::server::client::parsed_request::{Asked, Side};
+use crate::server::fetch::collapsing::Flight;
+use crate::server::worker::{Stage, Worker};
 
 /// Says to origins what it is for (the Fetch standard).
 const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");

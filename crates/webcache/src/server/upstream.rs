@@ -11,6 +11,12 @@
 //! and a kept connection used for it, only after the very address has been judged (`access.internal`,
 //! `access.destinations_denied`); a connection whose reply could be read in two ways is not used again.
 
+pub(super) mod connection;
+pub(super) mod health;
+pub(super) mod idle_pool;
+pub(super) mod request;
+pub(super) mod write_batching;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -28,11 +34,11 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::counters::Counters;
-use super::kept::Kept;
-use super::link::{Arriving, Link};
-use super::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong, TooSlow};
 use crate::config::{Config, DeniedBy, IdleMax, Upstream};
+use crate::server::counters::Counters;
+use crate::server::upstream::connection::{Arriving, Link};
+use crate::server::upstream::idle_pool::Kept;
+use crate::server::upstream::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong, TooSlow};
 
 /// Names whose addresses are remembered at most.
 const NAMES_MAX: usize = 4096;

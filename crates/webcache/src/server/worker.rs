@@ -13,15 +13,15 @@ use sys::Reads;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::bans::Bans;
-use super::counters::Counters;
-use super::flights::Flights;
-use super::neighbours::{Asker, Neighbours};
-use super::prefetch::Prefetches;
-use super::seen::Seen;
-use super::upstream::Pool;
 use crate::config::Config;
 use crate::log::{Entry, LogWriter};
+use crate::server::admission_filter::Seen;
+use crate::server::bans::Bans;
+use crate::server::counters::Counters;
+use crate::server::fetch::collapsing::Flights;
+use crate::server::peers::neighbours::{Asker, Neighbours};
+use crate::server::prefetch::Prefetches;
+use crate::server::upstream::Pool;
 use crate::shelf::Shelf;
 
 /// How far the proxy is in its life.

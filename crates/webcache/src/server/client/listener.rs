@@ -11,9 +11,9 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::asked::Side;
-use super::connection;
-use super::worker::{Stage, Worker};
+use crate::server::client::connection;
+use crate::server::client::parsed_request::Side;
+use crate::server::worker::{Stage, Worker};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;

@@ -31,7 +31,7 @@ use toml::Table;
 
 use crate::config::{self, PrefetchHosts};
 use crate::icp::{self, Message};
-use crate::server::page;
+use crate::server::prefetch::page;
 
 /// A datagram of ICP. Returns whether it is one.
 pub fn datagram(bytes: &[u8]) -> bool {

@@ -27,14 +27,14 @@ use http_cache_rules::reuse::ForwardReason;
 use http_cache_rules::{Meta, forwarding};
 use hyper::upgrade::OnUpgrade;
 
-use super::body::ReplyBody;
-use super::counters::Outcome;
-use super::exchange::{Client, Exchange};
-use super::fill::{Fill, Heading};
-use super::flights::{Flight, Guard};
-use super::hit::Served;
-use super::request::RequestBody;
-use super::worker::now;
+use crate::server::answer::handler::{Client, Exchange};
+use crate::server::answer::stored::Served;
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::counters::Outcome;
+use crate::server::fetch::collapsing::{Flight, Guard};
+use crate::server::fetch::streaming_reply::{Fill, Heading};
+use crate::server::upstream::request::RequestBody;
+use crate::server::worker::now;
 use crate::shelf::{Look, Looked, StoredReply};
 
 /// How often the store is looked at for one request.
@@ -43,7 +43,7 @@ const LOOKS_MAX: usize = 4;
 const SHARED_LOOKS: usize = 2;
 
 /// What a client needs to go on by another protocol.
-pub(super) struct Upgrade {
+pub(in crate::server) struct Upgrade {
     /// Which one it asked for.
     pub protocol: HeaderValue,
     /// Its connection, once the reply has left.
@@ -54,7 +54,7 @@ pub(super) struct Upgrade {
 
 /// The places that look at the store, and the race for which each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LookUp {
+pub(in crate::server) enum LookUp {
     /// At the beginning of each turn of the loop: also after a collapsed fetch that ended in the store, or that was given up.
     Turn {
         /// A reply that is about to be stored may be waited for.
@@ -73,7 +73,7 @@ pub(super) enum LookUp {
 }
 
 /// What a look found, bans left out.
-pub(super) enum Lookup {
+pub(in crate::server) enum Lookup {
     /// Nothing for the URI.
     Nothing,
     /// Only replies to other request fields.
@@ -101,7 +101,11 @@ enum Step {
 
 impl Exchange {
     /// Answers the request.
-    pub(super) async fn run(mut self, body: RequestBody, upgrade: Option<Upgrade>) -> Response<ReplyBody> {
+    pub(in crate::server) async fn run(
+        mut self,
+        body: RequestBody,
+        upgrade: Option<Upgrade>,
+    ) -> Response<ReplyBody> {
         let (mut body, mut upgrade) = (Some(body), upgrade);
         for look in 0..LOOKS_MAX {
             let share = look < SHARED_LOOKS;
@@ -122,7 +126,7 @@ impl Exchange {
     }
 
     /// The one place where the store is looked at for a request.
-    pub(super) async fn look_up(&self, at: LookUp) -> Lookup {
+    pub(in crate::server) async fn look_up(&self, at: LookUp) -> Lookup {
         if !self.request().is_answered_from_store() {
             return Lookup::Nothing;
         }
@@ -290,7 +294,7 @@ impl Exchange {
     fn share(
         &mut self,
         fill: &Arc<Fill>,
-        head: &super::fill::FilledHead,
+        head: &crate::server::fetch::streaming_reply::FilledHead,
         why: ForwardReason,
     ) -> Option<Response<ReplyBody>> {
         let bans = &self.worker.shared.bans;

@@ -43,7 +43,7 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    pub(super) fn with(&self, body: RequestBody) -> Request<RequestBody> {
+    pub(in crate::server) fn with(&self, body: RequestBody) -> Request<RequestBody> {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();

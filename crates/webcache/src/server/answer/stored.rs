@@ -13,7 +13,7 @@ use http_cache_rules::conditional::{self, Outcome as Conditions};
 use http_cache_rules::ranges::{self, Plan, Span};
 use http_cache_rules::{Meta, WallSeconds, forwarding};
 
-use super::body::{Part, ReplyBody};
+use crate::server::client::reply_body::{Part, ReplyBody};
 use crate::shelf::StoredBody;
 
 /// What a client gets.

@@ -6,15 +6,15 @@ use http_cache_rules::Meta;
 use http_cache_rules::cache_status::CacheStatus;
 use http_cache_rules::forwarding::{self, Received};
 
-use super::body::ReplyBody;
-use super::counters::Outcome;
-use super::exchange::Exchange;
-use super::hit::{self, Served};
-use super::worker::now;
+use crate::server::answer::handler::Exchange;
+use crate::server::answer::stored::{self, Served};
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::counters::Outcome;
+use crate::server::worker::now;
 use crate::shelf::{StoredBody, StoredReply};
 
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
-pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(in crate::server) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A reply of ours, with a line of text.
 pub fn plain(status: StatusCode, why: &str) -> Response<ReplyBody> {
@@ -29,7 +29,7 @@ pub fn plain(status: StatusCode, why: &str) -> Response<ReplyBody> {
 
 impl Exchange {
     /// From the store; nothing when a part is asked for that is not there, or what is there cannot be read.
-    pub(super) fn serve_stored(
+    pub(in crate::server) fn serve_stored(
         &mut self,
         stored: StoredReply,
         age_s: u32,
@@ -41,7 +41,7 @@ impl Exchange {
     }
 
     /// From the store, with these fields.
-    pub(super) fn serve(
+    pub(in crate::server) fn serve(
         &mut self,
         stored: StoredReply,
         headers: HeaderMap,
@@ -54,7 +54,7 @@ impl Exchange {
         self.serve_parts(&meta, headers, body, age_s, outcome, status)
     }
 
-    pub(super) fn serve_parts(
+    pub(in crate::server) fn serve_parts(
         &mut self,
         meta: &Meta<'_>,
         headers: HeaderMap,
@@ -64,7 +64,7 @@ impl Exchange {
         status: &CacheStatus<'_>,
     ) -> Option<Response<ReplyBody>> {
         let mut served =
-            hit::serve(&self.asked.method, &self.asked.headers, meta, headers, body, age_s, now())?;
+            stored::serve(&self.asked.method, &self.asked.headers, meta, headers, body, age_s, now())?;
         status.append_to(&mut served.headers);
         let outcome = match (outcome, served.status) {
             (Outcome::Hit, StatusCode::NOT_MODIFIED) => Outcome::NotModified,
@@ -74,7 +74,7 @@ impl Exchange {
     }
 
     /// The reply with what the proxy adds to all, and its end in the books.
-    pub(super) fn reply(&mut self, served: Served, outcome: Outcome) -> Response<ReplyBody> {
+    pub(in crate::server) fn reply(&mut self, served: Served, outcome: Outcome) -> Response<ReplyBody> {
         let Served { status, mut headers, body } = served;
         forwarding::add_via(&mut headers, Received::Http11, &self.config.via);
         let x_cache = if outcome.is_hit() { "HIT from " } else { "MISS from " };
@@ -103,18 +103,22 @@ impl Exchange {
     }
 
     /// A reply of our own making.
-    pub(super) fn own(&mut self, reply: Response<ReplyBody>, outcome: Outcome) -> Response<ReplyBody> {
+    pub(in crate::server) fn own(
+        &mut self,
+        reply: Response<ReplyBody>,
+        outcome: Outcome,
+    ) -> Response<ReplyBody> {
         let (parts, body) = reply.into_parts();
         self.reply(Served { status: parts.status, headers: parts.headers, body }, outcome)
     }
 
-    pub(super) fn gateway_timeout(&mut self, why: &str) -> Response<ReplyBody> {
+    pub(in crate::server) fn gateway_timeout(&mut self, why: &str) -> Response<ReplyBody> {
         self.own(plain(StatusCode::GATEWAY_TIMEOUT, why), Outcome::Failed)
     }
 }
 
 /// A request's number, for fields.
-pub(super) fn hexadecimal(number: u64) -> HeaderValue {
+pub(in crate::server) fn hexadecimal(number: u64) -> HeaderValue {
     let digits = b"0123456789abcdef";
     let mut text = [0; 16];
     for (place, letter) in text.iter_mut().enumerate() {

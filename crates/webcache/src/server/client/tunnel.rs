@@ -25,18 +25,18 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
-use super::asked;
-use super::body::ReplyBody;
-use super::counters::Outcome;
-use super::driver::Upgrade;
-use super::exchange::{Client, Exchange};
-use super::ledger::Ledger;
-use super::neighbours::Found;
-use super::reply::plain;
-use super::request::RequestBody;
-use super::upstream::NamedBy;
-use super::worker::{Busy, Stage, Worker};
 use crate::config::Config;
+use crate::server::answer::driver::Upgrade;
+use crate::server::answer::handler::{Client, Exchange};
+use crate::server::answer::reply::plain;
+use crate::server::client::access_entry::Ledger;
+use crate::server::client::parsed_request;
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::counters::Outcome;
+use crate::server::peers::neighbours::Found;
+use crate::server::upstream::NamedBy;
+use crate::server::upstream::request::RequestBody;
+use crate::server::worker::{Busy, Stage, Worker};
 
 /// A refusal that ends the connection.
 pub fn refusal(status: StatusCode, why: &str) -> Response<ReplyBody> {
@@ -72,7 +72,7 @@ pub async fn open(
         let why = "CONNECT may not reach this port (forward.connect_ports)";
         return refuse(ledger, Outcome::Denied, StatusCode::FORBIDDEN, why);
     }
-    if let Err(unserved) = asked::allowed_host(&host, &config) {
+    if let Err(unserved) = parsed_request::allowed_host(&host, &config) {
         return refuse(ledger, Outcome::Denied, unserved.status, unserved.why);
     }
     ledger.asked(&host, false);
@@ -114,7 +114,7 @@ pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<He
 
 impl Exchange {
     /// Asks the origin to switch, and carries bytes if it does.
-    pub(super) async fn upgrade(&mut self, upgrade: Upgrade) -> Response<ReplyBody> {
+    pub(in crate::server) async fn upgrade(&mut self, upgrade: Upgrade) -> Response<ReplyBody> {
         let Upgrade { protocol, upgraded: client, client: asker } = upgrade;
         let switching = |headers: &mut HeaderMap, protocol: HeaderValue| {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

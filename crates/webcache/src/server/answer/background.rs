@@ -12,16 +12,16 @@ use http_body::Body as _;
 use http_cache_rules::decide::Fetch;
 use http_cache_rules::reuse::ForwardReason;
 
-use super::asked::Asked;
-use super::driver::{LookUp, Lookup};
-use super::exchange::Exchange;
-use super::flights::{Flight, Guard};
-use super::request::RequestBody;
-use super::worker::Busy;
+use crate::server::answer::driver::{LookUp, Lookup};
+use crate::server::answer::handler::Exchange;
+use crate::server::client::parsed_request::Asked;
+use crate::server::fetch::collapsing::{Flight, Guard};
+use crate::server::upstream::request::RequestBody;
+use crate::server::worker::Busy;
 
 impl Exchange {
     /// Fetches what was just served stale, if nobody does so already.
-    pub(super) fn revalidate_in_background(&self, fetch: Fetch) {
+    pub(in crate::server) fn revalidate_in_background(&self, fetch: Fetch) {
         let Flight::Mine(guard) = self.worker.shared.flights.board(&self.asked.key) else { return };
         let mut headers = self.asked.headers.clone();
         for name in [
@@ -60,7 +60,12 @@ impl Exchange {
 
     /// Fetches for the store alone, if it is no longer than so many bytes. Gives its length when it came whole and may be
     /// stored.
-    pub(super) async fn refetch(mut self, guard: Guard, why: ForwardReason, bytes_max: u64) -> Option<u64> {
+    pub(in crate::server) async fn refetch(
+        mut self,
+        guard: Guard,
+        why: ForwardReason,
+        bytes_max: u64,
+    ) -> Option<u64> {
         let busy = Busy::new(&self.worker);
         let stored = match self.look_up(LookUp::Refetch).await {
             Lookup::Reply(stored) => Some(stored),

@@ -95,7 +95,9 @@ async fn answer(shared: &Arc<Shared>, request: &Request<Incoming>) -> Reply {
         return text(refusal.status(), "text/plain", format!("{refusal}\n"));
     }
     match (request.method(), request.uri().path()) {
-        (&Method::GET, "/") => text(StatusCode::OK, "text/html; charset=utf-8", include_str!("status.html")),
+        (&Method::GET, "/") => {
+            text(StatusCode::OK, "text/html; charset=utf-8", include_str!("admin/status.html"))
+        }
         (&Method::GET, "/status.json") => {
             text(StatusCode::OK, "application/json", figures::Figures::of(shared).json())
         }

@@ -14,7 +14,7 @@ use http_cache_rules::key::CacheKey;
 use http_cache_rules::reuse::Failure;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fill::{Fill, Heading};
+use crate::server::fetch::streaming_reply::{Fill, Heading};
 
 const SHARDS: usize = 64;
 /// Counters of what was voided. Two URIs that share one cost each other a reply that is not stored, now and then.

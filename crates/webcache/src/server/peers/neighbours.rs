@@ -26,10 +26,10 @@ use rustix::net::SendFlags;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::counters::Counters;
-use super::upstream::Pool;
 use crate::config::{Config, Upstream};
 use crate::icp::{self, Answer, Message};
+use crate::server::counters::Counters;
+use crate::server::upstream::Pool;
 
 /// Queries in a row that a neighbour leaves unanswered before it is waited for no longer.
 const UNANSWERED_MAX: u32 = 5;

@@ -22,10 +22,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 
-use super::in_turn::InTurn;
-use super::request::RequestBody;
-use super::upstream::{Pool, READ_BYTES};
 use crate::config::{IdleMax, Upstream};
+use crate::server::upstream::request::RequestBody;
+use crate::server::upstream::write_batching::InTurn;
+use crate::server::upstream::{Pool, READ_BYTES};
 
 /// Fields of a reply at most. hyper's own bound is 100, which some sites pass.
 pub const REPLY_FIELDS_MAX: usize = 256;

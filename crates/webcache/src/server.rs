@@ -11,39 +11,15 @@
 //! read to find what is asked for.
 //! Not here: flags and signals (`crumb`), rules of HTTP (`rules`).
 
-pub(crate) mod asked;
-mod background;
+mod admission_filter;
+mod answer;
 mod bans;
-mod body;
-mod chunks;
-mod completing;
-mod connection;
+pub(crate) mod client;
 mod counters;
-mod driver;
-mod exchange;
 mod fetch;
-mod fill;
-mod flights;
-mod hashing;
-mod health;
-mod hit;
-mod icp;
-mod in_turn;
-mod kept;
-mod ledger;
-mod link;
-mod listener;
-mod neighbours;
-pub(crate) mod page;
-mod prefetch;
-mod pump;
-mod reply;
-mod request;
-mod seen;
-pub(crate) mod sentry;
-mod siblings;
+mod peers;
+pub(crate) mod prefetch;
 mod tls;
-mod tunnel;
 mod upstream;
 mod worker;
 
@@ -60,17 +36,17 @@ use packstore::Store;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
-pub use asked::Side;
+pub(crate) use answer::handler::purge;
 pub use bans::Banned;
 pub(crate) use bans::Bans;
-pub(crate) use body::ReplyBody;
+pub use client::parsed_request::Side;
+pub(crate) use client::reply_body::ReplyBody;
 pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, Shown, latency_bound};
-pub(crate) use exchange::purge;
-pub(crate) use pump::KEPT_BYTES_MAX;
+pub(crate) use fetch::body_relay::KEPT_BYTES_MAX;
 pub use worker::{InForce, Shared};
 pub(crate) use worker::{Stage, now};
 
-use self::listener::Door;
+use self::client::listener::Door;
 use self::upstream::Pool;
 use self::worker::Worker;
 use crate::config::Config;
@@ -176,9 +152,9 @@ impl Server {
         };
         let icp = match config.icp.listen {
             None => None,
-            Some(address) => {
-                Some(icp::open(address).map_err(|source| ServerError::Listen { address, source })?)
-            }
+            Some(address) => Some(
+                peers::answering::open(address).map_err(|source| ServerError::Listen { address, source })?,
+            ),
         };
         let log = start_log(&config)?;
         let file = config.cache.directories.first().map(|directory| directory.join("bans"));
@@ -205,9 +181,13 @@ impl Server {
                 let pool = Pool::new(tls_client, Arc::clone(&shared.counters[number]), own);
                 let worker = Worker::new(shared, number, pool);
                 for (socket, side) in sockets {
-                    tokio::task::spawn_local(listener::accept(std::rc::Rc::clone(&worker), socket, side));
+                    tokio::task::spawn_local(client::listener::accept(
+                        std::rc::Rc::clone(&worker),
+                        socket,
+                        side,
+                    ));
                 }
-                tokio::task::spawn_local(health::watch(std::rc::Rc::clone(&worker)));
+                tokio::task::spawn_local(upstream::health::watch(std::rc::Rc::clone(&worker)));
                 until_done(&worker).await;
             })?);
         }
@@ -225,7 +205,7 @@ impl Server {
             None => None,
             Some((socket, address)) => {
                 let (shared, counters) = (Arc::clone(&shared), Arc::clone(&shared.counters[loops + 1]));
-                let answer = move || icp::answer(shared, counters, socket);
+                let answer = move || peers::answering::answer(shared, counters, socket);
                 threads.push(event_loop("icp".to_owned(), answer)?);
                 Some(address)
             }

@@ -36,7 +36,7 @@ use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::chunks::Chunks;
+use crate::server::client::chunks::Chunks;
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]

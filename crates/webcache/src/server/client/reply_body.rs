@@ -26,9 +26,9 @@ use packstore::Object;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use super::fill::{Piece, Reader};
-use super::ledger::Ledger;
-use super::link::Arriving;
+use crate::server::client::access_entry::Ledger;
+use crate::server::fetch::streaming_reply::{Piece, Reader};
+use crate::server::upstream::connection::Arriving;
 use crate::shelf::StoredBody;
 
 /// Read from the store at once, in bytes.

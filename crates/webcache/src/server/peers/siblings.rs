@@ -13,20 +13,20 @@ use http::Method;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
 use http_cache_rules::reuse::ForwardReason;
 
-use super::asked::Route;
-use super::exchange::Exchange;
-use super::fetch::Answer;
-use super::neighbours::Found;
-use super::request::{RequestBody, RequestHead};
-use super::upstream::NamedBy;
-use super::worker::now;
 use crate::config::Upstream;
 use crate::icp;
 use crate::log::Way;
+use crate::server::answer::handler::Exchange;
+use crate::server::client::parsed_request::Route;
+use crate::server::fetch::Answer;
+use crate::server::peers::neighbours::Found;
+use crate::server::upstream::NamedBy;
+use crate::server::upstream::request::{RequestBody, RequestHead};
+use crate::server::worker::now;
 
 impl Exchange {
     /// Who else has it, where other caches are asked at all: of a request that a store may answer, when there is nothing here.
-    pub(super) async fn neighbours(&mut self, why: ForwardReason) -> Found {
+    pub(in crate::server) async fn neighbours(&mut self, why: ForwardReason) -> Found {
         let config = &self.config;
         let some = !config.siblings.is_empty() || config.parents.iter().any(|parent| parent.icp_port != 0);
         let nothing_here = matches!(why, ForwardReason::UriMiss | ForwardReason::VaryMiss);
@@ -43,7 +43,11 @@ impl Exchange {
     }
 
     /// Asks a sibling that said it has it, for what it has and no more. Nothing when that is of no use after all.
-    pub(super) async fn ask_sibling(&mut self, sibling: &Upstream, headers: &HeaderMap) -> Option<Answer> {
+    pub(in crate::server) async fn ask_sibling(
+        &mut self,
+        sibling: &Upstream,
+        headers: &HeaderMap,
+    ) -> Option<Answer> {
         let mut headers = headers.clone();
         // It is not for its own clients, nor is it to ask anybody: so two siblings never ask each other in a circle.
         headers.remove(PROXY_AUTHORIZATION);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use http::header::{HOST, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 
-use super::request::{RequestBody, RequestHead};
-use super::upstream::NamedBy;
-use super::worker::{Stage, Worker};
 use crate::config::Upstream;
+use crate::server::upstream::NamedBy;
+use crate::server::upstream::request::{RequestBody, RequestHead};
+use crate::server::worker::{Stage, Worker};
 
 /// Asks as the configuration says, until the proxy drains. Each loop asks for itself, as each has connections of its own.
 pub async fn watch(worker: Rc<Worker>) {

@@ -20,13 +20,13 @@ use http_body::{Body as _, Frame};
 use http_cache_rules::storing::{self, BodyEnd};
 use http_cache_rules::{StoredFacts, WallSeconds};
 
-use super::body::ReplyBody;
-use super::fill::{Ending, Fill};
-use super::flights::{Epoch, Guard};
-use super::prefetch::Page;
-use super::upstream::READ_BYTES;
-use super::worker::{Busy, Worker};
 use crate::config::Config;
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::fetch::collapsing::{Epoch, Guard};
+use crate::server::fetch::streaming_reply::{Ending, Fill};
+use crate::server::prefetch::Page;
+use crate::server::upstream::READ_BYTES;
+use crate::server::worker::{Busy, Worker};
 use crate::shelf::{If, NewHead, Still, Writing};
 
 /// Bodies up to this are put in one piece (the store's own measure).

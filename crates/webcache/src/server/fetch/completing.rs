@@ -17,25 +17,25 @@ use http_cache_rules::response::Role;
 use http_cache_rules::reuse::ForwardReason;
 use http_cache_rules::{forwarding, update};
 
-use super::body::ReplyBody;
-use super::exchange::Exchange;
-use super::fetch::Answer;
-use super::link::Arriving;
-use super::neighbours::Found;
-use super::request::RequestBody;
-use super::worker::now;
 use crate::config::Config;
+use crate::server::answer::handler::Exchange;
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::fetch::Answer;
+use crate::server::peers::neighbours::Found;
+use crate::server::upstream::connection::Arriving;
+use crate::server::upstream::request::RequestBody;
+use crate::server::worker::now;
 use crate::shelf::{StoredBody, StoredReply};
 
 /// A stored part, and what the reply brings of what it lacks.
-pub(super) struct Joined {
+pub(in crate::server) struct Joined {
     completion: Completion,
     stored: StoredBody,
 }
 
 impl Joined {
     /// Both, in the order of their bytes; and which of these come from the origin.
-    pub(super) fn body(self, incoming: Arriving, config: &Config) -> (ReplyBody, Range<u64>) {
+    pub(in crate::server) fn body(self, incoming: Arriving, config: &Config) -> (ReplyBody, Range<u64>) {
         let (missing, extent) = (self.completion.missing, self.completion.extent);
         let from = missing.first - extent.first;
         let (stored, bytes) = (self.stored, missing.bytes());
@@ -43,14 +43,17 @@ impl Joined {
     }
 
     /// What of it the client wanted: fields and status are changed to that; gives what to skip, and the length.
-    pub(super) fn wanted(&self, fields: &mut HeaderMap) -> Option<(u64, u64)> {
+    pub(in crate::server) fn wanted(&self, fields: &mut HeaderMap) -> Option<(u64, u64)> {
         self.completion.describe_wanted(fields)
     }
 }
 
 impl Exchange {
     /// Answers with a stored part and what is missing of it. Nothing when the origin is to be asked as the client did.
-    pub(super) async fn complete(&mut self, part: StoredReply) -> Option<http::Response<ReplyBody>> {
+    pub(in crate::server) async fn complete(
+        &mut self,
+        part: StoredReply,
+    ) -> Option<http::Response<ReplyBody>> {
         let asks = &self.asked.facts;
         if asks.conditional || asks.directives.no_cache || asks.directives.no_store {
             return None;
@@ -88,7 +91,7 @@ impl Exchange {
 
 impl Answer {
     /// The status that came.
-    pub(super) fn status(&self) -> StatusCode {
+    pub(in crate::server) fn status(&self) -> StatusCode {
         if self.joined.is_some() { StatusCode::PARTIAL_CONTENT } else { self.reply.status() }
     }
 }

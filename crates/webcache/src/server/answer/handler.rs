@@ -23,20 +23,20 @@ use http_cache_rules::decide::{self, Local};
 use http_cache_rules::forwarding::{self, Received};
 use hyper::body::Incoming;
 
-use super::asked::{self, Asked, Side, Unserved};
-use super::body::ReplyBody;
-use super::connection::Since;
-use super::counters::Outcome;
-use super::driver::Upgrade;
-use super::flights::Epoch;
-use super::ledger::{Ledger, Unflushed};
-use super::reply::plain;
-use super::request::{Pace, RequestBody};
-use super::sentry::Watched;
-use super::tunnel;
-use super::worker::{Admitted, Worker};
 use crate::config::{Config, Network};
 use crate::log::Entry;
+use crate::server::answer::driver::Upgrade;
+use crate::server::answer::reply::plain;
+use crate::server::client::access_entry::{Ledger, Unflushed};
+use crate::server::client::connection::Since;
+use crate::server::client::parsed_request::{self, Asked, Side, Unserved};
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::client::request_guard::Watched;
+use crate::server::client::tunnel;
+use crate::server::counters::Outcome;
+use crate::server::fetch::collapsing::Epoch;
+use crate::server::upstream::request::{Pace, RequestBody};
+use crate::server::worker::{Admitted, Worker};
 
 /// A client's connection, as its requests see it.
 #[derive(Clone)]
@@ -57,21 +57,21 @@ pub struct Client {
 
 /// A request that is being answered.
 pub struct Exchange {
-    pub(super) worker: Rc<Worker>,
-    pub(super) config: Arc<Config>,
-    pub(super) asked: Asked,
-    pub(super) client: IpAddr,
-    pub(super) side: Side,
-    pub(super) request_id: u64,
+    pub(in crate::server) worker: Rc<Worker>,
+    pub(in crate::server) config: Arc<Config>,
+    pub(in crate::server) asked: Asked,
+    pub(in crate::server) client: IpAddr,
+    pub(in crate::server) side: Side,
+    pub(in crate::server) request_id: u64,
     /// The URI's when the origin was asked.
-    pub(super) epoch: Epoch,
-    pub(super) ledger: Option<Ledger>,
+    pub(in crate::server) epoch: Epoch,
+    pub(in crate::server) ledger: Option<Ledger>,
     /// Fetched ahead, before anybody asks for it.
-    pub(super) ahead: bool,
+    pub(in crate::server) ahead: bool,
     /// It has a body.
-    pub(super) has_body: bool,
+    pub(in crate::server) has_body: bool,
     /// It asks for another protocol, and may have it.
-    pub(super) upgrades: bool,
+    pub(in crate::server) upgrades: bool,
 }
 
 /// Answers a request.
@@ -96,7 +96,7 @@ pub async fn answer(
         }
         Ok(reply)
     };
-    if let Err(unserved) = asked::allowed_method(request.method(), &config) {
+    if let Err(unserved) = parsed_request::allowed_method(request.method(), &config) {
         return refused(ledger, unserved);
     }
     if request.method() == Method::CONNECT {
@@ -188,7 +188,7 @@ fn entry(request: &Request<Incoming>, client: &Client, request_id: u64) -> Box<E
 
 impl Exchange {
     /// The request as the rules see it.
-    pub(super) fn request(&self) -> decide::Request<'_> {
+    pub(in crate::server) fn request(&self) -> decide::Request<'_> {
         let Asked { method, headers, facts, .. } = &self.asked;
         decide::Request { method, headers, facts, has_body: self.has_body, upgrades: self.upgrades }
     }
@@ -202,7 +202,7 @@ impl Exchange {
     }
 
     /// Answers without store and upstream.
-    pub(super) fn local(&mut self, local: Local) -> Response<ReplyBody> {
+    pub(in crate::server) fn local(&mut self, local: Local) -> Response<ReplyBody> {
         match local {
             Local::NeverStored => {
                 self.gateway_timeout("only-if-cached was asked for, and this is not answered from a store")
@@ -235,13 +235,13 @@ impl Exchange {
 }
 
 /// Takes a URI out, also what is on its way; says whether there was something.
-pub async fn purge(shared: &super::worker::Shared, key: &http_cache_rules::key::CacheKey) -> bool {
+pub async fn purge(shared: &crate::server::worker::Shared, key: &http_cache_rules::key::CacheKey) -> bool {
     shared.flights.void(key);
     matches!(shared.shelf.clerks().remove(key).await, Ok(Some(_)))
 }
 
 /// Of the client's message, for Via.
-pub(super) fn received(version: Version) -> Received {
+pub(in crate::server) fn received(version: Version) -> Received {
     match version {
         Version::HTTP_10 => Received::Http10,
         Version::HTTP_2 => Received::Http2,
@@ -250,4 +250,4 @@ pub(super) fn received(version: Version) -> Received {
 }
 
 /// Seconds of the wall clock, told apart from a duration.
-pub(super) type At = WallSeconds;
+pub(in crate::server) type At = WallSeconds;

@@ -19,11 +19,11 @@ use http::header::{ACCEPT_ENCODING, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use http_cache_rules::key::CacheKey;
 
-use super::asked::{allowed_host, allowed_method};
-use super::counters::Counters;
-use super::worker::{Shared, Stage, now};
 use crate::config::{Config, Upstream};
 use crate::icp::{self, Answer, Message};
+use crate::server::client::parsed_request::{allowed_host, allowed_method};
+use crate::server::counters::Counters;
+use crate::server::worker::{Shared, Stage, now};
 use crate::shelf::Look;
 
 /// Listens, and can be closed.

@@ -24,15 +24,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::asked::Side;
-use super::body::ReplyBody;
-use super::counters::Outcome;
-use super::exchange::{self, Client};
-use super::ledger::Unflushed;
-use super::sentry::{Bed, Patience, Resting, Sentry, Watched};
-use super::worker::{Admitted, Busy, Stage, Worker};
 use crate::config::Config;
 use crate::log::Entry;
+use crate::server::answer::handler::{self, Client};
+use crate::server::client::access_entry::Unflushed;
+use crate::server::client::parsed_request::Side;
+use crate::server::client::reply_body::ReplyBody;
+use crate::server::client::request_guard::{Bed, Patience, Resting, Sentry, Watched};
+use crate::server::counters::Outcome;
+use crate::server::worker::{Admitted, Busy, Stage, Worker};
 
 /// Serves a connection until it ends. Refuses it at once when there are too many, or it comes from where none may.
 pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Side) {
@@ -158,7 +158,7 @@ where
     loop {
         let service = {
             let (worker, client) = (Rc::clone(worker), Rc::clone(&client));
-            service_fn(move |request| exchange::answer(Rc::clone(&worker), Rc::clone(&client), request))
+            service_fn(move |request| handler::answer(Rc::clone(&worker), Rc::clone(&client), request))
         };
         let connection = builder.serve_connection(sentry, service).with_upgrades();
         let until_rest = UntilRest { connection, bed: &bed, watched, unflushed: &client.unflushed };
@@ -287,7 +287,7 @@ where
             let since = Since::default();
             called.replace(Some(Rc::clone(&since)));
             let client = Rc::new(Client { stream: Some(Rc::clone(&since)), ..client.clone() });
-            let answer = exchange::answer(Rc::clone(&worker), client, request);
+            let answer = handler::answer(Rc::clone(&worker), client, request);
             async move { answer.await.map(|reply| reply.map(|body| Handed { body, rest: Bytes::new(), since })) }
         })
     };

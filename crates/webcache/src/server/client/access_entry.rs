@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::connection::Since;
-use super::counters::Outcome;
-use super::exchange::Client;
-use super::sentry::Watched;
-use super::worker::Worker;
 use crate::config::Choice;
 use crate::log::{Entry, Way};
+use crate::server::answer::handler::Client;
+use crate::server::client::connection::Since;
+use crate::server::client::request_guard::Watched;
+use crate::server::counters::Outcome;
+use crate::server::worker::Worker;
 
 /// Written down when it is dropped, or for HTTP/1 when its reply has left.
 pub struct Ledger {

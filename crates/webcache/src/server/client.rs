@@ -1,0 +1,15 @@
+//! A client's connection: accepted, guarded, its requests read, its replies written.
+//!
+//! ```text
+//! listener ─> connection (request_guard ─ hyper) ─> parsed_request ─> ... ─> reply_body ─> access_entry
+//!                                              └─> tunnel
+//! ```
+
+pub(super) mod access_entry;
+pub(super) mod chunks;
+pub(super) mod connection;
+pub(super) mod listener;
+pub(crate) mod parsed_request;
+pub(super) mod reply_body;
+pub(crate) mod request_guard;
+pub(super) mod tunnel;
