@@ -1,17 +1,25 @@
 //! An open loop: requests are due at planned moments, whether or not earlier ones were answered.
 //!
 //! Latency counts from the planned moment, so a request that is sent late makes the storage look slow. The generator
-//! therefore records how late it sent ([`Lateness`] judges that) and wakes as exactly as the kernel allows
-//! ([`FineTimers`]).
+//! therefore records how late it sent ([`Lateness`] judges that), waits as its machine allows ([`Pacer`]) and wakes as
+//! exactly as the kernel allows ([`Precise`]).
 //!
 //! Not here: when requests are due and which ones they are. Each benchmark has a schedule of its own, so that a seed
 //! gives the same operations whatever this module becomes.
 
+mod awake_cpus;
 mod fine_timers;
+mod free_cpus;
+mod pacer;
+mod precise;
+mod wait;
 
 use measure::{LatencySummary, Verdict};
 
 pub use self::fine_timers::FineTimers;
+pub use self::pacer::{Moment, Pacer, Waiter};
+pub use self::precise::Precise;
+pub use self::wait::{NotAWait, Wait, WaitChoice};
 
 /// When an open-loop generator, and not the storage, made a load point what it is. The defaults are those that the guide
 /// documents, and they are the same for every open-loop benchmark.

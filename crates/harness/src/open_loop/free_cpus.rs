@@ -1,0 +1,255 @@
+//! Whether a thread may take a whole CPU for spinning: CPUs that stayed idle, and CPU quotas of control groups.
+//!
+//! ```text
+//! reading -- some time --> reading:  idle CPU time that this thread may use, and its own   /proc/stat, affinity
+//!                                    quota less use, for each control group around it      cpu.max, cpu.stat
+//! ```
+//!
+//! A thread that spins under a quota uses the quota up and is then stopped for the rest of each period, 100 ms by default:
+//! it would be later than one that sleeps.
+//! Not here: what this is used for (see `pacer`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::process::getpid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPUs that must stay free beside those that spin: the storage may be on this machine.
+const LEFT_FREE: f64 = 1.5;
+/// Share of a CPU that nobody else used, from which a CPU that this thread was pinned to counts as its own.
+const OWN_CPU: f64 = 0.95;
+
+/// CPU use at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct CpuReading {
+    at: Instant,
+    /// Seconds that the CPUs this thread may use were idle.
+    idle_s: f64,
+    /// CPU time of this thread, seconds.
+    own_s: f64,
+    /// This thread may use fewer CPUs than the process.
+    is_pinned: bool,
+    groups: Vec<Group>,
+}
+
+/// A control group with a CPU quota.
+#[derive(Clone, Debug, PartialEq)]
+struct Group {
+    path: PathBuf,
+    quota_cpus: f64,
+    used_s: f64,
+}
+
+/// CPUs that were free between two readings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Room {
+    /// Of those that this thread may use: idle, or used by this thread itself.
+    free_cpus: f64,
+    is_pinned: bool,
+    /// The least that a quota leaves, this thread's own use included; none without a quota.
+    quota_left_cpus: Option<f64>,
+}
+
+impl Room {
+    /// Whether that many threads may spin.
+    pub fn is_enough_for(&self, threads: usize) -> bool {
+        let threads = threads as f64;
+        let needed = if self.is_pinned { OWN_CPU * threads } else { threads + LEFT_FREE };
+        self.free_cpus >= needed && self.quota_left_cpus.is_none_or(|left| left >= threads + LEFT_FREE)
+    }
+}
+
+impl CpuReading {
+    /// Of this thread, now. What cannot be read counts as busy.
+    pub fn now() -> Self {
+        let mine = sched_getaffinity(None).ok();
+        let of_process = sched_getaffinity(Some(getpid())).ok();
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let own = clock_gettime(ClockId::ThreadCPUTime);
+        Self {
+            at: Instant::now(),
+            idle_s: mine.as_ref().map_or(0.0, |cpus| idle_s(&stat, &|cpu| is_set(cpus, cpu))),
+            own_s: own.tv_sec as f64 + own.tv_nsec as f64 / 1e9,
+            is_pinned: mine.zip(of_process).is_some_and(|(mine, all)| mine.count() < all.count()),
+            groups: groups_with_quota(Path::new("/")),
+        }
+    }
+
+    /// What was free since an earlier reading of the same thread.
+    pub fn room_since(&self, before: &Self) -> Room {
+        let span_s = (self.at - before.at).as_secs_f64().max(1e-3);
+        let own_cpus = (self.own_s - before.own_s) / span_s;
+        let left = |group: &Group| {
+            let used_before = before.groups.iter().find(|earlier| earlier.path == group.path);
+            let used_s = group.used_s - used_before.map_or(group.used_s, |earlier| earlier.used_s);
+            group.quota_cpus - used_s / span_s + own_cpus
+        };
+        Room {
+            free_cpus: (self.idle_s - before.idle_s) / span_s + own_cpus,
+            is_pinned: self.is_pinned,
+            quota_left_cpus: self.groups.iter().map(left).min_by(f64::total_cmp),
+        }
+    }
+}
+
+fn is_set(cpus: &CpuSet, cpu: usize) -> bool {
+    cpu < CpuSet::MAX_CPU && cpus.is_set(cpu)
+}
+
+/// Idle time of the CPUs that count, with that in which they waited for a disk (proc(5), fields 4 and 5 of each CPU).
+fn idle_s(stat: &str, counts: &dyn Fn(usize) -> bool) -> f64 {
+    let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
+    let of_line = |line: &str| {
+        let mut fields = line.strip_prefix("cpu")?.split_whitespace();
+        let cpu: usize = fields.next()?.parse().ok()?;
+        let ticks: u64 = fields.skip(3).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        counts(cpu).then_some(ticks as f64 * tick_s)
+    };
+    // The sum of all CPUs has no number and is left out.
+    stat.lines().filter(|line| !line.starts_with("cpu ")).filter_map(of_line).sum()
+}
+
+/// The control groups around this process that have a quota, by the files under `root`.
+fn groups_with_quota(root: &Path) -> Vec<Group> {
+    let text = |path: &Path| fs::read_to_string(root.join(path)).ok();
+    let membership = text(Path::new("proc/self/cgroup")).unwrap_or_default();
+    // number:controllers:path, without controllers in version 2
+    let lines: Vec<(&str, &str)> =
+        membership.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')).collect();
+    let of = |controller: &str| {
+        let line =
+            lines.iter().find(|(controllers, _)| controllers.split(',').any(|name| name == controller))?;
+        Some(PathBuf::from(format!("sys/fs/cgroup/{controller}{}", line.1)))
+    };
+    let mut groups = Vec::new();
+    if let Some((_, path)) = lines.iter().find(|(controllers, _)| controllers.is_empty()) {
+        // In a container its own group is often the topmost that is seen.
+        for path in Path::new(&format!("sys/fs/cgroup{path}")).ancestors() {
+            let limit = text(&path.join("cpu.max")).and_then(|text| quota_v2(&text));
+            let used = || text(&path.join("cpu.stat")).and_then(|text| number_after(&text, "usage_usec"));
+            groups.extend(limit.map(|quota_cpus| Group {
+                path: path.to_owned(),
+                quota_cpus,
+                used_s: used().unwrap_or(0.0) / 1e6,
+            }));
+        }
+    }
+    if let Some(path) = of("cpu") {
+        let accounts = of("cpuacct").unwrap_or_default();
+        for (path, account) in path.ancestors().zip(accounts.ancestors()) {
+            let number = |path: PathBuf| text(&path)?.trim().parse::<f64>().ok();
+            let (quota, period) =
+                (number(path.join("cpu.cfs_quota_us")), number(path.join("cpu.cfs_period_us")));
+            if let (Some(quota), Some(period)) = (quota, period)
+                && quota > 0.0
+            {
+                let used_s = number(account.join("cpuacct.usage")).unwrap_or(0.0) / 1e9;
+                groups.push(Group { path: path.to_owned(), quota_cpus: quota / period.max(1.0), used_s });
+            }
+        }
+    }
+    groups
+}
+
+/// `200000 100000` is two CPUs; `max 100000` is no quota.
+fn quota_v2(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?.max(1.0))
+}
+
+fn number_after(text: &str, name: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn groups(files: &[(&str, &str)]) -> Vec<(f64, f64)> {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        groups_with_quota(root.path()).into_iter().map(|group| (group.quota_cpus, group.used_s)).collect()
+    }
+
+    #[test]
+    fn quotas_of_both_versions_are_found_in_all_groups_around() {
+        let v2 = groups(&[
+            ("proc/self/cgroup", "0::/system.slice/crumb.service\n"),
+            ("sys/fs/cgroup/system.slice/crumb.service/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/system.slice/cpu.max", "150000 100000\n"),
+            ("sys/fs/cgroup/system.slice/cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
+        ]);
+        assert_eq!(v2, [(1.5, 2.5)]);
+        let v1 = groups(&[
+            ("proc/self/cgroup", "5:memory:/a\n4:cpuacct,cpu:/docker/1f\n0::/\n"),
+            // Inside the container its own group is the topmost.
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpuacct/cpuacct.usage", "4000000000\n"),
+        ]);
+        assert_eq!(v1, [(0.5, 4.0)]);
+        let unlimited = groups(&[
+            ("proc/self/cgroup", "4:cpu:/\n0::/\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(unlimited, []);
+    }
+
+    #[test]
+    fn only_the_cpus_that_count_are_idle() {
+        let stat = "cpu  9 9 9 900 90 9\ncpu0 1 1 1 300 20 1 0\ncpu1 1 1 1 600 70 1 0\nintr 5\n";
+        let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
+        assert_eq!(idle_s(stat, &|cpu| cpu == 0), 320.0 * tick_s);
+        assert_eq!(idle_s(stat, &|_| true), 990.0 * tick_s);
+    }
+
+    #[test]
+    fn spinning_needs_free_cpus_and_a_quota_that_leaves_room() {
+        let begun = Instant::now();
+        let reading = |after_s: u64, idle_s, own_s, used_s: Option<f64>| CpuReading {
+            at: begun + Duration::from_secs(after_s),
+            idle_s,
+            own_s,
+            is_pinned: false,
+            groups: used_s
+                .map(|used_s| Group { path: "a".into(), quota_cpus: 3.0, used_s })
+                .into_iter()
+                .collect(),
+        };
+        let may = |idle_cpus: f64, own_cpus: f64, used_cpus: Option<f64>, threads| {
+            let before = reading(0, 100.0, 5.0, used_cpus.map(|_| 7.0));
+            let used_s = used_cpus.map(|cpus| 7.0 + 10.0 * cpus);
+            let after = reading(10, 100.0 + 10.0 * idle_cpus, 5.0 + 10.0 * own_cpus, used_s);
+            after.room_since(&before).is_enough_for(threads)
+        };
+        assert!(may(3.8, 0.1, None, 1), "four CPUs, nearly all idle");
+        assert!(!may(1.9, 0.1, None, 1), "of two CPUs one is for the storage");
+        assert!(!may(3.0, 0.1, None, 2), "two that spin leave one");
+        assert!(may(3.8, 0.1, Some(0.5), 1), "a quota of three with half of one in use");
+        assert!(!may(3.8, 0.1, Some(1.0), 1), "a quota of three with one in use");
+    }
+
+    #[test]
+    fn a_thread_pinned_to_a_cpu_that_nobody_else_uses_may_spin_there() {
+        let room = |free_cpus| Room { free_cpus, is_pinned: true, quota_left_cpus: None };
+        assert!(room(0.99).is_enough_for(1));
+        assert!(!room(0.8).is_enough_for(1), "another program used a fifth of it");
+    }
+
+    #[test]
+    fn the_machine_that_runs_this_can_be_read() {
+        let before = CpuReading::now();
+        let room = CpuReading::now().room_since(&before);
+        assert!(room.free_cpus.is_finite() && before.idle_s > 0.0, "{before:?}");
+    }
+}
