@@ -53,6 +53,7 @@ fn rate_of_one(target: &NfsTarget, outstanding: u32, seconds: u32, together: &Ba
         warm: Duration::from_millis(300),
         measure: Duration::from_secs(seconds.into()),
         drain: Duration::from_secs(10),
+        wait: Default::default(),
         files: FileCount::Scaled,
         seed: 1,
         keep: Keep::Remove,

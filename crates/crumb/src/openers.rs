@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use files::{
-    DirectoryTransport, DirectoryTransportOptions, FileSystem, LocalFs, NfsProto, NullTransport, Patience,
-    Target, Transport,
+    DirectoryTransport, DirectoryTransportOptions, FileSystem, LocalFs, NfsProto, NullTransport, Target,
+    Transport,
 };
 use nfs::client::{CacheMode, ClientOptions, FsOptions, NfsFs, UdpOptions, WriteMode};
 use quanta::Clock;
@@ -31,8 +31,6 @@ pub struct TransportOptions {
     pub reconnect_timeout: Duration,
     /// Worker threads of a directory; none: as many as suit the machine.
     pub threads: Option<NonZeroUsize>,
-    /// How the generator waits.
-    pub patience: Patience,
 }
 
 /// Opens the storage. Completions carry times of `clock`.
@@ -44,8 +42,7 @@ pub fn open_transport(
     match target {
         Target::Null => Ok(Box::new(NullTransport::new(clock.clone()))),
         Target::Directory(path) => {
-            let mut directory =
-                DirectoryTransportOptions { patience: options.patience, ..Default::default() };
+            let mut directory = DirectoryTransportOptions::default();
             if let Some(threads) = options.threads {
                 directory.threads = threads.get();
             }
@@ -63,7 +60,6 @@ pub fn open_transport(
                     ..UdpOptions::default()
                 },
                 reconnect_timeout: options.reconnect_timeout,
-                patience: options.patience,
                 ..ClientOptions::default()
             };
             Ok(nfs::client::connect(nfs, &client, clock.clone())?)

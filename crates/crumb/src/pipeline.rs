@@ -88,7 +88,7 @@ impl<B: Benchmark> Plan<'_, B> {
         let leaving = would_leave.map(|what| context.interruption.would_leave(what));
         let config = ranks::with_hosts(Value::Object(config), group.hosts());
         let record = |figures: Figures| RunRecord {
-            config: config.clone(),
+            config: with_chosen(config.clone(), figures.chosen),
             seed: self.seed,
             complete: figures.complete,
             points: figures.points,
@@ -172,6 +172,11 @@ impl<B: Benchmark> Plan<'_, B> {
         let first = [("target", self.begun.target().to_owned()), ("seed", self.seed.to_string())];
         first.iter().chain(&self.more_terms).map(named).chain(settings).collect()
     }
+}
+
+fn with_chosen(mut config: Value, chosen: Vec<(&'static str, Value)>) -> Value {
+    chosen.into_iter().for_each(|(name, value)| config[name] = value);
+    config
 }
 
 fn term(value: &Value) -> String {

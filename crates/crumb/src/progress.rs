@@ -51,6 +51,7 @@ impl Progress {
         match event {
             Event::Step(step) => self.work(step),
             Event::LevelBegins(level) => self.level(level),
+            Event::Waits(choice) => self.say(&choice.to_string()),
             Event::Live(live) => self.live(live),
             Event::LevelDone(point) => self.say(&point_line(point)),
             Event::Note(text) => self.say(wrapped("", text).trim_end()),

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! A job owns a copy of its request and the buffers of its reply, and goes round this circle: in the steady
-//! state nothing is allocated. `poll` sleeps on the condition variable until shortly before its time and
-//! spins the rest, as [`Patience`] says.
+//! state nothing is allocated. `poll` sleeps on the condition variable.
 //!
 //! Locks: `waiting` and `finished` are never held together, nor across a system call of a worker.
 //! Always holds: at most `in_flight_max` jobs exist; dropping the transport ends and joins all workers.
@@ -28,8 +27,8 @@ use quanta::{Clock, Instant};
 
 use self::job::Job;
 use crate::{
-    Completion, Directory, DirectoryError, DirectoryOptions, Handle, HandleRef, Patience, Request,
-    SubmitError, Ticket, Transport, TransportCounters, TransportError,
+    Completion, Directory, DirectoryError, DirectoryOptions, Handle, HandleRef, Request, SubmitError, Ticket,
+    Transport, TransportCounters, TransportError,
 };
 
 /// How a directory is driven.
@@ -41,8 +40,6 @@ pub struct DirectoryTransportOptions {
     /// The most requests in flight; more are refused with `Full`. Default 1024: each may keep as many bytes
     /// as its largest READ or WRITE had.
     pub in_flight_max: usize,
-    /// How `poll` waits.
-    pub patience: Patience,
     /// How the directory is opened.
     pub directory: DirectoryOptions,
 }
@@ -50,12 +47,7 @@ pub struct DirectoryTransportOptions {
 impl Default for DirectoryTransportOptions {
     fn default() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            threads: (cpus * 4).clamp(2, 64),
-            in_flight_max: 1024,
-            patience: Patience::default(),
-            directory: DirectoryOptions::default(),
-        }
+        Self { threads: (cpus * 4).clamp(2, 64), in_flight_max: 1024, directory: DirectoryOptions::default() }
     }
 }
 
@@ -64,7 +56,6 @@ pub struct DirectoryTransport {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     clock: Clock,
-    patience: Patience,
     path: PathBuf,
     root: Handle,
     io_bytes_max: u32,
@@ -123,7 +114,6 @@ impl DirectoryTransport {
             shared,
             workers: Vec::new(),
             clock,
-            patience: options.patience,
             path,
             root,
             io_bytes_max,
@@ -237,17 +227,13 @@ impl Transport for DirectoryTransport {
             if now >= until {
                 return Ok(0);
             }
-            match self.patience.sleep_for(until.duration_since(now)) {
-                None => std::hint::spin_loop(),
-                Some(sleep) => {
-                    let mut finished = lock(&self.shared.finished);
-                    if finished.jobs.is_empty() {
-                        finished.poller_sleeps = true;
-                        let waited = self.shared.some_finished.wait_timeout(finished, sleep);
-                        let (mut finished, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                        finished.poller_sleeps = false;
-                    }
-                }
+            let mut finished = lock(&self.shared.finished);
+            if finished.jobs.is_empty() {
+                finished.poller_sleeps = true;
+                let left = until.duration_since(now);
+                let waited = self.shared.some_finished.wait_timeout(finished, left);
+                let (mut finished, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                finished.poller_sleeps = false;
             }
         }
     }

@@ -21,7 +21,6 @@ mod layout;
 mod local_fs;
 mod null_transport;
 mod op;
-mod patience;
 mod status;
 mod target;
 mod transport;
@@ -39,7 +38,6 @@ pub use op::{
     NodeKind, NodeTime, OpKind, Pathconf, PreAttributes, Reply, Request, SetAttributes, SetTime, Stability,
     Wcc,
 };
-pub use patience::Patience;
 pub use status::Status;
 pub use target::{NfsProto, NfsTarget, Target, TargetError};
 pub use transport::{Completion, Outcome, SubmitError, Ticket, Transport, TransportCounters, TransportError};

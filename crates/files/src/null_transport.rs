@@ -157,8 +157,8 @@ impl Transport for NullTransport {
     ) -> Result<usize, TransportError> {
         let delivered = self.answered.len();
         if delivered == 0 {
-            while until.is_some_and(|until| self.clock.now() < until) {
-                std::hint::spin_loop();
+            if let Some(until) = until {
+                std::thread::sleep(until.saturating_duration_since(self.clock.now()));
             }
             return Ok(0);
         }

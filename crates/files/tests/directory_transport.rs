@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use files::{
-    CreateHow, DirectoryTransport, DirectoryTransportOptions, Handle, HandleRef, Outcome, Patience, Reply,
-    Request, SetAttributes, Stability, Status, SubmitError, Ticket, Transport,
+    CreateHow, DirectoryTransport, DirectoryTransportOptions, Handle, HandleRef, Outcome, Reply, Request,
+    SetAttributes, Stability, Status, SubmitError, Ticket, Transport,
 };
 use quanta::Clock;
 
@@ -100,22 +100,19 @@ fn more_than_may_be_in_flight_is_refused_and_taken_after_a_poll() {
 }
 
 #[test]
-fn poll_keeps_its_time_patient_or_not() {
-    for patience in [Patience::default(), Patience::Spin] {
-        let options = DirectoryTransportOptions { patience, ..Default::default() };
-        let (_folder, mut transport, clock) = open(options);
-        assert_eq!(transport.poll(None, &mut |_| panic!("nothing was asked")).unwrap(), 0);
-        let until = clock.now() + Duration::from_millis(20);
-        assert_eq!(transport.poll(Some(until), &mut |_| panic!("nothing was asked")).unwrap(), 0);
-        assert!(clock.now() >= until, "{patience:?} came back early");
-        let began = clock.now();
-        transport.submit(Ticket(1), &Request::Null).unwrap();
-        let mut done = None;
-        let late = began + Duration::from_secs(10);
-        transport.poll(Some(late), &mut |completion| done = Some(completion.done)).unwrap();
-        assert!(done.is_some_and(|done| began <= done && done <= clock.now()), "{patience:?}");
-        assert!(clock.now() < late);
-    }
+fn poll_keeps_its_time() {
+    let (_folder, mut transport, clock) = open(DirectoryTransportOptions::default());
+    assert_eq!(transport.poll(None, &mut |_| panic!("nothing was asked")).unwrap(), 0);
+    let until = clock.now() + Duration::from_millis(20);
+    assert_eq!(transport.poll(Some(until), &mut |_| panic!("nothing was asked")).unwrap(), 0);
+    assert!(clock.now() >= until, "it came back early");
+    let began = clock.now();
+    transport.submit(Ticket(1), &Request::Null).unwrap();
+    let mut done = None;
+    let late = began + Duration::from_secs(10);
+    transport.poll(Some(late), &mut |completion| done = Some(completion.done)).unwrap();
+    assert!(done.is_some_and(|done| began <= done && done <= clock.now()));
+    assert!(clock.now() < late);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! part; a level is kept as soon as it is measured.
 
 use files::Transport;
+use harness::open_loop::{WaitChoice, chosen_waiting};
 use harness::{Benchmark, Context, Ended, Event, Figures, Surroundings};
 use measure::{LoadPoint, MetricDeclaration, Phase, RankPart};
 use quanta::Clock;
@@ -37,6 +38,8 @@ pub struct Part {
     pub phases: Vec<Phase>,
     /// False when it was cut short.
     pub complete: bool,
+    /// How the generator waited between requests; none when no level came to its measured interval. Of this rank.
+    pub waited: Option<WaitChoice>,
 }
 
 impl Benchmark for Fstress {
@@ -57,6 +60,7 @@ impl Benchmark for Fstress {
         let mut so_far = Part::default();
         let mut tell = |event: Event| {
             match &event {
+                Event::Waits(choice) => so_far.waited = Some(*choice),
                 // What a search measured again does not count.
                 Event::LevelBegins(level) => so_far.points.truncate(level.number as usize - 1),
                 Event::LevelDone(point) => {
@@ -71,11 +75,11 @@ impl Benchmark for Fstress {
         let Reached { transport, clock } = storage;
         let group = context.ranks.group();
         let outcome = run_together(&self.config, &mut **transport, clock, context.stop, &mut tell, group);
-        let RunOutcome { points, phases, complete, error, left_behind, .. } = outcome;
+        let RunOutcome { points, phases, complete, waited, error, left_behind, .. } = outcome;
         if let Some(left) = left_behind {
             context.warn(&left);
         }
-        Ended { part: Some(Part { points, phases, complete }), error }
+        Ended { part: Some(Part { points, phases, complete, waited }), error }
     }
 
     fn merge(&self, mut parts: Vec<(RankPart, Part)>) -> Part {
@@ -86,6 +90,7 @@ impl Benchmark for Fstress {
         Figures {
             points: whole.points.clone(),
             phases: whole.phases.clone(),
+            chosen: chosen_waiting(whole.waited),
             metrics: metrics(&whole.points, &self.config.load),
             complete: whole.complete,
             any_measured: !whole.points.is_empty(),

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
-use harness::open_loop::FineTimers;
-use harness::{Live, Stage};
+use harness::open_loop::{Pacer, Waiter};
+use harness::{Event, Live, Stage};
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
 
@@ -138,9 +138,10 @@ pub(crate) struct Metronome<'a> {
     pub planner: &'a mut Planner,
     pub flights: &'a mut Flights,
     pub clock: &'a Clock,
+    pub pacer: &'a mut Pacer,
     pub stop: &'a AtomicBool,
     /// Told a few times a second how it goes.
-    pub tell: &'a mut dyn FnMut(Live),
+    pub tell: &'a mut dyn FnMut(Event),
     /// Number of the load point, from 1.
     pub point: u32,
     /// Bytes that the file set was made with.
@@ -153,6 +154,9 @@ pub(crate) struct Metronome<'a> {
 /// 64 keeps replies from waiting.
 const BATCH_MAX: usize = 64;
 const WRITE_WORTH_WHILE: usize = 16;
+/// How long before the measured interval to choose how to wait: as a share of the warm-up, and at most.
+const SETTLE_SHARE: u32 = 10;
+const SETTLE_MAX: Duration = Duration::from_millis(50);
 /// How long to let replies come in when the transport takes no more requests.
 const FULL_WAIT: Duration = Duration::from_micros(200);
 /// So many latencies between two looks at the progress are all in its percentiles.
@@ -165,8 +169,9 @@ const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
 impl Metronome<'_> {
     /// Runs one load point from `begin`, which is now, to its end, or until stopped.
     pub fn run(&mut self, begin: Instant, mut pace: Pace, spans: Spans) -> Measured {
-        let _fine_timers = FineTimers::begin();
+        let _precise = self.pacer.begin();
         let counted_from = begin + spans.warm;
+        let mut settle_at = Some(begin + (spans.warm - (spans.warm / SETTLE_SHARE).min(SETTLE_MAX)));
         let end = counted_from + spans.measure;
         let mut count = Count::new(self.planner, self.point, self.samples.take(), counted_from, end);
         self.planner.begin_point(begin, matches!(pace, Pace::Closed(_)));
@@ -191,13 +196,17 @@ impl Metronome<'_> {
                 cut_short = Some(CutShort::Stopped);
                 break now;
             }
+            if settle_at.is_some_and(|at| now >= at) {
+                settle_at = None;
+                self.settle();
+            }
             if counters_before.is_none() && now >= counted_from {
                 counters_before = Some(self.transport.counters());
                 count.idle = Duration::ZERO;
             }
             if now >= next_tell {
                 next_tell = now + TELL_EVERY;
-                (self.tell)(count.live(now, begin, counted_from));
+                (self.tell)(Event::Live(count.live(now, begin, counted_from)));
             }
 
             let mut full = false;
@@ -258,12 +267,12 @@ impl Metronome<'_> {
             }
 
             let until = match &pace {
-                _ if full => Some((now + FULL_WAIT).min(end)),
-                _ if batch_due.len() == BATCH_MAX => None,
-                Pace::Open(..) => Some(next_due.min(end)),
-                Pace::Closed(_) => Some(end.min(next_tell)),
+                _ if full => Wake::AtMost((now + FULL_WAIT).min(end)),
+                _ if batch_due.len() == BATCH_MAX => Wake::AtOnce,
+                Pace::Open(..) => Wake::At(next_due.min(end).min(next_tell)),
+                Pace::Closed(_) => Wake::At(end.min(next_tell)),
             };
-            if let Err(gone) = self.poll(until.map(|until| until.min(next_tell)), &mut count) {
+            if let Err(gone) = self.poll(until, &mut count) {
                 cut_short = Some(gone.into());
                 break self.clock.now();
             }
@@ -314,20 +323,31 @@ impl Metronome<'_> {
         }
     }
 
-    fn poll(&mut self, until: Option<Instant>, count: &mut Count<'_>) -> Result<(), TransportError> {
+    /// Chooses how to wait. The first choice of a run is reported.
+    fn settle(&mut self) {
+        let is_first = self.pacer.choice().is_none();
+        let choice = self.pacer.settle();
+        if is_first {
+            (self.tell)(Event::Waits(choice));
+        }
+    }
+
+    fn poll(&mut self, until: Wake, count: &mut Count<'_>) -> Result<(), TransportError> {
         let waits_from = self.clock.now();
-        let mut first_done = None;
-        let (planner, flights) = (&mut *self.planner, &mut *self.flights);
-        let delivered = self.transport.poll(until, &mut |completion| {
-            first_done.get_or_insert(completion.done);
-            // A reply to the builder's that comes now is nobody's any more.
-            if completion.ticket.0 as usize >= flights.slots.len() {
-                return;
-            }
-            let flight = flights.land(completion.ticket);
-            planner.settle(&flight.planned, &completion.outcome);
-            count.settle(&flight, &completion);
-        })?;
+        let mut replies = Replies {
+            clock: self.clock,
+            transport: &mut *self.transport,
+            planner: &mut *self.planner,
+            flights: &mut *self.flights,
+            count,
+            first_done: None,
+        };
+        let delivered = match until {
+            Wake::AtOnce => replies.look(None)?,
+            Wake::AtMost(until) => replies.look(Some(until))?,
+            Wake::At(until) => self.pacer.wait(Some(until), &mut replies)?,
+        };
+        let first_done = replies.first_done;
         let waited_to = if delivered == 0 { self.clock.now() } else { first_done.unwrap_or(waits_from) };
         count.idle += waited_to.saturating_duration_since(waits_from);
         Ok(())
@@ -346,9 +366,54 @@ impl Metronome<'_> {
             if now >= until {
                 return Ok(if stopped { Drained::Stopped } else { Drained::InTime });
             }
-            self.poll(Some(until.min(now + STOP_SEEN_WITHIN)), count)?;
+            self.poll(Wake::At(until.min(now + STOP_SEEN_WITHIN)), count)?;
         }
         Ok(Drained::InTime)
+    }
+}
+
+/// When to come back from taking replies, other than for a reply.
+enum Wake {
+    /// After one look.
+    AtOnce,
+    /// At this moment, as exactly as the pacer can.
+    At(Instant),
+    /// About then: nothing is due.
+    AtMost(Instant),
+}
+
+/// The replies of one wait, for the pacer.
+struct Replies<'r, 'c> {
+    clock: &'r Clock,
+    transport: &'r mut dyn Transport,
+    planner: &'r mut Planner,
+    flights: &'r mut Flights,
+    count: &'r mut Count<'c>,
+    first_done: Option<Instant>,
+}
+
+impl Waiter for Replies<'_, '_> {
+    type Moment = Instant;
+    type Error = TransportError;
+
+    #[inline]
+    fn now(&mut self) -> Instant {
+        self.clock.now()
+    }
+
+    #[inline]
+    fn look(&mut self, until: Option<Instant>) -> Result<usize, TransportError> {
+        let Self { planner, flights, count, first_done, .. } = self;
+        self.transport.poll(until, &mut |completion| {
+            first_done.get_or_insert(completion.done);
+            // No one waits any more for a reply to the builder that comes now.
+            if completion.ticket.0 as usize >= flights.slots.len() {
+                return;
+            }
+            let flight = flights.land(completion.ticket);
+            planner.settle(&flight.planned, &completion.outcome);
+            count.settle(&flight, &completion);
+        })
     }
 }
 

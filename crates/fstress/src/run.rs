@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Outcome, Ticket, Transport};
+use harness::open_loop::{Pacer, Wait, WaitChoice};
 use harness::ranks::RankGroup;
 use harness::{Event, Level};
 use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, Phase, Verdict};
@@ -45,6 +46,8 @@ pub struct FstressConfig {
     pub measure: Duration,
     /// How long to wait for replies after it. Default 10 s.
     pub drain: Duration,
+    /// How the generator waits for the moment of the next request.
+    pub wait: Wait,
     /// How many files.
     pub files: FileCount,
     /// Same seed, same operations.
@@ -123,6 +126,8 @@ pub struct RunOutcome {
     pub verdict: Verdict,
     /// False when it was cut short.
     pub complete: bool,
+    /// How the generator waited between requests; none when no level came to its measured interval.
+    pub waited: Option<WaitChoice>,
     /// What cut it short, if it was not the user.
     pub error: Option<FstressError>,
     /// Why the file set, or a part of it, is still there, when that is not the error itself.
@@ -174,6 +179,7 @@ pub fn run_together(
             },
         ),
         group,
+        pacer: Pacer::new(config.wait, 1),
         flights: Flights::default(),
         points: Vec::new(),
         phases: Vec::new(),
@@ -207,13 +213,14 @@ pub fn run_together(
         Err(FstressError::Interrupted) => (false, None),
         Err(error) => (false, Some(error)),
     };
-    let Session { points, phases, .. } = session;
+    let Session { points, phases, pacer, .. } = session;
     RunOutcome {
         metrics: metrics(&points, &config.load),
         verdict: judge::run_verdict(&points, complete),
         points,
         phases,
         complete,
+        waited: pacer.choice(),
         error,
         left_behind,
     }
@@ -229,6 +236,7 @@ struct Session<'a> {
     stop: &'a AtomicBool,
     tell: &'a mut dyn FnMut(Event),
     builder: Builder,
+    pacer: Pacer,
     flights: Flights,
     points: Vec<LoadPoint>,
     phases: Vec<Phase>,
@@ -384,8 +392,9 @@ impl Session<'_> {
             planner,
             flights: &mut self.flights,
             clock: self.clock,
+            pacer: &mut self.pacer,
             stop: self.stop,
-            tell: &mut |live| tell(Event::Live(live)),
+            tell: &mut |event| tell(event),
             point: number,
             set_bytes_made: self.set_bytes_made,
             samples: self.raw.as_mut().map(|raw| &mut raw.samples),

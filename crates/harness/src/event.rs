@@ -10,6 +10,7 @@ use std::time::Duration;
 use measure::LoadPoint;
 
 use crate::Figures;
+use crate::open_loop::WaitChoice;
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub enum Event {
     Step(Step),
     /// A load level begins.
     LevelBegins(Level),
+    /// How an open-loop generator waits between requests, chosen as the first warm-up ends.
+    Waits(WaitChoice),
     /// Figures of the level under way.
     Live(Live),
     /// A load level is measured.

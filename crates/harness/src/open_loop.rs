@@ -19,7 +19,7 @@ use measure::{LatencySummary, Verdict};
 pub use self::fine_timers::FineTimers;
 pub use self::pacer::{Moment, Pacer, Waiter};
 pub use self::precise::Precise;
-pub use self::wait::{NotAWait, Wait, WaitChoice};
+pub use self::wait::{NotAWait, Wait, WaitChoice, chosen_waiting};
 
 /// When an open-loop generator, and not the storage, made a load point what it is. The defaults are those that the guide
 /// documents, and they are the same for every open-loop benchmark.

@@ -32,6 +32,8 @@ pub enum Law {
 
 const IN_FLIGHT_MAX: usize = 1 << 20;
 const IO_BYTES_MAX: u32 = 1 << 20;
+/// What a look for answers takes that finds none and does not wait.
+const A_LOOK: Duration = Duration::from_nanos(500);
 
 impl Law {
     /// The latency that `quantile` (0 to 1) of the answers do not exceed, for laws without a queue.
@@ -176,7 +178,7 @@ impl Transport for LawTransport {
         until: Option<Instant>,
         deliver: &mut dyn FnMut(Completion<'_>),
     ) -> Result<usize, TransportError> {
-        let now = self.now();
+        let (now, until_given) = (self.now(), until);
         let until = until.map_or(now, |until| until - self.begun).max(now);
         if self.faults.iter().any(|fault| matches!(*fault, Fault::Vanish(at) if until >= at)) {
             let source = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
@@ -201,6 +203,10 @@ impl Transport for LawTransport {
                 done: self.begun + answer.at,
             });
             delivered += 1;
+        }
+        if delivered == 0 && until_given.is_none() {
+            // Time goes on for a caller that looks again and again instead of sleeping.
+            self.mock.increment(A_LOOK);
         }
         Ok(delivered)
     }

@@ -21,6 +21,7 @@ fn config(workload: &str, files: u64, keep: Keep) -> FstressConfig {
         warm: Duration::from_millis(100),
         measure: Duration::from_millis(500),
         drain: Duration::from_secs(5),
+        wait: Default::default(),
         files: FileCount::Fixed(files.try_into().unwrap()),
         seed: 42,
         keep,

@@ -17,6 +17,7 @@ fn config(workload: &str, rates: &[f64], files: u64) -> FstressConfig {
         warm: Duration::from_secs(1),
         measure: Duration::from_secs(5),
         drain: Duration::from_secs(1),
+        wait: Default::default(),
         files: FileCount::Fixed(files.try_into().unwrap()),
         seed: 42,
         keep: Keep::Remove,

@@ -15,6 +15,7 @@ fn config(workload: &str, load: Load) -> FstressConfig {
         warm: Duration::from_secs(2),
         measure: Duration::from_secs(60),
         drain: Duration::from_secs(10),
+        wait: Default::default(),
         files: FileCount::Fixed(2000.try_into().unwrap()),
         seed: 42,
         keep: Keep::Remove,

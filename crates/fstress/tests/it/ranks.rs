@@ -128,6 +128,7 @@ fn config(load: Load) -> FstressConfig {
         warm: Duration::from_millis(50),
         measure: Duration::from_millis(150),
         drain: Duration::from_secs(1),
+        wait: Default::default(),
         files: FileCount::Scaled,
         seed: 7,
         keep: Keep::Remove,

@@ -50,6 +50,7 @@ fn a_log_batch_larger_than_a_transfer_is_written_whole_as_a_series() {
         warm: Duration::from_secs(1),
         measure: Duration::from_secs(60),
         drain: Duration::from_secs(10),
+        wait: Default::default(),
         files: FileCount::Scaled,
         seed: 42,
         keep: Keep::Remove,

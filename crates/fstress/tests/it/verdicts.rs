@@ -16,6 +16,7 @@ fn config(load: Load) -> FstressConfig {
         warm: Duration::from_secs(1),
         measure: Duration::from_secs(10),
         drain: Duration::from_secs(10),
+        wait: Default::default(),
         files: FileCount::Scaled,
         seed: 42,
         keep: Keep::Remove,

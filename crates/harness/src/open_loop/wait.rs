@@ -4,6 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 /// How a generator waits for the next planned moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
@@ -45,7 +48,7 @@ impl fmt::Display for Wait {
 }
 
 /// How a generator does wait, once its first warm-up is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitChoice {
     /// It spins all the time.
     pub spins: bool,
@@ -60,6 +63,14 @@ impl WaitChoice {
     pub fn mode(&self) -> &'static str {
         if self.spins { "spin" } else { "sleep" }
     }
+}
+
+/// What a record's configuration says of it: runs that waited differently are not alike.
+pub fn chosen_waiting(waited: Option<WaitChoice>) -> Vec<(&'static str, Value)> {
+    vec![
+        ("wait", waited.map(|choice| choice.mode()).into()),
+        ("cpus_awake", waited.map(|choice| choice.cpus_awake).into()),
+    ]
 }
 
 impl fmt::Display for WaitChoice {

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use files::{NfsProto, Patience};
+use files::NfsProto;
 use mix::Mix;
 
 /// One run.
@@ -92,9 +92,9 @@ fn main() {
                     }
                 }
             }
-            for (who, patience) in [("transport", Patience::default()), ("spinning", Patience::Spin)] {
+            for (who, spins) in [("transport", false), ("spinning", true)] {
                 if wanted(who) {
-                    let rate = transport::run(&run, patience);
+                    let rate = transport::run(&run, spins);
                     print(who, &run, &rate);
                     if let Some(bare) = &bare {
                         let share = rate.calls_per_sec / bare.calls_per_sec;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use files::{NfsTarget, Outcome, Patience, Ticket};
+use files::{NfsTarget, Outcome, Ticket};
 use nfs::client::{ClientOptions, SourcePort, UdpOptions};
 use quanta::Clock;
 
@@ -11,7 +11,7 @@ use crate::{Moment, Rate, Run, mix};
 /// Calls submitted between flushes, when that many may go: as many as the bare loop puts into one write.
 const BATCH: usize = 16;
 
-pub fn run(run: &Run, patience: Patience) -> Rate {
+pub fn run(run: &Run, spins: bool) -> Rate {
     let target = NfsTarget {
         host: run.addr.ip().to_string(),
         port: Some(run.addr.port()),
@@ -20,7 +20,6 @@ pub fn run(run: &Run, patience: Patience) -> Rate {
         proto: Some(run.proto),
     };
     let options = ClientOptions {
-        patience,
         source_port: SourcePort::Any,
         udp: UdpOptions { timeout: Duration::from_secs(5), ..UdpOptions::default() },
         ..ClientOptions::default()
@@ -45,7 +44,7 @@ pub fn run(run: &Run, patience: Patience) -> Rate {
         }
         let mut last = None;
         let delivered = transport
-            .poll(Some(until), &mut |completion| {
+            .poll((!spins).then_some(until), &mut |completion| {
                 assert!(matches!(completion.outcome, Outcome::Ok(_)), "{:?}", completion.outcome);
                 last = Some(completion.done);
             })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use files::{NfsProto, Patience};
+use files::NfsProto;
 
 use crate::wire::rpc::AuthSys;
 
@@ -28,8 +28,6 @@ pub struct ClientOptions {
     /// TCP: how long one connection with calls in flight may stay silent before it counts as broken, while others are
     /// answered. Default 60 s, the Linux client's `timeo=600`.
     pub silence_timeout: Duration,
-    /// Sleep or spin while waiting.
-    pub patience: Patience,
     /// Whom the calls come from. Default: the owner of this process.
     pub user: User,
     /// Most bytes of one READ or WRITE; the server's limit if that is lower, and 32 KiB over UDP. Default 1 MiB.
@@ -116,7 +114,6 @@ impl Default for ClientOptions {
             connect_timeout: Duration::from_secs(5),
             reconnect_timeout: Duration::from_secs(30),
             silence_timeout: Duration::from_secs(60),
-            patience: Patience::default(),
             user: User::of_process(),
             io_bytes_max: const { NonZeroU32::new(1 << 20).unwrap() },
             source_port: SourcePort::default(),

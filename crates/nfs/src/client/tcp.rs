@@ -12,7 +12,7 @@
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 use files::{
-    Completion, Handle, HandleRef, NfsTarget, Outcome, Patience, Request, SubmitError, Ticket, Transport,
+    Completion, Handle, HandleRef, NfsTarget, Outcome, Request, SubmitError, Ticket, Transport,
     TransportCounters, TransportError,
 };
 use quanta::{Clock, Instant};
@@ -48,7 +48,6 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// NFS over TCP.
 pub(super) struct TcpTransport {
     clock: Clock,
-    patience: Patience,
     silence: Silence,
     template: Template,
     links: Vec<Link>,
@@ -125,7 +124,6 @@ impl TcpTransport {
         }
         Ok(Self {
             clock,
-            patience: options.patience,
             silence: Silence::new(options.reconnect_timeout),
             template: Template::new(&options.user.credential()),
             links,
@@ -290,14 +288,9 @@ impl Transport for TcpTransport {
             if !all_up {
                 self.mend(now)?;
             }
-            let Some(left) =
-                until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
-            else {
-                return Ok(0);
-            };
-            match self.patience.sleep_for(left) {
-                Some(sleep) => self.wait(sleep, now)?,
-                None => std::hint::spin_loop(),
+            match until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero()) {
+                Some(left) => self.wait(left, now)?,
+                None => return Ok(0),
             }
         }
     }

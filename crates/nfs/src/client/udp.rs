@@ -15,7 +15,7 @@
 use std::{collections::VecDeque, os::fd::OwnedFd, time::Duration};
 
 use files::{
-    Completion, Handle, HandleRef, NfsTarget, Outcome, Patience, Request, SubmitError, Ticket, Transport,
+    Completion, Handle, HandleRef, NfsTarget, Outcome, Request, SubmitError, Ticket, Transport,
     TransportCounters, TransportError,
 };
 use quanta::{Clock, Instant};
@@ -44,7 +44,6 @@ const NONE: u32 = u32::MAX;
 pub(super) struct UdpTransport {
     target: String,
     clock: Clock,
-    patience: Patience,
     udp: UdpOptions,
     silence: Silence,
     template: Template,
@@ -110,7 +109,6 @@ impl UdpTransport {
         Ok(Self {
             target: target.to_string(),
             clock,
-            patience: options.patience,
             udp: options.udp,
             // What was not sent at least twice may just have been lost on its way.
             silence: Silence::new(
@@ -208,14 +206,9 @@ impl Transport for UdpTransport {
             if let Some(lasted) = self.silence.goes_on(now, self.in_flight()) {
                 return Err(self.give_up(lasted, now, deliver));
             }
-            let Some(left) =
-                until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
-            else {
-                return Ok(0);
-            };
-            match self.patience.sleep_for(left) {
-                Some(sleep) => self.wait(sleep, now)?,
-                None => std::hint::spin_loop(),
+            match until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero()) {
+                Some(left) => self.wait(left, now)?,
+                None => return Ok(0),
             }
         }
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use files::{NfsProto, Patience, Target};
+use files::{NfsProto, Target};
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
+use harness::open_loop::Wait;
 use measure::RunId;
 
 use crate::cpus::CpuList;
@@ -165,7 +166,6 @@ impl FstressArgs {
             udp_retransmits: self.udp_retransmits.unwrap_or(UDP_RETRANSMITS),
             reconnect_timeout: self.reconnect_timeout.unwrap_or(RECONNECT_TIMEOUT),
             threads: self.threads,
-            patience: if self.spin { Patience::Spin } else { Patience::default() },
         }
     }
 
@@ -259,6 +259,7 @@ impl FstressArgs {
             warm: self.warm,
             measure: self.measure,
             drain: DRAIN,
+            wait: if self.spin { Wait::Spin } else { Wait::Auto },
             files: self.files.map_or(FileCount::Scaled, FileCount::Fixed),
             seed: self.seed,
             keep,
