@@ -36,6 +36,7 @@ fn main() {
             threads: NonZeroUsize::MIN,
             timeout: Duration::from_secs(10),
             drain: Duration::from_secs(10),
+            wait: Default::default(),
             check_one_in: NonZeroU32::new(check_one_in).expect("not zero"),
             seed: 1,
             watch: None,

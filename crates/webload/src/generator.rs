@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use harness::open_loop::FineTimers;
+use harness::open_loop::{Pacer, WaitChoice, Waiter};
 
 use self::books::Books;
 use self::connections::Connections;
@@ -32,7 +32,7 @@ use crate::curves::Moments;
 use crate::error::WebloadError;
 use crate::plan::{Planned, Share};
 use crate::poller::{Batch, Ready};
-use crate::run::{Live, WebloadConfig};
+use crate::run::{Event, WebloadConfig};
 use crate::slots::Token;
 use crate::tally::Tally;
 use crate::watch::Watch;
@@ -41,6 +41,7 @@ use crate::watch::Watch;
 pub(crate) struct Counted {
     pub tallies: Vec<Tally>,
     pub moments: Moments,
+    pub waited: Option<WaitChoice>,
     /// Ended by the user.
     pub stopped: bool,
 }
@@ -62,12 +63,34 @@ pub(crate) struct Generator<'a> {
     begin_unix_s: f64,
     schedule: Schedule,
     connections: Connections,
+    pacer: Pacer,
     /// Due, and without a connection.
     waiting: VecDeque<Flight>,
     in_flight: usize,
     requests: u64,
     request: RequestText,
     books: Books,
+}
+
+/// The sockets of one wait, for the pacer.
+struct Replies<'r> {
+    connections: &'r Connections,
+    batch: &'r mut Batch,
+    looks: u32,
+}
+
+impl Waiter for Replies<'_> {
+    type Moment = Instant;
+    type Error = std::io::Error;
+
+    fn now(&mut self) -> Instant {
+        Instant::now()
+    }
+
+    fn look(&mut self, until: Option<Instant>) -> std::io::Result<usize> {
+        self.looks += 1;
+        self.connections.look(until, self.batch)
+    }
 }
 
 impl<'a> Generator<'a> {
@@ -78,6 +101,7 @@ impl<'a> Generator<'a> {
             schedule: Schedule::new(&config.plan, &config.phases, share, begin),
             connections: Connections::new(config.route.peer, config.pool, share)
                 .map_err(WebloadError::setup("the generator's event loop"))?,
+            pacer: Pacer::new(config.wait, config.threads.get()),
             waiting: VecDeque::new(),
             in_flight: 0,
             begin,
@@ -91,8 +115,8 @@ impl<'a> Generator<'a> {
     }
 
     /// Runs all phases, or until stopped.
-    pub fn run(mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Live)) -> Result<Counted, WebloadError> {
-        let _fine_timers = FineTimers::begin();
+    pub fn run(mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Event)) -> Result<Counted, WebloadError> {
+        let _precise = self.pacer.begin();
         let mut batch = Batch::new();
         let mut next_tell = self.begin + TELL_EVERY;
         let mut next_sweep = self.begin + SWEEP_EVERY;
@@ -106,11 +130,14 @@ impl<'a> Generator<'a> {
             }
             if now >= next_tell {
                 next_tell = now + TELL_EVERY;
-                tell(self.books.live(now, self.schedule.progress(now), self.share.of));
+                tell(Event::Live(self.books.live(now, self.schedule.progress(now), self.share.of)));
             }
             if now >= next_sweep {
                 next_sweep = now + SWEEP_EVERY;
                 self.sweep(now);
+            }
+            if self.pacer.choice().is_none() && self.schedule.is_warm(now) {
+                tell(Event::Waits(self.pacer.settle()));
             }
             let next_due = self.send_due(now);
             if self.schedule.is_over() {
@@ -123,10 +150,15 @@ impl<'a> Generator<'a> {
             if let Some(due) = next_due {
                 until = until.min(due);
             }
-            let idle = self.connections.wait(until, &mut batch);
-            let idle = idle.map_err(WebloadError::setup("the generator's wait for replies"))?;
-            if let Some(tally) = self.books.of(self.schedule.phase()) {
-                tally.idle += idle;
+            let waits_from = Instant::now();
+            let mut replies = Replies { connections: &self.connections, batch: &mut batch, looks: 0 };
+            let ready = self.pacer.wait(Some(until), &mut replies);
+            let ready = ready.map_err(WebloadError::setup("the generator's wait for replies"))?;
+            // What the first look finds was there already.
+            if (ready == 0 || replies.looks > 1)
+                && let Some(tally) = self.books.of(self.schedule.phase())
+            {
+                tally.idle += waits_from.elapsed();
             }
             for event in &batch.ready {
                 self.on_ready(*event);
@@ -134,7 +166,7 @@ impl<'a> Generator<'a> {
         }
         self.end_phase(Instant::now());
         self.give_up(stopped);
-        Ok(self.books.close(stopped))
+        Ok(self.books.close(self.pacer.choice(), stopped))
     }
 
     /// Sends what is due, up to a batch; when the next one is due, where that is known.

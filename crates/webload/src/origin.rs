@@ -215,7 +215,7 @@ impl Server {
         number: u64,
         shared: Arc<Shared>,
     ) -> std::io::Result<Self> {
-        let poller = Poller::new(false)?;
+        let poller = Poller::new()?;
         poller.add(&listener, LISTENER.0, Interest::Read)?;
         let ThinkTime { mean, sd } = options.think;
         let chance = Chance {

@@ -1,7 +1,7 @@
 //! Waiting for many sockets at once, and for a moment, whichever comes first.
 //!
-//! Epoll's own time-out is in milliseconds and up to one late, so the wait is a `ppoll` on the epoll descriptor until
-//! shortly before the moment, and the rest is spun: sleepers come 50 to 100 microseconds late.
+//! Epoll's own time-out is in milliseconds and up to one late, so the wait is a `ppoll` on the epoll descriptor. Who needs
+//! a moment more exactly than sleepers meet it ends the sleep earlier and looks until then (`harness::open_loop::Pacer`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,8 +12,6 @@ use rustix::io::Errno;
 
 /// Events taken at once.
 const EVENTS_MAX: usize = 512;
-/// How long before the moment to begin to spin, where it is worth it.
-const SPIN: Duration = Duration::from_micros(60);
 
 /// What to be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +30,6 @@ pub(crate) struct Ready {
 
 pub(crate) struct Poller {
     epoll: OwnedFd,
-    /// Whether to spin before a moment.
-    exact: bool,
 }
 
 /// What a wait brings; it stays with the thread that waits.
@@ -49,8 +45,8 @@ impl Batch {
 }
 
 impl Poller {
-    pub fn new(exact: bool) -> std::io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, exact })
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
     pub fn add(&self, socket: impl AsFd, token: u64, interest: Interest) -> std::io::Result<()> {
@@ -61,28 +57,22 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(token), flags(interest))?)
     }
 
-    /// Waits for sockets, no longer than until the moment, and puts the ready ones into the batch. How long it had
-    /// nothing to do: none of that is work.
-    pub fn wait(&self, until: Instant, batch: &mut Batch) -> std::io::Result<Duration> {
+    /// Puts the sockets that are ready now into the batch. How many.
+    pub fn look(&self, batch: &mut Batch) -> std::io::Result<usize> {
         batch.ready.clear();
-        if self.take(batch)? > 0 {
-            return Ok(Duration::ZERO);
-        }
-        let idle_from = Instant::now();
+        self.take(batch)
+    }
+
+    /// Sleeps until a socket is ready, no longer than until the moment, and puts the ready ones into the batch. How many.
+    pub fn wait(&self, until: Instant, batch: &mut Batch) -> std::io::Result<usize> {
+        batch.ready.clear();
         loop {
-            let now = Instant::now();
-            let left = until.saturating_duration_since(now);
-            if left.is_zero() {
-                return Ok(now - idle_from);
+            let ready = self.take(batch)?;
+            let left = until.saturating_duration_since(Instant::now());
+            if ready > 0 || left.is_zero() {
+                return Ok(ready);
             }
-            let sleep = if self.exact { left.saturating_sub(SPIN) } else { left };
-            if !sleep.is_zero() {
-                self.sleep(sleep)?;
-            }
-            let before = Instant::now();
-            if self.take(batch)? > 0 {
-                return Ok(before - idle_from);
-            }
+            self.sleep(left)?;
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use harness::open_loop::{Wait, WaitChoice};
 use measure::{CpuMeter, Curve, LoadPoint, Phase as PhaseRecord, Verdict};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -70,6 +71,8 @@ pub struct WebloadConfig {
     pub timeout: Duration,
     /// How long to wait for replies after the last request.
     pub drain: Duration,
+    /// How a generator waits for the moment of the next request.
+    pub wait: Wait,
     /// Of how many replies one has its bytes compared; of the others only the length.
     pub check_one_in: NonZeroU32,
     /// Same seed, same requests.
@@ -103,6 +106,8 @@ pub struct Live {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event {
+    /// How the generators wait between requests, chosen as the first phases end.
+    Waits(WaitChoice),
     /// How it goes.
     Live(Live),
 }
@@ -120,6 +125,8 @@ pub struct Outcome {
     pub metrics: std::collections::BTreeMap<String, f64>,
     /// Whether to believe it.
     pub verdict: Verdict,
+    /// How the first generator waited between requests.
+    pub waited: Option<WaitChoice>,
     /// False when the user ended it.
     pub complete: bool,
 }
@@ -142,7 +149,7 @@ pub fn run(
     let cpu = CpuMeter::start();
     let begin = Instant::now();
     let threads = config.threads.get() as u64;
-    let (events, heard) = mpsc::sync_channel::<Live>(64);
+    let (events, heard) = mpsc::sync_channel::<Event>(64);
     let counted = std::thread::scope(|scope| {
         let mut generators = Vec::new();
         for number in 0..threads {
@@ -150,9 +157,9 @@ pub fn run(
             let events = (number == 0).then(|| events.clone());
             let work = move || {
                 // A full channel drops a line of progress and never holds up the generator.
-                let mut tell = |live: Live| {
+                let mut tell = |event: Event| {
                     if let Some(events) = &events {
-                        let _ = events.try_send(live);
+                        let _ = events.try_send(event);
                     }
                 };
                 Generator::new(config, share, begin)?.run(stop, &mut tell)
@@ -162,8 +169,8 @@ pub fn run(
                 .push(thread.spawn_scoped(scope, work).map_err(WebloadError::setup("a generator's thread"))?);
         }
         drop(events);
-        for live in heard {
-            tell(Event::Live(live));
+        for event in heard {
+            tell(event);
         }
         let mut counted: Vec<Counted> = Vec::new();
         for generator in generators {
@@ -171,6 +178,7 @@ pub fn run(
         }
         Ok(counted)
     })?;
+    let waited = counted.first().and_then(|counted| counted.waited);
     let stopped = counted.iter().any(|counted| counted.stopped);
     let mut tallies = vec![Tally::default(); config.phases.len()];
     let mut moments = Moments::default();
@@ -178,7 +186,7 @@ pub fn run(
         tallies.iter_mut().zip(&counted.tallies).for_each(|(sum, tally)| sum.merge(tally));
         moments.merge(counted.moments);
     }
-    Ok(judge::outcome(config, &tallies, &moments, cpu.used(), !stopped))
+    Ok(Outcome { waited, ..judge::outcome(config, &tallies, &moments, cpu.used(), !stopped) })
 }
 
 /// Robots have thousands of connections; the usual soft limit is 1024.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use measure::LoopKind;
 use webload::{
-    Body, End, Generation, Object, ObjectSet, Origin, OriginOptions, Outcome, Pace, Phase, Plan, PolyMix,
-    Pool, Route, SetUse, ThinkTime, Trace, WebloadConfig, run,
+    Body, End, Event, Generation, Object, ObjectSet, Origin, OriginOptions, Outcome, Pace, Phase, Plan,
+    PolyMix, Pool, Route, SetUse, ThinkTime, Trace, WebloadConfig, run,
 };
 
 fn config(peer: SocketAddr, plan: Plan, phases: Vec<Phase>, pool: Pool) -> WebloadConfig {
@@ -21,6 +21,7 @@ fn config(peer: SocketAddr, plan: Plan, phases: Vec<Phase>, pool: Pool) -> Weblo
         threads: NonZeroUsize::MIN,
         timeout: Duration::from_secs(20),
         drain: Duration::from_secs(20),
+        wait: Default::default(),
         check_one_in: NonZeroU32::MIN,
         seed: 1,
         watch: None,
@@ -141,8 +142,8 @@ fn what_was_under_way_when_a_run_was_cut_short_is_no_failure() {
     let phases = vec![Phase::new("hits", pace, End::Requests(100_000)).measured()];
     let pool = Pool::Shared { connections: 500 };
     let stop = AtomicBool::new(false);
-    let outcome = run(&config(origin.address(), set(AGAIN), phases, pool), &stop, &mut |_| {
-        stop.store(true, Ordering::Relaxed);
+    let outcome = run(&config(origin.address(), set(AGAIN), phases, pool), &stop, &mut |event| {
+        stop.store(matches!(event, Event::Live(_)), Ordering::Relaxed);
     })
     .unwrap();
     assert!(!outcome.complete);

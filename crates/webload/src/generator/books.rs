@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use harness::open_loop::WaitChoice;
+
 use super::Counted;
 use crate::client::{Fault, Flight, Reply};
 use crate::curves::Moments;
@@ -162,7 +164,7 @@ impl Books {
     }
 
     /// All of it.
-    pub fn close(self, stopped: bool) -> Counted {
-        Counted { tallies: self.tallies, moments: self.moments, stopped }
+    pub fn close(self, waited: Option<WaitChoice>, stopped: bool) -> Counted {
+        Counted { tallies: self.tallies, moments: self.moments, waited, stopped }
     }
 }

@@ -49,7 +49,7 @@ impl Connections {
         };
         Ok(Self {
             peer,
-            poller: Poller::new(true)?,
+            poller: Poller::new()?,
             clients: Slots::new(),
             idle: vec![Vec::new(); lists],
             count_max,
@@ -151,9 +151,12 @@ impl Connections {
         Ok(())
     }
 
-    /// Waits until some can go on, or until the moment; how long there was nothing to do.
-    pub fn wait(&self, until: Instant, batch: &mut Batch) -> std::io::Result<Duration> {
-        self.poller.wait(until, batch)
+    /// Looks which can go on; until the moment, if there is one, it sleeps for the first. How many.
+    pub fn look(&self, until: Option<Instant>, batch: &mut Batch) -> std::io::Result<usize> {
+        match until {
+            Some(until) => self.poller.wait(until, batch),
+            None => self.poller.look(batch),
+        }
     }
 
     /// Goes on with one that can; nothing when it is gone.

@@ -18,6 +18,9 @@ use crate::object::mix;
 use crate::phases::{End, Pace, Phase};
 use crate::plan::{Plan, Planned, Planner, Share};
 
+/// How far the last phase before the measured ones has come when the warm-up counts as over, 0 to 1.
+const NEARLY_OVER: f64 = 0.9;
+
 /// One generator's part of phases and plan.
 pub(super) struct Schedule {
     phases: Vec<Phase>,
@@ -162,6 +165,14 @@ impl Schedule {
     /// Goes on with the next phase, from `at` on.
     pub fn next_phase(&mut self, at: Instant) {
         self.cursor = Cursor { phase: self.cursor.phase + 1, begin: at, at, requests: 0, new_bytes: 0 };
+    }
+
+    /// Whether the warm-up is over, or nearly: the next thing to come is what is measured.
+    pub fn is_warm(&self, now: Instant) -> bool {
+        let at = self.cursor.phase;
+        let is_measured = |phase: Option<&Phase>| phase.is_some_and(|phase| phase.measured);
+        is_measured(self.phases.get(at))
+            || is_measured(self.phases.get(at + 1)) && self.progress(now).1 >= NEARLY_OVER
     }
 
     /// Name of the phase under way and how far it has come, 0 to 1.

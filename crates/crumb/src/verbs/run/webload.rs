@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use files::Target;
+use harness::open_loop::Wait;
 use measure::RunRecord;
 use webload::{Event, Origin, Route, WebloadConfig};
 
@@ -220,6 +221,7 @@ impl WebloadArgs {
             threads: self.threads,
             timeout: self.timeout,
             drain: self.timeout.min(DRAIN_MAX),
+            wait: Wait::Auto,
             check_one_in: self.check_one_in,
             seed: self.seed,
             watch: self.watch,
@@ -234,10 +236,10 @@ impl WebloadArgs {
                 if let Some(cpus) = &self.pin {
                     cpus.pin().map_err(|error| error.context(BadUsage))?;
                 }
-                let mut tell = |event| {
-                    if let Event::Live(live) = event {
-                        figures::show(&mut progress, &live);
-                    }
+                let mut tell = |event| match event {
+                    Event::Live(live) => figures::show(&mut progress, &live),
+                    Event::Waits(choice) => progress.say(&choice.to_string()),
+                    _ => {}
                 };
                 anyhow::Ok(webload::run(&config, stop, &mut tell)?)
             };
