@@ -32,6 +32,8 @@ const PLACES: [&str; 11] = [
     "through",
     "origin",
 ];
+/// Settings that a run chooses for itself: no side keeps to them on purpose.
+const CHOSEN: [&str; 2] = ["wait", "cpus_awake"];
 /// Settings of how a target is reached: a side whose target is of another kind has none.
 const OF_TARGET: [&str; 3] = ["nfs", "storage", "proto"];
 
@@ -273,7 +275,7 @@ fn settings(sides: &[Side]) -> Vec<(String, String)> {
         }
         let value = |run: &RunRecord| lines(run).remove(&name).unwrap_or_else(|| "not set".to_owned());
         let kept = |side: &Side| side.runs.iter().all(|run| value(run) == value(&side.runs[0]));
-        if by_settings && sides.iter().all(kept) {
+        if by_settings && sides.iter().all(kept) && !CHOSEN.contains(&name.as_str()) {
             return None;
         }
         Some((name.clone(), differences(sides, &value)?))

@@ -355,6 +355,19 @@ fn interleaved_repeats_of_equal_machines_need_no_caution() {
 }
 
 #[test]
+fn sides_that_waited_differently_are_called_so_even_within_a_series() {
+    let mut sides = in_turns();
+    for (side, wait) in sides.iter_mut().zip(["sleep", "spin"]) {
+        side.runs.iter_mut().for_each(|run| run.config["wait"] = wait.into());
+    }
+    let cautions = compare(&sides, &[]).unwrap().cautions;
+    assert!(
+        cautions.iter().any(|caution| caution.text == "setting wait differs: sleep on A, spin on B"),
+        "{cautions:?}"
+    );
+}
+
+#[test]
 fn the_setting_a_series_compares_needs_no_caution_and_one_that_wanders_does() {
     let mut sides = in_turns();
     for run in &mut sides[1].runs {
