@@ -15,7 +15,7 @@ trap '[ -n "$server" ] && kill "$server" 2>/dev/null && wait "$server" || true; 
 # One processor each, where there are two, so that the generator is not the limit.
 pin_server=() pin_generator=()
 if [ "$(nproc)" -ge 2 ]; then
-    pin_server=(--pin 0) pin_generator=(--pin 1 --spin)
+    pin_server=(--pin 0) pin_generator=(--pin 1 --wait spin)
 fi
 coproc SERVER { exec "$crumb" serve dir "$scratch" --listen 127.0.0.1:0 "${pin_server[@]}" 2>&1; }
 server=$SERVER_PID

@@ -32,6 +32,7 @@ mod series;
 mod signals;
 mod tables;
 mod verbs;
+mod waiting;
 
 use std::process::ExitCode;
 

@@ -174,7 +174,8 @@ impl<B: Benchmark> Plan<'_, B> {
     }
 }
 
-fn with_chosen(mut config: Value, chosen: Vec<(&'static str, Value)>) -> Value {
+/// A configuration with what the run itself chose.
+pub fn with_chosen(mut config: Value, chosen: Vec<(&'static str, Value)>) -> Value {
     chosen.into_iter().for_each(|(name, value)| config[name] = value);
     config
 }

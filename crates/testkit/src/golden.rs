@@ -221,6 +221,8 @@ impl Mask {
             Value::Object(fields) => {
                 let field = |(name, value): (&String, &Value)| match name.as_str() {
                     "hosts" => (name.clone(), self.hosts(value)),
+                    // Chosen by what the machine has free and allows.
+                    "wait" | "cpus_awake" => (name.clone(), "<machine>".into()),
                     _ => (name.clone(), self.settings(value)),
                 };
                 Value::Object(fields.iter().map(field).collect())

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use files::{NfsProto, Target};
 use fstress::{Fstress, FstressConfig, Keep, Load, Reached};
+use harness::open_loop::Wait;
 use harness::ranks::RankGroup;
 use measure::RunRecord;
 use quanta::Clock;
@@ -94,7 +95,7 @@ impl FstressArgs {
             ("udp_timeout_ms", (options.udp_timeout.as_millis() as u64).into()),
             ("udp_retransmits_max", options.udp_retransmits.into()),
             ("pinned_to_cpus", json!(self.pin.as_ref().map(ToString::to_string))),
-            ("spin", self.spin.into()),
+            ("spin", (self.wait.wait() == Wait::Spin).into()),
         ]
     }
 
@@ -105,6 +106,7 @@ impl FstressArgs {
             ("files", format!("{:?}", config.files)),
             ("file set", format!("{:?} {}", config.keep, config.set_name)),
             ("threads", format!("{:?}", self.threads)),
+            ("waiting", self.wait.wait().to_string()),
             ("repeats", format!("{:?}", self.series)),
         ]
     }

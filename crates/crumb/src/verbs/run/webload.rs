@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use files::Target;
-use harness::open_loop::Wait;
+use harness::open_loop::chosen_waiting;
 use measure::RunRecord;
 use webload::{Event, Origin, Route, WebloadConfig};
 
@@ -20,9 +20,11 @@ use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::outcome::{Begun, OutputArgs, Run};
+use crate::pipeline::with_chosen;
 use crate::progress::Progress;
 use crate::series::{SeriesArgs, Sides, Turn, Variant};
 use crate::verbs::serve_origin::Manner;
+use crate::waiting::WaitArgs;
 use crate::{signals, tables};
 use workload::{Traffic, WorkloadArgs};
 
@@ -64,6 +66,9 @@ pub struct WebloadArgs {
     /// Run the generators on these processors only, such as 1 or 2-3
     #[arg(long, value_name = "CPUS")]
     pin: Option<CpuList>,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 
     /// A request without a whole reply fails after this
     #[arg(long, default_value = "60s", value_parser = humantime::parse_duration, value_name = "TIME")]
@@ -221,7 +226,7 @@ impl WebloadArgs {
             threads: self.threads,
             timeout: self.timeout,
             drain: self.timeout.min(DRAIN_MAX),
-            wait: Wait::Auto,
+            wait: self.wait.wait(),
             check_one_in: self.check_one_in,
             seed: self.seed,
             watch: self.watch,
@@ -252,7 +257,10 @@ impl WebloadArgs {
         let outcome = done?;
         let served = own.map(Origin::stop);
         let record = RunRecord {
-            config: self.config_json(traffic, through, &authority, served.is_some()),
+            config: with_chosen(
+                self.config_json(traffic, through, &authority, served.is_some()),
+                chosen_waiting(outcome.waited),
+            ),
             seed: self.seed,
             complete: outcome.complete,
             points: outcome.points,

@@ -8,7 +8,6 @@ use anyhow::bail;
 use clap::Args;
 use files::{NfsProto, Target};
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
-use harness::open_loop::Wait;
 use measure::RunId;
 
 use crate::cpus::CpuList;
@@ -16,6 +15,7 @@ use crate::names::kept_name;
 use crate::openers::{TransportOptions, proto};
 use crate::outcome::OutputArgs;
 use crate::series::{SeriesArgs, Sides};
+use crate::waiting::WaitArgs;
 
 /// Offer rising load to a file service and measure how its latency answers.
 ///
@@ -109,9 +109,8 @@ pub struct FstressArgs {
     #[arg(long, value_name = "CPUS")]
     pub(super) pin: Option<CpuList>,
 
-    /// Spin instead of sleeping between requests: exact to below a microsecond, and takes a whole core
-    #[arg(long)]
-    pub(super) spin: bool,
+    #[command(flatten)]
+    pub(super) wait: WaitArgs,
 
     /// Write every measured request by itself into this directory, as RUN-rank-N.csv: load point, operation, nanoseconds from
     /// the begin of the interval until it was due and from then to its end, and how it ended
@@ -259,7 +258,7 @@ impl FstressArgs {
             warm: self.warm,
             measure: self.measure,
             drain: DRAIN,
-            wait: if self.spin { Wait::Spin } else { Wait::Auto },
+            wait: self.wait.wait(),
             files: self.files.map_or(FileCount::Scaled, FileCount::Fixed),
             seed: self.seed,
             keep,
