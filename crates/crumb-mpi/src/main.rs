@@ -64,10 +64,10 @@ enum Benchmark {
     /// Latency of a file service against offered load; rates, files and requests outstanding are those of the whole
     #[command(after_help = EXAMPLES)]
     Fstress(FstressTogether),
-    /// PostMark as copies, one a rank, each with files of its own; figures count while all work
+    /// PostMark as replicas, one a rank, each with files of its own; figures count while all work
     #[command(after_help = EXAMPLES)]
     Postmark(ReplicasOf<RunPostmarkArgs>),
-    /// The news spool as copies, one a rank, each with a spool of its own; figures count while all work
+    /// The news spool as replicas, one a rank, each with a spool of its own; figures count while all work
     #[command(after_help = EXAMPLES)]
     Netnews(ReplicasOf<NetnewsArgs>),
 }
@@ -192,7 +192,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// How long a rank may be dead before any other misses it. Nobody listens inside an interval; that of copies has no silence.
+/// How long a rank may be dead before any other misses it. Nobody listens inside an interval; that of replicas has no silence.
 fn silence_max(command_line: impl IntoIterator<Item = OsString>) -> Duration {
     let Ok(matches) = Cli::command().try_get_matches_from(command_line) else { return PATIENCE };
     let (mut of_verb, mut silence) = (&matches, Duration::ZERO);
