@@ -177,7 +177,9 @@ impl Bench<'_> {
             (Some(paying), true) => Some(paying.crossover.to_string()),
             _ => self.measured.pays_among_sizes(self.args.layout),
         };
-        for reason in outcome.verdict.reasons.into_iter().filter(|reason| reason.code != "pays-from") {
+        // What pays is told above; that the time was up is said with what was measured.
+        let told = |code: &str| ["pays-from", "interrupted"].contains(&code);
+        for reason in outcome.verdict.reasons.into_iter().filter(|reason| !told(&reason.code)) {
             // dirscale names a flag of its own.
             let text = match reason.code.as_str() {
                 "one-round" => "each size was measured once: the intervals do not cover what differs from one time to the \
