@@ -411,6 +411,9 @@ impl Bench<'_> {
                 verdict.remark("pays-from", format!("{layout} against flat: pays {answers}"));
             }
         }
+        if !complete && error.is_none() {
+            verdict.invalidate("interrupted", "the run was interrupted");
+        }
         if config.rounds.get() == 1 && !phases.is_empty() {
             let text = "each size was measured once: the intervals do not cover what differs from one time to the next";
             verdict.remark("one-round", format!("{text}; measure with --rounds 3 or more"));

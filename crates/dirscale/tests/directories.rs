@@ -274,6 +274,7 @@ fn ctrl_c_while_filling_leaves_nothing_behind_and_keeps_what_was_measured() {
         }
     });
     assert!(!outcome.complete && outcome.error.is_none(), "{outcome:?}");
+    assert!(!outcome.verdict.valid && outcome.verdict.has("interrupted"), "{:?}", outcome.verdict);
     assert_eq!(outcome.curves[0].lines[0].points.iter().map(|point| point.x).collect::<Vec<_>>(), [8.0]);
     assert_eq!(std::fs::read_dir(bench.path()).unwrap().count(), 0);
 }
