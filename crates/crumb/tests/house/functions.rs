@@ -22,17 +22,7 @@ const LONGER: &[(&str, &str, &str)] = &[
         "a verb from its flags to what it prints; logic of it is to move to a library",
     ),
     (
-        "crates/crumb/src/verbs/run_fstress.rs",
-        "measure_one",
-        "a whole run: opens, measures, builds the record; to be split when all runs go one way",
-    ),
-    (
-        "crates/crumb/src/verbs/run_netnews.rs",
-        "measure_one",
-        "a whole run: opens, measures, builds the record; to be split when all runs go one way",
-    ),
-    (
-        "crates/crumb/src/verbs/run_postmark.rs",
+        "crates/crumb/src/verbs/run/netnews.rs",
         "measure_one",
         "a whole run: opens, measures, builds the record; to be split when all runs go one way",
     ),

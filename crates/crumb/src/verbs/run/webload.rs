@@ -256,11 +256,9 @@ impl WebloadArgs {
         progress.finish();
         let outcome = done?;
         let served = own.map(Origin::stop);
+        let config = self.config_json(traffic, through, &authority, served.is_some());
         let record = RunRecord {
-            config: with_chosen(
-                self.config_json(traffic, through, &authority, served.is_some()),
-                chosen_waiting(outcome.waited),
-            ),
+            config: with_chosen(config, chosen_waiting(outcome.waited)),
             seed: self.seed,
             complete: outcome.complete,
             points: outcome.points,
