@@ -1,4 +1,4 @@
-//! The entries of the fuzz targets, shared with `tests/hostile.rs`.
+//! The entries of the fuzz targets, shared with `tests/it/hostile.rs`.
 
 use packstore::fuzzing;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packstore::{Mode, PutOptions, Store};
 use testkit::SimulatedDisk;
 
-use crate::model::{Model, body, mixed};
-use crate::scenario::{Scenario, found};
+use super::model::{Model, body, mixed};
+use super::scenario::{Scenario, found};
 
 #[test]
 fn power_lost_at_any_operation_costs_nothing_that_was_acknowledged_and_mixes_nothing() {

@@ -8,7 +8,7 @@ use disk::Disk;
 use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
-use crate::model::body;
+use super::model::body;
 
 const SPILL: &str = "found.new";
 const OBJECTS: u64 = 900;

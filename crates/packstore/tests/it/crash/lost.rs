@@ -8,7 +8,7 @@ use disk::{Disk, DiskOpen};
 use packstore::{Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::SimulatedDisk;
 
-use crate::model::body;
+use super::model::body;
 
 const INDEX: &str = "00000000.index";
 const BODY: &str = "00000000.body";

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use disk::{Disk, LocalDisk};
 use packstore::{OpenOptions, PutOptions, Store, StoreOptions, VolumeSpec};
 
-use crate::model::{Model, body, meta, mixed};
-use crate::scenario::found;
+use super::model::{Model, body, meta, mixed};
+use super::scenario::found;
 
 const KILLS: u64 = 200;
 const FOLDER: &str = "CRUMB_CRASH_CHILD_FOLDER";
@@ -61,7 +61,7 @@ fn child(folder: &Path, round: u64) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args([
         "--exact",
-        "kills::the_child_writes_until_it_is_killed",
+        "crash::kills::the_child_writes_until_it_is_killed",
         "--nocapture",
         "--test-threads=1",
     ]);

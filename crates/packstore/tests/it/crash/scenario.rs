@@ -7,7 +7,7 @@ use disk::Disk;
 use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::SimulatedDisk;
 
-use crate::model::{Model, Version, body, meta, mixed};
+use super::model::{Model, Version, body, meta, mixed};
 
 /// What is played on which store.
 #[derive(Clone, Copy, Debug)]

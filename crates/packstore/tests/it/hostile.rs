@@ -7,7 +7,7 @@ use packstore::fuzzing;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-#[path = "../fuzz/entry.rs"]
+#[path = "../../fuzz/entry.rs"]
 mod entry;
 
 #[test]

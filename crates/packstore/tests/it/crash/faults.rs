@@ -8,7 +8,7 @@ use disk::Disk;
 use packstore::{CacheOptions, Mode, OpenOptions, PutOptions, Store, StoreError, StoreOptions, VolumeSpec};
 use testkit::{DiskFault, DiskOperation, SimulatedDisk};
 
-use crate::model::{body, mixed};
+use super::model::{body, mixed};
 
 fn store_on(disks: &[&SimulatedDisk]) -> Store {
     let volumes =

@@ -109,7 +109,7 @@ fn each_call_is_the_system_calls_that_the_header_says() {
         .args(["-f", "-qq", "-s", "64", "-o"])
         .arg(&log)
         .arg(std::env::current_exe().expect("this test"))
-        .args(["--exact", "postmarks_operations_through_the_seam_work", "--test-threads=1"])
+        .args(["--exact", "local_fs::postmarks_operations_through_the_seam_work", "--test-threads=1"])
         .output()
         .expect("strace starts");
     assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));

@@ -1,0 +1,12 @@
+//! The store as its callers see it: on real, full, failing and simulated disks, across kills and loss of power.
+
+mod crash;
+mod direct;
+mod disks;
+mod faults;
+mod format;
+mod hostile;
+mod model;
+mod serving;
+mod threads;
+mod times;
