@@ -68,7 +68,7 @@ fn fill(directory: &Path, objects: u64) {
     let store = Store::create(vec![volume], options).expect("an empty directory");
     let server = start(Arc::new(store), origin());
     Client::new(server.addresses()[0].0).get(0).expect("a reply");
-    while !server.shared().flights.is_empty() {
+    while !server.shared().collapse_table.is_empty() {
         std::thread::yield_now();
     }
     let store = server.stop().expect("nobody else has it");

@@ -53,7 +53,7 @@ fn main() {
         fill.get(number);
     }
     drop(fill);
-    while !server.shared().flights.is_empty() {
+    while !server.shared().collapse_table.is_empty() {
         std::thread::yield_now();
     }
     let bare = bare_loop();

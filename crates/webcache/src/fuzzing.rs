@@ -2,7 +2,7 @@
 //! runs the same on the targets' seeds with bytes changed (`tests`).
 //!
 //! ```text
-//! connection   requests as a client sends them: sentry, a reader of our own, hyper       all three must read alike
+//! connection   requests as a client sends them: request guard, a reader of our own, hyper       all three must read alike
 //! exchange     fields of a request and its reply: every rule                             written, read, written again
 //! url          targets, references, prefixes: keys                                       a key is its own key
 //! datagram     ICP      stored   heads, facts, bans      page   HTML      config   TOML
@@ -101,7 +101,7 @@ pub fn configuration(bytes: &[u8]) -> bool {
             let again =
                 again.unwrap_or_else(|error| panic!("what is printed is refused: {error}\n{printed}"));
             assert_eq!(config::print(&again), printed, "printed again it is another");
-            let behind = config.clerks_behind_bytes().checked_add(config.store_behind_bytes());
+            let behind = config.writers_behind_bytes().checked_add(config.store_behind_bytes());
             assert_eq!(behind, Some(config.cache.behind_bytes_max));
             true
         }

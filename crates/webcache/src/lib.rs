@@ -1,8 +1,9 @@
 //! The caching web proxy on the packed store.
 //!
 //! ```text
-//! config ─> server: listener ─ connection ─ exchange ─┬─> shelf ─> packstore        rules decide at every step
-//!                     admin, log                      └─> fetch ─> origin ─> fill ─> readers, shelf
+//! config ─> server: client ─> answer ─┬─> object_cache ─> packstore      http-cache-rules decides at every step
+//!            admin, log      (driver) └─> fetch ─> upstream ─> origin
+//!                                           └─> readers, object_cache
 //! ```
 //!
 //! Always holds: what HTTP lets a shared cache do is said in [`http_cache_rules`] alone, without a socket, a file or a clock; a loop
@@ -16,5 +17,5 @@ pub mod config;
 pub mod fuzzing;
 pub mod icp;
 pub mod log;
+pub mod object_cache;
 pub mod server;
-pub mod shelf;

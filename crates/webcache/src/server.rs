@@ -1,15 +1,17 @@
 //! The proxy: event loops, each with its own sockets, connections to origins and counters; one store.
 //!
 //! ```text
-//! listener ─> connection (sentry ─ hyper) ─> exchange ─ driver ─┬─> hit      from the store
-//!                                                               ├─> fetch    from the origin: fill ─ pump ─> readers, clerks
-//!                                                               │     └─ neighbours: who else has it (ICP)   icp: answers them
-//!                                                               └─> tunnel   CONNECT, upgrades
+//! client: listener ─> connection (request_guard ─ hyper) ─> parsed_request
+//!                        │
+//!         answer: handler ─ driver ─┬─> stored   out of the object cache
+//!                                   ├─> fetch    from upstream: streaming_reply ─ body_relay ─> readers, store writers
+//!                                   │     └─ peers: who else has it (ICP), and answers to them
+//!                                   └─> tunnel   CONNECT, upgrades
 //! ```
 //!
 //! Always holds: a loop waits for no other loop, for no disk that writes, and, where the kernel has io_uring, for none that is
 //! read to find what is asked for.
-//! Not here: flags and signals (`crumb`), rules of HTTP (`rules`).
+//! Not here: flags and signals (`crumb`), rules of HTTP (`http-cache-rules`).
 
 mod admission_filter;
 mod answer;
@@ -46,12 +48,12 @@ pub(crate) use fetch::body_relay::KEPT_BYTES_MAX;
 pub use worker::{InForce, Shared};
 pub(crate) use worker::{Stage, now};
 
-use self::client::listener::Door;
+use self::client::listener::Listener;
 use self::upstream::Pool;
 use self::worker::Worker;
 use crate::config::Config;
 use crate::log::{LogError, LogWriter};
-use crate::shelf::Shelf;
+use crate::object_cache::ObjectCache;
 
 /// The proxy cannot start, or cannot take a new configuration.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +131,7 @@ impl Server {
         };
         let tls = start_tls(&config)?;
         let tls_client = tls::client();
-        let mut doors = Vec::new();
+        let mut listeners = Vec::new();
         let sides = [
             (&config.forward.listen, Side::Forward),
             (&config.reverse.listen, Side::Reverse { tls: false }),
@@ -139,15 +141,15 @@ impl Server {
             sides.iter().flat_map(|(addresses, _)| *addresses).copied().chain(config.admin.listen).collect();
         for (addresses, side) in sides {
             for &address in addresses {
-                let door = Door::open(address, side, loops, &all);
-                doors.push(door.map_err(|source| ServerError::Listen { address, source })?);
+                let listener = Listener::open(address, side, loops, &all);
+                listeners.push(listener.map_err(|source| ServerError::Listen { address, source })?);
             }
         }
         let admin = match config.admin.listen {
             None => None,
             Some(address) => {
-                let door = Door::open(address, Side::Forward, 1, &all);
-                Some(door.map_err(|source| ServerError::Listen { address, source })?)
+                let listener = Listener::open(address, Side::Forward, 1, &all);
+                Some(listener.map_err(|source| ServerError::Listen { address, source })?)
             }
         };
         let icp = match config.icp.listen {
@@ -164,17 +166,18 @@ impl Server {
         if !store.wait_until_ready(config.cache.rebuild_wait) {
             tracing::info!("what the store holds is not all known yet; until then it is fetched again");
         }
-        let shelf = Shelf::new(store, config.cache.clerks, config.clerks_behind_bytes())
+        let object_cache = ObjectCache::new(store, config.cache.writers, config.writers_behind_bytes())
             .map_err(ServerError::Thread)?;
-        let own: Arc<[SocketAddr]> = doors.iter().chain(&admin).map(|door| door.address).collect();
+        let own: Arc<[SocketAddr]> =
+            listeners.iter().chain(&admin).map(|listener| listener.address).collect();
         let in_force = InForce { config: Arc::new(config), log: log.map(Arc::new), tls };
-        let shared = Arc::new(Shared::new(Arc::new(shelf), bans, loops, in_force));
-        let addresses = doors.iter().map(|door| (door.address, door.side)).collect();
+        let shared = Arc::new(Shared::new(Arc::new(object_cache), bans, loops, in_force));
+        let addresses = listeners.iter().map(|listener| (listener.address, listener.side)).collect();
         let mut threads = Vec::new();
         for number in 0..loops {
-            let sockets: Vec<_> = doors
+            let sockets: Vec<_> = listeners
                 .iter_mut()
-                .filter_map(|door| door.sockets.pop().map(|socket| (socket, door.side)))
+                .filter_map(|listener| listener.sockets.pop().map(|socket| (socket, listener.side)))
                 .collect();
             let (shared, tls_client, own) = (Arc::clone(&shared), Arc::clone(&tls_client), Arc::clone(&own));
             threads.push(event_loop(format!("loop-{number}"), move || async move {
@@ -193,9 +196,9 @@ impl Server {
         }
         let admin = match admin {
             None => None,
-            Some(mut door) => {
-                let address = door.address;
-                let socket = door.sockets.pop();
+            Some(mut listener) => {
+                let address = listener.address;
+                let socket = listener.sockets.pop();
                 let shared = Arc::clone(&shared);
                 threads.push(event_loop("admin".to_owned(), move || crate::admin::serve(shared, socket))?);
                 Some(address)
@@ -240,7 +243,7 @@ impl Server {
     /// When the new log cannot be opened, or the files of TLS cannot be used: then all stays as it was.
     pub fn reload(&self, mut config: Config) -> Result<Vec<&'static str>, ServerError> {
         let InForce { config: old, log, tls } = self.shared.in_force();
-        // Doors of TLS stay open until the next start, and stay doors of TLS.
+        // Doors of TLS stay open until the next start, and stay listeners of TLS.
         let tls = start_tls(&config)?.or(tls);
         let kept = config.needing_restart(&old);
         config.listen_as(&old);
@@ -278,7 +281,7 @@ impl Server {
         }
         self.shared.put_in_force(InForce { log: None, ..self.shared.in_force() });
         let shared = Arc::try_unwrap(self.shared).ok()?;
-        Arc::try_unwrap(shared.shelf).ok().map(Shelf::close)
+        Arc::try_unwrap(shared.object_cache).ok().map(ObjectCache::close)
     }
 }
 

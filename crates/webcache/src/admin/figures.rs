@@ -71,7 +71,7 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
             name: "fills",
             help: "Replies on their way that others may share.",
             kind: "gauge",
-            read: |moment| moment.shared.flights.len() as u64,
+            read: |moment| moment.shared.collapse_table.len() as u64,
         },
         Shown {
             name: "bans",
@@ -83,13 +83,13 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
             name: "behind_bytes",
             help: "Body bytes that wait to be written.",
             kind: "gauge",
-            read: |moment| moment.shared.shelf.clerks().behind_bytes(),
+            read: |moment| moment.shared.object_cache.writers().behind_bytes(),
         },
         Shown {
             name: "store_failures_total",
             help: "Changes that the store refused.",
             kind: "counter",
-            read: |moment| moment.shared.shelf.clerks().failed(),
+            read: |moment| moment.shared.object_cache.writers().failed(),
         },
         Shown {
             name: "store_objects",
@@ -198,14 +198,20 @@ impl Figures {
             hits.add(&counters.hit_latency);
             misses.add(&counters.miss_latency);
         }
-        let moment = Moment { shared: Arc::clone(shared), usage: shared.shelf.store().usage() };
+        let moment = Moment { shared: Arc::clone(shared), usage: shared.object_cache.store().usage() };
         let gauge = |shown: &Shown<Moment>| (shown.name, shown.help, shown.kind, (shown.read)(&moment));
         let counter =
             |shown: &Shown<Counters>| (shown.name, shown.help, shown.kind, sum(&|c| (shown.read)(c)));
         let [first, others] = GAUGES;
         let plain = first.iter().map(gauge).chain(Counters::SHOWN.iter().map(counter));
         let plain = plain.chain(others.iter().map(gauge)).collect();
-        Self { plain, outcomes: outcomes.to_vec(), hits, misses, volumes: shared.shelf.store().volumes() }
+        Self {
+            plain,
+            outcomes: outcomes.to_vec(),
+            hits,
+            misses,
+            volumes: shared.object_cache.store().volumes(),
+        }
     }
 
     /// Requests and bytes from the store, and of all that a store could answer.

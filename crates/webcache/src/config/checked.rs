@@ -250,14 +250,14 @@ impl Config {
         IdleMax { per_origin: self.upstream.idle_per_origin, in_all: self.upstream.idle_in_all }
     }
 
-    /// Of `cache.behind_max_kib`: what may wait for the clerks. The rest waits in the store, of which a half is being written
+    /// Of `cache.behind_max_kib`: what may wait for the store writers. The rest waits in the store, of which a half is being written
     /// while the other fills.
-    pub fn clerks_behind_bytes(&self) -> u64 {
+    pub fn writers_behind_bytes(&self) -> u64 {
         self.cache.behind_bytes_max / 2
     }
 
     /// Of `cache.behind_max_kib`: what the store may hold unwritten.
     pub fn store_behind_bytes(&self) -> u64 {
-        self.cache.behind_bytes_max - self.clerks_behind_bytes()
+        self.cache.behind_bytes_max - self.writers_behind_bytes()
     }
 }

@@ -150,7 +150,7 @@ sections! {
         /// replies are passed on without being stored, and half in the store. They take up to twice as much memory.
         behind_bytes_max: u64 = kib, "behind_max_kib": key("65536").within(0, BYTES_MAX >> 10).restart();
         /// Threads that write to the store.
-        clerks: usize = number, "clerks": key("2").within(1, THREADS_MAX).restart();
+        writers: usize = number, "clerks": key("2").within(1, THREADS_MAX).restart();
         /// The body's checksum is compared once in so many reads. 1: always.
         verify_one_in: u32 = number, "verify_one_in": key("1").within(1, U32_MAX).restart();
         /// "all": every reply that may be stored is. "second": only what was asked for before, as far as is remembered.

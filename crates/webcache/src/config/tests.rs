@@ -126,7 +126,7 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
 #[test]
 fn what_may_wait_for_the_disk_is_shared_between_clerks_and_store_and_not_given_to_each() {
     let config = read("[cache]\nbehind_max_kib = 1001", flags(ENOUGH)).expect("enough");
-    let parts = [config.clerks_behind_bytes(), config.store_behind_bytes()];
+    let parts = [config.writers_behind_bytes(), config.store_behind_bytes()];
     assert_eq!(parts.iter().sum::<u64>(), 1001 << 10);
     assert!(parts.iter().all(|part| *part >= 500 << 10), "{parts:?}");
 }

@@ -59,7 +59,7 @@ pub struct Site {
     pub origins: Vec<Upstream>,
     /// Sent as Host instead of the client's.
     pub host: Option<Authority>,
-    /// Asked for to see whether an origin lives, and how often.
+    /// Requested to see whether an origin lives, and how often.
     pub health: Option<(PathAndQuery, Duration)>,
 }
 

@@ -1,7 +1,7 @@
-//! A client's bytes: what the sentry lets through must mean the same to a strict reader and to hyper.
+//! A client's bytes: what the request guard lets through must mean the same to a strict reader and to hyper.
 //!
 //! ```text
-//! bytes, cut in pieces ─ Sentry ─┬─> strict reader: heads without a second meaning, bodies by their one length
+//! bytes, cut in pieces ─ RequestGuard ─┬─> strict reader: heads without a second meaning, bodies by their one length
 //!                                └─> hyper, in earnest ─> the same requests, or fewer and 400
 //! ```
 
@@ -24,9 +24,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Runtime;
 
 use crate::server::ReplyBody;
-use crate::server::client::request_guard::{Bed, Patience, Sentry, Watched};
+use crate::server::client::request_guard::{ClientTimeouts, Parking, RequestGuard, Watched};
 
-/// Longest head that the sentry of these runs takes, in bytes.
+/// Longest head that the request guard of these runs takes, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
 thread_local! {
@@ -74,21 +74,21 @@ pub fn connection(input: &[u8]) -> usize {
 
 /// How much of the bytes passes, and whether the rest was refused.
 fn follow(stream: &[u8], cut: u8) -> (usize, bool) {
-    let mut sentry = sentry(Script::default());
+    let mut request_guard = request_guard(Script::default());
     let mut seen = 0;
     for piece in pieces(stream, cut) {
-        seen += sentry.follow(piece);
-        if sentry.is_refused() {
+        seen += request_guard.follow(piece);
+        if request_guard.is_refused() {
             break;
         }
     }
-    (seen, sentry.is_refused())
+    (seen, request_guard.is_refused())
 }
 
-fn sentry(io: Script) -> Sentry<Script> {
+fn request_guard(io: Script) -> RequestGuard<Script> {
     let hour = Duration::from_secs(3600);
-    let patience = Patience { idle: hour, head: hour, stall: hour };
-    Sentry::new(io, Bed::new(), Arc::new(Watched::default()), patience, HEAD_BYTES_MAX)
+    let timeouts = ClientTimeouts { idle: hour, head: hour, stall: hour };
+    RequestGuard::new(io, Parking::new(), Arc::new(Watched::default()), timeouts, HEAD_BYTES_MAX)
 }
 
 /// Of up to so many bytes, each of another length; in one with 0.
@@ -247,7 +247,7 @@ fn loosely(target: &str) -> String {
     target.split('#').next().unwrap_or_default().to_ascii_lowercase().replace('/', "")
 }
 
-/// The requests that hyper makes of it behind a sentry, and whether it complained of nothing.
+/// The requests that hyper makes of it behind a request guard, and whether it complained of nothing.
 async fn by_hyper(stream: &[u8], cut: u8) -> (Vec<Told>, bool) {
     let (heard, complained) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
     let service = {
@@ -267,7 +267,7 @@ async fn by_hyper(stream: &[u8], cut: u8) -> (Vec<Told>, bool) {
         Script { pieces: pieces(stream, cut).into_iter().rev().map(<[u8]>::to_vec).collect(), idle: 0 };
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.header_read_timeout(None).max_buf_size(16 << 10).half_close(false);
-    let ended = builder.serve_connection(sentry(script), service).await;
+    let ended = builder.serve_connection(request_guard(script), service).await;
     (heard.take(), ended.is_ok() && !complained.get())
 }
 

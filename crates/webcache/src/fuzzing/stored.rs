@@ -4,8 +4,8 @@ use http::{HeaderMap, Uri};
 use http_cache_rules::Meta;
 use http_cache_rules::key::CacheKey;
 
+use crate::object_cache::{NewHead, StoredHead, encode_list, encode_reply};
 use crate::server::Bans;
-use crate::shelf::{NewHead, StoredHead, encode_list, encode_reply};
 
 /// Attributes of an object, and a list of bans. Returns whether it is a head.
 pub fn stored(bytes: &[u8]) -> bool {

@@ -99,7 +99,7 @@ fn hostile<N: Into<usize>>(target: &str, rounds: usize, read: impl Fn(&[u8]) -> 
 }
 
 #[test]
-fn requests_mean_the_same_to_the_sentry_a_strict_reader_and_hyper_however_they_are_written_and_cut() {
+fn requests_mean_the_same_to_the_request_guard_a_strict_reader_and_hyper_however_they_are_written_and_cut() {
     let whole = hostile("connection", 20_000, fuzzing::connection);
     assert!(whole > 3_000, "hardly anything passes: {whole}");
 }

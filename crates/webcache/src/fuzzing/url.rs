@@ -9,7 +9,7 @@ use http_cache_rules::key::{self, CacheKey, Realm};
 use toml::Table;
 
 use crate::config::{self, Config};
-use crate::server::client::parsed_request::{Asked, Route, allowed_host};
+use crate::server::client::parsed_request::{ParsedRequest, Route, allowed_host};
 use crate::server::{Banned, Bans, Side};
 
 thread_local! {
@@ -81,11 +81,11 @@ fn begins_as_its_prefixes(target: &str, key: &CacheKey) {
 fn by_a_proxy(uri: &Uri, key: &CacheKey, config: &Config) {
     let (mut parts, ()) = Request::new(()).into_parts();
     (parts.method, parts.uri) = (Method::GET, uri.clone());
-    let Ok(asked) = Asked::read(parts, Side::Forward, config) else { return };
-    assert_eq!((&asked.key, asked.key.realm()), (key, Realm::Web));
-    let Route::Direct(upstream) = &asked.route else { panic!("{uri} goes to a site") };
+    let Ok(parsed) = ParsedRequest::read(parts, Side::Forward, config) else { return };
+    assert_eq!((&parsed.key, parsed.key.realm()), (key, Realm::Web));
+    let Route::Direct(upstream) = &parsed.route else { panic!("{uri} goes to a site") };
     assert!(allowed_host(&upstream.host, config).is_ok(), "{uri} is not served");
-    // Asked there and looked up here: the same host.
+    // Requested there and looked up here: the same host.
     let host = upstream.authority();
     let origin = format!("{}://{host}", if upstream.tls { "https" } else { "http" });
     let origin = CacheKey::of(&origin.parse().expect("an origin is a URI")).expect("an origin has a key");
@@ -99,11 +99,11 @@ fn by_a_site(host: &str, path: &str, config: &Config) {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.uri = uri.clone();
         parts.headers.insert(http::header::HOST, host.clone());
-        let Ok(asked) = Asked::read(parts, Side::Reverse { tls }, config) else { continue };
-        assert_eq!(asked.key.realm(), Realm::Sites, "a made-up Host poisons the web");
-        assert!(matches!(asked.route, Route::Site(0)));
-        let own = asked.key.clone().within(Realm::Web);
+        let Ok(parsed) = ParsedRequest::read(parts, Side::Reverse { tls }, config) else { continue };
+        assert_eq!(parsed.key.realm(), Realm::Sites, "a made-up Host poisons the web");
+        assert!(matches!(parsed.route, Route::Site(0)));
+        let own = parsed.key.clone().within(Realm::Web);
         is_its_own(&own);
-        assert_eq!(CacheKey::of(&asked.target), Ok(own));
+        assert_eq!(CacheKey::of(&parsed.target), Ok(own));
     }
 }

@@ -10,18 +10,18 @@ use xxhash_rust::xxh3::xxh3_64;
 const BITS: usize = 1 << 20;
 
 /// The bits.
-pub struct Seen {
+pub struct AdmissionFilter {
     words: Vec<AtomicU64>,
     set: AtomicUsize,
 }
 
-impl Default for Seen {
+impl Default for AdmissionFilter {
     fn default() -> Self {
         Self { words: (0..BITS / 64).map(|_| AtomicU64::new(0)).collect(), set: AtomicUsize::new(0) }
     }
 }
 
-impl Seen {
+impl AdmissionFilter {
     /// Notes a URI; says whether it was there before.
     pub fn note(&self, key: &CacheKey) -> bool {
         let bit = xxh3_64(key.as_str().as_bytes()) as usize % BITS;
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_second_time_is_told_from_the_first() {
-        let seen = Seen::default();
+        let seen = AdmissionFilter::default();
         let key =
             |name: &str| CacheKey::of(&format!("http://a/{name}").parse().expect("a URI")).expect("a key");
         assert!(!seen.note(&key("x")));

@@ -4,7 +4,7 @@
 //! request ─ strip, Via, conditions ─> a sibling that has it ─> parents, or the origins of the site, one after the other
 //! no reply ─> what is stored stands in, 504, 502
 //! 304 to our question ─> merge, write, serve as stored      of another tag ─> asked again without
-//! may be stored ─> Fill, pump                               may not ─> passed on as it comes
+//! may be stored ─> StreamingReply, relay                               may not ─> passed on as it comes
 //! ```
 //!
 //! Always holds: a reply is judged by the fields that came; invalidation counts before the client hears of it; a 304 gives
@@ -30,11 +30,12 @@ use http_cache_rules::forwarding;
 use http_cache_rules::response::{Came, ResponseAction, Role, Stored, decide_response};
 use http_cache_rules::reuse::{Failure, ForwardReason};
 use http_cache_rules::update::{self, HeadSays};
-use http_cache_rules::{Exchange as Judged, Meta, Refusal, StoredFacts, facts, invalidation, lists, ranges};
+use http_cache_rules::{Exchange, Meta, Refusal, StoredFacts, facts, invalidation, lists, ranges};
 
 use crate::config::{Admission, Choice, ForwardedFor, Upstream};
+use crate::object_cache::{If, NewHead, StoredBody, StoredReply, encode_reply};
 use crate::server::answer::driver::{LookUp, Lookup};
-use crate::server::answer::handler::{At, Exchange, received};
+use crate::server::answer::handler::{At, RequestHandler, received};
 use crate::server::answer::reply::{X_REQUEST_ID, hexadecimal, plain};
 use crate::server::answer::stored::Served;
 use crate::server::client::parsed_request::{Route, Side};
@@ -43,20 +44,19 @@ use crate::server::counters::Outcome;
 use crate::server::fetch::body_relay::{Filling, Plan, expires_s};
 use crate::server::fetch::collapsing::Guard;
 use crate::server::fetch::completing::Joined;
-use crate::server::fetch::streaming_reply::{FilledHead, Heading};
+use crate::server::fetch::streaming_reply::{FetchResult, SharedHead};
 use crate::server::peers::neighbours::Found;
-use crate::server::upstream::connection::Arriving;
+use crate::server::upstream::connection::ArrivingBody;
 use crate::server::upstream::request::{RequestBody, RequestHead};
 use crate::server::upstream::{NamedBy, UpstreamError};
 use crate::server::worker::now;
-use crate::shelf::{If, NewHead, StoredBody, StoredReply, encode_reply};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// A reply's head with the times around it.
 pub(super) struct Answer {
-    pub(super) reply: Response<Arriving>,
+    pub(super) reply: Response<ArrivingBody>,
     pub(super) requested_at: At,
     pub(super) answered_at: At,
     /// Out of a sibling's store.
@@ -67,7 +67,7 @@ pub(super) struct Answer {
 
 /// What came of a fetch.
 enum CameAs<'a> {
-    Reply(Judged<'a>),
+    Reply(Exchange<'a>),
     Error { is_refusal: bool },
 }
 
@@ -101,7 +101,7 @@ impl Verdict {
     }
 }
 
-impl Exchange {
+impl RequestHandler {
     /// Asks the origin, about what is stored if there is something, and answers the client. The guard, if there is one,
     /// stands for those who wait. Boxed: a hit needs no room for it.
     pub(super) fn fetch(
@@ -121,9 +121,10 @@ impl Exchange {
         guard: Option<Guard>,
         body: RequestBody,
     ) -> Response<ReplyBody> {
-        self.epoch = self.worker.shared.flights.epoch(&self.asked.key);
+        self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
         let mut headers = self.onward();
-        if self.has_body && self.asked.facts.method.may_be_served() && !headers.contains_key(CONTENT_LENGTH) {
+        if self.has_body && self.parsed.facts.method.may_be_served() && !headers.contains_key(CONTENT_LENGTH)
+        {
             // Not said, hyper would take it for none, and the body for nothing.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
@@ -221,19 +222,20 @@ impl Exchange {
 
     /// The client's fields as they go on; the buffer that they came in is let go.
     pub(super) fn onward(&mut self) -> HeaderMap {
-        self.asked.detach();
-        let mut headers = self.asked.headers.clone();
+        self.parsed.detach();
+        let mut headers = self.parsed.headers.clone();
         forwarding::strip_hop_by_hop(&mut headers);
-        if matches!(self.asked.method, Method::OPTIONS | Method::TRACE) {
+        if matches!(self.parsed.method, Method::OPTIONS | Method::TRACE) {
             forwarding::count_forwards(&mut headers);
         }
-        forwarding::add_via(&mut headers, received(self.asked.version), &self.config.via);
-        let host = match &self.asked.route {
+        forwarding::add_via(&mut headers, received(self.parsed.version), &self.config.via);
+        let host = match &self.parsed.route {
             Route::Site(site) => self.config.sites[*site].host.as_ref(),
             Route::Direct(_) => None,
         };
-        let host =
-            host.or(self.asked.target.authority()).map(|authority| HeaderValue::from_str(authority.as_str()));
+        let host = host
+            .or(self.parsed.target.authority())
+            .map(|authority| HeaderValue::from_str(authority.as_str()));
         if let Some(Ok(host)) = host {
             headers.insert(HOST, host);
         }
@@ -261,7 +263,7 @@ impl Exchange {
     /// Who may be asked, in order; and whether as a proxy.
     fn candidates(&self, neighbours: &Found) -> Vec<(Upstream, bool)> {
         let pool = &self.worker.pool;
-        let mut found: Vec<(Upstream, bool)> = match &self.asked.route {
+        let mut found: Vec<(Upstream, bool)> = match &self.parsed.route {
             Route::Site(site) => {
                 let origins = &self.config.sites[*site].origins;
                 let first = if origins.len() > 1 { self.worker.turn() % origins.len() } else { 0 };
@@ -272,7 +274,7 @@ impl Exchange {
                 let mut parents: Vec<Upstream> =
                     self.config.parents.iter().map(|parent| parent.upstream.clone()).collect();
                 if self.config.parent_use.choose == Choice::Hash {
-                    crate::server::peers::hashing::order(&mut parents, self.asked.key.as_str());
+                    crate::server::peers::hashing::order(&mut parents, self.parsed.key.as_str());
                 }
                 let direct = self.config.parent_use.direct || parents.is_empty();
                 let parents = parents.into_iter().map(|parent| (parent, true));
@@ -306,19 +308,19 @@ impl Exchange {
         {
             return Ok(answer);
         }
-        let repeatable = body.may_be_repeated(&self.asked.method);
+        let repeatable = body.may_be_repeated(&self.parsed.method);
         let tries = if repeatable { self.config.upstream.retries as usize + 1 } else { 1 };
         let candidates = self.candidates(neighbours);
         let mut body = Some(body);
         // Meant for a proxy that asks for it; the origin has no use for a password of ours.
         let password = headers.remove(PROXY_AUTHORIZATION);
-        let mut head = RequestHead { method: self.asked.method.clone(), uri: Uri::default(), headers };
+        let mut head = RequestHead { method: self.parsed.method.clone(), uri: Uri::default(), headers };
         let tries = tries.max(if repeatable { candidates.len() } else { 1 });
         for (number, (upstream, as_proxy)) in candidates.iter().cycle().take(tries).enumerate() {
             head.uri = match as_proxy {
-                true => self.asked.target.clone(),
-                false if self.asked.of_server => Uri::from_static("*"),
-                false => origin_form(&self.asked.target),
+                true => self.parsed.target.clone(),
+                false if self.parsed.of_server => Uri::from_static("*"),
+                false => origin_form(&self.parsed.target),
             };
             if let Some(password) = &password {
                 if *as_proxy {
@@ -332,7 +334,7 @@ impl Exchange {
             }
             let requested_at = now();
             let body = body.take().unwrap_or(RequestBody::Nothing);
-            let named_by = match self.asked.route {
+            let named_by = match self.parsed.route {
                 Route::Direct(_) if !as_proxy => NamedBy::Client,
                 Route::Direct(_) | Route::Site(_) => NamedBy::Operator,
             };
@@ -388,11 +390,11 @@ impl Exchange {
         self.gateway_timeout(&format!("{cause}; and what is stored may not be used unvalidated"))
     }
 
-    fn judged<'a>(&'a self, answer: &Answer, status: StatusCode, headers: &'a HeaderMap) -> Judged<'a> {
-        Judged {
-            target: &self.asked.target,
-            request: &self.asked.facts,
-            request_headers: &self.asked.headers,
+    fn judged<'a>(&'a self, answer: &Answer, status: StatusCode, headers: &'a HeaderMap) -> Exchange<'a> {
+        Exchange {
+            target: &self.parsed.target,
+            request: &self.parsed.facts,
+            request_headers: &self.parsed.headers,
             requested_at: answer.requested_at,
             answered_at: answer.answered_at,
             status,
@@ -424,25 +426,25 @@ impl Exchange {
         fields: &mut HeaderMap,
         answer: &Answer,
     ) -> Vec<u8> {
-        let facts_bytes = facts::meta_bytes(facts, fields, &self.asked.headers);
+        let facts_bytes = facts::meta_bytes(facts, fields, &self.parsed.headers);
         forwarding::storable_fields(fields);
         forwarding::add_date(fields, answer.answered_at);
         let shared = &self.worker.shared;
         let banned =
-            shared.bans.covers(self.asked.key.as_str(), answer.requested_at, || Some(fields.clone()));
+            shared.bans.covers(self.parsed.key.as_str(), answer.requested_at, || Some(fields.clone()));
         if !banned && let Some(meta) = encode_reply(&facts_bytes, &fields.iter().collect::<Vec<_>>()) {
-            let clerks = shared.shelf.clerks();
-            let (key, facts, expires_s) = (self.asked.key.clone(), facts_bytes.clone(), expires_s(&facts));
+            let writers = shared.object_cache.writers();
+            let (key, facts, expires_s) = (self.parsed.key.clone(), facts_bytes.clone(), expires_s(&facts));
             let head = Arc::new(NewHead { key, meta, facts, expires_s });
             let over = stored.version().clone();
             match &stored.body {
                 StoredBody::Whole(body) => {
-                    if let Some(put) = clerks.put(head, vec![body.clone()], If::There(over), false) {
+                    if let Some(put) = writers.put(head, vec![body.clone()], If::There(over), false) {
                         let _ = put.await;
                     }
                 }
                 // Copied in the background: until then it is asked about again.
-                StoredBody::Pieces(_) => drop(clerks.update(head, over)),
+                StoredBody::Pieces(_) => drop(writers.update(head, over)),
             }
         }
         facts_bytes
@@ -464,9 +466,9 @@ impl Exchange {
             Ok(facts) => self.write_update(&stored, facts, &mut fields, &answer).await,
             Err(refusal) => {
                 if refusal != Refusal::RequestNoStore {
-                    let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
+                    let _ = self.worker.shared.object_cache.writers().remove(&self.parsed.key).await;
                 }
-                let facts_bytes = facts::meta_bytes(old, &fields, &self.asked.headers);
+                let facts_bytes = facts::meta_bytes(old, &fields, &self.parsed.headers);
                 forwarding::storable_fields(&mut fields);
                 facts_bytes
             }
@@ -500,7 +502,7 @@ impl Exchange {
     ) -> Response<ReplyBody> {
         let status = answer.reply.status();
         self.invalidate(&answer).await;
-        if self.asked.method == Method::HEAD && !self.has_body {
+        if self.parsed.method == Method::HEAD && !self.has_body {
             self.after_head(&answer).await;
         }
         let name = self.config.proxy.name.clone();
@@ -508,7 +510,7 @@ impl Exchange {
             forward_status: Some(answer.status().as_u16()),
             ..CacheStatus::forwarded(&name, why)
         };
-        let outcome = match (&stored, self.asked.facts.method.may_be_served() && !self.has_body) {
+        let outcome = match (&stored, self.parsed.facts.method.may_be_served() && !self.has_body) {
             (_, false) => Outcome::Pass,
             (Some(_), true) => Outcome::Refreshed,
             (None, true) => Outcome::Miss,
@@ -541,24 +543,29 @@ impl Exchange {
             }
             if verdict.supersedes {
                 // The old one was just said to be another now, and the new one is not for keeping.
-                let _ = self.worker.shared.shelf.clerks().remove(&self.asked.key).await;
+                let _ = self.worker.shared.object_cache.writers().remove(&self.parsed.key).await;
             }
             told.append_to(&mut headers);
             return self.reply(Served { status: told_status, headers, body: sliced(body) }, outcome);
         };
-        let fill = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.fill));
+        let streaming = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.streaming));
         let stored_head = Arc::clone(&plan.head);
-        let head = FilledHead { status, stored: stored_head, announced: plan.announced, requested_at };
+        let head = SharedHead { status, stored: stored_head, announced: plan.announced, requested_at };
         let unchanged = stored.is_some()
             && Meta::from_bytes(&plan.head.facts).is_ok_and(|meta| {
-                conditional::evaluate(&self.asked.headers, &meta, now()) == Conditions::NotModified
+                conditional::evaluate(&self.parsed.headers, &meta, now()) == Conditions::NotModified
             });
-        fill.tell(Heading::Shared(Arc::new(head)));
-        let reader = (!unchanged).then(|| fill.read_own());
+        streaming.tell(FetchResult::Shared(Arc::new(head)));
+        let reader = (!unchanged).then(|| streaming.read_own());
         let announced = plan.announced;
-        let shared = Arc::clone(&fill);
-        body_relay::start(&self.worker, &self.config, Filling { fill, guard, plan, page, fetched }, body)
-            .await;
+        let shared = Arc::clone(&streaming);
+        body_relay::start(
+            &self.worker,
+            &self.config,
+            Filling { streaming, guard, plan, page, fetched },
+            body,
+        )
+        .await;
         if let Some(reader) = &reader {
             reader.settle().await;
         }
@@ -584,12 +591,12 @@ impl Exchange {
         if announced.is_some_and(|bytes| bytes > self.config.cache.object_max_bytes) {
             return None;
         }
-        let facts_bytes = facts::meta_bytes(facts, reply, &self.asked.headers);
+        let facts_bytes = facts::meta_bytes(facts, reply, &self.parsed.headers);
         let strong = ranges::strong_validator(&Meta::from_bytes(&facts_bytes).ok()?).is_some();
         let meta = encode_reply(&facts_bytes, &forwarding::storable(reply))?;
         let announced =
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
-        let (key, expires_s) = (self.asked.key.clone(), expires_s(&facts));
+        let (key, expires_s) = (self.parsed.key.clone(), expires_s(&facts));
         let head = Arc::new(NewHead { key, meta, facts: facts_bytes, expires_s });
         Some(Plan { head, facts, epoch: self.epoch, requested_at, strong, announced })
     }
@@ -599,22 +606,22 @@ impl Exchange {
             // Its page was asked for a second time.
             Admission::Second if self.ahead => true,
             Admission::All => true,
-            Admission::Second => self.worker.shared.seen.note(&self.asked.key),
+            Admission::Second => self.worker.shared.admission_filter.note(&self.parsed.key),
         }
     }
 
     async fn invalidate(&mut self, answer: &Answer) {
-        let (method, reply) = (self.asked.facts.method, &answer.reply);
-        for key in invalidation::invalidated(method, &self.asked.target, reply.status(), reply.headers()) {
-            let key = key.within(self.asked.key.realm());
-            self.epoch = self.epoch.after_own_void(self.worker.shared.flights.epoch(&key));
+        let (method, reply) = (self.parsed.facts.method, &answer.reply);
+        for key in invalidation::invalidated(method, &self.parsed.target, reply.status(), reply.headers()) {
+            let key = key.within(self.parsed.key.realm());
+            self.epoch = self.epoch.after_own_void(self.worker.shared.collapse_table.epoch(&key));
             crate::server::answer::handler::purge(&self.worker.shared, &key).await;
         }
     }
 
     /// What the reply to a HEAD says about the stored reply to a GET (RFC 9111 section 4.3.5).
     async fn after_head(&self, answer: &Answer) {
-        let shelf = &self.worker.shared.shelf;
+        let object_cache = &self.worker.shared.object_cache;
         let Lookup::Reply(stored) = self.look_up(LookUp::Head).await else { return };
         match update::head_says(&stored.meta(), answer.reply.status(), answer.reply.headers()) {
             HeadSays::Same => {
@@ -622,14 +629,14 @@ impl Exchange {
                     self.write_update(&stored, facts, &mut fields, answer).await;
                 }
             }
-            HeadSays::Other => drop(shelf.clerks().remove(&self.asked.key).await),
+            HeadSays::Other => drop(object_cache.writers().remove(&self.parsed.key).await),
             HeadSays::Nothing => {}
         }
     }
 }
 
 /// A part that is all of it, for which nobody asked, is a whole (RFC 9111 section 3.3).
-fn part_to_whole(reply: &mut Response<Arriving>) {
+fn part_to_whole(reply: &mut Response<ArrivingBody>) {
     let mut lines = reply.headers().get_all(CONTENT_RANGE).iter();
     let range = lines.next().and_then(|line| ranges::content_range(line.as_bytes()));
     let announced = reply.headers().get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));

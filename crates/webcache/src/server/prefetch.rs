@@ -33,9 +33,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::Config;
 use crate::server::answer::driver::{LookUp, Lookup};
-use crate::server::answer::handler::Exchange;
-use crate::server::client::parsed_request::{Asked, Side};
-use crate::server::fetch::collapsing::Flight;
+use crate::server::answer::handler::RequestHandler;
+use crate::server::client::parsed_request::{ParsedRequest, Side};
+use crate::server::fetch::collapsing::JoinResult;
 use crate::server::worker::{Stage, Worker};
 
 /// Says to origins what it is for (the Fetch standard).
@@ -100,7 +100,7 @@ pub struct Page {
     gzip: bool,
 }
 
-impl Exchange {
+impl RequestHandler {
     /// The page that a reply to this request is, if what it embeds is to be fetched.
     pub(super) fn page(&self, status: StatusCode, reply: &HeaderMap) -> Option<Page> {
         let is_html = || {
@@ -110,7 +110,7 @@ impl Exchange {
         };
         let wanted = self.config.prefetch.enabled
             && !self.ahead
-            && self.asked.method == Method::GET
+            && self.parsed.method == Method::GET
             && status == StatusCode::OK
             && is_html();
         let mut codings = all_members(reply, &CONTENT_ENCODING);
@@ -125,7 +125,7 @@ impl Exchange {
             // As the client's own requests will look, so that they find the same variant.
             let mut fields = HeaderMap::new();
             for name in [ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT] {
-                for value in self.asked.headers.get_all(&name) {
+                for value in self.parsed.headers.get_all(&name) {
                     fields.append(name.clone(), value.clone());
                 }
             }
@@ -133,7 +133,7 @@ impl Exchange {
             Page {
                 worker: Rc::clone(&self.worker),
                 config: Arc::clone(&self.config),
-                target: self.asked.target.clone(),
+                target: self.parsed.target.clone(),
                 side: self.side,
                 client: self.client,
                 fields,
@@ -148,11 +148,11 @@ impl Exchange {
         if matches!(self.look_up(LookUp::Ahead).await, Lookup::Reply(_)) {
             return;
         }
-        let Flight::Mine(guard) = worker.shared.flights.board(&self.asked.key) else { return };
+        let JoinResult::Mine(guard) = worker.shared.collapse_table.join(&self.parsed.key) else { return };
         if matches!(self.look_up(LookUp::Won).await, Lookup::Reply(_)) {
             return guard.in_store();
         }
-        let key = self.asked.key.clone();
+        let key = self.parsed.key.clone();
         let prefetches = &worker.shared.prefetches;
         // Before it comes: whoever joins it on its way uses it.
         prefetches.note(&key);
@@ -213,15 +213,15 @@ impl Page {
             return;
         }
         // Hosts and ports that are not served are not served this way either.
-        let Ok(asked) = Asked::read(request.into_parts().0, self.side, &self.config) else { return };
-        let exchange = Exchange {
+        let Ok(parsed) = ParsedRequest::read(request.into_parts().0, self.side, &self.config) else { return };
+        let exchange = RequestHandler {
             worker: Rc::clone(&self.worker),
             config: Arc::clone(&self.config),
             client: self.client,
             side: self.side,
             request_id: self.worker.request_id(),
-            epoch: shared.flights.epoch(&asked.key),
-            asked,
+            epoch: shared.collapse_table.epoch(&parsed.key),
+            parsed,
             ledger: None,
             ahead: true,
             has_body: false,

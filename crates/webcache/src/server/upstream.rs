@@ -7,7 +7,7 @@
 //!
 //! Always holds: connecting and waiting for a head are bounded; a request is sent a second time only if it may be repeated
 //! and no byte of a reply came; addresses and connections kept are bounded by time and number; the proxy is no origin of
-//! itself: its own doors are not reached through it, whatever name they are called by; what a client named is connected to,
+//! itself: its own listeners are not reached through it, whatever name they are called by; what a client named is connected to,
 //! and a kept connection used for it, only after the very address has been judged (`access.internal`,
 //! `access.destinations_denied`); a connection whose reply could be read in two ways is not used again.
 
@@ -36,8 +36,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::config::{Config, DeniedBy, IdleMax, Upstream};
 use crate::server::counters::Counters;
-use crate::server::upstream::connection::{Arriving, Link};
-use crate::server::upstream::idle_pool::Kept;
+use crate::server::upstream::connection::{ArrivingBody, OriginConnection};
+use crate::server::upstream::idle_pool::IdlePool;
 use crate::server::upstream::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong, TooSlow};
 
 /// Names whose addresses are remembered at most.
@@ -169,28 +169,28 @@ type Addresses = (Instant, Vec<SocketAddr>);
 
 /// One loop's connections.
 pub struct Pool {
-    idle: RefCell<Kept<Link>>,
+    idle: RefCell<IdlePool<OriginConnection>>,
     names: RefCell<HashMap<(String, u16), Addresses>>,
     down: RefCell<HashMap<Upstream, Instant>>,
     tls: Arc<rustls::ClientConfig>,
     counters: Arc<Counters>,
-    doors: Arc<[SocketAddr]>,
+    listeners: Arc<[SocketAddr]>,
 }
 
 impl Pool {
-    /// None yet. `doors`: where this proxy listens.
+    /// None yet. `listeners`: where this proxy listens.
     pub fn new(
         tls: Arc<rustls::ClientConfig>,
         counters: Arc<Counters>,
-        doors: Arc<[SocketAddr]>,
+        listeners: Arc<[SocketAddr]>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            idle: RefCell::new(Kept::new()),
+            idle: RefCell::new(IdlePool::new()),
             names: RefCell::default(),
             down: RefCell::default(),
             tls,
             counters,
-            doors,
+            listeners,
         })
     }
 
@@ -224,7 +224,7 @@ impl Pool {
         head: &RequestHead,
         body: RequestBody,
         config: &Config,
-    ) -> Result<Response<Arriving>, UpstreamError> {
+    ) -> Result<Response<ArrivingBody>, UpstreamError> {
         self.counters.origin_requests.add(1);
         let result = self.try_send(upstream, named_by, head, body, config).await;
         match &result {
@@ -250,7 +250,7 @@ impl Pool {
         head: &RequestHead,
         mut body: RequestBody,
         config: &Config,
-    ) -> Result<Response<Arriving>, UpstreamError> {
+    ) -> Result<Response<ArrivingBody>, UpstreamError> {
         let repeatable = body.may_be_repeated(&head.method);
         let moved = match &body {
             RequestBody::Nothing => None,
@@ -264,7 +264,7 @@ impl Pool {
             if repeatable { config.upstream.idle_time } else { config.upstream.idle_time.min(FRESH) };
         let arriving = |mut reply: Response<Incoming>, link| {
             check(upstream, &mut reply, may_switch)?;
-            Ok(reply.map(|body| Arriving::new(body, link, self, upstream, config.upstream_idle_max())))
+            Ok(reply.map(|body| ArrivingBody::new(body, link, self, upstream, config.upstream_idle_max())))
         };
         while let Some(mut link) = self.kept(upstream, named_by, age_max, config) {
             let request = head.with(std::mem::replace(&mut body, RequestBody::Nothing));
@@ -317,14 +317,15 @@ impl Pool {
         named_by: NamedBy,
         age_max: Duration,
         config: &Config,
-    ) -> Option<Link> {
+    ) -> Option<OriginConnection> {
         // It may have been made for a site, or under other rules.
-        let may_be_used = |link: &mut Link| named_by.denies(link.peer(), config).is_none() && link.is_ready();
+        let may_be_used =
+            |link: &mut OriginConnection| named_by.denies(link.peer(), config).is_none() && link.is_ready();
         self.idle.borrow_mut().take(upstream, age_max, may_be_used)
     }
 
     /// A link that a reply has come by whole, for reuse.
-    pub fn take_back(self: &Rc<Self>, mut link: Link, upstream: Upstream, idle_max: IdleMax) {
+    pub fn take_back(self: &Rc<Self>, mut link: OriginConnection, upstream: Upstream, idle_max: IdleMax) {
         if link.is_ready() {
             self.idle.borrow_mut().put(upstream, link, idle_max);
         } else if !link.is_closed() {
@@ -340,7 +341,7 @@ impl Pool {
 
     /// Closes what was not used for long.
     pub fn sweep(&self, config: &Config) {
-        self.idle.borrow_mut().sweep(config.upstream.idle_time, Link::is_ready);
+        self.idle.borrow_mut().sweep(config.upstream.idle_time, OriginConnection::is_ready);
     }
 
     /// A TCP connection.
@@ -390,14 +391,14 @@ impl Pool {
         }
     }
 
-    /// Whether a connection leads back to this proxy: to a door's own address, or to any of this machine where a door takes
+    /// Whether a connection leads back to this proxy: to a listener's own address, or to any of this machine where a listener takes
     /// all of them. That an address is this machine's can be told for sure only once the connection is there: it then has
     /// the same address at both ends. No byte has been sent by then.
     fn is_own(&self, stream: &TcpStream) -> bool {
         let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return false };
         let (peer_ip, local_ip) = (peer.ip().to_canonical(), local.ip().to_canonical());
-        self.doors.iter().filter(|door| door.port() == peer.port()).any(|door| {
-            let door_ip = door.ip().to_canonical();
+        self.listeners.iter().filter(|listener| listener.port() == peer.port()).any(|listener| {
+            let door_ip = listener.ip().to_canonical();
             if door_ip.is_unspecified() {
                 peer_ip.is_loopback() || peer_ip == local_ip
             } else {
@@ -442,7 +443,7 @@ impl Pool {
         upstream: &Upstream,
         named_by: NamedBy,
         config: &Config,
-    ) -> Result<Link, UpstreamError> {
+    ) -> Result<OriginConnection, UpstreamError> {
         self.counters.origin_connections.add(1);
         let tcp = self.tcp(&upstream.host, upstream.port, named_by, config).await?;
         let peer = tcp
@@ -454,12 +455,14 @@ impl Pool {
                 .map_err(|error| failed(io::Error::other(error)))?;
             let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
             match tokio::time::timeout(config.upstream.connect_time, tls).await {
-                Ok(Ok(tls)) => Link::over(TokioIo::new(tls), peer, config.limits.head_bytes_max).await,
+                Ok(Ok(tls)) => {
+                    OriginConnection::over(TokioIo::new(tls), peer, config.limits.head_bytes_max).await
+                }
                 Ok(Err(error)) => return Err(failed(error)),
                 Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
             }
         } else {
-            Link::over(TokioIo::new(tcp), peer, config.limits.head_bytes_max).await
+            OriginConnection::over(TokioIo::new(tcp), peer, config.limits.head_bytes_max).await
         };
         link.map_err(|source| reply_error(upstream, source))
     }

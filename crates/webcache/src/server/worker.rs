@@ -15,14 +15,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::Config;
 use crate::log::{Entry, LogWriter};
-use crate::server::admission_filter::Seen;
+use crate::object_cache::ObjectCache;
+use crate::server::admission_filter::AdmissionFilter;
 use crate::server::bans::Bans;
 use crate::server::counters::Counters;
-use crate::server::fetch::collapsing::Flights;
+use crate::server::fetch::collapsing::CollapseTable;
 use crate::server::peers::neighbours::{Asker, Neighbours};
 use crate::server::prefetch::Prefetches;
 use crate::server::upstream::Pool;
-use crate::shelf::Shelf;
 
 /// How far the proxy is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,13 +38,13 @@ pub enum Stage {
 /// What all loops share.
 pub struct Shared {
     /// The store.
-    pub shelf: Arc<Shelf>,
+    pub object_cache: Arc<ObjectCache>,
     /// Replies on their way.
-    pub flights: Arc<Flights>,
+    pub collapse_table: Arc<CollapseTable>,
     /// What the operator took out by prefix or tag.
     pub bans: Bans,
     /// What was asked for, for admission.
-    pub seen: Seen,
+    pub admission_filter: AdmissionFilter,
     /// Of each loop, then of the administration and of ICP.
     pub counters: Vec<Arc<Counters>>,
     /// Where the proxy is.
@@ -76,13 +76,13 @@ pub struct InForce {
 }
 
 impl Shared {
-    pub(super) fn new(shelf: Arc<Shelf>, bans: Bans, loops: usize, in_force: InForce) -> Self {
+    pub(super) fn new(object_cache: Arc<ObjectCache>, bans: Bans, loops: usize, in_force: InForce) -> Self {
         let prefetches = Prefetches::new(in_force.config.prefetch.in_flight_max);
         Self {
-            shelf,
-            flights: Flights::new(),
+            object_cache,
+            collapse_table: CollapseTable::new(),
             bans,
-            seen: Seen::default(),
+            admission_filter: AdmissionFilter::default(),
             counters: (0..loops + BESIDE_LOOPS).map(|_| Arc::default()).collect(),
             stage: watch::Sender::new(Stage::Serving),
             began: Instant::now(),

@@ -247,7 +247,7 @@ fn a_reader_behind_is_cut_off_when_the_reply_turns_out_too_long_to_store_and_nob
     proxy.settled();
     let taken = slow.left_the_proxy_at_most();
     assert!(taken < 20 << 20, "it was behind when the store gave up: {taken} bytes are taken at most");
-    // The pump waited for nobody, so that the fast one may have fallen behind too.
+    // The body relay waited for nobody, so that the fast one may have fallen behind too.
     assert!(reading.join().unwrap().is_none_or(|got| got == whole));
     assert!(slow.receive_chunked().is_none(), "it cannot go on from anywhere");
     proxy.settled();

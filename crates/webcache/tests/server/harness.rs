@@ -15,7 +15,7 @@ use webcache::server::{Counters, Server, Side};
 /// Far more than anything here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A door that opens once.
+/// A listener that opens once.
 #[derive(Default)]
 pub struct Gate(Mutex<bool>, Condvar);
 
@@ -34,7 +34,7 @@ impl Gate {
 
 /// A request as an origin sees it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct AdmissionFilter {
     pub method: String,
     pub target: String,
     /// Names in small letters.
@@ -42,7 +42,7 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
-impl Seen {
+impl AdmissionFilter {
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -77,11 +77,11 @@ pub fn reply(fields: &str, body: impl AsRef<[u8]>) -> Vec<Step> {
 /// An origin on a free port.
 pub struct Origin {
     pub address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<AdmissionFilter>>>,
 }
 
 impl Origin {
-    pub fn new(answer: impl Fn(&Seen, usize) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    pub fn new(answer: impl Fn(&AdmissionFilter, usize) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -126,7 +126,7 @@ impl Origin {
         Self { address, seen }
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<AdmissionFilter> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -135,7 +135,7 @@ impl Origin {
     }
 }
 
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<AdmissionFilter> {
     let mut line = String::new();
     if reader.read_line(&mut line).ok()? == 0 {
         return None;
@@ -151,7 +151,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
     } else if field("transfer-encoding").is_some() {
         body = read_chunked(reader)?;
     }
-    Some(Seen { method, target, fields, body })
+    Some(AdmissionFilter { method, target, fields, body })
 }
 
 fn read_fields(reader: &mut impl std::io::BufRead) -> Option<Vec<(String, String)>> {
@@ -405,7 +405,7 @@ impl Proxy {
 
     /// Waits until nothing is on its way to the store.
     pub fn settled(&self) {
-        self.until("all fills have ended", |proxy| proxy.server().shared().flights.is_empty());
+        self.until("all fills have ended", |proxy| proxy.server().shared().collapse_table.is_empty());
     }
 }
 

@@ -262,7 +262,7 @@ fn a_cache_that_does_not_know_yet_what_it_holds_is_not_to_be_fetched_through() {
     let socket = asker(&after);
     assert_eq!(ask(&socket, "http://127.0.0.1:1/none"), Answer::MissNoFetch);
     gate.open();
-    after.until("it knows what it holds", |after| after.server().shared().shelf.store().usage().ready);
+    after.until("it knows what it holds", |after| after.server().shared().object_cache.store().usage().ready);
     assert_eq!(ask(&socket, "http://127.0.0.1:1/none"), Answer::Miss);
     assert_eq!(ask(&socket, &url), Answer::Hit, "what it held before");
     assert_eq!(answers(&after), [1, 1, 0, 1, 0]);

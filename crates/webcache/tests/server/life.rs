@@ -83,5 +83,5 @@ fn clients_that_come_and_go_leave_no_connection_no_fill_and_no_waiting_byte_behi
         ended == 400 && proxy.server().shared().clients.count() == 0
     });
     proxy.settled();
-    assert_eq!(proxy.server().shared().shelf.clerks().behind_bytes(), 0);
+    assert_eq!(proxy.server().shared().object_cache.writers().behind_bytes(), 0);
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::harness::{Gate, Origin, Proxy, Seen, Step, reply, send};
+use crate::harness::{AdmissionFilter, Gate, Origin, Proxy, Step, reply, send};
 
 /// A whole of so many bytes, of which each tells its place.
 fn whole(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 7 % 251) as u8).collect()
 }
 
-fn part(seen: &Seen, body: &[u8], tag: &str) -> Option<Vec<u8>> {
+fn part(seen: &AdmissionFilter, body: &[u8], tag: &str) -> Option<Vec<u8>> {
     let range = seen.field("range")?.strip_prefix("bytes=")?;
     if seen.field("if-range").is_some_and(|named| named != tag) {
         return None;
@@ -39,7 +39,7 @@ fn stored(proxy: &Proxy, objects: u64) {
 }
 
 fn asked(origin: &Origin) -> Vec<String> {
-    let range = |seen: &Seen| seen.field("range").unwrap_or("all").to_owned();
+    let range = |seen: &AdmissionFilter| seen.field("range").unwrap_or("all").to_owned();
     origin.seen().iter().map(range).collect()
 }
 
@@ -112,7 +112,7 @@ fn what_has_changed_is_had_anew_and_never_mixed() {
             match (number, kind, seen.field("range")) {
                 (0, ..) => send(part(seen, &old, "\"old\"").unwrap()),
                 (1, "206", Some(_)) => {
-                    let heedless = Seen {
+                    let heedless = AdmissionFilter {
                         fields: seen.fields.iter().filter(|(name, _)| name != "if-range").cloned().collect(),
                         ..seen.clone()
                     };

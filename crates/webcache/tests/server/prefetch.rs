@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::{Gate, Origin, Proxy, Seen, Step, reply};
+use crate::harness::{AdmissionFilter, Gate, Origin, Proxy, Step, reply};
 
 const ON: &str = "prefetch.enabled = true\n";
 
-fn page(seen: &Seen, html: &str) -> Option<Vec<Step>> {
+fn page(seen: &AdmissionFilter, html: &str) -> Option<Vec<Step>> {
     let fields = "Content-Type: text/html; charset=utf-8\r\nCache-Control: public, max-age=60\r\n";
     (seen.target == "/page").then(|| reply(fields, html))
 }

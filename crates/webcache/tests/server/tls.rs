@@ -243,7 +243,7 @@ fn the_cookies_of_a_browser_reach_the_origin_in_one_line() {
             }
         }
         let began = Instant::now();
-        while !server.shared().flights.is_empty() {
+        while !server.shared().collapse_table.is_empty() {
             assert!(began.elapsed() < PATIENCE, "a fill does not end");
             std::thread::yield_now();
         }
@@ -392,7 +392,7 @@ fn browsers_by_tls_are_served_by_http_2_and_http_1_from_one_store() {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         seen.push(String::from_utf8_lossy(&done.stdout).into_owned());
         let began = std::time::Instant::now();
-        while !server.shared().flights.is_empty() {
+        while !server.shared().collapse_table.is_empty() {
             assert!(began.elapsed() < PATIENCE, "a fill does not end");
             std::thread::yield_now();
         }

@@ -20,7 +20,7 @@ fn not_modified(tag: &str) -> Vec<u8> {
 /// over whatever lay at the key by then. Fix: it counts for the very object that was asked about.
 #[test]
 fn a_304_about_an_old_reply_changes_nothing_about_the_one_that_replaced_it_meanwhile() {
-    // Written anew at once, and copied by a clerk.
+    // Written anew at once, and copied by a store writer.
     for bytes in [1000, 600_000] {
         let gate = Arc::new(Gate::default());
         let held = Arc::clone(&gate);
@@ -48,7 +48,7 @@ fn a_304_about_an_old_reply_changes_nothing_about_the_one_that_replaced_it_meanw
         let got = asking.receive(false).unwrap();
         assert!(got.whole && got.body == vec![b'o'; bytes], "it was confirmed: {bytes} bytes");
         proxy.settled();
-        // What a clerk copies is done before what is asked of it next.
+        // What a store writer copies is done before what is asked of it next.
         proxy.ask("PURGE", "/other", "");
         let got = proxy.get("/");
         assert!(got.body == vec![b'n'; bytes], "{bytes} bytes: {:?}", char::from(got.body[0]));

@@ -13,17 +13,19 @@ use http_cache_rules::decide::Fetch;
 use http_cache_rules::reuse::ForwardReason;
 
 use crate::server::answer::driver::{LookUp, Lookup};
-use crate::server::answer::handler::Exchange;
-use crate::server::client::parsed_request::Asked;
-use crate::server::fetch::collapsing::{Flight, Guard};
+use crate::server::answer::handler::RequestHandler;
+use crate::server::client::parsed_request::ParsedRequest;
+use crate::server::fetch::collapsing::{Guard, JoinResult};
 use crate::server::upstream::request::RequestBody;
 use crate::server::worker::Busy;
 
-impl Exchange {
+impl RequestHandler {
     /// Fetches what was just served stale, if nobody does so already.
     pub(in crate::server) fn revalidate_in_background(&self, fetch: Fetch) {
-        let Flight::Mine(guard) = self.worker.shared.flights.board(&self.asked.key) else { return };
-        let mut headers = self.asked.headers.clone();
+        let JoinResult::Mine(guard) = self.worker.shared.collapse_table.join(&self.parsed.key) else {
+            return;
+        };
+        let mut headers = self.parsed.headers.clone();
         for name in [
             http::header::RANGE,
             http::header::IF_RANGE,
@@ -32,20 +34,20 @@ impl Exchange {
         ] {
             headers.remove(name);
         }
-        let asked = Asked {
+        let parsed = ParsedRequest {
             method: Method::GET,
-            target: self.asked.target.clone(),
-            key: self.asked.key.clone(),
+            target: self.parsed.target.clone(),
+            key: self.parsed.key.clone(),
             facts: http_cache_rules::RequestFacts::of(&Method::GET, &headers),
             headers,
-            version: self.asked.version,
-            route: self.asked.route.clone(),
+            version: self.parsed.version,
+            route: self.parsed.route.clone(),
             of_server: false,
         };
-        let background = Exchange {
+        let background = RequestHandler {
             worker: Rc::clone(&self.worker),
             config: Arc::clone(&self.config),
-            asked,
+            parsed,
             client: self.client,
             side: self.side,
             request_id: self.worker.request_id(),

@@ -1,17 +1,17 @@
 //! The loop that answers a request: look up, decide, execute, reply; and again, a bounded number of times.
 //!
 //! ```text
-//!      ┌──────────────────────────── again, LOOKS_MAX times ─────────────────────────────┐
-//! 1. look_up ─> 2. decide ─> 3. execute ─┬─ Stored, Local ─> reply                      │
-//!      ^                                 ├─ Wait ─ until stored ─> 1, Landed            │
-//!      │                                 ├─ Complete, Tunnel ─> upstream ─> reply       │
-//!      │                                 └─ Fetch ─ Flights::board ─┬─ Alone ─> fetch   │
-//!      └──────────────────────────────────── Won ───────────────────┼─ Mine ──> fetch   │
-//!                                                                   └─ Others ─> join ──┘
+//!      ┌──────────────────────────── again, LOOKS_MAX times ─────────────────────────────────┐
+//! 1. look_up ─> 2. decide ─> 3. execute ─┬─ Stored, Local ─> reply                          │
+//!      ^                                 ├─ Wait ─ until stored ─> 1, Landed                │
+//!      │                                 ├─ Complete, Tunnel ─> upstream ─> reply           │
+//!      │                                 └─ Fetch ─ CollapseTable::join ─┬─ Alone ─> fetch  │
+//!      └──────────────────────────────────── Won ────────────────────────┼─ Mine ──> fetch  │
+//!                                                                        └─ Others ─> wait ──┘
 //! ```
 //!
 //! Always holds: what a request may get is decided by `http_cache_rules::decide` alone; the store is looked at by
-//! [`Exchange::look_up`] alone, and [`LookUp`] lists for which races again; a request waits for another's fetch a bounded
+//! [`RequestHandler::look_up`] alone, and [`LookUp`] lists for which races again; a request waits for another's fetch a bounded
 //! number of times, and each time for a bounded time; what a client has received whole its next request finds.
 //! Not here: what is done with the origin's reply (`fetch`).
 
@@ -27,15 +27,15 @@ use http_cache_rules::reuse::ForwardReason;
 use http_cache_rules::{Meta, forwarding};
 use hyper::upgrade::OnUpgrade;
 
-use crate::server::answer::handler::{Client, Exchange};
+use crate::object_cache::{Look, Looked, StoredReply};
+use crate::server::answer::handler::{Client, RequestHandler};
 use crate::server::answer::stored::Served;
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::counters::Outcome;
-use crate::server::fetch::collapsing::{Flight, Guard};
-use crate::server::fetch::streaming_reply::{Fill, Heading};
+use crate::server::fetch::collapsing::{Guard, JoinResult};
+use crate::server::fetch::streaming_reply::{FetchResult, StreamingReply};
 use crate::server::upstream::request::RequestBody;
 use crate::server::worker::now;
-use crate::shelf::{Look, Looked, StoredReply};
 
 /// How often the store is looked at for one request.
 const LOOKS_MAX: usize = 4;
@@ -79,7 +79,7 @@ pub(in crate::server) enum Lookup {
     /// Only replies to other request fields.
     OtherVariants,
     /// What has come whole and is on its way to the store.
-    AboutToBeStored(Arc<Fill>),
+    AboutToBeStored(Arc<StreamingReply>),
     /// This.
     Reply(Box<StoredReply>),
 }
@@ -99,7 +99,7 @@ enum Step {
     Again,
 }
 
-impl Exchange {
+impl RequestHandler {
     /// Answers the request.
     pub(in crate::server) async fn run(
         mut self,
@@ -111,8 +111,8 @@ impl Exchange {
             let share = look < SHARED_LOOKS;
             let mut found = self.look_up(LookUp::Turn { may_wait: share }).await;
             let mut action = self.decide(&found);
-            if let (Reply::Wait, Lookup::AboutToBeStored(fill)) = (action.reply, &found) {
-                let _ = tokio::time::timeout(self.config.collapse.wait, fill.landed()).await;
+            if let (Reply::Wait, Lookup::AboutToBeStored(streaming)) = (action.reply, &found) {
+                let _ = tokio::time::timeout(self.config.collapse.wait, streaming.landed()).await;
                 found = self.look_up(LookUp::Landed).await;
                 action = self.decide(&found);
             }
@@ -133,13 +133,13 @@ impl Exchange {
         let found = match at {
             LookUp::Turn { .. } => self.look_in_time().await,
             // What was there a moment ago is in memory, in all likelihood.
-            _ => self.worker.shared.shelf.look(&self.asked.key, &self.asked.headers),
+            _ => self.worker.shared.object_cache.look(&self.parsed.key, &self.parsed.headers),
         };
         match found {
             Look::Reply(reply) if !self.is_banned(&reply) => Lookup::Reply(reply),
             Look::OtherVariants => Lookup::OtherVariants,
             Look::Nothing if at == LookUp::Turn { may_wait: true } && !self.request().joins() => {
-                let landing = self.worker.shared.flights.landing(&self.asked.key);
+                let landing = self.worker.shared.collapse_table.landing(&self.parsed.key);
                 landing.map_or(Lookup::Nothing, Lookup::AboutToBeStored)
             }
             Look::Nothing | Look::Reply(_) => Lookup::Nothing,
@@ -148,9 +148,9 @@ impl Exchange {
 
     /// Others are served while the disk is read, where the kernel can do that.
     async fn look_in_time(&self) -> Look {
-        let (shelf, asked) = (&self.worker.shared.shelf, &self.asked);
-        let Some(reads) = &self.worker.reads else { return shelf.look(&asked.key, &asked.headers) };
-        let mut looked = shelf.begin_look(&asked.key);
+        let (object_cache, parsed) = (&self.worker.shared.object_cache, &self.parsed);
+        let Some(reads) = &self.worker.reads else { return object_cache.look(&parsed.key, &parsed.headers) };
+        let mut looked = object_cache.begin_look(&parsed.key);
         loop {
             let looking = match looked {
                 Looked::Done(look) => return look,
@@ -160,13 +160,13 @@ impl Exchange {
                 Some(reading) => reads.read(reading, reading.offset(), reading.bytes()).await.ok(),
                 None => None,
             };
-            looked = shelf.go_on(looking, read, &asked.key, &asked.headers);
+            looked = object_cache.go_on(looking, read, &parsed.key, &parsed.headers);
         }
     }
 
     fn is_banned(&self, reply: &StoredReply) -> bool {
         let stored_at = reply.meta().facts.stored_at;
-        self.worker.shared.bans.covers(self.asked.key.as_str(), stored_at, || reply.fields().ok())
+        self.worker.shared.bans.covers(self.parsed.key.as_str(), stored_at, || reply.fields().ok())
     }
 
     fn decide(&self, found: &Lookup) -> Action {
@@ -222,7 +222,7 @@ impl Exchange {
             Collapsed::Alone => None,
             Collapsed::Mine(guard) => Some(guard),
             Collapsed::InStore => return Step::Again,
-            Collapsed::Others(fill) => return Box::pin(self.join(&fill, fetch.why, stored)).await,
+            Collapsed::Others(streaming) => return Box::pin(self.join(&streaming, fetch.why, stored)).await,
         };
         let body = body.take().unwrap_or(RequestBody::Nothing);
         done(self.fetch(stored, fetch.why, guard, body).await)
@@ -233,10 +233,10 @@ impl Exchange {
         if !share || !fetch.collapse || self.config.collapse.wait.is_zero() {
             return Collapsed::Alone;
         }
-        match self.worker.shared.flights.board(&self.asked.key) {
-            Flight::Alone => Collapsed::Alone,
-            Flight::Others(fill) => Collapsed::Others(fill),
-            Flight::Mine(guard) if fetch.why == ForwardReason::UriMiss => {
+        match self.worker.shared.collapse_table.join(&self.parsed.key) {
+            JoinResult::Alone => Collapsed::Alone,
+            JoinResult::Others(streaming) => Collapsed::Others(streaming),
+            JoinResult::Mine(guard) if fetch.why == ForwardReason::UriMiss => {
                 match self.look_up(LookUp::Won).await {
                     Lookup::Reply(_) => {
                         guard.in_store();
@@ -245,29 +245,29 @@ impl Exchange {
                     _ => Collapsed::Mine(guard),
                 }
             }
-            Flight::Mine(guard) => Collapsed::Mine(guard),
+            JoinResult::Mine(guard) => Collapsed::Mine(guard),
         }
     }
 
     /// Waits for another's fetch, and shares it if that may be.
     async fn join(
         &mut self,
-        fill: &Arc<Fill>,
+        streaming: &Arc<StreamingReply>,
         why: ForwardReason,
         mut stored: Option<Box<StoredReply>>,
     ) -> Step {
-        let heading = match tokio::time::timeout(self.config.collapse.wait, fill.heading()).await {
-            Ok(heading) => heading,
+        let result = match tokio::time::timeout(self.config.collapse.wait, streaming.result()).await {
+            Ok(result) => result,
             Err(_) => {
                 self.worker.counters.collapse_timeouts.add(1);
-                Heading::NotShared
+                FetchResult::NotShared
             }
         };
-        let shared = match heading {
-            Heading::InStore | Heading::Abandoned => return Step::Again,
-            Heading::Shared(head) => self.share(fill, &head, why),
-            Heading::NotShared => None,
-            Heading::Failed(failure) => {
+        let shared = match result {
+            FetchResult::InStore | FetchResult::Abandoned => return Step::Again,
+            FetchResult::Shared(head) => self.share(streaming, &head, why),
+            FetchResult::NotShared => None,
+            FetchResult::Failed(failure) => {
                 // As the one who asked: it need not be asked again by each.
                 let action = self.decide_response(stored.as_deref(), Role::StandIn, Came::Shared(failure));
                 match (action, stored.take()) {
@@ -293,16 +293,16 @@ impl Exchange {
     /// What is on its way, if it answers this request too.
     fn share(
         &mut self,
-        fill: &Arc<Fill>,
-        head: &crate::server::fetch::streaming_reply::FilledHead,
+        streaming: &Arc<StreamingReply>,
+        head: &crate::server::fetch::streaming_reply::SharedHead,
         why: ForwardReason,
     ) -> Option<Response<ReplyBody>> {
         let bans = &self.worker.shared.bans;
-        if bans.covers(self.asked.key.as_str(), head.requested_at, || head.stored.fields()) {
+        if bans.covers(self.parsed.key.as_str(), head.requested_at, || head.stored.fields()) {
             return None;
         }
-        let (reader, meta) = (fill.read()?, Meta::from_bytes(&head.stored.facts).ok()?);
-        if !meta.answers(&self.asked.headers, &mut Vec::new()) {
+        let (reader, meta) = (streaming.read()?, Meta::from_bytes(&head.stored.facts).ok()?);
+        if !meta.answers(&self.parsed.headers, &mut Vec::new()) {
             return None;
         }
         let action = decide(&self.request(), Found::Reply(&meta), &self.config.policy, now());
@@ -326,7 +326,7 @@ enum Collapsed {
     /// This request, for all.
     Mine(Guard),
     /// Another one, on its way.
-    Others(Arc<Fill>),
+    Others(Arc<StreamingReply>),
     /// Another one, by now.
     InStore,
 }

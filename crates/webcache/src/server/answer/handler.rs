@@ -3,7 +3,7 @@
 //! ```text
 //! request ─ access, size, loop ─> refused
 //!         ├─ CONNECT ─> tunnel      PURGE ─> the store and what is on its way
-//!         └─ Asked::read ─> driver
+//!         └─ ParsedRequest::read ─> driver
 //! ```
 //!
 //! Always holds: what access forbids gets neither to the store nor to an origin.
@@ -29,7 +29,7 @@ use crate::server::answer::driver::Upgrade;
 use crate::server::answer::reply::plain;
 use crate::server::client::access_entry::{Ledger, Unflushed};
 use crate::server::client::connection::Since;
-use crate::server::client::parsed_request::{self, Asked, Side, Unserved};
+use crate::server::client::parsed_request::{self, ParsedRequest, Side, Unserved};
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::client::request_guard::Watched;
 use crate::server::client::tunnel;
@@ -45,7 +45,7 @@ pub struct Client {
     pub address: IpAddr,
     /// By which listener.
     pub side: Side,
-    /// Shared with its sentry.
+    /// Shared with its request guard.
     pub watched: Arc<Watched>,
     /// Of one stream of HTTP/2: since when its client could take more of the reply.
     pub stream: Option<Since>,
@@ -56,10 +56,10 @@ pub struct Client {
 }
 
 /// A request that is being answered.
-pub struct Exchange {
+pub struct RequestHandler {
     pub(in crate::server) worker: Rc<Worker>,
     pub(in crate::server) config: Arc<Config>,
-    pub(in crate::server) asked: Asked,
+    pub(in crate::server) parsed: ParsedRequest,
     pub(in crate::server) client: IpAddr,
     pub(in crate::server) side: Side,
     pub(in crate::server) request_id: u64,
@@ -117,21 +117,21 @@ pub async fn answer(
         let why = "the body is longer than this proxy takes (limits.body_mib)";
         return refused(ledger, Unserved::new(StatusCode::PAYLOAD_TOO_LARGE, why));
     }
-    let asked = match Asked::read(parts, client.side, &config) {
-        Ok(asked) => asked,
+    let parsed = match ParsedRequest::read(parts, client.side, &config) {
+        Ok(parsed) => parsed,
         Err(unserved) => return refused(ledger, unserved),
     };
-    if forwarding::is_loop(&asked.headers, &config.via) {
+    if forwarding::is_loop(&parsed.headers, &config.via) {
         let why =
             "this request came through this proxy before: give each proxy a name of its own (proxy.name)";
         return refused(ledger, Unserved::new(StatusCode::LOOP_DETECTED, why));
     }
-    let epoch = worker.shared.flights.epoch(&asked.key);
+    let epoch = worker.shared.collapse_table.epoch(&parsed.key);
     let has_body = !body.is_end_stream();
-    let mut exchange = Exchange {
+    let mut exchange = RequestHandler {
         worker,
         config,
-        asked,
+        parsed,
         client: client.address,
         side: client.side,
         request_id,
@@ -141,7 +141,7 @@ pub async fn answer(
         has_body,
         upgrades: upgrade.is_some(),
     };
-    if exchange.asked.method.as_str() == "PURGE" {
+    if exchange.parsed.method.as_str() == "PURGE" {
         return Ok(exchange.purge().await);
     }
     let body = if has_body { exchange.body(body) } else { RequestBody::Nothing };
@@ -186,16 +186,16 @@ fn entry(request: &Request<Incoming>, client: &Client, request_id: u64) -> Box<E
     })
 }
 
-impl Exchange {
+impl RequestHandler {
     /// The request as the rules see it.
     pub(in crate::server) fn request(&self) -> decide::Request<'_> {
-        let Asked { method, headers, facts, .. } = &self.asked;
+        let ParsedRequest { method, headers, facts, .. } = &self.parsed;
         decide::Request { method, headers, facts, has_body: self.has_body, upgrades: self.upgrades }
     }
 
     /// What the client sends, as it goes on.
     fn body(&self, incoming: Incoming) -> RequestBody {
-        // The sentry of HTTP/1 counts any byte, also of what stands between the bytes of a body.
+        // The request guard of HTTP/1 counts any byte, also of what stands between the bytes of a body.
         let stall = self.config.limits.stall_time;
         let pace = Pace::new(self.config.limits.body_bytes_per_s, stall);
         RequestBody::client(incoming, self.config.limits.body_bytes_max, stall, pace)
@@ -225,7 +225,7 @@ impl Exchange {
             let reply = plain(StatusCode::FORBIDDEN, "PURGE is not taken from this address (access.purge)");
             return self.own(reply, Outcome::Denied);
         }
-        let was_there = purge(&self.worker.shared, &self.asked.key).await;
+        let was_there = purge(&self.worker.shared, &self.parsed.key).await;
         let reply = match was_there {
             true => plain(StatusCode::OK, "purged"),
             false => plain(StatusCode::NOT_FOUND, "nothing is stored for this URL"),
@@ -236,8 +236,8 @@ impl Exchange {
 
 /// Takes a URI out, also what is on its way; says whether there was something.
 pub async fn purge(shared: &crate::server::worker::Shared, key: &http_cache_rules::key::CacheKey) -> bool {
-    shared.flights.void(key);
-    matches!(shared.shelf.clerks().remove(key).await, Ok(Some(_)))
+    shared.collapse_table.void(key);
+    matches!(shared.object_cache.writers().remove(key).await, Ok(Some(_)))
 }
 
 /// Of the client's message, for Via.

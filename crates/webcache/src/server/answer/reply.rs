@@ -6,12 +6,12 @@ use http_cache_rules::Meta;
 use http_cache_rules::cache_status::CacheStatus;
 use http_cache_rules::forwarding::{self, Received};
 
-use crate::server::answer::handler::Exchange;
+use crate::object_cache::{StoredBody, StoredReply};
+use crate::server::answer::handler::RequestHandler;
 use crate::server::answer::stored::{self, Served};
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::counters::Outcome;
 use crate::server::worker::now;
-use crate::shelf::{StoredBody, StoredReply};
 
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 pub(in crate::server) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -27,7 +27,7 @@ pub fn plain(status: StatusCode, why: &str) -> Response<ReplyBody> {
     reply
 }
 
-impl Exchange {
+impl RequestHandler {
     /// From the store; nothing when a part is asked for that is not there, or what is there cannot be read.
     pub(in crate::server) fn serve_stored(
         &mut self,
@@ -64,7 +64,7 @@ impl Exchange {
         status: &CacheStatus<'_>,
     ) -> Option<Response<ReplyBody>> {
         let mut served =
-            stored::serve(&self.asked.method, &self.asked.headers, meta, headers, body, age_s, now())?;
+            stored::serve(&self.parsed.method, &self.parsed.headers, meta, headers, body, age_s, now())?;
         status.append_to(&mut served.headers);
         let outcome = match (outcome, served.status) {
             (Outcome::Hit, StatusCode::NOT_MODIFIED) => Outcome::NotModified,
@@ -84,7 +84,7 @@ impl Exchange {
         headers.insert(X_REQUEST_ID, hexadecimal(self.request_id));
         if outcome.is_hit()
             && self.ledger.is_some()
-            && self.worker.shared.prefetches.is_first_use(&self.asked.key)
+            && self.worker.shared.prefetches.is_first_use(&self.parsed.key)
         {
             self.worker.counters.prefetch_used.add(1);
         }

@@ -13,8 +13,8 @@ use http_cache_rules::conditional::{self, Outcome as Conditions};
 use http_cache_rules::ranges::{self, Plan, Span};
 use http_cache_rules::{Meta, WallSeconds, forwarding};
 
+use crate::object_cache::StoredBody;
 use crate::server::client::reply_body::{Part, ReplyBody};
-use crate::shelf::StoredBody;
 
 /// What a client gets.
 pub struct Served {

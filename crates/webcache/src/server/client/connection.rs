@@ -1,6 +1,6 @@
 //! One client's connection, from its first byte to its last.
 //!
-//! Always holds: what a client does not take is held for it for a bounded time: of HTTP/1 by the sentry, of HTTP/2 for the
+//! Always holds: what a client does not take is held for it for a bounded time: of HTTP/1 by the request guard, of HTTP/2 for the
 //! connection as a whole, and for each stream, so that one that goes on keeps no other; and of a stream of HTTP/2 no more
 //! than a frame is in hyper's hands; of an idle connection of HTTP/1 only the socket is held.
 
@@ -30,7 +30,7 @@ use crate::server::answer::handler::{self, Client};
 use crate::server::client::access_entry::Unflushed;
 use crate::server::client::parsed_request::Side;
 use crate::server::client::reply_body::ReplyBody;
-use crate::server::client::request_guard::{Bed, Patience, Resting, Sentry, Watched};
+use crate::server::client::request_guard::{ClientTimeouts, Parked, Parking, RequestGuard, Watched};
 use crate::server::counters::Outcome;
 use crate::server::worker::{Admitted, Busy, Stage, Worker};
 
@@ -144,37 +144,39 @@ async fn http1<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Rc<Cl
 where
     T: AsyncRead + AsyncWrite + Wakes + Unpin + Send + 'static,
 {
-    let patience = Patience {
+    let timeouts = ClientTimeouts {
         idle: config.limits.idle_time,
         head: config.limits.head_time,
         stall: config.limits.stall_time,
     };
-    let (bed, watched, head_max_bytes) = (Bed::new(), &client.watched, config.limits.head_bytes_max);
+    let (parking, watched, head_max_bytes) = (Parking::new(), &client.watched, config.limits.head_bytes_max);
     let mut builder = http1::Builder::new();
-    // The sentry keeps time. hyper looks at the length of a head only when it must read more of it: the sentry lets no longer one
+    // The request guard keeps time. hyper looks at the length of a head only when it must read more of it: the request guard lets no longer one
     // through than hyper has room for.
     builder.header_read_timeout(None).max_buf_size(head_max_bytes).half_close(false);
-    let mut sentry = Sentry::new(stream, bed.clone(), Arc::clone(watched), patience, head_max_bytes);
+    let mut request_guard =
+        RequestGuard::new(stream, parking.clone(), Arc::clone(watched), timeouts, head_max_bytes);
     loop {
         let service = {
             let (worker, client) = (Rc::clone(worker), Rc::clone(&client));
             service_fn(move |request| handler::answer(Rc::clone(&worker), Rc::clone(&client), request))
         };
-        let connection = builder.serve_connection(sentry, service).with_upgrades();
-        let until_rest = UntilRest { connection, bed: &bed, watched, unflushed: &client.unflushed };
-        // The sentry ends idle ones. In a box, which is let go while the connection rests.
+        let connection = builder.serve_connection(request_guard, service).with_upgrades();
+        let until_rest = UntilRest { connection, parking: &parking, watched, unflushed: &client.unflushed };
+        // The request guard ends idle ones. In a box, which is let go while the connection rests.
         let ended = Box::pin(to_its_end(worker, until_rest, std::future::pending(), |until| {
             Pin::new(&mut until.get_mut().connection).graceful_shutdown();
         }))
         .await;
         client.unflushed.end(watched);
         note_end(worker, client.address, watched, ended);
-        let Some(resting) = bed.take() else { return };
+        let Some(parked) = parking.take() else { return };
         worker.counters.connections_rested.add(1);
-        if !wakes(worker, &resting, patience.idle).await {
+        if !wakes(worker, &parked, timeouts.idle).await {
             return;
         }
-        sentry = Sentry::again(resting, bed.clone(), Arc::clone(watched), patience, head_max_bytes);
+        request_guard =
+            RequestGuard::again(parked, parking.clone(), Arc::clone(watched), timeouts, head_max_bytes);
     }
 }
 
@@ -196,7 +198,7 @@ fn note_end(worker: &Worker, client: IpAddr, watched: &Watched, ended: Option<hy
 /// leave.
 struct UntilRest<'a, C, T> {
     connection: C,
-    bed: &'a Bed<T>,
+    parking: &'a Parking<T>,
     watched: &'a Watched,
     unflushed: &'a Unflushed,
 }
@@ -209,18 +211,18 @@ impl<C: Future<Output = hyper::Result<()>> + Unpin, T> Future for UntilRest<'_, 
         let ended = Pin::new(&mut this.connection).poll(cx);
         this.unflushed.write_down(this.watched);
         match ended {
-            Poll::Pending if this.bed.is_taken() => Poll::Ready(Ok(())),
+            Poll::Pending if this.parking.is_taken() => Poll::Ready(Ok(())),
             ended => ended,
         }
     }
 }
 
 /// Waits until a client that lay idle says something: false when it does not in time, or the server drains.
-async fn wakes<T: Wakes>(worker: &Worker, resting: &Resting<T>, idle: Duration) -> bool {
+async fn wakes<T: Wakes>(worker: &Worker, parked: &Parked<T>, idle: Duration) -> bool {
     let mut stage = worker.shared.stage.subscribe();
-    let word = std::future::poll_fn(|cx| resting.io.poll_wakes(cx));
+    let word = std::future::poll_fn(|cx| parked.io.poll_wakes(cx));
     tokio::select! {
-        word = tokio::time::timeout_at(resting.heard_at + idle, word) => word.is_ok(),
+        word = tokio::time::timeout_at(parked.heard_at + idle, word) => word.is_ok(),
         _ = stage.wait_for(|stage| *stage >= Stage::Draining) => false,
     }
 }
@@ -282,7 +284,7 @@ where
     let service = {
         let worker = Rc::clone(worker);
         service_fn(move |request| {
-            // Counted by the sentry for HTTP/1.
+            // Counted by the request guard for HTTP/1.
             client.watched.busy.fetch_add(1, Ordering::Relaxed);
             let since = Since::default();
             called.replace(Some(Rc::clone(&since)));

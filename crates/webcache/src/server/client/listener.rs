@@ -20,7 +20,7 @@ const BACKLOG: i32 = 4096;
 
 /// An address that is listened at.
 #[derive(Debug)]
-pub struct Door {
+pub struct Listener {
     /// With the port that was taken.
     pub address: SocketAddr,
     /// For whom.
@@ -29,7 +29,7 @@ pub struct Door {
     pub sockets: Vec<TcpListener>,
 }
 
-impl Door {
+impl Listener {
     /// Opens an address for so many loops. `beside`: addresses that are listened at as well; `[::]` takes IPv4's clients too
     /// unless `0.0.0.0` with the same port is among them.
     ///
@@ -97,37 +97,37 @@ mod tests {
     #[test]
     fn an_address_is_listened_at_by_all_loops_of_one_proxy_and_by_no_other() {
         let any = "127.0.0.1:0".parse().expect("an address");
-        let door = Door::open(any, Side::Forward, 4, &[]).expect("a free port");
-        assert_eq!(door.sockets.len(), 4);
+        let listener = Listener::open(any, Side::Forward, 4, &[]).expect("a free port");
+        assert_eq!(listener.sockets.len(), 4);
         for loops in [1, 4] {
-            let error = Door::open(door.address, Side::Forward, loops, &[]).expect_err("it is taken");
+            let error = Listener::open(listener.address, Side::Forward, loops, &[]).expect_err("it is taken");
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         }
-        let address = door.address;
-        drop(door);
-        assert!(Door::open(address, Side::Forward, 4, &[]).is_ok(), "free again");
+        let address = listener.address;
+        drop(listener);
+        assert!(Listener::open(address, Side::Forward, 4, &[]).is_ok(), "free again");
     }
 
     #[test]
     fn all_addresses_of_both_kinds_share_a_port() {
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let four = Door::open(any, Side::Forward, 2, &[]).expect("a free port").address;
+        let four = Listener::open(any, Side::Forward, 2, &[]).expect("a free port").address;
         let six = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, four.port()));
         let both = [six, four];
-        let doors = both.map(|address| Door::open(address, Side::Forward, 2, &both));
-        assert!(doors.iter().all(Result::is_ok), "{doors:?}");
-        drop(doors);
-        let alone = Door::open(six, Side::Forward, 2, &[six]).expect("free again");
+        let listeners = both.map(|address| Listener::open(address, Side::Forward, 2, &both));
+        assert!(listeners.iter().all(Result::is_ok), "{listeners:?}");
+        drop(listeners);
+        let alone = Listener::open(six, Side::Forward, 2, &[six]).expect("free again");
         assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, six.port())).is_ok(), "{alone:?}");
     }
 
     #[test]
     fn each_loop_gets_connections() {
         let any = "127.0.0.1:0".parse().expect("an address");
-        let door = Door::open(any, Side::Forward, 2, &[]).expect("a free port");
+        let listener = Listener::open(any, Side::Forward, 2, &[]).expect("a free port");
         let _clients: Vec<_> =
-            (0..64).map(|_| std::net::TcpStream::connect(door.address).expect("connected")).collect();
-        for socket in &door.sockets {
+            (0..64).map(|_| std::net::TcpStream::connect(listener.address).expect("connected")).collect();
+        for socket in &listener.sockets {
             assert!(socket.accept().is_ok(), "of 64 none came here");
         }
     }

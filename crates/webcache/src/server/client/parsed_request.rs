@@ -42,7 +42,7 @@ pub enum Route {
 
 /// A request as the rules want it.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ParsedRequest {
     /// Its method.
     pub method: Method,
     /// Absolute.
@@ -77,7 +77,7 @@ impl Unserved {
     }
 }
 
-impl Asked {
+impl ParsedRequest {
     /// Reads a request that is not CONNECT.
     ///
     /// # Errors

@@ -26,10 +26,10 @@ use packstore::Object;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use crate::object_cache::StoredBody;
 use crate::server::client::access_entry::Ledger;
 use crate::server::fetch::streaming_reply::{Piece, Reader};
-use crate::server::upstream::connection::Arriving;
-use crate::shelf::StoredBody;
+use crate::server::upstream::connection::ArrivingBody;
 
 /// Read from the store at once, in bytes.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -63,7 +63,7 @@ struct Slice {
 
 /// A body that comes for one client alone.
 struct Through {
-    incoming: Arriving,
+    incoming: ArrivingBody,
     patience: Duration,
     /// Bytes still to come, where another part follows or length was told otherwise than by the framing.
     owed: Option<u64>,
@@ -96,7 +96,7 @@ struct Broken {
 }
 
 /// Told at once, it would keep what came before it from being written: a turn to hand that to the socket, and one for which the
-/// socket may wait (`sentry`).
+/// socket may wait (`request_guard`).
 const TURNS_TO_WRITE: u8 = 2;
 
 impl ReplyBody {
@@ -141,7 +141,7 @@ impl ReplyBody {
     }
 
     /// What comes from the origin. `patience`: the longest silence of an origin that lives.
-    pub fn through(incoming: Arriving, patience: Duration) -> Self {
+    pub fn through(incoming: ArrivingBody, patience: Duration) -> Self {
         let left = incoming.size_hint().exact();
         let through = Through { incoming, patience, owed: None, silence: None, trailers: None };
         Self::of(Source::Through(through), left)
@@ -150,7 +150,7 @@ impl ReplyBody {
     /// What is stored with `bytes` from the origin before or behind it.
     pub fn joined(
         stored: StoredBody,
-        incoming: Arriving,
+        incoming: ArrivingBody,
         bytes: u64,
         behind: bool,
         patience: Duration,

@@ -2,7 +2,7 @@
 //! and no client holds a connection by doing nothing.
 //!
 //! ```text
-//! socket ─> Sentry: raw head ─ framing::check_request ─> hyper
+//! socket ─> RequestGuard: raw head ─ framing::check_request ─> hyper
 //!              │      violation: bytes that hyper answers with 400, then the end
 //!              ├─ nothing in time: the connection ends        idle │ head │ body │ reply not taken
 //!              └─ idle for a while: the socket is laid down, and all else let go
@@ -40,7 +40,7 @@ use crate::server::client::chunks::Chunks;
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ClientTimeouts {
     /// Between requests.
     pub idle: Duration,
     /// For a head, from its first byte on.
@@ -49,7 +49,7 @@ pub struct Patience {
     pub stall: Duration,
 }
 
-/// What sentry and service both know of a connection.
+/// What request guard and service both know of a connection.
 #[derive(Debug, Default)]
 pub struct Watched {
     /// Requests whose replies have not ended.
@@ -115,24 +115,24 @@ enum Writes {
 }
 
 /// A socket between two requests, while hyper's buffers for it are let go.
-pub struct Resting<T> {
+pub struct Parked<T> {
     /// The socket.
     pub io: T,
     /// When the client said something last.
     pub heard_at: Instant,
 }
 
-/// Where a sentry lays a socket down.
-pub struct Bed<T>(Arc<Mutex<Option<Resting<T>>>>);
+/// Where a request guard lays a socket down.
+pub struct Parking<T>(Arc<Mutex<Option<Parked<T>>>>);
 
-impl<T> Bed<T> {
+impl<T> Parking<T> {
     /// Empty.
     pub fn new() -> Self {
         Self(Arc::default())
     }
 
     /// What was laid down.
-    pub fn take(&self) -> Option<Resting<T>> {
+    pub fn take(&self) -> Option<Parked<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -141,12 +141,12 @@ impl<T> Bed<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    fn lay(&self, resting: Resting<T>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(resting);
+    fn park(&self, parked: Parked<T>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(parked);
     }
 }
 
-impl<T> Clone for Bed<T> {
+impl<T> Clone for Parking<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -156,12 +156,12 @@ impl<T> Clone for Bed<T> {
 const REST_AFTER: Duration = Duration::from_millis(500);
 
 /// The socket, guarded.
-pub struct Sentry<T> {
+pub struct RequestGuard<T> {
     /// Nothing once it is laid down.
     io: Option<T>,
-    bed: Bed<T>,
+    parking: Parking<T>,
     watched: Arc<Watched>,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     head_max_bytes: usize,
     place: Place,
     /// What came of a head whose end did not come with it.
@@ -194,29 +194,38 @@ impl From<framing::Violation> for Refusal {
     }
 }
 
-impl<T> Sentry<T> {
+impl<T> RequestGuard<T> {
     /// Guards a connection that begins now.
-    pub fn new(io: T, bed: Bed<T>, watched: Arc<Watched>, patience: Patience, head_max_bytes: usize) -> Self {
+    pub fn new(
+        io: T,
+        parking: Parking<T>,
+        watched: Arc<Watched>,
+        timeouts: ClientTimeouts,
+        head_max_bytes: usize,
+    ) -> Self {
         let heard_at = Instant::now();
-        let begun = Resting { io, heard_at };
-        Self { place: Place::Head(heard_at), ..Self::again(begun, bed, watched, patience, head_max_bytes) }
+        let begun = Parked { io, heard_at };
+        Self {
+            place: Place::Head(heard_at),
+            ..Self::again(begun, parking, watched, timeouts, head_max_bytes)
+        }
     }
 
     /// Guards one that was laid down.
     pub fn again(
-        resting: Resting<T>,
-        bed: Bed<T>,
+        parked: Parked<T>,
+        parking: Parking<T>,
         watched: Arc<Watched>,
-        patience: Patience,
+        timeouts: ClientTimeouts,
         head_max_bytes: usize,
     ) -> Self {
-        let Resting { io, heard_at } = resting;
-        let timer = Box::pin(tokio::time::sleep(patience.head.min(REST_AFTER)));
+        let Parked { io, heard_at } = parked;
+        let timer = Box::pin(tokio::time::sleep(timeouts.head.min(REST_AFTER)));
         Self {
             io: Some(io),
-            bed,
+            parking,
             watched,
-            patience,
+            timeouts,
             head_max_bytes,
             place: Place::Idle,
             partial: Vec::new(),
@@ -332,13 +341,13 @@ impl<T> Sentry<T> {
     /// When the client must have said something; nothing while it waits for us.
     fn deadline(&self) -> Option<Instant> {
         match self.place {
-            Place::Head(since) => Some(since + self.patience.head),
+            Place::Head(since) => Some(since + self.timeouts.head),
             // As long as a part of a reply has not left, the client's time is that of a write.
             Place::Idle if self.is_quiet() => {
                 let rests = if self.may_rest() { REST_AFTER } else { Duration::MAX };
-                Some(self.heard_at + self.patience.idle.min(rests))
+                Some(self.heard_at + self.timeouts.idle.min(rests))
             }
-            Place::Body(_) | Place::Chunked(_) => Some(self.heard_at + self.patience.stall),
+            Place::Body(_) | Place::Chunked(_) => Some(self.heard_at + self.timeouts.stall),
             _ => None,
         }
     }
@@ -357,7 +366,7 @@ impl<T> Sentry<T> {
         matches!(self.place, Place::Idle)
             && self.partial.is_empty()
             && self.is_quiet()
-            && self.patience.idle > REST_AFTER
+            && self.timeouts.idle > REST_AFTER
             && !self.watched.switched.load(Ordering::Relaxed)
     }
 
@@ -376,7 +385,7 @@ impl<T> Sentry<T> {
                     if self.may_rest()
                         && let Some(io) = self.io.take()
                     {
-                        self.bed.lay(Resting { io, heard_at: self.heard_at });
+                        self.parking.park(Parked { io, heard_at: self.heard_at });
                         return Poll::Pending;
                     }
                     return Poll::Ready(io::ErrorKind::TimedOut.into());
@@ -385,7 +394,7 @@ impl<T> Sentry<T> {
                 None => {
                     // The reply is under way: its end counts as word from the client.
                     self.heard_at = now;
-                    let least = self.patience.idle.min(self.patience.stall).min(self.patience.head);
+                    let least = self.timeouts.idle.min(self.timeouts.stall).min(self.timeouts.head);
                     // That end is told to nobody here: it is looked for.
                     let again = if self.is_tunnel() { least } else { least.min(REST_AFTER) };
                     self.timer.as_mut().reset(now + again);
@@ -412,7 +421,7 @@ impl<T> Sentry<T> {
             return done;
         }
         if !matches!(self.writes, Writes::Blocked(_)) {
-            self.writes = Writes::Blocked(Box::pin(tokio::time::sleep(self.patience.stall)));
+            self.writes = Writes::Blocked(Box::pin(tokio::time::sleep(self.timeouts.stall)));
         }
         let Writes::Blocked(until) = &mut self.writes else { return Poll::Pending };
         ready!(until.as_mut().poll(cx));
@@ -452,7 +461,7 @@ fn find_end(head: &[u8], from: usize, known: usize) -> Result<Option<usize>, fra
     Ok(None)
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Sentry<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for RequestGuard<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -495,7 +504,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Sentry<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Sentry<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for RequestGuard<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_turn(cx));
@@ -561,37 +570,43 @@ mod tests {
 
     use super::*;
 
-    fn sentry() -> Sentry<tokio::io::DuplexStream> {
-        let patience = Patience {
+    fn request_guard() -> RequestGuard<tokio::io::DuplexStream> {
+        let timeouts = ClientTimeouts {
             idle: Duration::from_secs(1),
             head: Duration::from_secs(1),
             stall: Duration::from_secs(1),
         };
-        Sentry::new(tokio::io::duplex(64).0, Bed::new(), Arc::new(Watched::default()), patience, 1 << 14)
+        RequestGuard::new(
+            tokio::io::duplex(64).0,
+            Parking::new(),
+            Arc::new(Watched::default()),
+            timeouts,
+            1 << 14,
+        )
     }
 
     #[test]
     fn a_head_that_begins_while_a_long_idle_time_runs_has_no_longer_than_a_head_has() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let _inside = runtime.enter();
-        let mut sentry = sentry();
-        sentry.patience.idle = Duration::from_secs(3600);
-        sentry.place = Place::Idle;
-        sentry.timer.as_mut().reset(Instant::now() + Duration::from_secs(3600));
-        sentry.follow(b"GET / HT");
+        let mut request_guard = request_guard();
+        request_guard.timeouts.idle = Duration::from_secs(3600);
+        request_guard.place = Place::Idle;
+        request_guard.timer.as_mut().reset(Instant::now() + Duration::from_secs(3600));
+        request_guard.follow(b"GET / HT");
         let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(sentry.poll_patience(&mut context).is_pending());
-        let latest = Instant::now() + sentry.patience.head;
-        assert!(sentry.timer.deadline() <= latest, "it wakes when the head is late");
+        assert!(request_guard.poll_patience(&mut context).is_pending());
+        let latest = Instant::now() + request_guard.timeouts.head;
+        assert!(request_guard.timer.deadline() <= latest, "it wakes when the head is late");
     }
 
     /// How much hyper sees of what comes in pieces, and whether the rest was refused.
     fn follow(pieces: &[&[u8]]) -> (usize, bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let _inside = runtime.enter();
-        let mut sentry = sentry();
-        let seen = pieces.iter().map(|piece| sentry.follow(piece)).sum();
-        (seen, matches!(sentry.place, Place::Refused))
+        let mut request_guard = request_guard();
+        let seen = pieces.iter().map(|piece| request_guard.follow(piece)).sum();
+        (seen, matches!(request_guard.place, Place::Refused))
     }
 
     #[test]
@@ -672,20 +687,20 @@ mod tests {
         }
     }
 
-    /// A connection behind a sentry, on a clock that moves only when it is told to, or nothing else is to be done.
+    /// A connection behind a request guard, on a clock that moves only when it is told to, or nothing else is to be done.
     struct Guarded {
         watched: Arc<Watched>,
-        bed: Bed<DuplexStream>,
+        parking: Parking<DuplexStream>,
         /// Lets the service answer.
         answer: Rc<Notify>,
         client: DuplexStream,
     }
 
-    fn guarded(patience: Patience, pipe_bytes: usize, reply: Bytes) -> Guarded {
+    fn guarded(timeouts: ClientTimeouts, pipe_bytes: usize, reply: Bytes) -> Guarded {
         let (near, client) = tokio::io::duplex(pipe_bytes);
-        let (watched, bed) = (Arc::new(Watched::default()), Bed::new());
+        let (watched, parking) = (Arc::new(Watched::default()), Parking::new());
         let answer = Rc::new(Notify::new());
-        let sentry = Sentry::new(near, bed.clone(), Arc::clone(&watched), patience, 1 << 14);
+        let request_guard = RequestGuard::new(near, parking.clone(), Arc::clone(&watched), timeouts, 1 << 14);
         let service = {
             let (watched, answer) = (Arc::clone(&watched), Rc::clone(&answer));
             service_fn(move |_request: Request<Incoming>| {
@@ -697,9 +712,9 @@ mod tests {
             })
         };
         tokio::task::spawn_local(async move {
-            let _ = http1::Builder::new().serve_connection(sentry, service).await;
+            let _ = http1::Builder::new().serve_connection(request_guard, service).await;
         });
-        Guarded { watched, bed, answer, client }
+        Guarded { watched, parking, answer, client }
     }
 
     fn paused(test: impl Future<Output = ()>) {
@@ -727,12 +742,12 @@ mod tests {
         // The timer that looks for the end of a reply fires twice a second.
         for released_at_ms in [490, 499, 990, 999, 1490] {
             paused(async move {
-                let patience = Patience {
+                let timeouts = ClientTimeouts {
                     idle: Duration::from_secs(60),
                     head: Duration::from_secs(60),
                     stall: Duration::from_secs(60),
                 };
-                let mut guarded = guarded(patience, 1 << 16, Bytes::from_static(b"hello~"));
+                let mut guarded = guarded(timeouts, 1 << 16, Bytes::from_static(b"hello~"));
                 guarded.client.write_all(GET).await.expect("written");
                 tokio::time::sleep(Duration::from_millis(released_at_ms)).await;
                 // The clock moves within the turn of the reply, and more follows in it than a loop runs before it looks at
@@ -751,9 +766,9 @@ mod tests {
                 let reply = receive(&mut guarded.client, b'~');
                 let reply = tokio::time::timeout(Duration::from_secs(30), reply).await;
                 assert!(reply.is_ok(), "released at {released_at_ms} ms, it never comes");
-                assert!(!guarded.bed.is_taken(), "it is not idle yet");
+                assert!(!guarded.parking.is_taken(), "it is not idle yet");
                 tokio::time::sleep(REST_AFTER * 3).await;
-                assert!(guarded.bed.is_taken(), "it is idle by now");
+                assert!(guarded.parking.is_taken(), "it is idle by now");
                 assert_eq!(guarded.watched.lost_writes.load(Ordering::Relaxed), 0);
             });
         }
@@ -763,14 +778,14 @@ mod tests {
     /// reply in hyper's hands the connection counted as idle, though most of it had yet to leave.
     #[test]
     fn a_client_that_reads_slowly_has_the_time_of_a_write_and_not_that_of_an_idle_connection() {
-        let patience = Patience {
+        let timeouts = ClientTimeouts {
             idle: Duration::from_secs(1),
             head: Duration::from_secs(1),
             stall: Duration::from_secs(10),
         };
         let reply = [&[b'x'; 100_000][..], b"~"].concat();
         paused(async move {
-            let mut guarded = guarded(patience, 1 << 10, reply.into());
+            let mut guarded = guarded(timeouts, 1 << 10, reply.into());
             guarded.client.write_all(GET).await.expect("written");
             tokio::time::sleep(Duration::from_millis(1)).await;
             guarded.answer.notify_waiters();
@@ -783,7 +798,7 @@ mod tests {
             assert!(got > 100_000, "{got}");
         });
         paused(async move {
-            let mut guarded = guarded(patience, 1 << 10, vec![b'x'; 100_000].into());
+            let mut guarded = guarded(timeouts, 1 << 10, vec![b'x'; 100_000].into());
             guarded.client.write_all(GET).await.expect("written");
             tokio::time::sleep(Duration::from_millis(1)).await;
             guarded.answer.notify_waiters();
@@ -807,18 +822,22 @@ mod tests {
                     far.write_all(b"GET").await.expect("asked");
                     tasks.push(tokio::task::spawn_local(async move {
                         let hour = Duration::from_secs(3600);
-                        let patience = Patience { idle: hour, head: hour, stall: hour };
-                        let mut sentry = Sentry::new(near, Bed::new(), Arc::default(), patience, 1 << 14);
+                        let timeouts = ClientTimeouts { idle: hour, head: hour, stall: hour };
+                        let mut request_guard =
+                            RequestGuard::new(near, Parking::new(), Arc::default(), timeouts, 1 << 14);
                         let mut space = [0; 16];
                         let mut room = hyper::rt::ReadBuf::new(&mut space);
-                        std::future::poll_fn(|cx| Pin::new(&mut sentry).poll_read(cx, room.unfilled()))
-                            .await
-                            .expect("read");
+                        std::future::poll_fn(|cx| {
+                            Pin::new(&mut request_guard).poll_read(cx, room.unfilled())
+                        })
+                        .await
+                        .expect("read");
                         done.borrow_mut().push(("reads", number));
                         for _ in 0..2 {
-                            let written =
-                                std::future::poll_fn(|cx| Pin::new(&mut sentry).poll_write(cx, b"said"))
-                                    .await;
+                            let written = std::future::poll_fn(|cx| {
+                                Pin::new(&mut request_guard).poll_write(cx, b"said")
+                            })
+                            .await;
                             assert_eq!(written.expect("written"), 4);
                             done.borrow_mut().push(("writes", number));
                         }

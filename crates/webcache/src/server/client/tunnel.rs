@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 
 use crate::config::Config;
 use crate::server::answer::driver::Upgrade;
-use crate::server::answer::handler::{Client, Exchange};
+use crate::server::answer::handler::{Client, RequestHandler};
 use crate::server::answer::reply::plain;
 use crate::server::client::access_entry::Ledger;
 use crate::server::client::parsed_request;
@@ -112,7 +112,7 @@ pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<He
         .then(|| protocol.clone())
 }
 
-impl Exchange {
+impl RequestHandler {
     /// Asks the origin to switch, and carries bytes if it does.
     pub(in crate::server) async fn upgrade(&mut self, upgrade: Upgrade) -> Response<ReplyBody> {
         let Upgrade { protocol, upgraded: client, client: asker } = upgrade;

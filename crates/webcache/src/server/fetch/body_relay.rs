@@ -21,13 +21,13 @@ use http_cache_rules::storing::{self, BodyEnd};
 use http_cache_rules::{StoredFacts, WallSeconds};
 
 use crate::config::Config;
+use crate::object_cache::{If, NewHead, Still, Writing};
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::fetch::collapsing::{Epoch, Guard};
-use crate::server::fetch::streaming_reply::{Ending, Fill};
+use crate::server::fetch::streaming_reply::{Ending, StreamingReply};
 use crate::server::prefetch::Page;
 use crate::server::upstream::READ_BYTES;
 use crate::server::worker::{Busy, Worker};
-use crate::shelf::{If, NewHead, Still, Writing};
 
 /// Bodies up to this are put in one piece (the store's own measure).
 pub const KEPT_BYTES_MAX: u64 = 256 << 10;
@@ -55,7 +55,7 @@ pub struct Plan {
 /// What is to be filled, and for whom.
 pub struct Filling {
     /// For readers.
-    pub fill: Arc<Fill>,
+    pub streaming: Arc<StreamingReply>,
     /// For those who wait, if others may; held until the store has it.
     pub guard: Option<Guard>,
     /// For the store.
@@ -66,10 +66,10 @@ pub struct Filling {
     pub fetched: Range<u64>,
 }
 
-struct Pump {
+struct BodyRelay {
     worker: Rc<Worker>,
     config: Arc<Config>,
-    fill: Arc<Fill>,
+    streaming: Arc<StreamingReply>,
     plan: Plan,
     kept: Vec<Bytes>,
     writing: Option<Writing>,
@@ -82,12 +82,12 @@ struct Pump {
 /// Begins, and takes at once what is there already: with a short reply that came in one piece with its head, all of it. A task
 /// is made of what has to wait.
 pub async fn start(worker: &Rc<Worker>, config: &Arc<Config>, filling: Filling, body: ReplyBody) {
-    let Filling { fill, guard, plan, page, fetched } = filling;
+    let Filling { streaming, guard, plan, page, fetched } = filling;
     let busy = Busy::new(worker);
-    let pump = Pump {
+    let relay = BodyRelay {
         worker: Rc::clone(worker),
         config: Arc::clone(config),
-        fill,
+        streaming,
         plan,
         kept: Vec::new(),
         writing: None,
@@ -96,18 +96,18 @@ pub async fn start(worker: &Rc<Worker>, config: &Arc<Config>, filling: Filling, 
         page,
         fetched,
     };
-    let mut pumping = Box::pin(async move {
-        pump.run(body).await;
+    let mut relaying = Box::pin(async move {
+        relay.run(body).await;
         drop(guard);
         drop(busy);
     });
-    let waits = std::future::poll_fn(|cx| Poll::Ready(pumping.as_mut().poll(cx).is_pending()));
+    let waits = std::future::poll_fn(|cx| Poll::Ready(relaying.as_mut().poll(cx).is_pending()));
     if waits.await {
-        tokio::task::spawn_local(pumping);
+        tokio::task::spawn_local(relaying);
     }
 }
 
-impl Pump {
+impl BodyRelay {
     async fn run(mut self, mut body: ReplyBody) {
         let cleanly = loop {
             let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
@@ -117,7 +117,8 @@ impl Pump {
                 Some(Ok(frame)) => {
                     let Ok(chunk) = Frame::into_data(frame) else { continue };
                     self.take(compact(chunk)).await;
-                    if !self.fill.wanted(self.config.cache.fill_window_bytes).await && !self.worth_finishing()
+                    if !self.streaming.wanted(self.config.cache.fill_window_bytes).await
+                        && !self.worth_finishing()
                     {
                         break false;
                     }
@@ -147,7 +148,7 @@ impl Pump {
                 }
             }
         }
-        self.fill.push(chunk, self.config.cache.fill_window_bytes);
+        self.streaming.push(chunk, self.config.cache.fill_window_bytes);
     }
 
     /// When too much waits already, that is waited for: longer if readers have fallen behind, as they would be cut off.
@@ -155,7 +156,7 @@ impl Pump {
         if writing.write(chunk.clone()) {
             return true;
         }
-        let patience = match self.fill.has_readers_behind() {
+        let patience = match self.streaming.has_readers_behind() {
             true => self.config.upstream.reply_time.max(ROOM_WAIT_MAX),
             false => ROOM_WAIT_MAX,
         };
@@ -174,7 +175,7 @@ impl Pump {
     /// With what has come so far.
     async fn begun(&mut self) -> Option<Writing> {
         let shared = Arc::clone(&self.worker.shared);
-        let begun = shared.shelf.clerks().begin_when_room(Arc::clone(&self.plan.head));
+        let begun = shared.object_cache.writers().begin_when_room(Arc::clone(&self.plan.head));
         let writing = tokio::time::timeout(ROOM_WAIT_MAX, begun).await.ok()??;
         for chunk in std::mem::take(&mut self.kept) {
             if !self.write(&writing, chunk).await {
@@ -188,7 +189,7 @@ impl Pump {
         self.storing = false;
         self.writing = None;
         self.kept = Vec::new();
-        self.fill.store_no_more();
+        self.streaming.store_no_more();
     }
 
     /// Of the first so many bytes, those from the origin.
@@ -209,8 +210,8 @@ impl Pump {
     /// Purged, banned or invalidated since the origin was asked.
     fn is_void(&self) -> bool {
         let (shared, plan) = (&self.worker.shared, &self.plan);
-        self.fill.is_void()
-            || !shared.flights.is_current(plan.epoch)
+        self.streaming.is_void()
+            || !shared.collapse_table.is_current(plan.epoch)
             || shared.bans.covers(plan.head.key.as_str(), plan.requested_at, || plan.head.fields())
     }
 
@@ -225,22 +226,22 @@ impl Pump {
         let whole = matches!(ended, BodyEnd::Whole(_));
         // What should have come before a stored part and did not is no reason to lose that.
         let loses = !whole && self.fetched.start == 0 && self.fetched.end < u64::MAX;
-        self.fill.end(if whole { Ending::Whole } else { Ending::Cut });
+        self.streaming.end(if whole { Ending::Whole } else { Ending::Cut });
         // Readers who began with what is void now may end with it; those who begin now do not find it.
-        let (void, hand) = (self.is_void(), whole && self.fill.has_readers_behind());
+        let (void, hand) = (self.is_void(), whole && self.streaming.has_readers_behind());
         if !self.storing || loses || ended == BodyEnd::Discard || void && !hand {
-            self.fill.set_stored(None);
+            self.streaming.set_stored(None);
             return;
         }
         let (page, received) = (self.page.take(), self.received);
         let page = page.filter(|page| whole && self.writing.is_none() && received <= page.bytes_max());
         let page = page.map(|page| (page, self.kept.clone()));
-        let clerks = self.worker.shared.shelf.clerks();
-        let (flights, epoch) = (Arc::clone(&self.worker.shared.flights), self.plan.epoch);
-        let still: Still = Box::new(move || !void && flights.is_current(epoch));
+        let writers = self.worker.shared.object_cache.writers();
+        let (collapse_table, epoch) = (Arc::clone(&self.worker.shared.collapse_table), self.plan.epoch);
+        let still: Still = Box::new(move || !void && collapse_table.is_current(epoch));
         let stored = match self.writing.take() {
             Some(writing) => Some(writing.commit(still, hand)),
-            None => clerks.put(self.plan.head, self.kept, If::Still(still), hand),
+            None => writers.put(self.plan.head, self.kept, If::Still(still), hand),
         };
         let counts = match stored {
             Some(stored) => stored.await.unwrap_or(None),
@@ -256,8 +257,8 @@ impl Pump {
                 page.fetch_embedded(body);
             }
         }
-        self.fill.set_stays(counts.as_ref().is_some_and(|counts| counts.stays));
-        self.fill.set_stored(counts.and_then(|counts| counts.body));
+        self.streaming.set_stays(counts.as_ref().is_some_and(|counts| counts.stays));
+        self.streaming.set_stored(counts.and_then(|counts| counts.body));
     }
 }
 

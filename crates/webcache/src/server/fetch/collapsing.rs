@@ -3,7 +3,7 @@
 //!
 //! Always holds: one fill a key; a guard that is dropped, for whatever reason, lets those go who wait for it; a fetch
 //! that began before its URI was voided can tell, whether it has a guard or not, by the URI's epoch.
-//! Not here: what they wait for (`fill`).
+//! Not here: what they wait for (`streaming_reply`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use http_cache_rules::key::CacheKey;
 use http_cache_rules::reuse::Failure;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::server::fetch::streaming_reply::{Fill, Heading};
+use crate::server::fetch::streaming_reply::{FetchResult, StreamingReply};
 
 const SHARDS: usize = 64;
 /// Counters of what was voided. Two URIs that share one cost each other a reply that is not stored, now and then.
@@ -24,13 +24,13 @@ const PASSES_MAX: usize = 1024;
 
 #[derive(Default)]
 struct Shard {
-    fills: HashMap<CacheKey, Arc<Fill>>,
+    fills: HashMap<CacheKey, Arc<StreamingReply>>,
     /// By the hash of the key: until when nobody waits.
     passes: HashMap<u64, Instant>,
 }
 
 /// Replies on their way, for all loops.
-pub struct Flights {
+pub struct CollapseTable {
     shards: Vec<Mutex<Shard>>,
     epochs: Vec<AtomicU64>,
 }
@@ -52,23 +52,23 @@ impl Epoch {
 
 /// The right, and the duty, to fetch a reply.
 pub struct Guard {
-    flights: Arc<Flights>,
+    collapse_table: Arc<CollapseTable>,
     key: CacheKey,
     /// What is fetched.
-    pub fill: Arc<Fill>,
+    pub streaming: Arc<StreamingReply>,
 }
 
 /// What a request finds.
-pub enum Flight {
+pub enum JoinResult {
     /// It is to fetch the reply itself, and others may wait for it.
     Mine(Guard),
     /// It is on its way.
-    Others(Arc<Fill>),
+    Others(Arc<StreamingReply>),
     /// It is to fetch the reply for itself.
     Alone,
 }
 
-impl Flights {
+impl CollapseTable {
     /// None on its way.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -95,30 +95,30 @@ impl Flights {
     }
 
     /// Joins, or begins.
-    pub fn board(self: &Arc<Self>, key: &CacheKey) -> Flight {
+    pub fn join(self: &Arc<Self>, key: &CacheKey) -> JoinResult {
         let (hash, mut shard) = self.shard(key);
-        if let Some(fill) = shard.fills.get(key) {
-            return Flight::Others(Arc::clone(fill));
+        if let Some(streaming) = shard.fills.get(key) {
+            return JoinResult::Others(Arc::clone(streaming));
         }
         if shard.passes.get(&hash).is_some_and(|until| Instant::now() < *until) {
-            return Flight::Alone;
+            return JoinResult::Alone;
         }
-        let fill = Arc::new(Fill::default());
-        shard.fills.insert(key.clone(), Arc::clone(&fill));
-        Flight::Mine(Guard { flights: Arc::clone(self), key: key.clone(), fill })
+        let streaming = Arc::new(StreamingReply::default());
+        shard.fills.insert(key.clone(), Arc::clone(&streaming));
+        JoinResult::Mine(Guard { collapse_table: Arc::clone(self), key: key.clone(), streaming })
     }
 
     /// What has come whole and will be in the store in a moment.
-    pub fn landing(&self, key: &CacheKey) -> Option<Arc<Fill>> {
-        self.shard(key).1.fills.get(key).filter(|fill| fill.is_landing()).cloned()
+    pub fn landing(&self, key: &CacheKey) -> Option<Arc<StreamingReply>> {
+        self.shard(key).1.fills.get(key).filter(|streaming| streaming.is_landing()).cloned()
     }
 
     /// Purged or invalidated: what is on its way is not for those who come from now on.
     pub fn void(&self, key: &CacheKey) {
         self.epochs[self.epoch(key).slot].fetch_add(1, Ordering::SeqCst);
         let gone = self.shard(key).1.fills.remove(key);
-        if let Some(fill) = gone {
-            fill.void();
+        if let Some(streaming) = gone {
+            streaming.void();
         }
     }
 
@@ -138,7 +138,7 @@ impl Guard {
     /// Tells that it is for one client only, and that others need not wait for a while.
     pub fn not_shared(self, pass: Duration) {
         if !pass.is_zero() {
-            let (hash, mut shard) = self.flights.shard(&self.key);
+            let (hash, mut shard) = self.collapse_table.shard(&self.key);
             if shard.passes.len() >= PASSES_MAX {
                 let now = Instant::now();
                 shard.passes.retain(|_, until| now < *until);
@@ -147,31 +147,31 @@ impl Guard {
                 shard.passes.insert(hash, Instant::now() + pass);
             }
         }
-        self.fill.tell(Heading::NotShared);
+        self.streaming.tell(FetchResult::NotShared);
     }
 
     /// Tells that the origin fails, so that what each has stored may stand in.
     pub fn failed(self, failure: Failure) {
-        self.fill.tell(Heading::Failed(failure));
+        self.streaming.tell(FetchResult::Failed(failure));
     }
 
     /// Tells that the store has it.
     pub fn in_store(self) {
-        self.fill.tell(Heading::InStore);
+        self.streaming.tell(FetchResult::InStore);
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let (_, mut shard) = self.flights.shard(&self.key);
+        let (_, mut shard) = self.collapse_table.shard(&self.key);
         // It may have been purged, and fetched again since: then that one stays.
-        if let Some(fill) = shard.fills.remove(&self.key)
-            && !Arc::ptr_eq(&fill, &self.fill)
+        if let Some(streaming) = shard.fills.remove(&self.key)
+            && !Arc::ptr_eq(&streaming, &self.streaming)
         {
-            shard.fills.insert(self.key.clone(), fill);
+            shard.fills.insert(self.key.clone(), streaming);
         }
         drop(shard);
-        self.fill.tell(Heading::Abandoned);
+        self.streaming.tell(FetchResult::Abandoned);
     }
 }
 
@@ -185,43 +185,43 @@ mod tests {
 
     #[test]
     fn the_second_waits_for_the_first_until_that_is_gone() {
-        let flights = Flights::new();
-        let Flight::Mine(guard) = flights.board(&key("x")) else { panic!("the first fetches") };
-        assert!(matches!(flights.board(&key("x")), Flight::Others(_)));
-        assert!(matches!(flights.board(&key("y")), Flight::Mine(_)));
+        let collapse_table = CollapseTable::new();
+        let JoinResult::Mine(guard) = collapse_table.join(&key("x")) else { panic!("the first fetches") };
+        assert!(matches!(collapse_table.join(&key("x")), JoinResult::Others(_)));
+        assert!(matches!(collapse_table.join(&key("y")), JoinResult::Mine(_)));
         drop(guard);
-        assert!(matches!(flights.board(&key("x")), Flight::Mine(_)));
-        assert!(flights.is_empty(), "guards that were dropped leave nothing");
+        assert!(matches!(collapse_table.join(&key("x")), JoinResult::Mine(_)));
+        assert!(collapse_table.is_empty(), "guards that were dropped leave nothing");
     }
 
     #[test]
     fn nobody_waits_for_what_was_just_not_shared() {
-        let flights = Flights::new();
-        let Flight::Mine(guard) = flights.board(&key("x")) else { panic!("the first fetches") };
+        let collapse_table = CollapseTable::new();
+        let JoinResult::Mine(guard) = collapse_table.join(&key("x")) else { panic!("the first fetches") };
         guard.not_shared(Duration::from_secs(60));
-        assert!(matches!(flights.board(&key("x")), Flight::Alone));
+        assert!(matches!(collapse_table.join(&key("x")), JoinResult::Alone));
     }
 
     #[test]
     fn a_fetch_without_a_guard_learns_that_its_uri_was_voided_and_not_by_its_own_doing() {
-        let flights = Flights::new();
-        let (x, y) = (flights.epoch(&key("x")), flights.epoch(&key("y")));
-        flights.void(&key("x"));
-        assert!(!flights.is_current(x) && flights.is_current(y));
-        assert!(flights.is_current(x.after_own_void(x)));
-        assert!(flights.is_current(y.after_own_void(x)), "another's");
-        flights.void(&key("x"));
-        assert!(!flights.is_current(x.after_own_void(x)), "somebody else's came on top");
+        let collapse_table = CollapseTable::new();
+        let (x, y) = (collapse_table.epoch(&key("x")), collapse_table.epoch(&key("y")));
+        collapse_table.void(&key("x"));
+        assert!(!collapse_table.is_current(x) && collapse_table.is_current(y));
+        assert!(collapse_table.is_current(x.after_own_void(x)));
+        assert!(collapse_table.is_current(y.after_own_void(x)), "another's");
+        collapse_table.void(&key("x"));
+        assert!(!collapse_table.is_current(x.after_own_void(x)), "somebody else's came on top");
     }
 
     #[test]
     fn what_is_purged_on_its_way_is_fetched_again_and_does_not_take_the_new_one_with_it() {
-        let flights = Flights::new();
-        let Flight::Mine(old) = flights.board(&key("x")) else { panic!("the first fetches") };
-        flights.void(&key("x"));
-        assert!(old.fill.is_void());
-        let Flight::Mine(_new) = flights.board(&key("x")) else { panic!("it is fetched again") };
+        let collapse_table = CollapseTable::new();
+        let JoinResult::Mine(old) = collapse_table.join(&key("x")) else { panic!("the first fetches") };
+        collapse_table.void(&key("x"));
+        assert!(old.streaming.is_void());
+        let JoinResult::Mine(_new) = collapse_table.join(&key("x")) else { panic!("it is fetched again") };
         drop(old);
-        assert!(matches!(flights.board(&key("x")), Flight::Others(_)));
+        assert!(matches!(collapse_table.join(&key("x")), JoinResult::Others(_)));
     }
 }

@@ -18,14 +18,14 @@ use http_cache_rules::reuse::ForwardReason;
 use http_cache_rules::{forwarding, update};
 
 use crate::config::Config;
-use crate::server::answer::handler::Exchange;
+use crate::object_cache::{StoredBody, StoredReply};
+use crate::server::answer::handler::RequestHandler;
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::fetch::Answer;
 use crate::server::peers::neighbours::Found;
-use crate::server::upstream::connection::Arriving;
+use crate::server::upstream::connection::ArrivingBody;
 use crate::server::upstream::request::RequestBody;
 use crate::server::worker::now;
-use crate::shelf::{StoredBody, StoredReply};
 
 /// A stored part, and what the reply brings of what it lacks.
 pub(in crate::server) struct Joined {
@@ -35,7 +35,7 @@ pub(in crate::server) struct Joined {
 
 impl Joined {
     /// Both, in the order of their bytes; and which of these come from the origin.
-    pub(in crate::server) fn body(self, incoming: Arriving, config: &Config) -> (ReplyBody, Range<u64>) {
+    pub(in crate::server) fn body(self, incoming: ArrivingBody, config: &Config) -> (ReplyBody, Range<u64>) {
         let (missing, extent) = (self.completion.missing, self.completion.extent);
         let from = missing.first - extent.first;
         let (stored, bytes) = (self.stored, missing.bytes());
@@ -48,18 +48,18 @@ impl Joined {
     }
 }
 
-impl Exchange {
+impl RequestHandler {
     /// Answers with a stored part and what is missing of it. Nothing when the origin is to be asked as the client did.
     pub(in crate::server) async fn complete(
         &mut self,
         part: StoredReply,
     ) -> Option<http::Response<ReplyBody>> {
-        let asks = &self.asked.facts;
+        let asks = &self.parsed.facts;
         if asks.conditional || asks.directives.no_cache || asks.directives.no_store {
             return None;
         }
-        let completion = Completion::of(&self.asked.headers, &part.meta(), now())?;
-        self.epoch = self.worker.shared.flights.epoch(&self.asked.key);
+        let completion = Completion::of(&self.parsed.headers, &part.meta(), now())?;
+        self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
         let mut headers = self.onward();
         completion.ask_for_it(&mut headers);
         let mut answer = match self.ask(headers, RequestBody::Nothing, &Found::default()).await {

@@ -1,16 +1,16 @@
 //! A reply on its way from the origin, shared by its readers and the store.
 //!
 //! ```text
-//! origin ─> pump ─> Fill: head, window of the body ─> reader, reader, ...        each at its own place
-//!                    └─> clerk ─> store                └─ fallen behind the window: goes on from the store at the end
+//! origin ─> relay ─> StreamingReply: head, window of the body ─> reader, reader, ...        each at its own place
+//!                    └─> store writer ─> store                └─ fallen behind the window: goes on from the store at the end
 //! ```
 //!
-//! Always holds: the window is bounded while the body is stored, whatever readers do; the pump keeps pace with the
+//! Always holds: the window is bounded while the body is stored, whatever readers do; the body relay keeps pace with the
 //! fastest reader, and with nobody once one has been left behind, so that a slow or dead one blocks nobody; without a
 //! store to go on from, with the slowest, and who was behind by then is cut off at once. A reader goes on from the very
 //! object that this fill became, never from what lies at its key by then.
-//! Locks, in order: one `Fill`'s state; nothing is awaited or written under it.
-//! Not here: who may join (`exchange`), which fills are on their way (`flights`).
+//! Locks, in order: one `StreamingReply`'s state; nothing is awaited or written under it.
+//! Not here: who may join (`handler`), which fills are on their way (`collapsing`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,11 +21,11 @@ use http::StatusCode;
 use http_cache_rules::WallSeconds;
 use http_cache_rules::reuse::Failure;
 
-use crate::shelf::{NewHead, StoredBody};
+use crate::object_cache::{NewHead, StoredBody};
 
 /// The head of a shared reply.
 #[derive(Debug)]
-pub struct FilledHead {
+pub struct SharedHead {
     /// Status.
     pub status: StatusCode,
     /// What is stored of it. Not as received: each value would keep the buffer of 64 KiB alive that it was read into, for as
@@ -39,9 +39,9 @@ pub struct FilledHead {
 
 /// What those who wait for a head are told.
 #[derive(Clone, Debug)]
-pub enum Heading {
+pub enum FetchResult {
     /// The reply is on its way, and may be shared.
-    Shared(Arc<FilledHead>),
+    Shared(Arc<SharedHead>),
     /// It is in the store: look there.
     InStore,
     /// It is for one client only: go to the origin.
@@ -63,7 +63,7 @@ pub enum Ending {
 
 #[derive(Debug, Default)]
 struct State {
-    heading: Option<Heading>,
+    result: Option<FetchResult>,
     /// Place in the body of the first chunk in the window.
     window_at: u64,
     window: VecDeque<Bytes>,
@@ -84,11 +84,11 @@ struct State {
 
 /// A reply on its way.
 #[derive(Debug, Default)]
-pub struct Fill {
+pub struct StreamingReply {
     state: Mutex<State>,
 }
 
-/// Turns of a loop until what was read with a head is in its fill: the pump asks, the connection gives, the pump takes.
+/// Turns of a loop until what was read with a head is in its fill: the body relay asks, the connection gives, the body relay takes.
 const TURNS_MAX: u32 = 4;
 
 /// What a reader gets.
@@ -104,7 +104,7 @@ pub enum Piece {
     Behind(StoredBody),
 }
 
-impl Fill {
+impl StreamingReply {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,21 +118,21 @@ impl Fill {
     }
 
     /// Tells those who wait. Only the first word counts.
-    pub fn tell(&self, heading: Heading) {
+    pub fn tell(&self, result: FetchResult) {
         self.change(|state| {
-            if state.heading.is_none() {
-                state.storing = matches!(heading, Heading::Shared(_));
-                state.heading = Some(heading);
+            if state.result.is_none() {
+                state.storing = matches!(result, FetchResult::Shared(_));
+                state.result = Some(result);
             }
         });
     }
 
     /// The head, as soon as it is known.
-    pub async fn heading(&self) -> Heading {
+    pub async fn result(&self) -> FetchResult {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
-            match &state.heading {
-                Some(heading) => Poll::Ready(heading.clone()),
+            match &state.result {
+                Some(result) => Poll::Ready(result.clone()),
                 None => state.wait(cx),
             }
         })
@@ -198,7 +198,7 @@ impl Fill {
         });
     }
 
-    /// Whether requests find it in the store from now on. Before [`Fill::set_stored`], which takes it for not found.
+    /// Whether requests find it in the store from now on. Before [`StreamingReply::set_stored`], which takes it for not found.
     pub fn set_stays(&self, stays: bool) {
         self.change(|state| {
             state.stays.get_or_insert(stays);
@@ -208,7 +208,7 @@ impl Fill {
     /// Whether it is found in the store; nothing as long as that is not known.
     pub fn stays(&self) -> Option<bool> {
         let state = self.lock();
-        state.stays.or((state.heading.is_some() && !state.storing).then_some(false))
+        state.stays.or((state.result.is_some() && !state.storing).then_some(false))
     }
 
     /// Whether all of it has come, so that clients may know, and the store has yet to say whether it has it.
@@ -255,7 +255,7 @@ impl Fill {
         state.next_reader += 1;
         state.readers.push((id, 0));
         drop(state);
-        Reader { fill: Arc::clone(self), id, place: 0 }
+        Reader { streaming: Arc::clone(self), id, place: 0 }
     }
 }
 
@@ -268,8 +268,8 @@ impl State {
     }
 
     fn is_landing(&self) -> bool {
-        let announced = match &self.heading {
-            Some(Heading::Shared(head)) => head.announced,
+        let announced = match &self.result {
+            Some(FetchResult::Shared(head)) => head.announced,
             _ => None,
         };
         let came = self.ended == Some(Ending::Whole) || announced.is_some_and(|bytes| bytes <= self.received);
@@ -281,7 +281,7 @@ impl State {
         place < self.window_at && !self.storing && !matches!(self.stored, Some(Some(_)))
     }
 
-    /// The place that the pump keeps to, if to any. Once the window has left a reader behind who now waits for the store,
+    /// The place that the body relay keeps to, if to any. Once the window has left a reader behind who now waits for the store,
     /// nobody may hold the end up: the one who was the fastest may be the one who now reads nothing.
     fn pace(&self) -> Option<u64> {
         let places = self.readers.iter().map(|(_, place)| *place).filter(|place| !self.is_lost(*place));
@@ -315,7 +315,7 @@ impl State {
 /// One reader of a fill.
 #[derive(Debug)]
 pub struct Reader {
-    fill: Arc<Fill>,
+    streaming: Arc<StreamingReply>,
     id: u64,
     place: u64,
 }
@@ -328,7 +328,7 @@ impl Reader {
 
     /// Whether what it reads goes to the store still.
     pub fn is_storing(&self) -> bool {
-        self.fill.is_storing()
+        self.streaming.is_storing()
     }
 
     /// Lets the others of this loop have a few turns, as long as nothing has come: what the origin sent with the head then
@@ -336,7 +336,7 @@ impl Reader {
     pub async fn settle(&self) {
         let mut turns = 0;
         std::future::poll_fn(|cx| {
-            let state = self.fill.lock();
+            let state = self.streaming.lock();
             if state.received > 0 || state.ended.is_some() || turns == TURNS_MAX {
                 return Poll::Ready(());
             }
@@ -349,7 +349,7 @@ impl Reader {
 
     /// The next piece.
     pub fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Piece> {
-        let mut state = self.fill.lock();
+        let mut state = self.streaming.lock();
         if self.place < state.window_at {
             // A part that was stored of a reply that broke off is not its end.
             return match (&state.stored, state.ended) {
@@ -391,7 +391,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let id = self.id;
-        self.fill.change(|state| state.readers.retain(|(reader, _)| *reader != id));
+        self.streaming.change(|state| state.readers.retain(|(reader, _)| *reader != id));
     }
 }
 
@@ -414,45 +414,45 @@ mod tests {
         }
     }
 
-    fn shared() -> Arc<Fill> {
-        let fill = Arc::new(Fill::default());
+    fn shared() -> Arc<StreamingReply> {
+        let streaming = Arc::new(StreamingReply::default());
         let key = CacheKey::of(&"http://a/".parse().expect("a URI")).expect("a key");
-        let head = FilledHead {
+        let head = SharedHead {
             status: StatusCode::OK,
             stored: Arc::new(NewHead { key, meta: Vec::new(), facts: Vec::new(), expires_s: 0 }),
             announced: None,
             requested_at: WallSeconds(0),
         };
-        fill.tell(Heading::Shared(Arc::new(head)));
-        fill
+        streaming.tell(FetchResult::Shared(Arc::new(head)));
+        streaming
     }
 
     #[test]
     fn a_reader_that_joins_late_gets_all_and_one_that_falls_behind_goes_on_from_the_store() {
-        let fill = shared();
-        let mut slow = fill.read().expect("from the beginning");
-        fill.push(Bytes::from_static(b"abcd"), 8);
-        let mut late = fill.read().expect("still all there");
+        let streaming = shared();
+        let mut slow = streaming.read().expect("from the beginning");
+        streaming.push(Bytes::from_static(b"abcd"), 8);
+        let mut late = streaming.read().expect("still all there");
         assert_eq!(bytes(now(|cx| late.poll_piece(cx))).as_deref(), Some(&b"abcd"[..]));
         assert!(now(|cx| late.poll_piece(cx)).is_none(), "no more has come");
-        fill.push(Bytes::from_static(b"efgh"), 8);
-        fill.push(Bytes::from_static(b"ijkl"), 8);
-        assert!(fill.read().is_none(), "the beginning has left the window");
+        streaming.push(Bytes::from_static(b"efgh"), 8);
+        streaming.push(Bytes::from_static(b"ijkl"), 8);
+        assert!(streaming.read().is_none(), "the beginning has left the window");
         assert!(now(|cx| slow.poll_piece(cx)).is_none(), "waits for the store");
-        fill.end(Ending::Whole);
-        assert!(fill.has_readers_behind());
-        fill.set_stored(Some(StoredBody::Whole(Bytes::from_static(b"abcdefghijkl"))));
+        streaming.end(Ending::Whole);
+        assert!(streaming.has_readers_behind());
+        streaming.set_stored(Some(StoredBody::Whole(Bytes::from_static(b"abcdefghijkl"))));
         assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Behind(body)) if body.bytes() == 12));
         assert_eq!(bytes(now(|cx| late.poll_piece(cx))).as_deref(), Some(&b"efgh"[..]));
     }
 
     #[test]
     fn without_a_store_nothing_unread_is_let_go() {
-        let fill = shared();
-        fill.store_no_more();
-        let mut reader = fill.read().expect("a reader");
+        let streaming = shared();
+        streaming.store_no_more();
+        let mut reader = streaming.read().expect("a reader");
         for _ in 0..10 {
-            fill.push(Bytes::from_static(b"abcd"), 8);
+            streaming.push(Bytes::from_static(b"abcd"), 8);
         }
         let mut total = 0;
         while let Some(piece) = bytes(now(|cx| reader.poll_piece(cx))) {
@@ -463,54 +463,54 @@ mod tests {
 
     #[test]
     fn a_reader_behind_is_cut_off_when_storing_ends_and_holds_nobody_up() {
-        let fill = shared();
-        let mut slow = fill.read().expect("from the beginning");
-        let mut fast = fill.read().expect("from the beginning");
+        let streaming = shared();
+        let mut slow = streaming.read().expect("from the beginning");
+        let mut fast = streaming.read().expect("from the beginning");
         for _ in 0..4 {
-            fill.push(Bytes::from_static(b"abcd"), 8);
+            streaming.push(Bytes::from_static(b"abcd"), 8);
             assert!(bytes(now(|cx| fast.poll_piece(cx))).is_some());
         }
         assert!(now(|cx| slow.poll_piece(cx)).is_none(), "waits for the store");
-        fill.store_no_more();
-        assert_eq!(goes_on(&fill, 8), Some(true), "for the one that is not lost");
+        streaming.store_no_more();
+        assert_eq!(goes_on(&streaming, 8), Some(true), "for the one that is not lost");
         assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Cut)));
         for _ in 0..4 {
-            fill.push(Bytes::from_static(b"efgh"), 8);
+            streaming.push(Bytes::from_static(b"efgh"), 8);
             assert_eq!(bytes(now(|cx| fast.poll_piece(cx))).as_deref(), Some(&b"efgh"[..]));
         }
-        assert!(fill.lock().window.len() <= 1, "nothing is kept for the lost one");
+        assert!(streaming.lock().window.len() <= 1, "nothing is kept for the lost one");
         drop(fast);
-        assert_eq!(goes_on(&fill, 8), None, "a lost reader is none");
+        assert_eq!(goes_on(&streaming, 8), None, "a lost reader is none");
     }
 
     #[test]
     fn a_part_that_was_stored_is_no_end_for_a_reader_behind() {
-        let fill = shared();
-        let mut slow = fill.read().expect("from the beginning");
-        let mut fast = fill.read().expect("from the beginning");
+        let streaming = shared();
+        let mut slow = streaming.read().expect("from the beginning");
+        let mut fast = streaming.read().expect("from the beginning");
         for _ in 0..4 {
-            fill.push(Bytes::from_static(b"abcd"), 8);
+            streaming.push(Bytes::from_static(b"abcd"), 8);
             assert!(bytes(now(|cx| fast.poll_piece(cx))).is_some());
         }
-        fill.end(Ending::Cut);
-        fill.set_stored(Some(StoredBody::Whole(Bytes::from_static(&[b'x'; 16]))));
+        streaming.end(Ending::Cut);
+        streaming.set_stored(Some(StoredBody::Whole(Bytes::from_static(&[b'x'; 16]))));
         assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Cut)));
     }
 
     #[test]
     fn a_cut_reply_never_ends_as_if_it_were_whole() {
-        let fill = shared();
-        let mut reader = fill.read().expect("a reader");
-        fill.push(Bytes::from_static(b"abcd"), 8);
-        fill.end(Ending::Cut);
-        fill.end(Ending::Whole);
+        let streaming = shared();
+        let mut reader = streaming.read().expect("a reader");
+        streaming.push(Bytes::from_static(b"abcd"), 8);
+        streaming.end(Ending::Cut);
+        streaming.end(Ending::Whole);
         assert!(bytes(now(|cx| reader.poll_piece(cx))).is_some());
         assert!(matches!(now(|cx| reader.poll_piece(cx)), Some(Piece::Cut)));
     }
 
-    /// Whether the pump may go on; nothing when nobody reads.
-    fn goes_on(fill: &Fill, window_bytes: u64) -> Option<bool> {
-        let mut wanted = std::pin::pin!(fill.wanted(window_bytes));
+    /// Whether the body relay may go on; nothing when nobody reads.
+    fn goes_on(streaming: &StreamingReply, window_bytes: u64) -> Option<bool> {
+        let mut wanted = std::pin::pin!(streaming.wanted(window_bytes));
         match wanted.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(true) => Some(true),
             Poll::Ready(false) => None,
@@ -520,20 +520,20 @@ mod tests {
 
     #[test]
     fn the_pump_waits_for_the_fastest_reader_whatever_the_chunks_and_for_nobody_left_behind() {
-        let fill = shared();
-        assert_eq!(goes_on(&fill, 8), None);
-        let mut fast = fill.read().expect("from the beginning");
-        let slow = fill.read().expect("from the beginning");
+        let streaming = shared();
+        assert_eq!(goes_on(&streaming, 8), None);
+        let mut fast = streaming.read().expect("from the beginning");
+        let slow = streaming.read().expect("from the beginning");
         // A chunk larger than the window leaves nobody behind who would have gone on.
-        fill.push(Bytes::from_static(&[b'x'; 30]), 8);
-        assert_eq!(goes_on(&fill, 8), Some(false));
+        streaming.push(Bytes::from_static(&[b'x'; 30]), 8);
+        assert_eq!(goes_on(&streaming, 8), Some(false));
         assert_eq!(bytes(now(|cx| fast.poll_piece(cx))).map(|chunk| chunk.len()), Some(30));
-        assert_eq!(goes_on(&fill, 8), Some(true));
-        fill.push(Bytes::from_static(&[b'x'; 30]), 8);
-        assert_eq!(goes_on(&fill, 8), Some(true), "one waits for the store: nobody may hold up the end");
+        assert_eq!(goes_on(&streaming, 8), Some(true));
+        streaming.push(Bytes::from_static(&[b'x'; 30]), 8);
+        assert_eq!(goes_on(&streaming, 8), Some(true), "one waits for the store: nobody may hold up the end");
         drop(fast);
-        assert_eq!(goes_on(&fill, 8), Some(true), "only that one is left");
+        assert_eq!(goes_on(&streaming, 8), Some(true), "only that one is left");
         drop(slow);
-        assert_eq!(goes_on(&fill, 8), None);
+        assert_eq!(goes_on(&streaming, 8), None);
     }
 }

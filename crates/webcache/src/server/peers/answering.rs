@@ -21,10 +21,10 @@ use http_cache_rules::key::CacheKey;
 
 use crate::config::{Config, Upstream};
 use crate::icp::{self, Answer, Message};
+use crate::object_cache::Look;
 use crate::server::client::parsed_request::{allowed_host, allowed_method};
 use crate::server::counters::Counters;
 use crate::server::worker::{Shared, Stage, now};
-use crate::shelf::Look;
 
 /// Listens, and can be closed.
 ///
@@ -106,7 +106,7 @@ impl Answerer {
             if let Some(accepted) = accepted {
                 fields.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
             }
-            match self.shared.shelf.look(key, &fields) {
+            match self.shared.object_cache.look(key, &fields) {
                 Look::Nothing => return false,
                 Look::OtherVariants => {}
                 Look::Reply(reply) => {
@@ -140,7 +140,7 @@ impl Answerer {
         if self.has(&key, config) {
             return Answer::Hit;
         }
-        self.ready = self.ready || self.shared.shelf.store().usage().ready;
+        self.ready = self.ready || self.shared.object_cache.store().usage().ready;
         if self.ready { Answer::Miss } else { Answer::MissNoFetch }
     }
 }

@@ -16,7 +16,7 @@ use http_cache_rules::reuse::ForwardReason;
 use crate::config::Upstream;
 use crate::icp;
 use crate::log::Way;
-use crate::server::answer::handler::Exchange;
+use crate::server::answer::handler::RequestHandler;
 use crate::server::client::parsed_request::Route;
 use crate::server::fetch::Answer;
 use crate::server::peers::neighbours::Found;
@@ -24,17 +24,17 @@ use crate::server::upstream::NamedBy;
 use crate::server::upstream::request::{RequestBody, RequestHead};
 use crate::server::worker::now;
 
-impl Exchange {
+impl RequestHandler {
     /// Who else has it, where other caches are asked at all: of a request that a store may answer, when there is nothing here.
     pub(in crate::server) async fn neighbours(&mut self, why: ForwardReason) -> Found {
         let config = &self.config;
         let some = !config.siblings.is_empty() || config.parents.iter().any(|parent| parent.icp_port != 0);
         let nothing_here = matches!(why, ForwardReason::UriMiss | ForwardReason::VaryMiss);
-        let forward = matches!(self.asked.route, Route::Direct(_));
-        if !(some && nothing_here && forward && icp::is_asked_about(&self.asked.facts)) {
+        let forward = matches!(self.parsed.route, Route::Direct(_));
+        if !(some && nothing_here && forward && icp::is_asked_about(&self.parsed.facts)) {
             return Found::default();
         }
-        let url = self.asked.target.to_string();
+        let url = self.parsed.target.to_string();
         let found = self.worker.asker.ask(&url, config, &self.worker.pool).await;
         if let (Some((parent, false)), Some(ledger)) = (&found.hit, &mut self.ledger) {
             ledger.has_it(&parent.host);
@@ -52,7 +52,7 @@ impl Exchange {
         // It is not for its own clients, nor is it to ask anybody: so two siblings never ask each other in a circle.
         headers.remove(PROXY_AUTHORIZATION);
         headers.append(CACHE_CONTROL, HeaderValue::from_static("only-if-cached"));
-        let head = RequestHead { method: Method::GET, uri: self.asked.target.clone(), headers };
+        let head = RequestHead { method: Method::GET, uri: self.parsed.target.clone(), headers };
         if let Some(ledger) = &mut self.ledger {
             ledger.asked_by(&sibling.host, Way::SiblingHit);
         }

@@ -1,7 +1,7 @@
 //! A connection to an origin: run by whoever waits for what it brings, and by no task of its own.
 //!
 //! ```text
-//! Link::send ─> head ─> Arriving: frames ─┬─ the last one ─> kept by its pool
+//! OriginConnection::send ─> head ─> ArrivingBody: frames ─┬─ the last one ─> kept by its pool
 //!                                         └─ dropped before ─> closed
 //! ```
 //!
@@ -24,7 +24,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 
 use crate::config::{IdleMax, Upstream};
 use crate::server::upstream::request::RequestBody;
-use crate::server::upstream::write_batching::InTurn;
+use crate::server::upstream::write_batching::WriteBatching;
 use crate::server::upstream::{Pool, READ_BYTES};
 
 /// Fields of a reply at most. hyper's own bound is 100, which some sites pass.
@@ -33,14 +33,14 @@ pub const REPLY_FIELDS_MAX: usize = 256;
 type Run = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A connection that speaks HTTP.
-pub struct Link {
+pub struct OriginConnection {
     peer: SocketAddr,
     sender: SendRequest<RequestBody>,
     /// What moves it. Nothing when it is a task, or has ended.
     run: Option<Run>,
 }
 
-impl Link {
+impl OriginConnection {
     /// Over a socket that leads to `peer`, for replies with heads of so many bytes.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Link {
     {
         let mut builder = http1::Builder::new();
         builder.read_buf_exact_size(Some(head_max_bytes.max(READ_BYTES))).max_headers(REPLY_FIELDS_MAX);
-        let (sender, connection) = builder.handshake(InTurn::new(io)).await?;
+        let (sender, connection) = builder.handshake(WriteBatching::new(io)).await?;
         let run: Run = Box::pin(async move {
             // Errors are told to whoever waits for the reply.
             let _ = connection.with_upgrades().await;
@@ -121,24 +121,24 @@ fn move_on(run: &mut Option<Run>, cx: &mut Context<'_>) {
 }
 
 /// A reply's body on its way.
-pub struct Arriving {
+pub struct ArrivingBody {
     incoming: Incoming,
     /// By what it comes, until it has ended.
     by: Option<Box<By>>,
 }
 
 struct By {
-    link: Link,
+    link: OriginConnection,
     pool: Rc<Pool>,
     upstream: Upstream,
     idle_max: IdleMax,
 }
 
-impl Arriving {
+impl ArrivingBody {
     /// What comes by a link of a pool, which keeps at most so many.
     pub fn new(
         incoming: Incoming,
-        link: Link,
+        link: OriginConnection,
         pool: &Rc<Pool>,
         upstream: &Upstream,
         idle_max: IdleMax,
@@ -163,7 +163,7 @@ impl Arriving {
     }
 }
 
-impl Body for Arriving {
+impl Body for ArrivingBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

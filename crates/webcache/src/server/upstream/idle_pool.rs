@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::config::{IdleMax, Upstream};
 
 /// Idle connections of one loop.
-pub struct Kept<L> {
+pub struct IdlePool<L> {
     by_place: HashMap<Upstream, Vec<Idle<L>>>,
     count: usize,
 }
@@ -19,7 +19,7 @@ struct Idle<L> {
     since: Instant,
 }
 
-impl<L> Kept<L> {
+impl<L> IdlePool<L> {
     /// None yet.
     pub fn new() -> Self {
         Self { by_place: HashMap::new(), count: 0 }
@@ -94,14 +94,14 @@ mod tests {
         Upstream { host: host.to_owned(), port: 80, tls: false }
     }
 
-    fn take(kept: &mut Kept<u32>, host: &str) -> Option<u32> {
+    fn take(kept: &mut IdlePool<u32>, host: &str) -> Option<u32> {
         kept.take(&to(host), LONG, |_| true)
     }
 
     #[test]
     fn the_one_used_last_is_taken_first_and_those_that_are_gone_are_not() {
         let most = IdleMax { per_origin: 3, in_all: 100 };
-        let mut kept = Kept::new();
+        let mut kept = IdlePool::new();
         (1..=4).for_each(|link| kept.put(to("a"), link, most));
         assert_eq!(kept.take(&to("a"), LONG, |link| *link != 3), Some(2), "3 is gone, 4 was one too many");
         assert_eq!(take(&mut kept, "b"), None);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn those_unused_for_longest_go_first_wherever_they_lead() {
         let most = IdleMax { per_origin: 100, in_all: 8 };
-        let mut kept = Kept::new();
+        let mut kept = IdlePool::new();
         for link in 0..9 {
             kept.put(to(["a", "b", "c"][link as usize % 3]), link, most);
             let then = Instant::now();
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn sweeping_counts_what_is_left() {
         let most = IdleMax { per_origin: 100, in_all: 100 };
-        let mut kept = Kept::new();
+        let mut kept = IdlePool::new();
         (0..10).for_each(|link| kept.put(to(if link < 5 { "a" } else { "b" }), link, most));
         kept.sweep(LONG, |link| *link < 3);
         assert_eq!((kept.count, kept.by_place.len()), (3, 1));

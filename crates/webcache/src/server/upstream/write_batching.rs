@@ -5,7 +5,7 @@
 //! in turn    A reads  B reads  C reads  A writes  B writes  C writes      the first wakes it, and it finds the others' there
 //! ```
 //!
-//! This one stands before origins; the clients' side has the same in its one write state (`sentry`).
+//! This one stands before origins; the clients' side has the same in its one write state (`request_guard`).
 //!
 //! Always holds: only the first write after a read waits, and that for one turn of those that are ready, not for time: alone, it
 //! goes out at once; what follows in a long reply waits for nothing.
@@ -17,13 +17,13 @@ use std::task::{Context, Poll, ready};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 /// The socket.
-pub struct InTurn<T> {
+pub struct WriteBatching<T> {
     io: T,
     /// Whether the next write waits.
     waits: bool,
 }
 
-impl<T> InTurn<T> {
+impl<T> WriteBatching<T> {
     /// One that waits with its first write already: what it says is an answer to what another has read.
     pub fn new(io: T) -> Self {
         Self { io, waits: true }
@@ -40,7 +40,7 @@ impl<T> InTurn<T> {
     }
 }
 
-impl<T: Read + Unpin> Read for InTurn<T> {
+impl<T: Read + Unpin> Read for WriteBatching<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -53,7 +53,7 @@ impl<T: Read + Unpin> Read for InTurn<T> {
     }
 }
 
-impl<T: Write + Unpin> Write for InTurn<T> {
+impl<T: Write + Unpin> Write for WriteBatching<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_turn(cx));
@@ -94,13 +94,13 @@ mod tests {
 
     use super::*;
 
-    async fn read(io: &mut InTurn<TokioIo<DuplexStream>>) {
+    async fn read(io: &mut WriteBatching<TokioIo<DuplexStream>>) {
         let mut space = [0_u8; 16];
         let mut buffer = ReadBuf::new(&mut space);
         std::future::poll_fn(|cx| Pin::new(&mut *io).poll_read(cx, buffer.unfilled())).await.expect("read");
     }
 
-    async fn write(io: &mut InTurn<TokioIo<DuplexStream>>, bytes: &[u8]) {
+    async fn write(io: &mut WriteBatching<TokioIo<DuplexStream>>, bytes: &[u8]) {
         let written = std::future::poll_fn(|cx| Pin::new(&mut *io).poll_write(cx, bytes)).await;
         assert_eq!(written.expect("written"), bytes.len());
     }
@@ -118,7 +118,7 @@ mod tests {
                 others.push(far);
                 let done = Rc::clone(&done);
                 tasks.push(tokio::task::spawn_local(async move {
-                    let mut io = InTurn::new(TokioIo::new(near));
+                    let mut io = WriteBatching::new(TokioIo::new(near));
                     read(&mut io).await;
                     done.borrow_mut().push(format!("{name} reads"));
                     for _ in 0..2 {

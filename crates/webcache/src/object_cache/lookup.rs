@@ -11,7 +11,7 @@ use http_cache_rules::key::CacheKey;
 use http_cache_rules::{Meta, vary};
 use packstore::{Begun, Object, Reading, StoreError};
 
-use super::{Shelf, StoredHead, VariantList, head, object_key, variant_key};
+use super::{ObjectCache, StoredHead, VariantList, head, object_key, variant_key};
 
 /// What the store has for a request.
 pub enum Look {
@@ -159,7 +159,7 @@ impl Among {
     }
 }
 
-impl Shelf {
+impl ObjectCache {
     /// Finds the reply to use for a request. Reads the disk.
     pub fn look(&self, key: &CacheKey, request: &HeaderMap) -> Look {
         let mut looked = self.begin_look(key);
@@ -171,7 +171,7 @@ impl Shelf {
         }
     }
 
-    /// As [`Shelf::look`], step by step: what has to be read in between is the caller's, who need not wait for it.
+    /// As [`ObjectCache::look`], step by step: what has to be read in between is the caller's, who need not wait for it.
     pub fn begin_look(&self, key: &CacheKey) -> Looked {
         object_key(key).map_or(Looked::Done(Look::Nothing), |name| self.seek(name, None))
     }
@@ -238,7 +238,7 @@ impl Shelf {
             Err(error) => {
                 if matches!(error, StoreError::Damaged { .. }) {
                     tracing::warn!(%error, "a stored reply is damaged, and fetched anew");
-                    self.clerks.forget(key, &name);
+                    self.writers.forget(key, &name);
                 }
                 return None;
             }
@@ -246,7 +246,7 @@ impl Shelf {
         match open(object, name, generation) {
             Ok(found) => Some(found),
             Err((_, name)) => {
-                self.clerks.forget(key, &name);
+                self.writers.forget(key, &name);
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! Makes changes in the store, whoever has the desk's turn: a clerk, or a loop that does not have to wait.
+//! Makes changes in the store, for whoever holds the key lock: a store writer, or a loop that does not have to wait.
 //!
 //! Always holds: what varies is found through the list at its URI, which is written after it; what is not wanted any more but
 //! by its readers is put under a name of its own, so that what lies at the URI stays as it is.
@@ -12,10 +12,12 @@ use http_cache_rules::key::CacheKey;
 use packstore::{ObjectWriter, PutOptions, Store, StoreError};
 
 use super::job::{Counts, If, NewHead, Still};
-use crate::shelf::{StoredBody, StoredHead, VariantList, Version, encode_list, object_key, variant_key};
+use crate::object_cache::{
+    StoredBody, StoredHead, VariantList, Version, encode_list, object_key, variant_key,
+};
 
-/// One for all desks. Who changes something by it has the turn at the URI's desk.
-pub(super) struct Hand {
+/// One for all write queues. The caller holds the lock of the URI in its write queue.
+pub(super) struct StoreMutations {
     store: Arc<Store>,
     failed: AtomicU64,
     /// To readers alone.
@@ -25,7 +27,7 @@ pub(super) struct Hand {
 /// The name of an object, and what list must lie at its URI if another is there.
 type Place = (Vec<u8>, Option<VariantList>);
 
-impl Hand {
+impl StoreMutations {
     pub(super) fn new(store: Arc<Store>) -> Self {
         Self { store, failed: AtomicU64::new(0), handed_over: AtomicU64::new(0) }
     }

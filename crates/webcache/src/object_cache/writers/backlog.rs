@@ -1,4 +1,4 @@
-//! How much waits for all clerks together.
+//! How much waits for all store writers together.
 //!
 //! Always holds: no more is counted in than may wait; who waits for room is told whenever there is more of it; bodies that come in
 //! parts, which wait for room, leave a quarter of it to whole replies, which do not.

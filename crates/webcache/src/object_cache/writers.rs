@@ -1,23 +1,23 @@
 //! Threads that change the store, so that no event loop waits for a disk that writes.
 //!
 //! ```text
-//! loops ── jobs, by the hash of the URI ──> desk 0 ──> clerk 0 ── put, put_stream, delete ──> packstore
-//!      │                               └──> desk 1 ──> clerk 1      └─ told by a oneshot      ^
+//! loops ── jobs, by the hash of the URI ──> write queue 0 ──> store writer 0 ── put, put_stream, delete ──> packstore
+//!      │                               └──> write queue 1 ──> store writer 1      └─ told by a oneshot      ^
 //!      │                                                              when it counts          │
 //!      └── what is put at once, while nothing waits for its URI's turn ── try_put ────────────┘
 //! ```
 //!
 //! A small reply is put by the loop itself, if that does not have to wait: handing it over costs more than putting it.
-//! Always holds: jobs of one URI are done at one desk in the order they were given, one at a time; bytes that wait are
+//! Always holds: jobs of one URI are done at one write queue in the order they were given, one at a time; bytes that wait are
 //! bounded, heads and keys counted with bodies: above it nothing is taken, and the reply is passed on without being stored;
-//! a clerk gives up on a body that no more comes of when its sender is gone; a new head for what is stored counts only
+//! a store writer gives up on a body that no more comes of when its sender is gone; a new head for what is stored counts only
 //! while that lies there, so that nothing that replaced or removed it meanwhile is undone.
 
 mod backlog;
-mod clerk;
-mod desk;
-mod hand;
 mod job;
+mod mutations;
+mod queue;
+mod writer;
 mod writing;
 
 pub use job::{Counts, If, NewHead, Still, Stored};
@@ -34,36 +34,36 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Version;
 use backlog::Backlog;
-use clerk::Clerk;
-use desk::{Desk, TurnNumber};
-use hand::Hand;
 use job::Job;
+use mutations::StoreMutations;
+use queue::{KeyLockNumber, WriteQueue};
+use writer::StoreWriter;
 
-/// A body that is put at once, in bytes: what copying it takes is little beside waking a clerk.
+/// A body that is put at once, in bytes: what copying it takes is little beside waking a store writer.
 const AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
 /// The threads.
-pub struct Clerks {
-    hand: Arc<Hand>,
+pub struct StoreWriters {
+    mutations: Arc<StoreMutations>,
     backlog: Arc<Backlog>,
-    desks: Vec<Arc<Desk>>,
+    queues: Vec<Arc<WriteQueue>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Clerks {
+impl StoreWriters {
     pub(super) fn start(store: &Arc<Store>, count: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
-        let hand = Arc::new(Hand::new(Arc::clone(store)));
+        let mutations = Arc::new(StoreMutations::new(Arc::clone(store)));
         let backlog = Arc::new(Backlog::new(behind_bytes_max));
-        let (mut desks, mut threads) = (Vec::new(), Vec::new());
+        let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for number in 0..count.max(1) {
-            let (desk, jobs) = Desk::new(Arc::clone(&backlog));
-            let desk = Arc::new(desk);
-            let (hand, own) = (Arc::clone(&hand), Arc::clone(&desk));
-            let work = move || Clerk::new(&hand, &own).work(&jobs);
-            threads.push(std::thread::Builder::new().name(format!("clerk-{number}")).spawn(work)?);
-            desks.push(desk);
+            let (queue, jobs) = WriteQueue::new(Arc::clone(&backlog));
+            let queue = Arc::new(queue);
+            let (mutations, own) = (Arc::clone(&mutations), Arc::clone(&queue));
+            let work = move || StoreWriter::new(&mutations, &own).work(&jobs);
+            threads.push(std::thread::Builder::new().name(format!("writer-{number}")).spawn(work)?);
+            queues.push(queue);
         }
-        Ok(Self { hand, backlog, desks, threads: Mutex::new(threads) })
+        Ok(Self { mutations, backlog, queues, threads: Mutex::new(threads) })
     }
 
     /// Bytes that wait to be written.
@@ -73,7 +73,7 @@ impl Clerks {
 
     /// Changes that the store refused.
     pub fn failed(&self) -> u64 {
-        self.hand.failed()
+        self.mutations.failed()
     }
 
     /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
@@ -92,25 +92,25 @@ impl Clerks {
                 return Some(stored);
             }
         }
-        let (desk, number) = self.desk(&head.key);
-        desk.give_if_room(number, Job::Put { head, body, condition, hand, done }).then_some(stored)
+        let (queue, number) = self.queue(&head.key);
+        queue.give_if_room(number, Job::Put { head, body, condition, hand, done }).then_some(stored)
     }
 
     /// By the caller, in its URI's turn; nothing when that would have to wait, or lists of variants are to be written.
     fn put_at_once(&self, head: &NewHead, body: Option<&Bytes>, still: &Still) -> Option<Option<Counts>> {
-        let (desk, number) = self.desk(&head.key);
-        let _taken = desk.turn(number).take_at_once()?;
-        let put = self.hand.put_at_once(head, body.map_or(b"", |body| body), still)?;
-        Some(put.unwrap_or_else(|error| self.hand.refused(&error)))
+        let (queue, number) = self.queue(&head.key);
+        let _taken = queue.key_lock(number).try_take()?;
+        let put = self.mutations.put_at_once(head, body.map_or(b"", |body| body), still)?;
+        Some(put.unwrap_or_else(|error| self.mutations.refused(&error)))
     }
 
     /// Begins a reply whose body comes in parts. Nothing when too much waits already.
     pub fn begin(&self, head: Arc<NewHead>) -> Option<Writing> {
-        let (desk, number) = self.desk(&head.key);
-        Writing::begin(desk, number, head)
+        let (queue, number) = self.queue(&head.key);
+        Writing::begin(queue, number, head)
     }
 
-    /// As [`Clerks::begin`], but waits until less waits.
+    /// As [`StoreWriters::begin`], but waits until less waits.
     pub async fn begin_when_room(&self, head: Arc<NewHead>) -> Option<Writing> {
         if !self.backlog.can_ever_take(&Job::Begin { id: 0, head: Arc::clone(&head) }) {
             return None;
@@ -127,27 +127,27 @@ impl Clerks {
     /// Gives what is stored another head, while it lies there: its body is copied. Nothing when too much waits already.
     pub fn update(&self, head: Arc<NewHead>, over: Version) -> Option<Stored> {
         let (done, stored) = oneshot::channel();
-        let (desk, number) = self.desk(&head.key);
-        desk.give_if_room(number, Job::Copy { head, over, done }).then_some(stored)
+        let (queue, number) = self.queue(&head.key);
+        queue.give_if_room(number, Job::Copy { head, over, done }).then_some(stored)
     }
 
     /// Takes out all that is stored for a URI.
     pub fn remove(&self, key: &CacheKey) -> Stored {
         let (done, removed) = oneshot::channel();
-        let (desk, number) = self.desk(key);
-        desk.give(number, Job::Remove { key: key.clone(), done });
+        let (queue, number) = self.queue(key);
+        queue.give(number, Job::Remove { key: key.clone(), done });
         removed
     }
 
     /// Takes out an object of a URI that cannot be read.
     pub(super) fn forget(&self, key: &CacheKey, name: &[u8]) {
-        let (desk, number) = self.desk(key);
-        desk.give(number, Job::Forget { name: name.to_vec() });
+        let (queue, number) = self.queue(key);
+        queue.give(number, Job::Forget { name: name.to_vec() });
     }
 
     pub(super) fn stop(&self) {
-        for desk in &self.desks {
-            desk.give(desk.number(0), Job::Stop);
+        for queue in &self.queues {
+            queue.give(queue.number(0), Job::Stop);
         }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -156,10 +156,10 @@ impl Clerks {
     }
 
     /// Where a URI's changes are made, and whose turn it takes.
-    fn desk(&self, key: &CacheKey) -> (&Arc<Desk>, TurnNumber) {
+    fn queue(&self, key: &CacheKey) -> (&Arc<WriteQueue>, KeyLockNumber) {
         let hash = xxh3_64(key.as_str().as_bytes());
-        let desk = &self.desks[hash as usize % self.desks.len()];
-        (desk, desk.number(hash >> 32))
+        let queue = &self.queues[hash as usize % self.queues.len()];
+        (queue, queue.number(hash >> 32))
     }
 }
 
@@ -172,15 +172,15 @@ mod tests {
     use testkit::SimulatedDisk;
 
     use super::*;
-    use crate::shelf::{encode_reply, object_key};
+    use crate::object_cache::{encode_reply, object_key};
 
-    fn clerks(behind_bytes_max: u64) -> (Arc<Store>, Clerks) {
+    fn writers(behind_bytes_max: u64) -> (Arc<Store>, StoreWriters) {
         let disk = Arc::new(SimulatedDisk::new("cache"));
         let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
         let store = Store::create(vec![VolumeSpec { disk, size_bytes: 8 << 20 }], options).expect("a store");
         let store = Arc::new(store);
-        let clerks = Clerks::start(&store, 1, behind_bytes_max).expect("a thread");
-        (store, clerks)
+        let writers = StoreWriters::start(&store, 1, behind_bytes_max).expect("a thread");
+        (store, writers)
     }
 
     fn head(meta: Vec<u8>, facts: Vec<u8>) -> Arc<NewHead> {
@@ -218,30 +218,30 @@ mod tests {
 
     #[test]
     fn heads_and_keys_of_what_waits_are_bounded_too() {
-        let (_store, clerks) = clerks(4000);
+        let (_store, writers) = writers(4000);
         let long = || head(vec![0; 5000], Vec::new());
-        let put = clerks.put(long(), Vec::new(), If::Still(always()), true);
+        let put = writers.put(long(), Vec::new(), If::Still(always()), true);
         assert!(put.is_none(), "no body, but a head");
-        assert!(clerks.begin(long()).is_none());
-        let writing = clerks.begin(head(vec![0; 100], Vec::new())).expect("that fits");
+        assert!(writers.begin(long()).is_none());
+        let writing = writers.begin(head(vec![0; 100], Vec::new())).expect("that fits");
         assert!(!writing.write(Bytes::from(vec![0; 4000])));
         drop(writing);
-        clerks.stop();
-        assert_eq!(clerks.behind_bytes(), 0);
+        writers.stop();
+        assert_eq!(writers.behind_bytes(), 0);
     }
 
     #[test]
     fn a_short_body_is_put_at_once_in_however_many_pieces_it_came() {
-        let (store, clerks) = clerks(1 << 20);
-        // Room is found by a clerk first.
-        let first = clerks.put(reply_head(0), Vec::new(), If::Still(always()), true);
+        let (store, writers) = writers(1 << 20);
+        // Room is found by a store writer first.
+        let first = writers.put(reply_head(0), Vec::new(), If::Still(always()), true);
         first.expect("room").blocking_recv().expect("told").expect("counts");
         for piece_bytes in [10, 1000, AT_ONCE_BYTES_MAX / 4] {
             let pieces: Vec<Bytes> = (0..4).map(|piece| Bytes::from(vec![piece; piece_bytes])).collect();
             let whole = pieces.concat();
             let head = reply_head(whole.len() as u64);
             let name = object_key(&head.key).expect("short");
-            let put = clerks.put(head, pieces, If::Still(always()), false);
+            let put = writers.put(head, pieces, If::Still(always()), false);
             assert!(
                 put.expect("room")
                     .try_recv()
@@ -252,38 +252,38 @@ mod tests {
             let stored = store.get(&name).expect("readable").expect("there");
             assert_eq!(stored.read_all().expect("readable"), whole);
         }
-        clerks.stop();
+        writers.stop();
     }
 
     #[test]
     fn nothing_is_put_at_once_before_what_waits_for_its_turn() {
-        let (_store, clerks) = clerks(1 << 20);
+        let (_store, writers) = writers(1 << 20);
         let head = || head(Vec::new(), Vec::new());
-        let at_once = || clerks.put_at_once(&head(), None, &always()).is_some();
-        let (desk, number) = clerks.desk(&head().key);
+        let at_once = || writers.put_at_once(&head(), None, &always()).is_some();
+        let (queue, number) = writers.queue(&head().key);
         assert!(at_once());
-        let taken = desk.turn(number).take();
+        let taken = queue.key_lock(number).take();
         assert!(!at_once(), "a change is being made");
         let other = (0..).map(|page| CacheKey::of(&format!("http://a/{page}").parse().expect("a URI")));
-        let other = other.map(|key| key.expect("a key")).find(|key| clerks.desk(key).1 != number);
+        let other = other.map(|key| key.expect("a key")).find(|key| writers.queue(key).1 != number);
         let key = other.expect("there are many");
         let other = NewHead { key, meta: Vec::new(), facts: Vec::new(), expires_s: 0 };
-        assert!(clerks.put_at_once(&other, None, &always()).is_some(), "another's turn");
-        let removed = clerks.remove(&head().key);
+        assert!(writers.put_at_once(&other, None, &always()).is_some(), "another's turn");
+        let removed = writers.remove(&head().key);
         drop(taken);
         let _ = removed.blocking_recv();
         let begun = std::time::Instant::now();
         while !at_once() {
             assert!(begun.elapsed().as_secs() < 20, "what is done does not wait any more");
         }
-        desk.turn(number).waiting.fetch_add(1, Ordering::SeqCst);
+        queue.key_lock(number).waiting.fetch_add(1, Ordering::SeqCst);
         assert!(!at_once(), "another waits");
-        clerks.stop();
+        writers.stop();
     }
 
     #[test]
     fn what_is_not_wanted_any_more_when_its_turn_comes_does_not_count() {
-        let (store, clerks) = clerks(1 << 20);
+        let (store, writers) = writers(1 << 20);
         let head = || reply_head(5);
         let body = || vec![Bytes::from_static(b"hello")];
         let name = object_key(&head().key).expect("short");
@@ -293,9 +293,9 @@ mod tests {
                 let counts = counts.blocking_recv().expect("told");
                 counts.map(|counts| (counts.body.expect("handed").bytes(), counts.stays))
             };
-            let put = clerks.put(head(), body(), If::Still(still()), hand).expect("room");
+            let put = writers.put(head(), body(), If::Still(still()), hand).expect("room");
             assert_eq!(told(put), hand.then_some((5, wanted)), "{wanted} {hand}");
-            let writing = clerks.begin(head()).expect("room");
+            let writing = writers.begin(head()).expect("room");
             assert!(writing.write(Bytes::from_static(b"longer")));
             assert_eq!(told(writing.commit(still(), hand)), hand.then_some((6, wanted)), "{wanted} {hand}");
             assert_eq!(store.get(&name).expect("readable").is_some(), wanted, "{wanted} {hand}");
@@ -303,9 +303,9 @@ mod tests {
         // What its readers alone get takes nothing away from those who find the one that is there.
         let there = store.stat(&name).expect("readable").expect("stored").sequence;
         let never: Still = Box::new(|| false);
-        let put = clerks.put(head(), body(), If::Still(never), true).expect("room");
+        let put = writers.put(head(), body(), If::Still(never), true).expect("room");
         assert!(!put.blocking_recv().expect("told").expect("handed").stays);
         assert_eq!(store.stat(&name).expect("readable").map(|stat| stat.sequence), Some(there));
-        clerks.stop();
+        writers.stop();
     }
 }

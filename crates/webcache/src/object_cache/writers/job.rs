@@ -1,4 +1,4 @@
-//! What clerks are asked to do, and what they tell when it is done.
+//! What store writers are asked to do, and what they tell when it is done.
 //!
 //! Always holds: what a job takes of what may wait depends on the job alone, so that as much is given back as was taken.
 
@@ -10,7 +10,7 @@ use http_cache_rules::key::CacheKey;
 use packstore::PutOptions;
 use tokio::sync::oneshot;
 
-use crate::shelf::{StoredBody, StoredHead, Version, head};
+use crate::object_cache::{StoredBody, StoredHead, Version, head};
 
 /// Told when a change counts, if it does.
 pub type Stored = oneshot::Receiver<Option<Counts>>;
@@ -24,8 +24,8 @@ pub struct Counts {
     pub stays: bool,
 }
 
-/// Asked right before a reply counts: whether it is wanted still, but for readers who have begun with it. What a later
-/// removal of its URI has said already is then known for sure, as the removal waits at the same desk.
+/// Called right before a reply counts: whether it is wanted still, but for readers who have begun with it. What a later
+/// removal of its URI has said already is then known for sure, as the removal waits at the same write queue.
 pub type Still = Box<dyn Fn() -> bool + Send>;
 
 /// On which condition a reply counts.
@@ -69,7 +69,7 @@ impl NewHead {
     }
 }
 
-/// What is given at a desk.
+/// What is given at a write queue.
 pub(super) enum Job {
     Put { head: Arc<NewHead>, body: Vec<Bytes>, condition: If, hand: bool, done: Done },
     Begin { id: u64, head: Arc<NewHead> },

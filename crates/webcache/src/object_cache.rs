@@ -13,13 +13,13 @@
 //! that no variant of before it is found again; changes of one URI happen in the order they were asked for.
 //! Not here: whether a reply may be used (`rules`), bans (`admin`).
 
-mod clerks;
 mod head;
 mod lookup;
+mod writers;
 
-pub use clerks::{Clerks, Counts, If, NewHead, Still, Stored, Writing};
 pub use head::{HeadError, StoredHead, VariantList, encode_list, encode_reply};
 pub use lookup::{Look, Looked, StoredBody, StoredReply, Version};
+pub use writers::{Counts, If, NewHead, Still, StoreWriters, Stored, Writing};
 
 use std::sync::Arc;
 
@@ -27,24 +27,24 @@ use http_cache_rules::key::{CacheKey, Realm};
 use packstore::Store;
 
 /// The store as the proxy uses it. Shared by all loops.
-pub struct Shelf {
+pub struct ObjectCache {
     store: Arc<Store>,
-    clerks: Clerks,
+    writers: StoreWriters,
 }
 
-impl Shelf {
+impl ObjectCache {
     /// On an open store. `behind_bytes_max` bounds what waits to be written.
     ///
     /// # Errors
     /// When no threads can be started.
-    pub fn new(store: Arc<Store>, clerks: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
-        let clerks = Clerks::start(&store, clerks, behind_bytes_max)?;
-        Ok(Self { store, clerks })
+    pub fn new(store: Arc<Store>, writers: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
+        let writers = StoreWriters::start(&store, writers, behind_bytes_max)?;
+        Ok(Self { store, writers })
     }
 
     /// Those who change it.
-    pub fn clerks(&self) -> &Clerks {
-        &self.clerks
+    pub fn writers(&self) -> &StoreWriters {
+        &self.writers
     }
 
     /// Figures.
@@ -52,9 +52,9 @@ impl Shelf {
         &self.store
     }
 
-    /// Ends the clerks and gives the store back.
+    /// Ends the store writers and gives the store back.
     pub fn close(self) -> Arc<Store> {
-        self.clerks.stop();
+        self.writers.stop();
         self.store
     }
 }

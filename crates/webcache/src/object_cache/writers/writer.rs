@@ -1,7 +1,7 @@
-//! One clerk: does what is given at its desk, in that order, until it is told to stop.
+//! One store writer: does what is given at its write queue, in that order, until it is told to stop.
 //!
 //! Always holds: each job is done in its URI's turn, and told only when that has ended; bodies that are not whole yet are
-//! known to this clerk alone, and go with it.
+//! known to this store writer alone, and go with it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::sync::mpsc::Receiver;
 
 use packstore::{ObjectWriter, StoreError};
 
-use super::desk::{Desk, TurnNumber};
-use super::hand::Hand;
 use super::job::{Counts, Done, Job, NewHead, Still};
+use super::mutations::StoreMutations;
+use super::queue::{KeyLockNumber, WriteQueue};
 
-pub(super) struct Clerk<'a> {
-    hand: &'a Hand,
-    desk: &'a Desk,
+pub(super) struct StoreWriter<'a> {
+    mutations: &'a StoreMutations,
+    queue: &'a WriteQueue,
     bodies: HashMap<u64, Begun<'a>>,
 }
 
@@ -28,21 +28,21 @@ struct Begun<'a> {
 /// What a job came to, and who is to be told.
 type Outcome = (Option<Done>, Result<Option<Counts>, StoreError>);
 
-impl<'a> Clerk<'a> {
-    pub(super) fn new(hand: &'a Hand, desk: &'a Desk) -> Self {
-        Self { hand, desk, bodies: HashMap::new() }
+impl<'a> StoreWriter<'a> {
+    pub(super) fn new(mutations: &'a StoreMutations, queue: &'a WriteQueue) -> Self {
+        Self { mutations, queue, bodies: HashMap::new() }
     }
 
-    pub(super) fn work(mut self, jobs: &Receiver<(TurnNumber, Job)>) {
+    pub(super) fn work(mut self, jobs: &Receiver<(KeyLockNumber, Job)>) {
         while let Ok((number, job)) = jobs.recv() {
-            let turn = self.desk.turn(number);
+            let turn = self.queue.key_lock(number);
             let taken = turn.take();
             let bytes = job.bytes();
             let Some((done, result)) = self.carry_out(job) else { return };
-            self.desk.backlog.give_back(bytes);
+            self.queue.backlog.give_back(bytes);
             turn.done();
             drop(taken);
-            let stored = result.unwrap_or_else(|error| self.hand.refused(&error));
+            let stored = result.unwrap_or_else(|error| self.mutations.refused(&error));
             if let Some(done) = done {
                 let _ = done.send(stored);
             }
@@ -53,20 +53,20 @@ impl<'a> Clerk<'a> {
     fn carry_out(&mut self, job: Job) -> Option<Outcome> {
         Some(match job {
             Job::Put { head, body, condition, hand, done } => {
-                (Some(done), self.hand.put(&head, &body, &condition, hand))
+                (Some(done), self.mutations.put(&head, &body, &condition, hand))
             }
             Job::Begin { id, head } => (None, self.begin(id, head)),
             Job::More { id, chunk } => (None, self.more(id, &chunk)),
             Job::End { id, commit, hand, done } => (Some(done), self.end(id, commit, hand)),
-            Job::Copy { head, over, done } => (Some(done), self.hand.copy(&head, &over)),
-            Job::Remove { key, done } => (Some(done), self.hand.remove(&key)),
-            Job::Forget { name } => (None, self.hand.forget(&name)),
+            Job::Copy { head, over, done } => (Some(done), self.mutations.copy(&head, &over)),
+            Job::Remove { key, done } => (Some(done), self.mutations.remove(&key)),
+            Job::Forget { name } => (None, self.mutations.forget(&name)),
             Job::Stop => return None,
         })
     }
 
     fn begin(&mut self, id: u64, head: Arc<NewHead>) -> Result<Option<Counts>, StoreError> {
-        if let Some(writer) = self.hand.begin(&head)? {
+        if let Some(writer) = self.mutations.begin(&head)? {
             self.bodies.insert(id, Begun { writer: Some(writer), head });
         }
         Ok(None)
@@ -85,6 +85,6 @@ impl<'a> Clerk<'a> {
     fn end(&mut self, id: u64, commit: Option<Still>, hand: bool) -> Result<Option<Counts>, StoreError> {
         let Some(Begun { writer: Some(writer), head }) = self.bodies.remove(&id) else { return Ok(None) };
         let Some(still) = commit else { return Ok(None) };
-        self.hand.end(writer, &head, &still, hand)
+        self.mutations.end(writer, &head, &still, hand)
     }
 }

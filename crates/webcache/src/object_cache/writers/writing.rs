@@ -1,39 +1,39 @@
 //! A reply whose body comes in parts, as the one who has them sees it.
 //!
-//! Always holds: its parts are jobs at one desk, each counted among what waits; its end, or its drop, is the last of them.
+//! Always holds: its parts are jobs at one write queue, each counted among what waits; its end, or its drop, is the last of them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::desk::{Desk, TurnNumber};
 use super::job::{Job, NewHead, Still, Stored};
+use super::queue::{KeyLockNumber, WriteQueue};
 
 /// A body on its way. Dropped before its end nothing of it stays.
 pub struct Writing {
     id: u64,
-    desk: Arc<Desk>,
-    number: TurnNumber,
+    queue: Arc<WriteQueue>,
+    number: KeyLockNumber,
     ended: bool,
 }
 
 impl Writing {
-    pub(super) fn begin(desk: &Arc<Desk>, number: TurnNumber, head: Arc<NewHead>) -> Option<Self> {
-        let id = desk.next_body();
-        let begun = desk.give_if_room(number, Job::Begin { id, head });
-        begun.then(|| Self { id, desk: Arc::clone(desk), number, ended: false })
+    pub(super) fn begin(queue: &Arc<WriteQueue>, number: KeyLockNumber, head: Arc<NewHead>) -> Option<Self> {
+        let id = queue.next_body();
+        let begun = queue.give_if_room(number, Job::Begin { id, head });
+        begun.then(|| Self { id, queue: Arc::clone(queue), number, ended: false })
     }
 
     /// Appends to the body; false when too much waits: then nothing will be stored.
     pub fn write(&self, chunk: Bytes) -> bool {
         let more = Job::More { id: self.id, chunk };
-        self.desk.backlog.take(&more) && self.desk.give(self.number, more)
+        self.queue.backlog.take(&more) && self.queue.give(self.number, more)
     }
 
     /// As [`Writing::write`], but waits until less waits.
     pub async fn write_when_room(&self, chunk: Bytes) -> bool {
-        let backlog = &self.desk.backlog;
+        let backlog = &self.queue.backlog;
         if !backlog.can_ever_take(&Job::More { id: self.id, chunk: chunk.clone() }) {
             return false;
         }
@@ -51,7 +51,7 @@ impl Writing {
         self.ended = true;
         let (done, stored) = oneshot::channel();
         let end = Job::End { id: self.id, commit: Some(still), hand, done };
-        self.desk.give(self.number, end);
+        self.queue.give(self.number, end);
         stored
     }
 }
@@ -60,7 +60,7 @@ impl Drop for Writing {
     fn drop(&mut self) {
         if !self.ended {
             let (done, _) = oneshot::channel();
-            self.desk.give(self.number, Job::End { id: self.id, commit: None, hand: false, done });
+            self.queue.give(self.number, Job::End { id: self.id, commit: None, hand: false, done });
         }
     }
 }
