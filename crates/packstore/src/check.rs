@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::core::{Core, LostParts};
+use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED, damaged_behind};
 use crate::group::Held;
@@ -12,6 +12,7 @@ use crate::packed::{Onward, Packed};
 use crate::read::{Depth, Record};
 use crate::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
 use crate::refill::{IndexRead, Lost};
+use crate::segments::LostParts;
 use crate::store::Store;
 
 /// What a check found.
@@ -60,7 +61,7 @@ impl Store {
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport, StoreError> {
         self.core.wait_ready()?;
         self.flush()?;
-        let files = self.core.all_files();
+        let files = self.core.segments.all_files();
         let mut report = CheckReport { faults: self.core.lost_parts(), ..CheckReport::default() };
         for (done, file) in files.iter().enumerate() {
             progress(done as u64, files.len() as u64);
@@ -83,7 +84,7 @@ impl Store {
     pub fn missing_parts(&self) -> Result<Vec<Fault>, StoreError> {
         self.core.wait_ready()?;
         let mut faults = self.core.gone_parts();
-        for file in self.core.all_files() {
+        for file in self.core.segments.all_files() {
             let what = match self.core.index_of_live(&file) {
                 Ok(Some(read)) => self.core.what_an_index_lacks(&file, &read),
                 Ok(None) => None,
@@ -116,7 +117,7 @@ impl Store {
                 report.deleted += 1;
             }
         }
-        for file in self.core.all_files() {
+        for file in self.core.segments.all_files() {
             let is_damaged = report
                 .found
                 .faults
@@ -135,13 +136,10 @@ impl Store {
             }
         }
         // The heads were written anew when the store was opened; the table is when it is closed.
-        let mut lost = locked(&self.core.lost);
-        (lost.heads, lost.table) = Default::default();
-        drop(lost);
+        self.core.segments.damage_was_repaired();
         report.left = self.check(progress)?.faults;
         // Once it was said that they are lost, they are expected no more.
-        let lost = std::mem::take(&mut locked(&self.core.lost).files);
-        for volume in lost.into_values().collect::<std::collections::BTreeSet<_>>() {
+        for volume in self.core.segments.give_up_files() {
             self.core.write_copy(volume, None)?;
         }
         Ok(report)
@@ -203,7 +201,7 @@ impl Core {
 
     /// What is known to have been there and is not, and damage of volumes themselves.
     fn lost_parts(&self) -> Vec<Fault> {
-        let LostParts { mut heads, table, .. } = locked(&self.lost).clone();
+        let LostParts { mut heads, table, .. } = self.segments.lost();
         heads.extend(table.map(|place| {
             format!("{place}: the file `table` is damaged; the indexes alone tell what there is, and what was deleted")
         }));
@@ -213,7 +211,7 @@ impl Core {
 
     /// Volumes and packed files that are not there.
     fn gone_parts(&self) -> Vec<Fault> {
-        let lost = locked(&self.lost).clone();
+        let lost = self.segments.lost();
         let fault = |file, what| Fault { file, key: None, what, is_damaged: false };
         let mut faults = Vec::new();
         let records = match lost.records {
@@ -350,7 +348,7 @@ fn wrong_at_the_end(core: &Core, read: &IndexRead, marked_end: u64) -> Option<St
     // A clean stop leaves a mark at the end of each, unless power was lost soon after it.
     let last = Controls::new(&read.bytes, read.salt).last();
     let is_marked = last.is_none_or(|(at, last)| last == Control::Mark { durable_end: at });
-    (locked(&core.lost).table.is_some() && !is_marked)
+    (core.segments.is_table_damaged() && !is_marked)
         .then(|| format!("the end of the index is missing: {may_be}"))
 }
 

@@ -82,11 +82,11 @@ impl Store {
     fn emptiest(&self, damaged: &HashSet<u32>) -> Option<Arc<Packed>> {
         let blocks = self.core.shape.packed_blocks;
         let live = |file: &Arc<Packed>| file.live_blocks.load(Ordering::Relaxed);
-        let files = self.core.all_files();
+        let files = self.core.segments.all_files();
         let usable = |file: &&Arc<Packed>| {
             !file.filling.load(Ordering::SeqCst)
                 && !damaged.contains(&file.number)
-                && self.core.volume(file.volume).failed.get().is_none()
+                && self.core.segments.volume(file.volume).failed.get().is_none()
         };
         let file = files.iter().filter(usable).min_by_key(|file| live(file))?;
         let others = files.iter().filter(|other| other.number != file.number);
@@ -153,7 +153,7 @@ impl Store {
     /// Removes a file in which nothing counts any more.
     pub(crate) fn remove_file(&self, file: &Arc<Packed>) -> Result<(), StoreError> {
         let core = &self.core;
-        let volume: Arc<Volume> = core.volume(file.volume);
+        let volume: Arc<Volume> = core.segments.volume(file.volume);
         file.removed.store(true, Ordering::SeqCst);
         // The body's other name says that the removal has begun, so that an opening after a kill goes on with it: never is a file
         // removed because the other is missing. Until the index is gone what makes its records void must be kept, so the file is
@@ -175,9 +175,7 @@ impl Store {
         unless_gone(volume.disk.remove(&Packed::index_name(file.number)))?;
         volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
         unless_gone(volume.disk.remove(&gone))?;
-        let mut files = core.files.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        files[file.number as usize] = None;
-        drop(files);
+        core.segments.forget(file.number);
         volume.full.store(false, Ordering::SeqCst);
         if copy_later {
             core.write_copy(file.volume, None).map_err(|error| match is_full(&error) {
@@ -208,7 +206,7 @@ impl Core {
                 Control::Mark { .. } => continue,
             };
             let torn = crate::keys::locked(&self.torn).contains(&void.sequence);
-            if void.victim.file != file.number && !torn && self.is_needed(void.victim) {
+            if void.victim.file != file.number && !torn && self.segments.is_needed(void.victim) {
                 voids.push(void);
             }
         }

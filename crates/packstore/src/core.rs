@@ -8,9 +8,9 @@
 //! Locks, in order: keys (by hash), a volume's turn, links, a volume's staging, files. None is held across disk access but the
 //! keys' and the turn.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::error::StoreError;
@@ -20,10 +20,9 @@ use crate::keys::{BusyKeys, Hashed, locked};
 use crate::lanes::Lanes;
 use crate::memory::Memory;
 use crate::options::{CacheOptions, Mode, Shape, Verify};
-use crate::packed::Packed;
+use crate::segments::Segments;
 use crate::signatures::{Place, Signatures};
 use crate::spot::Spot;
-use crate::volume::Volume;
 
 pub(crate) struct Core {
     pub store: u128,
@@ -34,8 +33,7 @@ pub(crate) struct Core {
     pub cache: CacheOptions,
     pub verify: Verify,
     pub direct_writes: bool,
-    pub volumes: RwLock<Vec<Arc<Volume>>>,
-    pub files: RwLock<Vec<Option<Arc<Packed>>>>,
+    pub segments: Segments,
     pub table: Signatures,
     pub memory: Memory,
     pub lanes: Lanes,
@@ -59,14 +57,9 @@ pub(crate) struct Core {
     pub damaged_files: AtomicU64,
     pub disk_reads: AtomicU64,
     pub reads: AtomicU64,
-    /// Some volume is away: what makes its records void must be kept.
-    pub volumes_missing: AtomicBool,
     /// The index files alone told what there is: the last stop was not clean.
     pub is_rebuilt: AtomicBool,
-    /// What is wrong with the volumes, or not there at all.
-    pub lost: Mutex<LostParts>,
     pub openings: AtomicU64,
-    pub turn: AtomicU64,
     ready: (Mutex<Option<Result<(), StoreError>>>, Condvar),
     is_ready: AtomicBool,
     pub closing: AtomicBool,
@@ -78,21 +71,6 @@ pub(crate) struct Uncertain {
     pub key: Vec<u8>,
     pub file: u32,
     pub block: u32,
-}
-
-/// Parts of a store that are damaged or not there.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LostParts {
-    /// Damage of volumes' heads.
-    pub heads: Vec<String>,
-    /// Where a damaged `table` is: the last stop was a clean one, after which each index is whole up to its end.
-    pub table: Option<String>,
-    /// Packed files that are not there, and the volume that had them.
-    pub files: BTreeMap<u32, usize>,
-    /// How many volumes are away.
-    pub volumes: usize,
-    /// Records that were on any of these at the last clean stop, when that is known.
-    pub records: Option<u64>,
 }
 
 /// A large object that is being read.
@@ -119,12 +97,9 @@ pub(crate) struct CoreParts {
     pub verify: Verify,
     pub direct_writes: Option<bool>,
     pub memory_bytes_max: u64,
-    pub volumes: Vec<Arc<Volume>>,
-    pub files: Vec<Option<Arc<Packed>>>,
+    pub segments: Segments,
     pub table: Signatures,
     pub objects_expected: u64,
-    pub volumes_missing: bool,
-    pub lost: LostParts,
     pub openings: u64,
 }
 
@@ -140,8 +115,7 @@ impl Core {
             cache: parts.cache.clone(),
             verify: parts.verify,
             direct_writes: parts.direct_writes.unwrap_or(parts.mode == Mode::Cache),
-            volumes: RwLock::new(parts.volumes),
-            files: RwLock::new(parts.files),
+            segments: parts.segments,
             table: if evicts { parts.table.counting() } else { parts.table },
             lanes: if evicts {
                 Lanes::new(parts.cache.eviction, parts.cache.admission, parts.objects_expected)
@@ -163,11 +137,8 @@ impl Core {
             damaged_files: AtomicU64::new(0),
             disk_reads: AtomicU64::new(0),
             reads: AtomicU64::new(0),
-            volumes_missing: AtomicBool::new(parts.volumes_missing),
             is_rebuilt: AtomicBool::new(false),
-            lost: Mutex::new(parts.lost),
             openings: AtomicU64::new(parts.openings),
-            turn: AtomicU64::new(0),
             ready: Default::default(),
             is_ready: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -212,28 +183,6 @@ impl Core {
         self.sequence.fetch_add(1, Ordering::SeqCst)
     }
 
-    pub(crate) fn file(&self, number: u32) -> Option<Arc<Packed>> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner).get(number as usize)?.clone()
-    }
-
-    /// Of a file's index; `None` when there is no such file.
-    pub(crate) fn generation_of(&self, file: u32) -> Option<u64> {
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
-        Some(files.get(file as usize)?.as_ref()?.generation.load(Ordering::SeqCst))
-    }
-
-    pub(crate) fn all_files(&self) -> Vec<Arc<Packed>> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
-    }
-
-    pub(crate) fn all_volumes(&self) -> Vec<Arc<Volume>> {
-        self.volumes.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn volume(&self, index: usize) -> Arc<Volume> {
-        self.volumes.read().unwrap_or_else(PoisonError::into_inner)[index].clone()
-    }
-
     pub(crate) fn body_salt(&self, file: u32) -> u32 {
         body_salt(self.store, file)
     }
@@ -246,17 +195,9 @@ impl Core {
         })
     }
 
-    /// Whether what makes this file's records void must still be told.
-    pub(crate) fn is_needed(&self, victim: Victim) -> bool {
-        match self.file(victim.file) {
-            Some(file) => victim.generation >= file.since.load(Ordering::SeqCst),
-            None => self.volumes_missing.load(Ordering::Relaxed),
-        }
-    }
-
     /// What a change that makes `held` void must name.
     pub(crate) fn victim_of(&self, held: &Held) -> Option<Victim> {
-        let file = self.file(Spot::of(held.place, self.shape).file)?;
+        let file = self.segments.file(Spot::of(held.place, self.shape).file)?;
         Some(Victim { file: file.number, generation: file.generation.load(Ordering::SeqCst) })
     }
 }

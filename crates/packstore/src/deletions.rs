@@ -17,7 +17,7 @@ impl Store {
         }
         let hash = self.name_hash(key);
         let mut newest = None;
-        for file in self.core.all_files() {
+        for file in self.core.segments.all_files() {
             let Ok(Some(read)) = self.core.index_of_live(&file) else { continue };
             for (_, control) in Controls::new(&read.bytes, read.salt) {
                 if let Control::Tombstone(tombstone) = control

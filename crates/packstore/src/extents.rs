@@ -9,8 +9,8 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use disk::DiskFile;
 use rustix::io::Errno;
@@ -135,15 +135,16 @@ impl Store {
 
     fn extent(&self, record: &Record) -> Option<Extent> {
         let core = &self.core;
-        let file = core.file(record.spot.file)?;
-        if file.pins.load(Ordering::SeqCst) == 0 && core.is_much_pinned() {
+        let file = core.segments.file(record.spot.file)?;
+        if file.pins.load(Ordering::SeqCst) == 0 && core.segments.is_much_pinned() {
             return None;
         }
         let pin = file.pin();
         // Whoever seeks free blocks in this file from now on sees the pin; who began before may give these away yet.
         let sought = file.sorting.load(Ordering::SeqCst);
         let body = file.body().ok()?.clone();
-        let counts = self.is_at(&record.held) && core.generation_of(file.number) == Some(record.generation);
+        let counts =
+            self.is_at(&record.held) && core.segments.generation_of(file.number) == Some(record.generation);
         if sought || !counts || core.is_unwritten(record.spot) || body.descriptor().is_none() {
             return None;
         }
@@ -158,12 +159,5 @@ impl Core {
     fn find_sampled(&self, name: Name<'_>, hash: u64) -> Result<Option<Box<Record>>, StoreError> {
         let depth = if self.samples() { Depth::Proven } else { Depth::Head };
         self.find(name, hash, depth)
-    }
-
-    /// Those who send slowly must not keep a cache from filling its files anew.
-    fn is_much_pinned(&self) -> bool {
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
-        let pinned = files.iter().flatten().filter(|file| file.pins.load(Ordering::SeqCst) > 0).count();
-        pinned >= (files.len() / 4).max(1)
     }
 }

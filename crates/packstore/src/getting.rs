@@ -245,13 +245,13 @@ impl Core {
     fn reading(&self, hash: u64, forgotten: u64) -> Option<Reading> {
         let place = self.table.find(hash).next()?;
         let spot = Spot::of(place, self.shape);
-        let file = self.file(spot.file)?;
+        let file = self.segments.file(spot.file)?;
         let generation = file.generation.load(Ordering::SeqCst);
         // In this order: what lies there now lies there for as long as that is the generation.
         if !self.table.find(hash).any(|found| found == place) {
             return None;
         }
-        if self.volume(file.volume).dirty.load(Ordering::SeqCst) && self.is_unwritten(spot) {
+        if self.segments.volume(file.volume).dirty.load(Ordering::SeqCst) && self.is_unwritten(spot) {
             return None;
         }
         file.body().ok()?.descriptor()?;

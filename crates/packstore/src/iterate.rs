@@ -54,7 +54,7 @@ impl Store {
     pub fn iter(&self) -> Result<Iter, StoreError> {
         self.core.wait_ready()?;
         self.flush()?;
-        let files = self.core.all_files().into_iter();
+        let files = self.core.segments.all_files().into_iter();
         Ok(Iter { core: self.core.clone(), files, entries: Vec::new().into_iter() })
     }
 
@@ -144,7 +144,7 @@ impl Core {
         file: u32,
         block: u32,
     ) -> Result<Option<Box<Record>>, StoreError> {
-        let Some(packed) = self.file(file) else { return Ok(None) };
+        let Some(packed) = self.segments.file(file) else { return Ok(None) };
         let Some(IndexRead { salt, bytes, .. }) = self.index_of_live(&packed)? else {
             return Ok(None);
         };

@@ -131,7 +131,7 @@ impl Core {
         if self.mode == Mode::Store {
             return Lane::Newcomers;
         }
-        match old.and_then(|old| self.file(Spot::of(old.place, self.shape).file)) {
+        match old.and_then(|old| self.segments.file(Spot::of(old.place, self.shape).file)) {
             Some(file) => Lane::of(file.lane.load(Ordering::Relaxed)),
             None => self.lanes.lane_of(hash),
         }

@@ -47,6 +47,7 @@ mod rebuild;
 mod recover;
 mod refill;
 mod requests;
+mod segments;
 mod settle;
 mod spot;
 mod staging;

@@ -1,7 +1,7 @@
 //! A store from its making to its end: volumes, the threads that write to them, and what is left behind.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use disk::Disk;
 
@@ -68,7 +68,7 @@ impl Store {
             return Ok(());
         }
         let mut result = Ok(());
-        let gates = self.core.all_volumes().into_iter().map(|volume| {
+        let gates = self.core.segments.all_volumes().into_iter().map(|volume| {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
@@ -97,27 +97,7 @@ impl Store {
             let why = "room for a packed file and its index";
             return Err(StoreError::Setting { name: "size_bytes", given: spec.size_bytes, why });
         }
-        // Held for the whole of it: two that grow at once take turns.
-        let mut volumes = self.core.volumes.write().unwrap_or_else(PoisonError::into_inner);
-        let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);
-        let staying = volumes.iter().filter(|volume| !volume.leaving.load(Ordering::SeqCst)).cloned();
-        let staying = staying.collect::<Vec<_>>();
-        let Some(first) = staying.first() else { return Err(StoreError::Closed) };
-        let mut head = crate::volume::read_head(&first.disk)?;
-        // As many as there are, not the highest number: one may have been removed.
-        let count = head.volumes + 1;
-        (head.volume, head.size_bytes, head.volumes) = (number, spec.size_bytes, count);
-        make_volume(&spec.disk, &head)?;
-        for volume in &staying {
-            let mut other = crate::volume::read_head(&volume.disk)?;
-            other.volumes = count;
-            write_head(&volume.disk, &other)?;
-        }
-        let lock = hold(&spec.disk)?;
-        let volume = Arc::new(Volume::new(number, spec.disk, spec.size_bytes, Some(lock)));
-        let index = volumes.len();
-        volumes.push(volume.clone());
-        drop(volumes);
+        let (volume, index) = self.core.segments.grow(|volumes| added_to(volumes, spec))?;
         for index in 0..=index {
             self.core.write_copy(index, None)?;
         }
@@ -153,7 +133,7 @@ impl Store {
 
     fn stop(&self) {
         self.core.closing.store(true, Ordering::SeqCst);
-        for volume in self.core.all_volumes() {
+        for volume in self.core.segments.all_volumes() {
             locked(&volume.staging).stop = true;
             volume.work.notify_all();
             volume.room.notify_all();
@@ -162,7 +142,7 @@ impl Store {
         for thread in threads {
             let _ = thread.join();
         }
-        for volume in self.core.all_volumes() {
+        for volume in self.core.segments.all_volumes() {
             let mut staging = locked(&volume.staging);
             staging.lanes = Default::default();
         }
@@ -173,6 +153,25 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Makes a volume that belongs to those that are there, and tells their heads of it.
+fn added_to(volumes: &[Arc<Volume>], spec: VolumeSpec) -> Result<Arc<Volume>, StoreError> {
+    let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);
+    let staying = volumes.iter().filter(|volume| !volume.leaving.load(Ordering::SeqCst));
+    let Some(first) = staying.clone().next() else { return Err(StoreError::Closed) };
+    let mut head = crate::volume::read_head(&first.disk)?;
+    // As many as there are, not the highest number: one may have been removed.
+    let count = head.volumes + 1;
+    (head.volume, head.size_bytes, head.volumes) = (number, spec.size_bytes, count);
+    make_volume(&spec.disk, &head)?;
+    for volume in staying {
+        let mut other = crate::volume::read_head(&volume.disk)?;
+        other.volumes = count;
+        write_head(&volume.disk, &other)?;
+    }
+    let lock = hold(&spec.disk)?;
+    Ok(Arc::new(Volume::new(number, spec.disk, spec.size_bytes, Some(lock))))
 }
 
 fn make_volume(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), StoreError> {

@@ -28,8 +28,8 @@ impl Store {
     /// the volume stays in the store, with what was not moved yet.
     pub fn remove_volume(&self, place: &str) -> Result<CompactReport, StoreError> {
         self.can_change()?;
-        let volumes = self.core.all_volumes();
-        let away = locked(&self.core.lost).volumes;
+        let volumes = self.core.segments.all_volumes();
+        let away = self.core.segments.lost().volumes;
         if away > 0 {
             return Err(StoreError::Missing { found: volumes.len(), expected: volumes.len() + away });
         }
@@ -73,11 +73,7 @@ impl Store {
     /// When a volume cannot be written.
     pub fn give_up_missing(&self) -> Result<Option<u64>, StoreError> {
         self.can_change()?;
-        let mut lost = locked(&self.core.lost);
-        lost.volumes = 0;
-        let records = lost.records.take();
-        drop(lost);
-        self.core.volumes_missing.store(false, Ordering::Relaxed);
+        let records = self.core.segments.give_up_volumes();
         self.count_volumes()?;
         Ok(records)
     }
@@ -92,7 +88,7 @@ impl Store {
 
     /// Writes into all heads how many volumes there are.
     fn count_volumes(&self) -> Result<(), StoreError> {
-        let volumes = self.core.all_volumes();
+        let volumes = self.core.segments.all_volumes();
         let stays = |volume: &&Arc<Volume>| !volume.leaving.load(Ordering::SeqCst);
         let count = volumes.iter().filter(stays).count() as u32;
         for volume in volumes.iter().filter(stays) {
@@ -114,7 +110,7 @@ impl Store {
         locked(&volume.staging).lanes = Default::default();
         let begun = Instant::now();
         loop {
-            let files = self.core.all_files();
+            let files = self.core.segments.all_files();
             let Some(file) = files.iter().find(|file| file.volume == index) else { return Ok(report) };
             if file.is_unfit() {
                 let why = format!("packed file {:08} is damaged: run `crumb pack repair` first", file.number);

@@ -64,7 +64,7 @@ impl Memory {
         let counts = record.key() == name.key
             && record.head.internal == name.internal
             && core.table.find(hash).any(|place| place == record.held.place)
-            && core.generation_of(record.spot.file) == Some(record.generation);
+            && core.segments.generation_of(record.spot.file) == Some(record.generation);
         if !counts {
             return None;
         }

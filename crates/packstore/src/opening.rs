@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 
 use disk::Disk;
 
-use crate::core::{Core, CoreParts, LostParts};
+use crate::core::{Core, CoreParts};
 use crate::error::StoreError;
 use crate::format::{Control, Controls, INDEX_HEAD_BYTES, IndexHead, OBJECT_OVERHEAD_BYTES, VolumeHead};
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::packed::{Access, Packed};
 use crate::rebuild::{SPILL_NAME, rebuild};
 use crate::recover::restore;
+use crate::segments::{LostParts, Segments};
 use crate::signatures::Signatures;
 use crate::store::Store;
 use crate::table_file::{self, TableFile};
@@ -150,12 +151,9 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         verify: options.verify,
         direct_writes: options.direct_writes,
         memory_bytes_max: options.memory_bytes_max,
-        volumes: volumes.clone(),
-        files,
+        segments: Segments::new(volumes.clone(), files, lost),
         table,
         objects_expected,
-        volumes_missing: missing,
-        lost,
         openings: if options.read_only { openings } else { openings + 1 },
     });
     let store = Store { core: Arc::new(core), threads: Default::default() };
@@ -171,7 +169,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     match known {
         true => {
             let is_lost = |file: &Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
-            if store.core.all_files().iter().any(is_lost) && !options.read_only {
+            if store.core.segments.all_files().iter().any(is_lost) && !options.read_only {
                 spawn(&store, "pack-restore", |core| {
                     restore(core, true);
                     Ok(())
@@ -180,7 +178,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
                 store.core.set_ready(Ok(()));
             }
         }
-        false if store.core.all_files().is_empty() => store.core.set_ready(Ok(())),
+        false if store.core.segments.all_files().is_empty() => store.core.set_ready(Ok(())),
         false => spawn(&store, "pack-rebuild", move |core| rebuild(core, options.rebuild_bytes_max)),
     }
     if !options.read_only {

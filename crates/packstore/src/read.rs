@@ -131,8 +131,11 @@ impl Core {
 
     pub(crate) fn damaged(&self, name: Name<'_>, spot: Spot, why: &'static str) -> StoreError {
         self.damaged_reads.fetch_add(1, Ordering::Relaxed);
-        let place =
-            self.file(spot.file).map(|file| self.volume(file.volume).disk.place()).unwrap_or_default();
+        let place = self
+            .segments
+            .file(spot.file)
+            .map(|file| self.segments.volume(file.volume).disk.place())
+            .unwrap_or_default();
         let key = if name.internal { format!("(part {:02x?})", name.key) } else { printable(name.key) };
         StoreError::Damaged { place, key, file: spot.file, block: spot.block, why }
     }
@@ -141,7 +144,7 @@ impl Core {
         let Sought { hash, depth, .. } = sought;
         let spot = Spot::of(place, self.shape);
         let in_table = || self.table.find(hash).any(|found| found == place);
-        let Some(file) = self.file(spot.file) else {
+        let Some(file) = self.segments.file(spot.file) else {
             return Ok(if in_table() { Look::Damaged(spot, "its packed file is gone") } else { Look::Moved });
         };
         let generation = file.generation.load(Ordering::SeqCst);
@@ -149,7 +152,7 @@ impl Core {
         let still_there = || {
             in_table()
                 && file.generation.load(Ordering::SeqCst) == generation
-                && self.file(spot.file).is_some_and(|now| Arc::ptr_eq(&now, &file))
+                && self.segments.file(spot.file).is_some_and(|now| Arc::ptr_eq(&now, &file))
         };
         if !still_there() {
             return Ok(Look::Moved);
@@ -223,8 +226,8 @@ impl Core {
 
     /// Whether the record at this place is only in memory.
     pub(crate) fn is_unwritten(&self, spot: Spot) -> bool {
-        let Some(file) = self.file(spot.file) else { return false };
-        let volume = self.volume(file.volume);
+        let Some(file) = self.segments.file(spot.file) else { return false };
+        let volume = self.segments.volume(file.volume);
         let at = (spot.file, spot.block);
         // The lock is let go of before the other is taken.
         let staged = locked(&volume.staging).group.records.contains_key(&at);
@@ -235,7 +238,7 @@ impl Core {
     /// Bytes from a block on: from memory while they are not written yet.
     fn bytes_at(&self, file: &Arc<Packed>, block: u32, len: usize) -> Result<Vec<u8>, StoreError> {
         if self.mode == Mode::Cache && !self.read_only {
-            let volume = self.volume(file.volume);
+            let volume = self.segments.volume(file.volume);
             if volume.dirty.load(Ordering::SeqCst) {
                 let at = (file.number, block);
                 let staging = locked(&volume.staging);

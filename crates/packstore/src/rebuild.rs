@@ -83,7 +83,7 @@ const SEEK_BYTES: usize = 1 << 20;
 /// Fills the table. `bytes_max`: of records, in memory.
 pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
     core.is_rebuilt.store(true, Ordering::SeqCst);
-    let files = core.all_files();
+    let files = core.segments.all_files();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(8));
     let spill = Spill::new(core, bytes_max, threads);
     let heaps = Mutex::new(Vec::new());
@@ -192,7 +192,7 @@ fn end_index(core: &Core, file: &Packed, read: &IndexRead, durable_end: u64) {
     if stretches.is_empty() {
         return;
     }
-    if locked(&core.lost).table.is_some() {
+    if core.segments.is_table_damaged() {
         tracing::error!(
             file = file.number,
             "the end of a packed file's index is damaged, and so is `table`: what was deleted last may be back; run `crumb pack check`"

@@ -396,7 +396,7 @@ pub(crate) struct Untold {
 /// Writes lost indexes anew, once it is known which records count. `others`: first the other indexes, without what counts no
 /// more, as what made it void may have been told in a lost one.
 pub(crate) fn restore(core: &Core, others: bool) {
-    let files = core.all_files();
+    let files = core.segments.all_files();
     let is_lost = |file: &&Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
     if core.read_only || !files.iter().any(|file| is_lost(&file)) {
         return;
@@ -434,7 +434,7 @@ pub(crate) fn write_anew(core: &Core, file: &Arc<Packed>, lost: bool) -> Result<
     if file.filling.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
-    let volume = core.volume(file.volume);
+    let volume = core.segments.volume(file.volume);
     let read = if lost { all_told(core, file) } else { index_of(core, file) };
     let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(core, &volume, file, read));
     if let Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) = done {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use disk::{DiskError, DiskOpen};
 
@@ -44,9 +44,6 @@ impl From<DiskError> for NoRoom {
 /// Left free on a disk, besides an eighth of a packed file, for index files that are written anew.
 const SPARE_BYTES: u64 = 512 << 10;
 
-/// New files get their numbers one after the other, whichever volume makes them.
-static NUMBERING: Mutex<()> = Mutex::new(());
-
 /// The next file to fill.
 pub(crate) fn prepare(
     core: &Core,
@@ -59,7 +56,8 @@ pub(crate) fn prepare(
     let blocks = core.shape.packed_blocks;
     let mut may_create = true;
     loop {
-        let mine = core.all_files().into_iter().filter(|file| file.volume == index).collect::<Vec<_>>();
+        let mine =
+            core.segments.all_files().into_iter().filter(|file| file.volume == index).collect::<Vec<_>>();
         let used = mine
             .iter()
             .map(|file| core.shape.packed_bytes() + file.index_bytes.load(Ordering::Relaxed))
@@ -144,15 +142,10 @@ fn lane_to_empty(files: &[Arc<Packed>], lane: Lane) -> Option<Lane> {
 }
 
 fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result<Filling, NoRoom> {
-    let _turn = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
-    let files = core.files.read().unwrap_or_else(PoisonError::into_inner);
-    let lost = locked(&core.lost).files.clone();
-    let free =
-        |number: &u32| files.get(*number as usize).is_none_or(Option::is_none) && !lost.contains_key(number);
     // A body file that is there under a free number was left alone when the store was opened: it is not ours to replace.
     let is_there = |number: u32| volume.disk.open(&Packed::body_name(number), DiskOpen::Read).is_ok();
-    let number = (0..).filter(free).find(|&number| !is_there(number)).expect("numbers do not end");
-    drop(files);
+    let reserved = core.segments.reserve_number(is_there);
+    let number = reserved.number();
     let most = crate::spot::BLOCKS_MAX / u64::from(core.shape.packed_blocks);
     if u64::from(number) >= most {
         return Err(NoRoom::Full);
@@ -191,12 +184,7 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
     let packed = Arc::new(Packed::new(number, index, volume.disk.clone(), access, generation));
     packed.filling.store(true, Ordering::SeqCst);
     packed.lane.store(lane.code(), Ordering::Relaxed);
-    let mut files = core.files.write().unwrap_or_else(PoisonError::into_inner);
-    if files.len() <= number as usize {
-        files.resize(number as usize + 1, None);
-    }
-    files[number as usize] = Some(packed.clone());
-    drop(files);
+    core.segments.add(reserved, packed.clone());
     core.write_copy(index, None)?;
     session(core, volume, packed, &head, head.encode().len() as u64, Bitmap::new(core.shape.packed_blocks))
 }
@@ -271,7 +259,7 @@ pub(crate) fn index_as_it_is(core: &Core, packed: &Packed) -> Result<IndexRead, 
 
 /// As [`index_as_it_is`], from the bytes of the file.
 pub(crate) fn index_in(core: &Core, packed: &Packed, mut bytes: Vec<u8>) -> Result<IndexRead, StoreError> {
-    let place = core.volume(packed.volume).disk.place();
+    let place = core.segments.volume(packed.volume).disk.place();
     let name = Packed::index_name(packed.number);
     let (head, head_mended) = IndexHead::decode_mending(&mut bytes)
         .map_err(|why| StoreError::NotAVolume { place: format!("{place}/{name}"), why })?;
@@ -341,7 +329,8 @@ fn lacks_nothing(core: &Core, packed: &Arc<Packed>, read: &IndexRead) -> Result<
     if told >= packed.live_blocks.load(Ordering::Relaxed) || untold(core, packed, read)?.keys.is_empty() {
         return Ok(());
     }
-    let place = format!("{}/{}", core.volume(packed.volume).disk.place(), Packed::index_name(packed.number));
+    let place =
+        format!("{}/{}", core.segments.volume(packed.volume).disk.place(), Packed::index_name(packed.number));
     Err(StoreError::Foreign { place, why: "it lacks control blocks of objects that are there".to_owned() })
 }
 
@@ -393,7 +382,11 @@ pub(crate) fn rewrite_index(
     // Each of them once here, and once more at the end.
     let (mut tombstones, mut told) = (Vec::new(), HashSet::new());
     let is_needed = |victim: Victim| {
-        if victim.file == packed.number { victim.generation >= since } else { core.is_needed(victim) }
+        if victim.file == packed.number {
+            victim.generation >= since
+        } else {
+            core.segments.is_needed(victim)
+        }
     };
     let needed = |victim: Option<Victim>| victim.filter(|&victim| is_needed(victim));
     for (at, control) in Controls::new(&bytes, old_salt) {

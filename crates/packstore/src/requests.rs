@@ -83,8 +83,8 @@ impl Core {
         if self.read_only || !is_old(requested_s, about_now_s()) {
             return;
         }
-        let Some(file) = self.file(Spot::of(held.place, self.shape).file) else { return };
-        let volume = self.volume(file.volume);
+        let Some(file) = self.segments.file(Spot::of(held.place, self.shape).file) else { return };
+        let volume = self.segments.volume(file.volume);
         let mut staging = match volume.staging.try_lock() {
             Ok(staging) => staging,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -38,7 +38,7 @@ impl Core {
         match change {
             Change::Put { new, old } => {
                 self.make_certain(new.hash);
-                let file = self.file(Spot::of(new.place, self.shape).file);
+                let file = self.segments.file(Spot::of(new.place, self.shape).file);
                 if let Some(file) = file {
                     file.gain(new.blocks);
                 }
@@ -55,7 +55,7 @@ impl Core {
             }
             Change::Move { new, old } => {
                 if self.table.replace(new.hash, old.place, new.place) {
-                    if let Some(file) = self.file(Spot::of(new.place, self.shape).file) {
+                    if let Some(file) = self.segments.file(Spot::of(new.place, self.shape).file) {
                         file.gain(new.blocks);
                     }
                     self.let_go(old);
@@ -95,8 +95,8 @@ impl Core {
 
     /// The blocks of a record that counts no more.
     pub(crate) fn let_go(&self, held: &Held) {
-        let Some(file) = self.file(Spot::of(held.place, self.shape).file) else { return };
+        let Some(file) = self.segments.file(Spot::of(held.place, self.shape).file) else { return };
         file.lose(held.blocks);
-        self.volume(file.volume).full.store(false, Ordering::SeqCst);
+        self.segments.volume(file.volume).full.store(false, Ordering::SeqCst);
     }
 }

@@ -62,37 +62,10 @@ pub(crate) enum Patience {
 type Taken = (Arc<Session>, u32, Place);
 
 impl Core {
-    /// A volume that takes writes, in turn by size, and what is wrong when there is none.
     fn choose(&self) -> Result<Arc<Volume>, StoreError> {
-        let volumes = self.volumes.read().unwrap_or_else(PoisonError::into_inner);
-        if self.read_only {
-            return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
-        }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let usable = |volume: &&Arc<Volume>| volume.takes_objects() && !volume.full.load(Ordering::Relaxed);
-        if let [only] = &volumes[..] {
-            return match only.failed.get() {
-                None => Ok(only.clone()),
-                Some(why) => Err(StoreError::ReadOnly { why: format!("{}: {why}", only.disk.place()) }),
-            };
-        }
-        let total = volumes.iter().filter(usable).map(|v| v.size_bytes.load(Ordering::Relaxed)).sum::<u64>();
-        // Fractions of the golden section spread the turns evenly.
-        let mut at =
-            ((u128::from(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * u128::from(total)) >> 64) as u64;
-        for volume in volumes.iter().filter(usable) {
-            let size = volume.size_bytes.load(Ordering::Relaxed);
-            if at < size {
-                return Ok(volume.clone());
-            }
-            at -= size;
-        }
-        match volumes.iter().find(|volume| volume.takes_objects()) {
-            Some(volume) => Ok(volume.clone()),
-            None => {
-                let why = volumes.iter().find_map(|volume| volume.failed.get()).map(|why| why.to_string());
-                Err(StoreError::ReadOnly { why: why.unwrap_or_else(|| "there is none".to_owned()) })
-            }
+        match self.read_only {
+            true => Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() }),
+            false => self.segments.choose(),
         }
     }
 
@@ -130,7 +103,7 @@ impl Core {
             let volume = self.choose()?;
             match self.stage_on(&volume, records, voids, &more, keys, patience) {
                 Err(StoreError::Full | StoreError::VolumeFailed { .. })
-                    if tries < self.all_volumes().len() * 2 =>
+                    if tries < self.segments.all_volumes().len() * 2 =>
                 {
                     tries += 1;
                 }

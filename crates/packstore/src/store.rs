@@ -299,7 +299,7 @@ impl Store {
         let Some(old) = self.old(key, hash)? else {
             let known = self.core.make_certain(hash);
             let voided = known.and_then(|known| {
-                let generation = self.core.file(known.file)?.generation.load(Ordering::SeqCst);
+                let generation = self.core.segments.file(known.file)?.generation.load(Ordering::SeqCst);
                 let victim = Victim { file: known.file, generation };
                 let sequence = self.core.next_sequence();
                 Some(Tombstone { sequence, hash, victim, deleted_s: now_s() })
@@ -344,8 +344,8 @@ impl Core {
     /// taken, and it must have reached the disk.
     pub(crate) fn write_times(&self, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
         let times = encode_times(record.head.sequence, now_s(), expires_s);
-        let Some(file) = self.file(record.spot.file) else { return Ok(false) };
-        let volume = self.volume(file.volume);
+        let Some(file) = self.segments.file(record.spot.file) else { return Ok(false) };
+        let volume = self.segments.volume(file.volume);
         if let Some(failure) = volume.failure() {
             return Err(failure);
         }

@@ -56,13 +56,9 @@ impl Rest {
         core.sequence.store(self.sequence, Ordering::SeqCst);
         let mut away = false;
         for (number, entry) in self.files {
-            let Some(file) = core.file(number) else {
+            let Some(file) = core.segments.file(number) else {
                 away = true;
-                let mut lost = locked(&core.lost);
-                if lost.volumes == 0 {
-                    lost.files.entry(number).or_insert(0);
-                }
-                drop(lost);
+                core.segments.note_missing_file(number);
                 continue;
             };
             file.live_blocks.store(entry.live_blocks, Ordering::Relaxed);
@@ -74,9 +70,10 @@ impl Rest {
         let mut objects = self.objects;
         if away {
             // Its pieces and shared objects are not told apart here: the count is then a little low.
-            let gone = core.table.retain(|place| core.file(Spot::of(place, core.shape).file).is_some());
+            let gone =
+                core.table.retain(|place| core.segments.file(Spot::of(place, core.shape).file).is_some());
             objects -= gone as i64;
-            locked(&core.lost).records = Some(gone as u64);
+            core.segments.note_missing_records(gone as u64);
         }
         core.objects.store(objects.max(0), Ordering::Relaxed);
         *locked(&core.links) = self.links;
@@ -86,15 +83,15 @@ impl Rest {
 
 /// Writes it to the first volume that takes writes.
 pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
-    let Some(volume) = core.all_volumes().into_iter().find(|volume| volume.takes_objects()) else {
+    let Some(volume) = core.segments.all_volumes().into_iter().find(|volume| volume.takes_objects()) else {
         return Ok(());
     };
     // A failed volume's files may hold less than the table says.
-    if core.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
+    if core.segments.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
         return Ok(());
     }
     let mut list = Vec::new();
-    let files = core.all_files();
+    let files = core.segments.all_files();
     for file in &files {
         list.extend_from_slice(&file.number.to_le_bytes());
         list.extend_from_slice(&file.live_blocks.load(Ordering::Relaxed).to_le_bytes());

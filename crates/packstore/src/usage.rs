@@ -74,7 +74,7 @@ impl Store {
     /// Figures of the store.
     pub fn usage(&self) -> Usage {
         let core = &self.core;
-        let files = core.all_files();
+        let files = core.segments.all_files();
         let block_bytes = u64::from(core.shape.block_bytes);
         let links = crate::keys::locked(&core.links).len() as u64;
         let mut usage = Usage {
@@ -98,7 +98,7 @@ impl Store {
             ready: core.is_ready(),
             ..Usage::default()
         };
-        for volume in core.all_volumes() {
+        for volume in core.segments.all_volumes() {
             let counters = &volume.counters;
             usage.size_bytes += volume.size_bytes.load(Ordering::Relaxed);
             usage.body_written_bytes += counters.body_bytes.load(Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl Store {
     /// Each volume.
     pub fn volumes(&self) -> Vec<VolumeState> {
         let core = &self.core;
-        let files = core.all_files();
+        let files = core.segments.all_files();
         let block_bytes = u64::from(core.shape.block_bytes);
         let state = |(index, volume): (usize, Arc<crate::volume::Volume>)| {
             let mine = files.iter().filter(|file| file.volume == index);
@@ -128,7 +128,7 @@ impl Store {
                 failed: volume.failed.get().map(|why| why.to_string()),
             }
         };
-        core.all_volumes().into_iter().enumerate().map(state).collect()
+        core.segments.all_volumes().into_iter().enumerate().map(state).collect()
     }
 
     /// What the store promises.
@@ -148,7 +148,7 @@ impl Store {
 
     /// The disk of the first volume, where a layer above may keep scratch files of its own.
     pub fn first_disk(&self) -> Arc<dyn Disk> {
-        self.core.volume(0).disk.clone()
+        self.core.segments.volume(0).disk.clone()
     }
 
     /// Bytes of a block, and blocks of a packed file.

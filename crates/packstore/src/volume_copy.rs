@@ -14,7 +14,6 @@ use disk::{Disk, DiskError, DiskOpen};
 
 use crate::core::Core;
 use crate::format::{IndexHead, VOLUME_HEAD_BYTES, VolumeHead, crc, u32_at};
-use crate::keys::locked;
 use crate::volume::{read_head, replace_file};
 
 pub(crate) const COPY_NAME: &str = "volume.copy";
@@ -72,9 +71,9 @@ impl Core {
     /// Writes the copy of a volume: its packed files, but for one that is about to be removed; and those that were lost, until
     /// they are given up.
     pub(crate) fn write_copy(&self, index: usize, without: Option<u32>) -> Result<(), DiskError> {
-        let volume = self.volume(index);
+        let volume = self.segments.volume(index);
         let mut heads = vec![];
-        for other in self.all_volumes() {
+        for other in self.segments.all_volumes() {
             // One that cannot be read now is left out: the volume has its own.
             let own = other.number == volume.number;
             if other.leaving.load(Ordering::SeqCst) && !own {
@@ -87,8 +86,9 @@ impl Core {
         if heads.first().is_none_or(|head| head.volume != volume.number) {
             return Ok(());
         }
-        let here = self.all_files().into_iter().filter(|file| file.volume == index).map(|file| file.number);
-        let lost = locked(&self.lost).files.clone();
+        let here =
+            self.segments.all_files().into_iter().filter(|file| file.volume == index).map(|file| file.number);
+        let lost = self.segments.lost().files;
         let lost = lost.into_iter().filter(|&(_, volume)| volume == index).map(|(number, _)| number);
         let files = here.chain(lost).filter(|&number| Some(number) != without).collect();
         VolumeCopy { heads, files }.write(&volume.disk)

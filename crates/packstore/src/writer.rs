@@ -113,7 +113,7 @@ fn wait_for_work<'a>(
 /// Makes all that counts durable, on all volumes. A cache's changes count before they are: what they made void must not
 /// leave the disk before this. Any thread may call it, a writer too: turns are held for a volume's own writes alone.
 pub(crate) fn make_durable(core: &Core) {
-    core.all_volumes().iter().for_each(|volume| write_staged(core, volume, true));
+    core.segments.all_volumes().iter().for_each(|volume| write_staged(core, volume, true));
 }
 
 /// Writes what is staged, in the volume's turn.

@@ -233,7 +233,7 @@ impl Settled {
         }
         // For good, as the damaged index may be written anew before the next stop.
         let voids = self.voids.into_iter().filter_map(|(sequence, hash, file)| {
-            let generation = core.file(file)?.generation.load(Ordering::SeqCst);
+            let generation = core.segments.file(file)?.generation.load(Ordering::SeqCst);
             Some(Tombstone { sequence, hash, victim: Victim { file, generation }, deleted_s: 0 })
         });
         let voids = voids.collect::<Vec<_>>();
@@ -261,7 +261,7 @@ fn untold_voids(core: &Core, group: &[Found]) -> Vec<(u64, u64, u32)> {
 
 fn count(core: &Core, found: &Found, place: Place) {
     core.table.insert(found.hash, place);
-    if let Some(file) = core.file(Spot::of(place, core.shape).file) {
+    if let Some(file) = core.segments.file(Spot::of(place, core.shape).file) {
         file.gain(found.blocks);
     }
 }

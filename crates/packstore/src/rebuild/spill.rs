@@ -47,7 +47,7 @@ impl Spill {
     /// On the volume with the most room, once the threads have more than so many bytes between them.
     pub fn new(core: &Core, bytes_max: u64, threads: usize) -> Self {
         let free = |disk: &Arc<dyn Disk>| disk.room().map_or(0, |room| room.free_bytes);
-        let disks = core.all_volumes().into_iter().map(|volume| volume.disk.clone());
+        let disks = core.segments.all_volumes().into_iter().map(|volume| volume.disk.clone());
         Self {
             disk: disks.filter(|_| !core.read_only).max_by_key(free),
             records_max: (bytes_max / FOUND_BYTES as u64) as usize / threads.max(1),
