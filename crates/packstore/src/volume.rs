@@ -40,6 +40,9 @@ pub(crate) struct Volume {
     pub dirty: AtomicBool,
     /// No room could be found; until something is deleted.
     pub full: AtomicBool,
+    /// Held while `volume.copy` is put together and written: a copy that was put together earlier must not replace a later one,
+    /// and two writers would take each other's file. Taken before the locks of `Segments`.
+    pub copying: Mutex<()>,
     /// It is being emptied, to be removed from the store: nothing new is put here.
     pub leaving: AtomicBool,
     pub counters: Counters,
@@ -121,6 +124,7 @@ impl Volume {
             inflight: RwLock::new(None),
             dirty: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            copying: Mutex::default(),
             leaving: AtomicBool::new(false),
             counters: Counters::default(),
             _lock: lock,

@@ -14,6 +14,7 @@ use disk::{Disk, DiskError, DiskOpen};
 
 use crate::core::Core;
 use crate::format::{IndexHead, VOLUME_HEAD_BYTES, VolumeHead, crc, u32_at};
+use crate::keys::locked;
 use crate::volume::{read_head, replace_file};
 
 pub(crate) const COPY_NAME: &str = "volume.copy";
@@ -72,6 +73,7 @@ impl Core {
     /// they are given up.
     pub(crate) fn write_copy(&self, index: usize, without: Option<u32>) -> Result<(), DiskError> {
         let volume = self.segments.volume(index);
+        let _copying = locked(&volume.copying);
         let mut heads = vec![];
         for other in self.segments.all_volumes() {
             // One that cannot be read now is left out: the volume has its own.
