@@ -100,7 +100,6 @@ pub fn load_point(whole: &Part) -> LoadPoint {
         saturated: false,
         verdict: Verdict::valid(),
         parts: whole.rows.clone(),
-        pacing: None,
     }
 }
 

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use harness::open_loop::LatenessLog;
 use measure::{LatencyHistogram, OpStats};
 
 use crate::client::Fault;
@@ -62,10 +61,7 @@ pub(crate) struct Tally {
     pub miss_latency: LatencyHistogram,
     /// All good replies, less what the origin thought about them.
     pub without_think: LatencyHistogram,
-    /// How late requests were sent and replies taken.
-    pub lateness: LatenessLog,
-    /// Time in which requests waited for a connection.
-    pub full: Duration,
+    pub lateness: LatencyHistogram,
     pub begin: Option<Duration>,
     pub wall: Duration,
     pub idle: Duration,
@@ -137,7 +133,6 @@ impl Tally {
     pub fn timed_out(&mut self, planned: &Planned, waited: Duration) {
         self.timed_out += 1;
         self.class(planned.class).histogram.record(waited);
-        self.lateness.unanswered(waited, 1);
     }
 
     /// Unanswered when all was over; `cut_off`: as the run was ended and not at the end of its patience.
@@ -218,7 +213,6 @@ impl Tally {
         self.begin = self.begin.into_iter().chain(other.begin).min();
         self.wall = self.wall.max(other.wall);
         self.idle += other.idle;
-        self.full += other.full;
         self.digest ^= other.digest;
         if let Some(theirs) = other.proxy {
             let mine = self.proxy.get_or_insert_default();

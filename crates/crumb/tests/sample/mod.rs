@@ -170,6 +170,5 @@ fn point(rate: f64, mean_us: f64) -> LoadPoint {
         saturated: false,
         verdict: Verdict::valid(),
         parts: vec![],
-        pacing: None,
     }
 }

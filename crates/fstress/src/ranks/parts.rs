@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use files::{OpKind, TransportCounters};
-use harness::open_loop::LatenessLog;
 use harness::ranks::RanksError;
 use measure::{FileSetRecord, LatencyHistogram, RankPart};
 use serde::{Deserialize, Serialize};
@@ -32,9 +31,7 @@ pub(super) struct PointPart {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct MeasuredPart {
     by_kind: Vec<(u8, TallyPart)>,
-    lateness: LatenessPart,
-    late_ranks: Vec<(u32, String)>,
-    full: Duration,
+    lateness: Buckets,
     planned: u64,
     sent: u64,
     ok_within: u64,
@@ -49,32 +46,6 @@ pub(super) struct MeasuredPart {
     /// Bytes that the file set was made with, and those that created files are still to get.
     set_bytes: [u64; 2],
     ended: Ended,
-}
-
-/// Buckets of a [`LatenessLog`], in the order of its fields.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct LatenessPart {
-    buckets: [Buckets; 5],
-    taken_at_once: u64,
-}
-
-impl LatenessPart {
-    fn of(log: &LatenessLog) -> Self {
-        let LatenessLog { sending, taking, taken_at_once, from_sent, put_right_from, put_right_to } = log;
-        let buckets =
-            [sending, taking, from_sent, put_right_from, put_right_to].map(LatencyHistogram::buckets);
-        Self { buckets, taken_at_once: *taken_at_once }
-    }
-
-    fn add_to(&self, log: &mut LatenessLog) {
-        let LatenessLog { sending, taking, taken_at_once, from_sent, put_right_from, put_right_to } = log;
-        let histograms = [sending, taking, from_sent, put_right_from, put_right_to];
-        histograms
-            .into_iter()
-            .zip(&self.buckets)
-            .for_each(|(histogram, buckets)| histogram.add_buckets(buckets));
-        *taken_at_once += self.taken_at_once;
-    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -137,9 +108,7 @@ impl MeasuredPart {
         let counters = measured.counters;
         Self {
             by_kind: measured.tallies.iter().map(|(kind, of_kind)| (kind as u8, tally(of_kind))).collect(),
-            lateness: LatenessPart::of(&measured.lateness),
-            late_ranks: measured.late_ranks.clone(),
-            full: measured.full,
+            lateness: measured.lateness.buckets(),
             planned: measured.planned,
             sent: measured.sent,
             ok_within: measured.ok_within,
@@ -179,8 +148,8 @@ impl MeasuredPart {
             let errors = part.errors.iter().map(|(name, count)| (Cow::Owned(name.clone()), *count)).collect();
             *tallies.of(*kind) = Tally { attempted, ok, retransmitted, cancelled, bytes, errors, histogram };
         }
-        let mut lateness = LatenessLog::default();
-        self.lateness.add_to(&mut lateness);
+        let mut lateness = LatencyHistogram::new();
+        lateness.add_buckets(&self.lateness);
         let cut_short = match (self.ended, mine.cut_short) {
             (Ended::InTime, _) => None,
             (Ended::Stopped, _) => Some(CutShort::Stopped),
@@ -197,8 +166,6 @@ impl MeasuredPart {
         Measured {
             tallies,
             lateness,
-            late_ranks: self.late_ranks,
-            full: self.full,
             planned: self.planned,
             sent: self.sent,
             ok_within: self.ok_within,
@@ -227,7 +194,7 @@ impl MeasuredPart {
 #[derive(Default)]
 struct Sums {
     by_kind: BTreeMap<u8, (TallyPart, LatencyHistogram)>,
-    lateness: LatenessLog,
+    lateness: LatencyHistogram,
     /// All the rest; its buckets and kinds stay empty until the end.
     whole: MeasuredPart,
 }
@@ -245,10 +212,8 @@ impl Sums {
             }
             histogram.add_buckets(&tally.buckets);
         }
-        part.lateness.add_to(&mut self.lateness);
+        self.lateness.add_buckets(&part.lateness);
         let whole = &mut self.whole;
-        whole.late_ranks.extend(part.late_ranks.iter().cloned());
-        whole.full = whole.full.max(part.full);
         whole.planned += part.planned;
         whole.sent += part.sent;
         whole.ok_within += part.ok_within;
@@ -269,7 +234,7 @@ impl Sums {
             .by_kind
             .into_iter()
             .map(|(kind, (sum, histogram))| (kind, TallyPart { buckets: histogram.buckets(), ..sum }));
-        MeasuredPart { by_kind: by_kind.collect(), lateness: LatenessPart::of(&self.lateness), ..self.whole }
+        MeasuredPart { by_kind: by_kind.collect(), lateness: self.lateness.buckets(), ..self.whole }
     }
 }
 

@@ -228,7 +228,6 @@ impl Sweep {
             saturated: false,
             verdict: Verdict::valid(),
             parts: vec![],
-            pacing: None,
         }
     }
 }

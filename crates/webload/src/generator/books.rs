@@ -5,8 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use harness::open_loop::{ReplyTimes, RunDelay, WaitChoice};
-use measure::LatencyHistogram;
+use harness::open_loop::WaitChoice;
 
 use super::Counted;
 use crate::client::{Fault, Flight, Reply};
@@ -23,11 +22,6 @@ pub(super) struct Books {
     moments: Moments,
     /// The proxy's own use, by phase.
     watch: Option<Watch>,
-    /// Replies of the look under way, by the phase they were due in.
-    times: ReplyTimes<Instant, u32>,
-    run_delay: RunDelay,
-    /// Lateness of sending since it was last told how it goes.
-    recent_late: LatencyHistogram,
     told: Told,
 }
 
@@ -48,9 +42,6 @@ impl Books {
             tallies: vec![Tally::default(); phases],
             moments: Moments::default(),
             watch,
-            times: ReplyTimes::new(),
-            run_delay: RunDelay::of_this_thread(),
-            recent_late: LatencyHistogram::new(),
             told: Told { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
         }
     }
@@ -84,25 +75,7 @@ impl Books {
 
     /// It goes out, `late` after its moment.
     pub fn late(&mut self, flight: &Flight, late: Duration) {
-        self.tally_of(flight).lateness.sending.record(late);
-        self.recent_late.record(late);
-    }
-
-    /// A look for replies begins that does not sleep.
-    pub fn looks(&mut self, now: Instant) {
-        self.times.look(now);
-    }
-
-    /// A sleep for replies ended.
-    pub fn woke(&mut self, now: Instant) {
-        self.times.woke(now, self.run_delay.since_last());
-    }
-
-    /// All replies of a look are counted.
-    pub fn looked(&mut self) {
-        for (phase, reply) in self.times.taken() {
-            self.tallies[phase as usize].lateness.count(reply);
-        }
+        self.tally_of(flight).lateness.record(late);
     }
 
     /// It has gone out for the first time.
@@ -131,8 +104,6 @@ impl Books {
             tally.ok_within += 1;
         }
         self.tally_of(flight).good(&flight.planned, &good);
-        let waited = flight.waited.then_some(flight.due);
-        self.times.reply(flight.phase, now, flight.sent, waited);
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
         self.told.latency_sum += latency;
@@ -188,7 +159,6 @@ impl Books {
                 .checked_div(answered.min(u64::from(u32::MAX)) as u32)
                 .unwrap_or_default(),
             hit_share: (hits - before.hits) as f64 / answered.max(1) as f64,
-            late_p99: std::mem::take(&mut self.recent_late).quantile(0.99),
             failed,
         }
     }

@@ -11,7 +11,7 @@ use crate::raw::RawFile;
 /// A rank's load point in which each operation took what `samples_ns` says, by kind.
 fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
     let mut tallies = Tallies::empty();
-    let mut lateness = harness::open_loop::LatenessLog::default();
+    let mut lateness = LatencyHistogram::new();
     for (kind, ns) in samples_ns {
         let tally = tallies.of(*kind);
         tally.attempted += 1;
@@ -22,16 +22,12 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
             tally.bytes += ns % 8192;
             tally.histogram.record(Duration::from_nanos(*ns));
         }
-        lateness.sending.record(Duration::from_nanos(ns / 100));
-        lateness.from_sent.record(Duration::from_nanos(*ns));
-        lateness.taken_at_once += ns % 2;
+        lateness.record(Duration::from_nanos(ns / 100));
     }
     let all = samples_ns.len() as u64;
     Measured {
         tallies,
         lateness,
-        late_ranks: vec![],
-        full: Duration::ZERO,
         planned: all + rank,
         sent: all,
         answered_within: all / 2,
