@@ -45,7 +45,7 @@ test: packages bench-smoke ## every test, with real servers where they are insta
 		'make --no-print-directory test-mpi'
 
 quick: ## unit tests and tables of rules: no servers, no root, no network; under 2 minutes once it is built
-	@scripts/run-tests.sh '$(CARGO) test --workspace --no-fail-fast --lib --bins --test rules --test house --test help'
+	@scripts/run-tests.sh '$(CARGO) test --workspace --no-fail-fast --lib --bins --test rules --test house'
 
 test-real: ## the tests on real articles and traces, which are not in the repository: they are read from ../shared/data
 	@scripts/run-tests.sh '$(CARGO) test --no-fail-fast -p netnews -p crumb -- --ignored'

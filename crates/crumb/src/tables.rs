@@ -336,7 +336,7 @@ fn if_sampled(of: &LatencySummary, us: f64) -> String {
 }
 
 #[cfg(test)]
-#[path = "../tests/sample/mod.rs"]
+#[path = "../tests/it/sample.rs"]
 mod sample;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
+#[path = "it/binary.rs"]
 mod binary;
 
 use std::fs;

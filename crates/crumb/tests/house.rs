@@ -1,9 +1,13 @@
 //! The house itself: who imports whom, and what every file must have or must not.
 
+#[path = "it/binary.rs"]
+mod binary;
 #[path = "house/flags.rs"]
 mod flags;
 #[path = "house/functions.rs"]
 mod functions;
+#[path = "house/help.rs"]
+mod help;
 #[path = "house/links.rs"]
 mod links;
 

@@ -1,7 +1,5 @@
 //! `crumb manage`, `unmanage`, `check` and `advise`: what an administrator of a spool types, and kill -9.
 
-mod binary;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
 
 /// A group of articles, a name that is no number, and a group in it that is called like a subdirectory of ours.
 fn group(bench: &Bench, articles: u64) -> PathBuf {

@@ -1,7 +1,5 @@
 //! `crumb run webload` and `crumb serve origin`: robots, origin and real proxies between them.
 
-mod binary;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -9,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

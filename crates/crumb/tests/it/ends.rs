@@ -1,11 +1,9 @@
 //! How runs end that cannot write what they found, and those that a signal ends.
 
-mod binary;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use binary::Bench;
+use crate::binary::Bench;
 use rustix::process::{Pid, Signal, kill_process};
 
 const QUICK: [&str; 8] = ["run", "postmark", "a", "--number", "10", "--transactions", "10", "--threads=1"];

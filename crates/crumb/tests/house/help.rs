@@ -1,8 +1,6 @@
 //! What a newcomer meets: help everywhere, and wrong usage that says what is right.
 
-mod binary;
-
-use binary::Bench;
+use crate::binary::Bench;
 
 const VERBS: [&[&str]; 13] = [
     &["run", "fstress"],

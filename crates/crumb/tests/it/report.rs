@@ -1,9 +1,7 @@
 //! `crumb report`: from the store or from files, to a page or to plots.
 
-mod binary;
-mod sample;
-
-use binary::Bench;
+use crate::binary::Bench;
+use crate::sample;
 use measure::{Phase, RunRecord};
 
 fn with_a_run() -> Bench {

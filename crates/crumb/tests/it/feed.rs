@@ -1,11 +1,9 @@
 //! `crumb feed`: feeds made, multiplied, brought in and described.
 
-mod binary;
-
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
 
 #[test]
 fn a_feed_is_made_up_described_multiplied_and_brought_in_again() {

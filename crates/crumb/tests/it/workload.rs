@@ -1,8 +1,6 @@
 //! `crumb workload`: listed, shown, and turned into others.
 
-mod binary;
-
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
 
 const NAMES: [&str; 8] = ["sfs97", "web-server", "web-proxy", "database", "p2p", "mail", "news", "null"];
 

@@ -1,10 +1,8 @@
 //! `crumb run dirscale` on a memory file system: tables, record, keeping and going on, wrong usage.
 
-mod binary;
-
 use std::path::Path;
 
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
 use measure::RunRecord;
 
 /// Runs in memory where there is such a directory: the test is not about the disk.

@@ -1,8 +1,6 @@
 //! `crumb proxy`: what someone types who puts a cache in front of the web, and what goes wrong for him. What the proxy does
 //! with requests is tested in `webcache`.
 
-mod binary;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use binary::Bench;
+use crate::binary::Bench;
 
 /// Far more than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

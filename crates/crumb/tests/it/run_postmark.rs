@@ -1,10 +1,8 @@
 //! `crumb run postmark` as a process: alone, against others, by several threads, over NFS, interrupted.
 
-mod binary;
-
 use std::process::{Command, Stdio};
 
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
 use measure::RunRecord;
 
 fn bench() -> Bench {

@@ -1,7 +1,5 @@
 //! `crumb serve`: ready when it says so, reached by other programs, ended by a signal.
 
-mod binary;
-
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt as _;
@@ -9,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use binary::Bench;
+use crate::binary::Bench;
 use rustix::process::{Pid, Signal, kill_process};
 
 struct Serving {

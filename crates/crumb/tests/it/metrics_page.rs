@@ -1,10 +1,8 @@
 //! `docs/guide/metrics.md` names every metric and every counter that the benchmarks emit, and promises none that is not there.
 
-mod binary;
-
 use std::collections::BTreeSet;
 
-use binary::Bench;
+use crate::binary::Bench;
 use measure::RunRecord;
 
 /// Declared for their titles: the page has metrics and counters only.
@@ -66,7 +64,7 @@ fn record(bench: &Bench, args: &[&str]) -> RunRecord {
 
 #[test]
 fn every_metric_and_counter_is_on_the_page_and_every_one_promised_is_emitted() {
-    let page = include_str!("../../../docs/guide/metrics.md");
+    let page = include_str!("../../../../docs/guide/metrics.md");
     let bench = Bench::in_memory();
     std::fs::create_dir(bench.path("a")).unwrap();
     let runs: [&[&str]; 5] = [
@@ -130,7 +128,7 @@ fn every_metric_and_counter_is_on_the_page_and_every_one_promised_is_emitted() {
 /// A declaration is on the page when a row names it, or the family that it is of or that it is itself.
 #[test]
 fn what_the_benchmarks_declare_is_what_the_page_lists() {
-    let page = include_str!("../../../docs/guide/metrics.md");
+    let page = include_str!("../../../../docs/guide/metrics.md");
     for of in ["fstress", "postmark", "netnews", "dirscale", "webload", "mount"] {
         let declared = crumb::declarations::of(of);
         let rows = rows(page, |heading| heading == format!("{of}: metrics"));

@@ -1,7 +1,5 @@
 //! `crumb pack`: what someone types who keeps small objects packed, and what goes wrong for him.
 
-mod binary;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {

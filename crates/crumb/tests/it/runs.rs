@@ -1,12 +1,10 @@
 //! `crumb runs`, from an imported record to the last one removed.
 
-mod binary;
-mod sample;
-
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
+use crate::sample;
 use measure::RunRecord;
 
 const FIRST: &str = "20261121-180000-fstress-3f9a";

@@ -1,11 +1,9 @@
 //! `crumb postmark` as a process: what a script that ran PostMark sees of it.
 
-mod binary;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-use binary::Bench;
+use crate::binary::Bench;
 
 const BANNER: &str = "PostMark v1.51 : 8/14/01\n";
 

@@ -1,9 +1,7 @@
 //! `crumb compare`: from stored runs to an answer, a page, JSON and an exit code.
 
-mod binary;
-mod sample;
-
-use binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits};
+use crate::sample;
 use measure::{RunId, RunRecord, SeriesPlace};
 
 /// One run of a series in turns; `at` from 0, B on every second turn.

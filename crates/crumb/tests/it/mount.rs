@@ -1,7 +1,5 @@
 //! `crumb mount` and `crumb unmount` as a user types them: daemon and foreground, told in one line what is wrong.
 
-mod binary;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
@@ -14,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use binary::Bench;
+use crate::binary::{Bench, assert_fits};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::need::{self, HostFeature, host, need};
 
@@ -87,7 +85,7 @@ fn a_daemon_is_ready_when_the_command_returns_and_ends_with_its_mount() {
     assert_eq!(bench.read("spool/cancel/345/123456"), "article");
     let stats = bench.fine(&["mount", "--stats", "at"]);
     assert!(stats.contains("create") && stats.contains("% of these"), "{stats}");
-    binary::assert_fits(&stats);
+    assert_fits(&stats);
     let text = bench.fine(&["mount", "--stats", "at", "--prometheus"]);
     assert!(text.contains("crumb_mount_operation_seconds_count{operation=\"create\"} 1\n"), "{text}");
     let twice = bench.fails(2, &["mount", "spool", "at", "--daemon"]);

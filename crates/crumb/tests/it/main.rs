@@ -1,0 +1,27 @@
+//! The binary as people and scripts use it: every verb, its output, its exit codes, and how it ends.
+//!
+//! Two programs stand beside this one. `golden_records` compares records of timed runs, so it has the CPUs to itself.
+//! `house` holds what the texts and the sources must keep to, with no server and no root: `make quick` runs it.
+
+mod binary;
+mod compare;
+mod demo;
+mod dirscale;
+mod ends;
+mod feed;
+mod file_system_servers;
+mod fstress_servers;
+mod manage;
+mod metrics_page;
+mod mount;
+mod netnews;
+mod pack;
+mod postmark;
+mod proxy;
+mod report;
+mod run_postmark;
+mod runs;
+mod sample;
+mod serve;
+mod webload;
+mod workload;
