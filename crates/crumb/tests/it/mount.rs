@@ -229,7 +229,9 @@ fn has_own_device(test: &str) -> bool {
         mount --bind \"$0/fuse\" /dev/fuse; umount \"$0\"; exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-ec", script]).arg(scratch.path()).arg(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", test, "--nocapture"]).env(IS_THERE, "1").output().unwrap();
+    let (_program, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::{test}");
+    let output = command.args(["--exact", &test, "--nocapture"]).env(IS_THERE, "1").output().unwrap();
     let (code, text) = said(&output);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("1 passed"), "{test} is the test's name: {text}");
