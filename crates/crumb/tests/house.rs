@@ -10,6 +10,8 @@ mod functions;
 mod help;
 #[path = "house/links.rs"]
 mod links;
+#[path = "house/waits.rs"]
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -487,8 +487,9 @@ fn copies_begin_a_phase_at_a_common_moment_after_the_last_has_come() {
         "{:?}",
         first_began.duration_since(last_came)
     );
-    // Their clocks are ten seconds apart. A busy machine lets threads wait.
-    assert!(last_began - first_began < Duration::from_millis(150), "{:?} apart", last_began - first_began);
+    // Their clocks are ten seconds apart, so a rank that trusted its own would begin that much later than another. A busy
+    // machine lets threads wait, but not for that long.
+    assert!(last_began - first_began < Duration::from_secs(5), "{:?} apart", last_began - first_began);
 }
 
 #[test]
