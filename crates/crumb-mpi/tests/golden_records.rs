@@ -2,6 +2,7 @@
 //!
 //! What is compared and what is masked: `testkit::Golden`. How to renew the files: the README beside them.
 
+#[path = "it/job.rs"]
 mod job;
 
 use std::num::NonZeroU64;

@@ -1,7 +1,5 @@
 //! A rank that is killed or stopped, in each phase: all end soon, it is named, what was measured is kept.
 
-mod job;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +7,7 @@ use files::DirectoryOptions;
 use nfs::server::{Server, ServerOptions, serve_dir};
 use rustix::process::{Signal, kill_process};
 
-use self::job::{Job, blamed, gone, kept, no_mpirun, place, sweep, times};
+use crate::job::{Job, blamed, gone, kept, no_mpirun, place, sweep, times};
 
 const PHASES: [&str; 4] = ["building", "warming", "measuring", "cleaning up"];
 /// From the fault on: the rest of an interval, patience, cleaning up, and a machine that others use as well.

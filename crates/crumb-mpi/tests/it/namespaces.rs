@@ -1,7 +1,5 @@
 //! Four ranks with a network each, on a bridge, and the server in a fifth: addresses of their own, and a cable to pull.
 
-mod job;
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +11,7 @@ use nfs::server::{Server, ServerOptions, serve_dir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use testkit::need::{self, HostFeature, host};
 
-use self::job::{CRUMB_MPI, Ended, Job, blamed, gone, kept, no_mpirun, place, sweep};
+use crate::job::{CRUMB_MPI, Ended, Job, blamed, gone, kept, mpirun_within, no_mpirun, place, sweep};
 
 const RANKS: u32 = 4;
 const ALL_WELL: &str = "nothing happens";
@@ -85,7 +83,7 @@ impl Network {
     /// A rank in each namespace, with a host name of its own; MPI over the veths and not through memory. The launcher is where
     /// the server is: OpenMPI's ranks come to it over the network.
     fn start(&self, dir: &Path, args: &[String]) -> Job {
-        let mut command = job::mpirun_within(&["ip", "netns", "exec", &self.of("s")]);
+        let mut command = mpirun_within(&["ip", "netns", "exec", &self.of("s")]);
         command.env("MPIR_CVAR_NOLOCAL", "1").env("UCX_TLS", "tcp,self").env("UCX_NET_DEVICES", "veth0");
         command.env("FI_PROVIDER", "tcp").env("FI_TCP_IFACE", "veth0");
         command.env("OMPI_MCA_pml", "ob1").env("OMPI_MCA_btl", "tcp,self");

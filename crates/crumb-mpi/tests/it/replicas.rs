@@ -1,6 +1,4 @@
-//! PostMark and the news spool as copies, one a rank.
-
-mod job;
+//! PostMark and the news spool as replicas, one a rank.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +10,7 @@ use nfs::server::{Server, ServerOptions, serve_dir};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use self::job::{Ended, Job, blamed, gone, kept, no_mpirun, place, times};
+use crate::job::{Ended, Job, blamed, gone, kept, no_mpirun, place, times};
 
 const LIMIT: Duration = Duration::from_secs(90);
 const SOON: Duration = Duration::from_secs(30);

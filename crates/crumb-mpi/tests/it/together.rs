@@ -1,13 +1,11 @@
 //! 1, 2 and 4 ranks of one host as one generator.
 
-mod job;
-
 use std::time::Duration;
 
 use measure::LatencyHistogram;
 use nfs::server::{ServerOptions, serve_null};
 
-use self::job::{Job, kept, no_mpirun, place, times};
+use crate::job::{Job, kept, no_mpirun, place, times};
 
 const LIMIT: Duration = Duration::from_secs(90);
 

@@ -1,11 +1,9 @@
-//! What goes wrong on one rank while no meeting is about it: the others hear of it at once, and the user why.
-
-mod job;
+//! What fails on one rank between two collectives: the other ranks end at once, and the user reads why.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use self::job::{Job, blamed, kept, no_mpirun, place, times};
+use crate::job::{Ended, Job, blamed, kept, no_mpirun, place, times};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Far below the minute of the load point that the others are in by then, and below anybody's patience.
@@ -16,7 +14,7 @@ fn name_of(rank: u32) -> String {
 }
 
 /// Ranks in directories of their own; `rival` is in all but that of `without`.
-fn rank_without_its_rival(without: usize, args: &[&str]) -> (job::Ended, Vec<measure::RunRecord>) {
+fn rank_without_its_rival(without: usize, args: &[&str]) -> (Ended, Vec<measure::RunRecord>) {
     let (dir, homes) = (place(), [place(), place(), place()]);
     for (rank, home) in homes.iter().enumerate() {
         if rank != without {
@@ -52,7 +50,7 @@ fn a_directory_that_only_one_rank_lacks_is_told_before_anything_is_measured() {
 const RIGHT: [&str; 8] = ["fstress", "null:", "--workload", "null", "--rate", "100", "--measure", "60s"];
 
 /// Three ranks, of which some have a side that they do not know, each another one; none knows of it at a meeting.
-fn unknown_sides(of_ranks: [bool; 3]) -> job::Ended {
+fn unknown_sides(of_ranks: [bool; 3]) -> Ended {
     let dir = place();
     let words = ["nosuch0=1", "nosuch1=1", "nosuch2=1"];
     let args: Vec<Vec<&str>> = (0..3)

@@ -1,0 +1,10 @@
+//! Runs by several ranks under a real MPI: as one generator, as replicas, and when ranks, hosts or networks are lost.
+//!
+//! `golden_records` is a program of its own: timed runs want the CPUs to themselves.
+
+mod job;
+mod lost;
+mod namespaces;
+mod replicas;
+mod together;
+mod unannounced;
