@@ -1,6 +1,7 @@
 //! How many descriptors a mount keeps, and what it does when there are no more. In a process of its own, as the limit is
 //! the process's.
 
+#[path = "it/scene.rs"]
 mod scene;
 
 use std::fs::{self, File};

@@ -1,5 +1,6 @@
 //! The daemon's threads and the processors: who waits, who is held up, who sleeps.
 
+#[path = "it/scene.rs"]
 mod scene;
 
 use std::fs;

@@ -4,15 +4,13 @@
 //! `CRUMB_DIFFERENTIAL_OPERATIONS` and `CRUMB_DIFFERENTIAL_SEED` are for a soak: more of them, and others.
 
 mod concurrent;
-#[path = "../scene/mod.rs"]
-mod scene;
 mod steps;
 
 use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use scene::{Scene, cannot_mount};
+use crate::scene::{Scene, cannot_mount};
 use steps::{Dice, Ground, Step, apply, tree};
 
 /// In all of a run of the tests: 70% alone, 10% with other options, the rest by several threads at once.

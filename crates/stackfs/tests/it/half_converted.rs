@@ -1,14 +1,12 @@
 //! A mount over a tree in which a conversion was cut off: nothing is shown of that directory, nothing can be made in
 //! it, and all of it is there when the conversion is finished.
 
-mod scene;
-
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use scene::{Scene, cannot_mount, memory, sorted};
+use crate::scene::{Scene, cannot_mount, memory, sorted};
 use stackfs::convert::{Goal, State, Watch, Work, convert, state_of};
 use stackfs::{Mount, StackOptions};
 

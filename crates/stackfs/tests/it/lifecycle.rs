@@ -1,12 +1,10 @@
 //! Mounting and its end: bad places, over itself, in use, killed, and what is left behind.
 
-mod scene;
-
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
-use scene::{Scene, cannot_mount, memory, sorted};
+use crate::scene::{Scene, cannot_mount, memory, sorted};
 use stackfs::{Ending, Mount, StackOptions};
 use testkit::need::{HostFeature, host};
 

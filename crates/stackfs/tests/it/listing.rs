@@ -1,16 +1,14 @@
 //! Reading managed directories: whole, while they change, and from where one was.
 
-mod scene;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::scene::{Scene, cannot_mount, names};
 use files::{Directory, DirectoryOptions, Layout, Reply, Request, Scratch};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
-use scene::{Scene, cannot_mount, names};
 use stackfs::StackOptions;
 
 fn opened(path: &std::path::Path) -> OwnedFd {

@@ -1,7 +1,5 @@
 //! Files that are opened again soon after they were read: the daemon keeps them, and nobody notices.
 
-mod scene;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::scene::{Scene, cannot_mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
-use scene::{Scene, cannot_mount};
 use stackfs::Timeouts;
 
 /// Tells when the last descriptor of a file without a name is closed: its blocks are free then.

@@ -1,15 +1,13 @@
 //! What passes through a mount: owners, bits, attributes, holes, locks, open files without a name.
 
-mod scene;
-
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::process::Command;
 
+use crate::scene::{Scene, cannot_mount};
 use rustix::fs::{FallocateFlags, FlockOperation, IFlags, XattrFlags};
 use rustix::io::Errno;
-use scene::{Scene, cannot_mount};
 use stackfs::{Operation, StackOptions};
 use testkit::need::{HostFeature, host};
 

@@ -1,8 +1,6 @@
 //! What the owner of a managed directory puts below in the place of a hidden one: nothing outside is reached, changed or
 //! given away, also while he exchanges it.
 
-mod scene;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -10,10 +8,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::scene::{Scene, cannot_mount, names, sorted};
 use files::Layout;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use scene::{Scene, cannot_mount, names, sorted};
 use stackfs::StackOptions;
 
 const USER: u32 = 12_345;

@@ -1,13 +1,11 @@
 //! Managed directories through a mount: what is stored where, and that nothing shows it.
 
-mod scene;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
+use crate::scene::{Scene, cannot_mount, names, sorted};
 use files::Layout;
-use scene::{Scene, cannot_mount, names, sorted};
 
 #[test]
 fn articles_lie_where_the_paper_puts_them_and_are_seen_where_they_were_put() {

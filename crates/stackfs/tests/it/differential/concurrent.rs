@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::scene::{Scene, cannot_mount, names};
 use super::steps::{Dice, Ground, Step, apply, tree};
 use super::{cut_down, first_seed, share};
+use crate::scene::{Scene, cannot_mount, names};
 
 const THREADS: u64 = 4;
 /// In a thread of a round.

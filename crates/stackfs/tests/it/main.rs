@@ -1,0 +1,15 @@
+//! The stackable file system on real file systems: what it shows, what it keeps, and how directories are converted.
+//!
+//! Three programs stand beside this one. `descriptors` sets the process's limit on descriptors. `waking` sees whether idle
+//! CPUs are kept awake, which holds only while nothing else runs. `posix` runs the conformance suite, for minutes.
+
+mod convert;
+mod differential;
+mod half_converted;
+mod lifecycle;
+mod listing;
+mod reopening;
+mod scene;
+mod semantics;
+mod strangers;
+mod translation;
