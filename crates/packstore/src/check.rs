@@ -7,7 +7,6 @@ use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED, damaged_behind};
 use crate::group::Held;
-use crate::keys::locked;
 use crate::packed::{Onward, Packed};
 use crate::read::{Depth, Record};
 use crate::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
@@ -67,9 +66,9 @@ impl Store {
             progress(done as u64, files.len() as u64);
             check_file(&self.core, file, &mut report)?;
         }
-        for uncertain in locked(&self.core.uncertain).values() {
+        for uncertain in self.core.index.doubts() {
             let what = "its control block is damaged: what the key names is not known".to_owned();
-            let key = Some(uncertain.key.clone());
+            let key = Some(uncertain.key);
             report.faults.push(Fault { file: Some(uncertain.file), key, what, is_damaged: true });
         }
         progress(files.len() as u64, files.len() as u64);
@@ -152,7 +151,7 @@ impl Store {
         for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
             let hash = put.name.hash(core.hash_seed);
-            if let Some(place) = core.place_of(hash, file.number, put.block) {
+            if let Some(place) = core.index.place_of(hash, file.number, put.block) {
                 let blocks = core.shape.blocks(put.record_bytes());
                 core.remove(&Held { hash, place, blocks, visible: !put.name.internal });
             }
@@ -167,7 +166,7 @@ impl Store {
 impl Core {
     /// What an index lacks since it was cut off. After a clean stop the table tells better.
     fn cut_off(&self, file: &Packed, read: &IndexRead) -> Result<Vec<CutRecord>, StoreError> {
-        if !self.is_rebuilt.load(Ordering::SeqCst) || read.lost.is_some() {
+        if !self.index.is_rebuilt() || read.lost.is_some() {
             return Ok(Vec::new());
         }
         cut_records(self, file, read)
@@ -180,7 +179,10 @@ impl Core {
         for (_, control) in controls.by_ref() {
             match control {
                 Control::Put(put)
-                    if self.place_of(put.name.hash(self.hash_seed), file.number, put.block).is_some() =>
+                    if self
+                        .index
+                        .place_of(put.name.hash(self.hash_seed), file.number, put.block)
+                        .is_some() =>
                 {
                     told += self.shape.blocks(put.record_bytes());
                 }
@@ -191,7 +193,7 @@ impl Core {
         if controls.damaged.iter().any(|&at| at < marked_end) {
             return Some("its index has control blocks that cannot be read".to_owned());
         }
-        let is_short = match self.is_rebuilt.load(Ordering::SeqCst) {
+        let is_short = match self.index.is_rebuilt() {
             // Its index alone told what there is.
             true => read.lost.is_none() && looks_cut(self, file, read),
             false => told < file.live_blocks.load(Ordering::Relaxed),
@@ -269,7 +271,7 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
     for (_, control) in controls.by_ref() {
         match control {
             Control::Put(put)
-                if core.place_of(put.name.hash(core.hash_seed), file.number, put.block).is_some() =>
+                if core.index.place_of(put.name.hash(core.hash_seed), file.number, put.block).is_some() =>
             {
                 live.push(put);
             }

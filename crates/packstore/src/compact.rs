@@ -104,7 +104,7 @@ impl Store {
         for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
             let hash = put.name.hash(core.hash_seed);
-            if core.place_of(hash, file.number, put.block).is_none() {
+            if core.index.place_of(hash, file.number, put.block).is_none() {
                 continue;
             }
             let taken = Taken::one(&core.keys, hash);
@@ -205,7 +205,7 @@ impl Core {
                 Control::Tombstone(tombstone) => tombstone,
                 Control::Mark { .. } => continue,
             };
-            let torn = crate::keys::locked(&self.torn).contains(&void.sequence);
+            let torn = self.index.is_torn(void.sequence);
             if void.victim.file != file.number && !torn && self.segments.is_needed(void.victim) {
                 voids.push(void);
             }

@@ -8,20 +8,21 @@
 //! Locks, in order: keys (by hash), a volume's turn, links, a volume's staging, files. None is held across disk access but the
 //! keys' and the turn.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::error::StoreError;
 use crate::format::{Manifest, Victim, body_salt};
 use crate::group::Held;
-use crate::keys::{BusyKeys, Hashed, locked};
+use crate::index::Index;
+use crate::keys::{BusyKeys, locked};
 use crate::lanes::Lanes;
 use crate::memory::Memory;
 use crate::options::{CacheOptions, Mode, Shape, Verify};
 use crate::segments::Segments;
-use crate::signatures::{Place, Signatures};
+use crate::signatures::Signatures;
 use crate::spot::Spot;
 
 pub(crate) struct Core {
@@ -34,43 +35,24 @@ pub(crate) struct Core {
     pub verify: Verify,
     pub direct_writes: bool,
     pub segments: Segments,
-    pub table: Signatures,
+    pub index: Index,
     pub memory: Memory,
     pub lanes: Lanes,
     pub keys: BusyKeys,
     /// Names of each shared object.
     pub links: Mutex<HashMap<u64, u32>>,
-    /// Puts on disk that never counted: power was lost before they were whole.
-    pub torn: Mutex<HashSet<u64>>,
-    /// Keys, by hash, whose newest record is one that no control block tells of any more: what they name is not known.
-    pub uncertain: Mutex<HashMap<u64, Uncertain, Hashed>>,
-    pub is_uncertain: AtomicBool,
     /// Large objects that somebody reads.
     pub open: Mutex<HashMap<u64, Opened>>,
     pub sequence: AtomicU64,
-    pub objects: AtomicI64,
     pub damaged_reads: AtomicU64,
     /// Puts that were not stored, as nobody had put the key before.
     pub refused: AtomicU64,
-    /// Control blocks, and whole index files, that failed their checksums when the store was opened.
-    pub damaged_controls: AtomicU64,
-    pub damaged_files: AtomicU64,
     pub disk_reads: AtomicU64,
     pub reads: AtomicU64,
-    /// The index files alone told what there is: the last stop was not clean.
-    pub is_rebuilt: AtomicBool,
     pub openings: AtomicU64,
     ready: (Mutex<Option<Result<(), StoreError>>>, Condvar),
     is_ready: AtomicBool,
     pub closing: AtomicBool,
-}
-
-/// A record whose control block is damaged.
-#[derive(Clone, Debug)]
-pub(crate) struct Uncertain {
-    pub key: Vec<u8>,
-    pub file: u32,
-    pub block: u32,
 }
 
 /// A large object that is being read.
@@ -116,7 +98,7 @@ impl Core {
             verify: parts.verify,
             direct_writes: parts.direct_writes.unwrap_or(parts.mode == Mode::Cache),
             segments: parts.segments,
-            table: if evicts { parts.table.counting() } else { parts.table },
+            index: Index::new(if evicts { parts.table.counting() } else { parts.table }, parts.shape),
             lanes: if evicts {
                 Lanes::new(parts.cache.eviction, parts.cache.admission, parts.objects_expected)
             } else {
@@ -125,19 +107,12 @@ impl Core {
             memory: Memory::new(parts.memory_bytes_max),
             keys: BusyKeys::new(),
             links: Mutex::default(),
-            torn: Mutex::default(),
-            uncertain: Mutex::default(),
-            is_uncertain: AtomicBool::new(false),
             open: Mutex::default(),
             sequence: AtomicU64::new(1),
-            objects: AtomicI64::new(0),
             damaged_reads: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            damaged_controls: AtomicU64::new(0),
-            damaged_files: AtomicU64::new(0),
             disk_reads: AtomicU64::new(0),
             reads: AtomicU64::new(0),
-            is_rebuilt: AtomicBool::new(false),
             openings: AtomicU64::new(parts.openings),
             ready: Default::default(),
             is_ready: AtomicBool::new(false),
@@ -185,14 +160,6 @@ impl Core {
 
     pub(crate) fn body_salt(&self, file: u32) -> u32 {
         body_salt(self.store, file)
-    }
-
-    /// Whether the table says that an object with this hash lies at this block of this file.
-    pub(crate) fn place_of(&self, hash: u64, file: u32, block: u32) -> Option<Place> {
-        self.table.find(hash).find(|&place| {
-            let spot = Spot::of(place, self.shape);
-            spot.file == file && spot.block == block
-        })
     }
 
     /// What a change that makes `held` void must name.

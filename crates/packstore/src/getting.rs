@@ -140,7 +140,7 @@ impl Store {
     }
 
     pub(crate) fn is_at(&self, held: &Held) -> bool {
-        self.core.table.find(held.hash).any(|place| place == held.place)
+        self.core.index.has(held.hash, held.place)
     }
 
     /// Whether what is on disk is known; waits for it in store mode.
@@ -162,7 +162,7 @@ impl Store {
 
     /// Whether an object has the key, as memory alone tells: a miss is certain, a hit almost.
     pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.core.table.find(self.name_hash(key)).next().is_some() || !self.core.is_ready()
+        self.core.index.may_have(self.name_hash(key)) || !self.core.is_ready()
     }
 
     /// Length and times of an object.
@@ -243,12 +243,12 @@ impl AsFd for Reading {
 impl Core {
     /// What has to be read for an object of this hash, if it is as simple as that.
     fn reading(&self, hash: u64, forgotten: u64) -> Option<Reading> {
-        let place = self.table.find(hash).next()?;
+        let place = self.index.find(hash).next()?;
         let spot = Spot::of(place, self.shape);
         let file = self.segments.file(spot.file)?;
         let generation = file.generation.load(Ordering::SeqCst);
         // In this order: what lies there now lies there for as long as that is the generation.
-        if !self.table.find(hash).any(|found| found == place) {
+        if !self.index.has(hash, place) {
             return None;
         }
         if self.segments.volume(file.volume).dirty.load(Ordering::SeqCst) && self.is_unwritten(spot) {

@@ -119,7 +119,7 @@ impl Core {
         for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
             if put.name.internal
-                || self.place_of(put.name.hash(self.hash_seed), file.number, put.block).is_none()
+                || self.index.place_of(put.name.hash(self.hash_seed), file.number, put.block).is_none()
             {
                 continue;
             }
@@ -150,7 +150,7 @@ impl Core {
         };
         for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
-            let Some(place) = self.place_of(hash, file, block) else { return Ok(None) };
+            let Some(place) = self.index.place_of(hash, file, block) else { return Ok(None) };
             if put.block != block || put.name != name {
                 continue;
             }

@@ -139,6 +139,6 @@ impl Core {
 
     /// A record was asked for.
     pub(crate) fn touch(&self, held: &Held) {
-        self.table.touch(held.hash, held.place);
+        self.index.touch(held);
     }
 }

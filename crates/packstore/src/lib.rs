@@ -31,6 +31,7 @@ mod extents;
 mod format;
 mod getting;
 mod group;
+mod index;
 mod iterate;
 mod keys;
 mod lanes;

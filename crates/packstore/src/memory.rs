@@ -63,7 +63,7 @@ impl Memory {
         let Kept { record } = self.cache.as_ref()?.get(&hash)?;
         let counts = record.key() == name.key
             && record.head.internal == name.internal
-            && core.table.find(hash).any(|place| place == record.held.place)
+            && core.index.has(hash, record.held.place)
             && core.segments.generation_of(record.spot.file) == Some(record.generation);
         if !counts {
             return None;

@@ -110,7 +110,7 @@ impl Core {
         let sought = Sought { name, hash, depth };
         loop {
             let (mut moved, mut damaged) = (false, None);
-            for place in self.table.find(hash) {
+            for place in self.index.find(hash) {
                 let before = before.take_if(|before| before.place == place);
                 match self.look(place, sought, before)? {
                     Look::Found(record) => return Ok(Some(record)),
@@ -143,7 +143,7 @@ impl Core {
     fn look(&self, place: Place, sought: Sought<'_>, before: Option<ReadBefore>) -> Result<Look, StoreError> {
         let Sought { hash, depth, .. } = sought;
         let spot = Spot::of(place, self.shape);
-        let in_table = || self.table.find(hash).any(|found| found == place);
+        let in_table = || self.index.has(hash, place);
         let Some(file) = self.segments.file(spot.file) else {
             return Ok(if in_table() { Look::Damaged(spot, "its packed file is gone") } else { Look::Moved });
         };
@@ -327,7 +327,7 @@ impl Core {
         (0..manifest.piece_lens.len()).all(|part| {
             let key = internal_key(manifest.id, part as u32);
             let name = Name { internal: true, key: &key };
-            self.table.find(name.hash(self.hash_seed)).next().is_some()
+            self.index.may_have(name.hash(self.hash_seed))
         })
     }
 
@@ -335,7 +335,7 @@ impl Core {
     fn piece_held(&self, id: u64, part: u32, len: u32) -> Option<Held> {
         let key = internal_key(id, part);
         let hash = Name { internal: true, key: &key }.hash(self.hash_seed);
-        let alike = self.table.find(hash).collect::<Vec<_>>();
+        let alike = self.index.find(hash).collect::<Vec<_>>();
         let place = match alike[..] {
             // A stranger with its signature, when it is gone itself: one in millions, and told by the length below.
             [only] => only,

@@ -24,12 +24,13 @@ use spill::{PARTS, Spill};
 use torn::{Suspect, torn};
 
 use crate::bitmap::Bitmap;
-use crate::core::{Core, Uncertain};
+use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
     Tombstone, damaged_behind, u32_at, u64_at,
 };
+use crate::index::Uncertain;
 use crate::keys::locked;
 use crate::options::Mode;
 use crate::packed::Packed;
@@ -82,7 +83,7 @@ const SEEK_BYTES: usize = 1 << 20;
 
 /// Fills the table. `bytes_max`: of records, in memory.
 pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
-    core.is_rebuilt.store(true, Ordering::SeqCst);
+    core.index.note_rebuild();
     let files = core.segments.all_files();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(8));
     let spill = Spill::new(core, bytes_max, threads);
@@ -99,7 +100,7 @@ pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
                     if let Err(error) = read_file(core, file, &mut heap) {
                         // It costs its objects; it is never written again, so that it can be mended.
                         tracing::error!(%error, "a packed file's index cannot be read");
-                        core.damaged_files.fetch_add(1, Ordering::Relaxed);
+                        core.segments.note_damaged_file();
                         file.never_fill();
                     }
                     spill.relieve(&mut heap.parts);
@@ -152,7 +153,7 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
             mended = read.mended.len(),
             "flipped bits of an index were put right"
         );
-        core.damaged_controls.fetch_add(read.mended.len() as u64, Ordering::Relaxed);
+        core.segments.note_damaged_controls(read.mended.len() as u64);
     }
     let suspects =
         Controls::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, control)| {
@@ -165,7 +166,7 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
     }
     if read.lost.is_none() && looks_cut(core, file, &read) {
         tracing::error!(file = file.number, "the index of a packed file was cut off: run `crumb pack check`");
-        core.damaged_files.fetch_add(1, Ordering::Relaxed);
+        core.segments.note_damaged_file();
         file.never_fill();
     }
     if read.lost.is_none() {
@@ -178,7 +179,7 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
             damaged,
             "control blocks fail their checksums; run `crumb pack check`"
         );
-        core.damaged_controls.fetch_add(damaged as u64, Ordering::Relaxed);
+        core.segments.note_damaged_controls(damaged as u64);
         seek_untold(core, file, &read.bytes, read.salt, heap)?;
     }
     Ok(())
@@ -216,7 +217,7 @@ fn known_otherwise(core: &Core, file: &Packed, error: StoreError) -> Result<Inde
     }
     if !is_gone(&error) {
         tracing::error!(%error, "a packed file's index is damaged: run `crumb pack repair`");
-        core.damaged_files.fetch_add(1, Ordering::Relaxed);
+        core.segments.note_damaged_file();
     }
     // Until its index is written anew.
     file.never_fill();

@@ -221,7 +221,7 @@ pub(crate) fn untold(core: &Core, packed: &Packed, read: &IndexRead) -> Result<U
     let mut untold = Untold::default();
     each_record(core, packed, |record| {
         let hash = record.name().hash(core.hash_seed);
-        if told.is_taken(record.block) || core.place_of(hash, packed.number, record.block).is_none() {
+        if told.is_taken(record.block) || core.index.place_of(hash, packed.number, record.block).is_none() {
             return;
         }
         if let Some(put) = put_of(core, record, recovered) {

@@ -18,7 +18,6 @@ use crate::direct::Direct;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, IndexHead, Kind, Put, Tombstone, Victim, mend_controls};
 use crate::group::{Change, Held};
-use crate::keys::locked;
 use crate::lanes::{Lane, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
 use crate::options::{Eviction, Mode};
 use crate::packed::{Access, Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
@@ -301,7 +300,7 @@ fn refill(
         Err(NoRoom::Failed(error @ (StoreError::NotAVolume { .. } | StoreError::Foreign { .. }))) => {
             // It stays as it is, never to be filled, for `crumb pack check` to see; the others go on.
             tracing::error!(%error, "a packed file's index is damaged: it takes no more objects");
-            core.damaged_files.fetch_add(1, Ordering::Relaxed);
+            core.segments.note_damaged_file();
             packed.never_fill();
             return Ok(None);
         }
@@ -320,7 +319,7 @@ fn lacks_nothing(core: &Core, packed: &Arc<Packed>, read: &IndexRead) -> Result<
     let mut told = 0;
     for (_, control) in Controls::new(&read.bytes, read.salt) {
         if let Control::Put(put) = control
-            && core.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
+            && core.index.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
         {
             told += core.shape.blocks(put.record_bytes());
         }
@@ -353,7 +352,7 @@ pub(crate) fn rewrite_index(
     for (at, control) in Controls::new(&bytes, old_salt) {
         let Control::Put(put) = control else { continue };
         let hash = put.name.hash(core.hash_seed);
-        if core.place_of(hash, packed.number, put.block).is_none() {
+        if core.index.place_of(hash, packed.number, put.block).is_none() {
             continue;
         }
         if !bitmap.mark(put.block, core.shape.blocks(put.record_bytes())) {
@@ -396,7 +395,7 @@ pub(crate) fn rewrite_index(
                 Control::Put(Put { victim: needed(put.victim), ..put }).encode(head.salt(), &mut out);
             }
             // It never counted, so it made nothing void.
-            Control::Put(put) if locked(&core.torn).contains(&put.sequence) => {}
+            Control::Put(put) if core.index.is_torn(put.sequence) => {}
             Control::Put(put) => {
                 if let Some(victim) = needed(put.victim) {
                     let hash = put.name.hash(core.hash_seed);
@@ -455,7 +454,8 @@ fn evict(
     };
     let blocks_of = |put: &Put<'_>| put.block..put.block + core.shape.blocks(put.record_bytes());
     let is_read = |put: &Put<'_>| {
-        core.is_read(put) && core.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
+        core.is_read(put)
+            && core.index.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
     };
     let taken: Vec<_> = puts().filter(is_read).map(|put| blocks_of(&put)).collect();
     let taken_blocks: u32 = taken.iter().map(|its| its.end - its.start).sum();
@@ -470,9 +470,9 @@ fn evict(
         let its = blocks_of(&put);
         let in_the_way = its.start < stretch.end && stretch.start < its.end;
         let spares = core.cache.eviction != Eviction::Cyclic && !in_the_way;
-        let Some(place) = core.place_of(hash, packed.number, put.block) else { continue };
-        if spares && core.table.touches(hash, place) >= touches_min {
-            core.table.untouch(hash, place, touches_min);
+        let Some(place) = core.index.place_of(hash, packed.number, put.block) else { continue };
+        if spares && core.index.touches(hash, place) >= touches_min {
+            core.index.untouch(hash, place, touches_min);
             spared.push(put);
         } else if !in_the_way && is_read(&put) {
             read.push(put);
@@ -504,7 +504,7 @@ fn stretch_beside(mut taken: Vec<Range<u32>>, want_blocks: u32, blocks: u32) -> 
 
 fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>, newcomer: bool) {
     let hash = put.name.hash(core.hash_seed);
-    let Some(place) = core.place_of(hash, packed.number, put.block) else { return };
+    let Some(place) = core.index.place_of(hash, packed.number, put.block) else { return };
     let held =
         Held { hash, place, blocks: core.shape.blocks(put.record_bytes()), visible: !put.name.internal };
     if !core.remove(&held) {

@@ -31,6 +31,9 @@ pub(crate) struct Segments {
     volumes_missing: AtomicBool,
     /// Counts choices of a volume.
     turn: AtomicU64,
+    /// Control blocks, and whole index files, that failed their checksums when the store was opened.
+    damaged_controls: AtomicU64,
+    damaged_files: AtomicU64,
 }
 
 /// Parts of a store that are damaged or not there.
@@ -75,6 +78,8 @@ impl Segments {
             volumes_missing: AtomicBool::new(lost.volumes > 0),
             lost: Mutex::new(lost),
             turn: AtomicU64::new(0),
+            damaged_controls: AtomicU64::new(0),
+            damaged_files: AtomicU64::new(0),
         }
     }
 
@@ -237,6 +242,22 @@ impl Segments {
     /// Expects files that are missing no more. Returns the volumes that had them.
     pub(crate) fn give_up_files(&self) -> BTreeSet<usize> {
         std::mem::take(&mut locked(&self.lost).files).into_values().collect()
+    }
+
+    pub(crate) fn note_damaged_controls(&self, controls: u64) {
+        self.damaged_controls.fetch_add(controls, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_damaged_file(&self) {
+        self.damaged_files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn damaged_controls(&self) -> u64 {
+        self.damaged_controls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn damaged_files(&self) -> u64 {
+        self.damaged_files.load(Ordering::Relaxed)
     }
 
     /// Damaged heads and a damaged table were written anew, or will be.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::core::{Core, Uncertain};
+use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::Name;
 use crate::group::{After, Change, Held};
@@ -12,49 +12,30 @@ use crate::spot::Spot;
 impl Core {
     /// An object that is not there: an error when it is not known whether it is.
     pub(crate) fn is_missing(&self, name: Name<'_>, hash: u64) -> Result<(), StoreError> {
-        if !self.is_uncertain.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let spot = locked(&self.uncertain)
-            .get(&hash)
-            .filter(|uncertain| uncertain.key == name.key)
-            .map(|uncertain| Spot { file: uncertain.file, block: uncertain.block, blocks_max: 0 });
-        spot.map_or(Ok(()), |spot| Err(self.damaged(name, spot, "its control block is damaged")))
-    }
-
-    /// From now on it is known what the key names.
-    pub(crate) fn make_certain(&self, hash: u64) -> Option<Uncertain> {
-        if !self.is_uncertain.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut uncertain = locked(&self.uncertain);
-        let known = uncertain.remove(&hash);
-        self.is_uncertain.store(!uncertain.is_empty(), Ordering::Release);
-        known
+        let Some(doubt) = self.index.doubt_of(name.key, hash) else { return Ok(()) };
+        let spot = Spot { file: doubt.file, block: doubt.block, blocks_max: 0 };
+        Err(self.damaged(name, spot, "its control block is damaged"))
     }
 
     /// Makes a change count. Returns what is to be done after it, without locks.
     pub(crate) fn settle(&self, change: &Change) -> Option<After> {
         match change {
             Change::Put { new, old } => {
-                self.make_certain(new.hash);
+                self.index.make_certain(new.hash);
                 let file = self.segments.file(Spot::of(new.place, self.shape).file);
                 if let Some(file) = file {
                     file.gain(new.blocks);
                 }
                 match old {
-                    Some(old) if self.table.replace(new.hash, old.place, new.place) => self.let_go(old),
-                    _ => {
-                        self.table.insert(new.hash, new.place);
-                        self.objects.fetch_add(i64::from(new.visible), Ordering::Relaxed);
-                    }
+                    Some(old) if self.index.replace(old, new) => self.let_go(old),
+                    _ => self.index.insert(new),
                 }
             }
             Change::Remove(held) => {
                 self.remove(held);
             }
             Change::Move { new, old } => {
-                if self.table.replace(new.hash, old.place, new.place) {
+                if self.index.replace(old, new) {
                     if let Some(file) = self.segments.file(Spot::of(new.place, self.shape).file) {
                         file.gain(new.blocks);
                     }
@@ -85,9 +66,8 @@ impl Core {
 
     /// False when it was not there any more.
     pub(crate) fn remove(&self, held: &Held) -> bool {
-        let there = self.table.remove(held.hash, held.place);
+        let there = self.index.remove(held);
         if there {
-            self.objects.fetch_sub(i64::from(held.visible), Ordering::Relaxed);
             self.let_go(held);
         }
         there

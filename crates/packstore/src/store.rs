@@ -297,7 +297,7 @@ impl Store {
         let hash = self.name_hash(key);
         let taken = Taken::one(&self.core.keys, hash);
         let Some(old) = self.old(key, hash)? else {
-            let known = self.core.make_certain(hash);
+            let known = self.core.index.make_certain(hash);
             let voided = known.and_then(|known| {
                 let generation = self.core.segments.file(known.file)?.generation.load(Ordering::SeqCst);
                 let victim = Victim { file: known.file, generation };
@@ -350,7 +350,7 @@ impl Core {
             return Err(failure);
         }
         let pin = file.pin();
-        if !self.table.find(record.held.hash).any(|place| place == record.held.place) {
+        if !self.index.has(record.held.hash, record.held.place) {
             return Ok(false);
         }
         let offset = self.shape.offset(record.spot.block) + TIMES_AT;

@@ -71,13 +71,12 @@ impl Rest {
         if away {
             // Its pieces and shared objects are not told apart here: the count is then a little low.
             let gone =
-                core.table.retain(|place| core.segments.file(Spot::of(place, core.shape).file).is_some());
+                core.index.retain(|place| core.segments.file(Spot::of(place, core.shape).file).is_some());
             objects -= gone as i64;
             core.segments.note_missing_records(gone as u64);
         }
-        core.objects.store(objects.max(0), Ordering::Relaxed);
+        core.index.learn(objects, self.torn);
         *locked(&core.links) = self.links;
-        *locked(&core.torn) = self.torn;
     }
 }
 
@@ -105,7 +104,7 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
         list.extend_from_slice(&id.to_le_bytes());
         list.extend_from_slice(&u64::from(*count).to_le_bytes());
     }
-    let torn = locked(&core.torn).clone();
+    let torn = core.index.torn();
     for sequence in &torn {
         list.extend_from_slice(&sequence.to_le_bytes());
     }
@@ -113,11 +112,8 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
     head[..8].copy_from_slice(b"CRUMBTAB");
     head[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     head[16..32].copy_from_slice(&core.store.to_le_bytes());
-    let words = [
-        core.openings.load(Ordering::Relaxed),
-        core.sequence.load(Ordering::SeqCst),
-        core.objects.load(Ordering::Relaxed).max(0) as u64,
-    ];
+    let words =
+        [core.openings.load(Ordering::Relaxed), core.sequence.load(Ordering::SeqCst), core.index.objects()];
     for (at, word) in words.into_iter().enumerate() {
         head[32 + at * 8..40 + at * 8].copy_from_slice(&word.to_le_bytes());
     }
@@ -141,7 +137,7 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
         })
     };
     sink.write_all(&head).and_then(|()| sink.write_all(&list)).map_err(told)?;
-    core.table.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(told)?;
+    core.index.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(told)?;
     file.sync()?;
     volume.disk.rename(&name, TABLE_NAME)?;
     Ok(volume.disk.sync_names()?)

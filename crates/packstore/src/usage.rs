@@ -78,7 +78,7 @@ impl Store {
         let block_bytes = u64::from(core.shape.block_bytes);
         let links = crate::keys::locked(&core.links).len() as u64;
         let mut usage = Usage {
-            objects: core.objects.load(Ordering::Relaxed).max(0) as u64,
+            objects: core.index.objects(),
             packed_files: files.len() as u64,
             live_bytes: files
                 .iter()
@@ -86,15 +86,15 @@ impl Store {
                 .sum(),
             body_bytes: files.len() as u64 * core.shape.packed_bytes(),
             index_bytes: files.iter().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum(),
-            memory_bytes: core.table.memory_bytes() as u64 + core.lanes.memory_bytes() as u64 + links * 16,
+            memory_bytes: core.index.memory_bytes() as u64 + core.lanes.memory_bytes() as u64 + links * 16,
             memory_tier_bytes: core.memory.memory_bytes(),
             memory_hits: core.memory.hits.load(Ordering::Relaxed),
             refused: core.refused.load(Ordering::Relaxed),
             disk_reads: core.disk_reads.load(Ordering::Relaxed),
             damaged_reads: core.damaged_reads.load(Ordering::Relaxed),
-            damaged_controls: core.damaged_controls.load(Ordering::Relaxed),
-            damaged_files: core.damaged_files.load(Ordering::Relaxed),
-            torn_puts: crate::keys::locked(&core.torn).len() as u64,
+            damaged_controls: core.segments.damaged_controls(),
+            damaged_files: core.segments.damaged_files(),
+            torn_puts: core.index.torn().len() as u64,
             ready: core.is_ready(),
             ..Usage::default()
         };

@@ -362,9 +362,8 @@ fn mark(session: &Session, counters: &Counters) -> Result<(), DiskError> {
 /// Cache mode: what counted already and did not reach the disk counts no more, wherever it was before.
 fn undo(core: &Core, change: &Change) {
     if let Change::Put { new, .. } | Change::Move { new, .. } = change
-        && core.table.remove(new.hash, new.place)
+        && core.index.remove(new)
     {
-        core.objects.fetch_sub(i64::from(new.visible), Ordering::Relaxed);
         core.let_go(new);
     }
 }

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::found::Found;
 use super::spill::{PARTS, Spill};
 use super::{Heap, Special};
-use crate::core::{Core, Uncertain};
+use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Kind, SHARED, Tombstone, Victim};
+use crate::index::Uncertain;
 use crate::keys::locked;
 use crate::options::Mode;
 use crate::signatures::Place;
@@ -222,13 +223,11 @@ impl Settled {
     }
 
     fn tell(self, core: &Core, mut untold: HashMap<u64, Uncertain>) {
-        core.objects.store(self.objects, Ordering::Relaxed);
+        core.index.learn(self.objects, self.torn);
         *locked(&core.links) = self.links;
-        *locked(&core.torn) = self.torn;
         for (hash, sequence) in self.uncertain {
             if let Some(what) = untold.remove(&sequence) {
-                locked(&core.uncertain).insert(hash, what);
-                core.is_uncertain.store(true, Ordering::Release);
+                core.index.doubt(hash, what);
             }
         }
         // For good, as the damaged index may be written anew before the next stop.
@@ -260,7 +259,7 @@ fn untold_voids(core: &Core, group: &[Found]) -> Vec<(u64, u64, u32)> {
 }
 
 fn count(core: &Core, found: &Found, place: Place) {
-    core.table.insert(found.hash, place);
+    core.index.insert_found(found.hash, place);
     if let Some(file) = core.segments.file(Spot::of(place, core.shape).file) {
         file.gain(found.blocks);
     }

@@ -1,0 +1,246 @@
+//! Which objects there are and where each is stored, in memory; and what is not known for certain.
+//!
+//! 1. A look-up yields locations that may be the object's. The caller compares the key that is stored there.
+//! 2. A change adds, moves or removes one entry: one atomic step for those who look up meanwhile.
+//! 3. A look-up that found nothing is certain unless `uncertain` names the key.
+//!
+//! Always holds: an entry that a method returned as removed or moved was there, and no other caller got it too. So whoever
+//! gets `true` accounts for its blocks.
+//! Not here: how many blocks of a segment are live (`segments`), the names of shared objects (`links`).
+//! The lock of each set is a leaf. Look-ups take none, except for a key that is not there while some key is uncertain.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use crate::group::Held;
+use crate::keys::{Hashed, locked};
+use crate::options::Shape;
+use crate::signatures::{Candidates, Place, Signatures};
+use crate::spot::Spot;
+
+/// The objects of a store.
+pub(crate) struct Index {
+    table: Signatures,
+    shape: Shape,
+    objects: AtomicI64,
+    /// Sequence numbers of puts on disk that never counted: power was lost before they were whole.
+    torn: Mutex<HashSet<u64>>,
+    /// Keys, by hash, whose newest record is one that no control block tells of any more.
+    uncertain: Mutex<HashMap<u64, Uncertain, Hashed>>,
+    is_uncertain: AtomicBool,
+    is_rebuilt: AtomicBool,
+}
+
+/// A record whose control block is damaged: what its key names is not known.
+#[derive(Clone, Debug)]
+pub(crate) struct Uncertain {
+    pub key: Vec<u8>,
+    pub file: u32,
+    pub block: u32,
+}
+
+impl Index {
+    pub(crate) fn new(table: Signatures, shape: Shape) -> Self {
+        Self {
+            table,
+            shape,
+            objects: AtomicI64::new(0),
+            torn: Mutex::default(),
+            uncertain: Mutex::default(),
+            is_uncertain: AtomicBool::new(false),
+            is_rebuilt: AtomicBool::new(false),
+        }
+    }
+
+    /// Where objects with this hash are stored; rarely also one with another hash.
+    pub(crate) fn find(&self, hash: u64) -> Candidates<'_> {
+        self.table.find(hash)
+    }
+
+    /// Whether some object may have this hash.
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
+        self.table.find(hash).next().is_some()
+    }
+
+    /// Whether an object with this hash is stored at this place.
+    pub(crate) fn has(&self, hash: u64, place: Place) -> bool {
+        self.table.find(hash).any(|found| found == place)
+    }
+
+    /// The place of the object with this hash that is stored at this block of this file, if there is one.
+    pub(crate) fn place_of(&self, hash: u64, file: u32, block: u32) -> Option<Place> {
+        self.table.find(hash).find(|&place| {
+            let spot = Spot::of(place, self.shape);
+            spot.file == file && spot.block == block
+        })
+    }
+
+    /// Adds an object.
+    pub(crate) fn insert(&self, new: &Held) {
+        self.table.insert(new.hash, new.place);
+        self.objects.fetch_add(i64::from(new.visible), Ordering::Relaxed);
+    }
+
+    /// Adds what a rebuild found. It counts the objects itself: [`Index::learn`].
+    pub(crate) fn insert_found(&self, hash: u64, place: Place) {
+        self.table.insert(hash, place);
+    }
+
+    /// Moves an object. False, and nothing done, when it was not at the old place any more.
+    pub(crate) fn replace(&self, old: &Held, new: &Held) -> bool {
+        self.table.replace(new.hash, old.place, new.place)
+    }
+
+    /// Removes an object. False when it was not there any more.
+    pub(crate) fn remove(&self, held: &Held) -> bool {
+        let there = self.table.remove(held.hash, held.place);
+        if there {
+            self.objects.fetch_sub(i64::from(held.visible), Ordering::Relaxed);
+        }
+        there
+    }
+
+    /// Removes all objects whose place is not to be kept, and returns how many these were. [`Index::learn`] sets the count.
+    pub(crate) fn retain(&self, keep: impl Fn(Place) -> bool) -> usize {
+        self.table.retain(keep)
+    }
+
+    /// Counts a request of an object for eviction.
+    pub(crate) fn touch(&self, held: &Held) {
+        self.table.touch(held.hash, held.place);
+    }
+
+    /// Requests of an object that count for eviction.
+    pub(crate) fn touches(&self, hash: u64, place: Place) -> u16 {
+        self.table.touches(hash, place)
+    }
+
+    /// Takes requests back from an object.
+    pub(crate) fn untouch(&self, hash: u64, place: Place, touches: u16) {
+        self.table.untouch(hash, place, touches);
+    }
+
+    /// Users' objects.
+    pub(crate) fn objects(&self) -> u64 {
+        self.objects.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Sets what a rebuild, or the table of the last clean stop, told besides the entries.
+    pub(crate) fn learn(&self, objects: i64, torn: HashSet<u64>) {
+        self.objects.store(objects.max(0), Ordering::Relaxed);
+        *locked(&self.torn) = torn;
+    }
+
+    /// Whether the put with this sequence number never counted.
+    pub(crate) fn is_torn(&self, sequence: u64) -> bool {
+        locked(&self.torn).contains(&sequence)
+    }
+
+    pub(crate) fn torn(&self) -> HashSet<u64> {
+        locked(&self.torn).clone()
+    }
+
+    /// Notes that it is not known what a key names.
+    pub(crate) fn doubt(&self, hash: u64, what: Uncertain) {
+        locked(&self.uncertain).insert(hash, what);
+        self.is_uncertain.store(true, Ordering::Release);
+    }
+
+    /// What is not known of a key, if anything.
+    pub(crate) fn doubt_of(&self, key: &[u8], hash: u64) -> Option<Uncertain> {
+        if !self.is_uncertain.load(Ordering::Acquire) {
+            return None;
+        }
+        locked(&self.uncertain).get(&hash).filter(|uncertain| uncertain.key == key).cloned()
+    }
+
+    /// From now on it is known what the key names. Returns what was not known.
+    pub(crate) fn make_certain(&self, hash: u64) -> Option<Uncertain> {
+        if !self.is_uncertain.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut uncertain = locked(&self.uncertain);
+        let known = uncertain.remove(&hash);
+        self.is_uncertain.store(!uncertain.is_empty(), Ordering::Release);
+        known
+    }
+
+    pub(crate) fn doubts(&self) -> Vec<Uncertain> {
+        locked(&self.uncertain).values().cloned().collect()
+    }
+
+    /// The index files alone told what there is: the last stop was not clean.
+    pub(crate) fn is_rebuilt(&self) -> bool {
+        self.is_rebuilt.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn note_rebuild(&self) {
+        self.is_rebuilt.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes the entries for the next opening.
+    pub(crate) fn snapshot(&self, out: &mut impl io::Write) -> io::Result<()> {
+        self.table.snapshot(out)
+    }
+
+    /// Memory that the entries take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spot::place;
+
+    const SHAPE: Shape = Shape { block_bytes: 64, packed_blocks: 1 << 14 };
+
+    fn index() -> Index {
+        Index::new(Signatures::with_capacity(1024), SHAPE)
+    }
+
+    fn held(hash: u64, file: u32, block: u32, visible: bool) -> Held {
+        Held { hash, place: place(file, block, 3, SHAPE).expect("it can be said"), blocks: 3, visible }
+    }
+
+    #[test]
+    fn an_entry_is_removed_once_and_only_users_objects_count() {
+        let index = index();
+        let (users, ours) = (held(1 << 40, 0, 10, true), held(2 << 40, 0, 20, false));
+        index.insert(&users);
+        index.insert(&ours);
+        assert_eq!(index.objects(), 1);
+        assert!(index.remove(&users) && !index.remove(&users), "the second caller does not get it");
+        assert!(index.remove(&ours));
+        assert_eq!(index.objects(), 0);
+    }
+
+    #[test]
+    fn an_object_that_moved_is_found_at_its_new_place_alone_and_moves_from_there_alone() {
+        let index = index();
+        let (old, new) = (held(7 << 40, 0, 10, true), held(7 << 40, 3, 99, true));
+        index.insert(&old);
+        assert!(index.replace(&old, &new) && !index.replace(&old, &new));
+        assert_eq!(
+            (index.place_of(old.hash, 0, 10), index.place_of(old.hash, 3, 99)),
+            (None, Some(new.place))
+        );
+        assert!(!index.has(old.hash, old.place) && index.has(new.hash, new.place));
+        assert_eq!(index.objects(), 1, "it is one object still");
+    }
+
+    #[test]
+    fn a_doubt_is_of_one_key_and_ends_with_its_next_change() {
+        let index = index();
+        let what = Uncertain { key: b"key".to_vec(), file: 4, block: 5 };
+        assert!(index.make_certain(9).is_none());
+        index.doubt(9, what);
+        assert!(index.doubt_of(b"other", 9).is_none(), "another key with the same hash");
+        assert_eq!(index.doubt_of(b"key", 9).map(|what| (what.file, what.block)), Some((4, 5)));
+        assert_eq!(index.make_certain(9).map(|what| what.key), Some(b"key".to_vec()));
+        assert!(index.doubt_of(b"key", 9).is_none() && index.doubts().is_empty());
+    }
+}
