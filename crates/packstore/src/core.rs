@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use crate::cache_policy::{CachePolicy, evicts};
 use crate::error::StoreError;
 use crate::format::{Manifest, Victim, body_salt};
 use crate::group::Held;
 use crate::index::Index;
 use crate::keys::{BusyKeys, locked};
-use crate::lanes::Lanes;
-use crate::memory::Memory;
+use crate::lanes::Lane;
 use crate::options::{CacheOptions, Mode, Shape, Verify};
 use crate::segments::Segments;
 use crate::signatures::Signatures;
-use crate::spot::Spot;
+use crate::volume::Volume;
 
 pub(crate) struct Core {
     pub store: u128,
@@ -36,8 +36,7 @@ pub(crate) struct Core {
     pub direct_writes: bool,
     pub segments: Segments,
     pub index: Index,
-    pub memory: Memory,
-    pub lanes: Lanes,
+    pub policy: CachePolicy,
     pub keys: BusyKeys,
     /// Names of each shared object.
     pub links: Mutex<HashMap<u64, u32>>,
@@ -45,8 +44,6 @@ pub(crate) struct Core {
     pub open: Mutex<HashMap<u64, Opened>>,
     pub sequence: AtomicU64,
     pub damaged_reads: AtomicU64,
-    /// Puts that were not stored, as nobody had put the key before.
-    pub refused: AtomicU64,
     pub disk_reads: AtomicU64,
     pub reads: AtomicU64,
     pub openings: AtomicU64,
@@ -87,7 +84,7 @@ pub(crate) struct CoreParts {
 
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Self {
-        let evicts = parts.mode == Mode::Cache && !parts.read_only;
+        let evicts = evicts(parts.mode, parts.read_only);
         Self {
             store: parts.store,
             hash_seed: parts.hash_seed,
@@ -99,18 +96,12 @@ impl Core {
             direct_writes: parts.direct_writes.unwrap_or(parts.mode == Mode::Cache),
             segments: parts.segments,
             index: Index::new(if evicts { parts.table.counting() } else { parts.table }, parts.shape),
-            lanes: if evicts {
-                Lanes::new(parts.cache.eviction, parts.cache.admission, parts.objects_expected)
-            } else {
-                Lanes::default()
-            },
-            memory: Memory::new(parts.memory_bytes_max),
+            policy: CachePolicy::new(evicts, &parts.cache, parts.memory_bytes_max, parts.objects_expected),
             keys: BusyKeys::new(),
             links: Mutex::default(),
             open: Mutex::default(),
             sequence: AtomicU64::new(1),
             damaged_reads: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
             disk_reads: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             openings: AtomicU64::new(parts.openings),
@@ -162,9 +153,25 @@ impl Core {
         body_salt(self.store, file)
     }
 
+    /// Whether this volume's files are told apart.
+    pub(crate) fn has_lanes(&self, volume: &Volume) -> bool {
+        self.policy.has_lanes(volume.size_bytes.load(Ordering::Relaxed) / self.shape.packed_bytes())
+    }
+
+    /// Where an object goes that replaces another, or none.
+    pub(crate) fn lane_for(&self, hash: u64, old: Option<&Held>) -> Lane {
+        if self.mode == Mode::Store {
+            return Lane::Newcomers;
+        }
+        match old.and_then(|old| self.segments.file_at(old.place)) {
+            Some(file) => Lane::of(file.lane.load(Ordering::Relaxed)),
+            None => self.policy.lane_of_new(hash),
+        }
+    }
+
     /// What a change that makes `held` void must name.
     pub(crate) fn victim_of(&self, held: &Held) -> Option<Victim> {
-        let file = self.segments.file(Spot::of(held.place, self.shape).file)?;
+        let file = self.segments.file_at(held.place)?;
         Some(Victim { file: file.number, generation: file.generation.load(Ordering::SeqCst) })
     }
 }

@@ -124,7 +124,7 @@ impl Store {
             let name = Name { internal: true, key: &key };
             let hash = name.hash(core.hash_seed);
             let Some(piece) = core.find_sampled(name, hash)? else { return Ok(None) };
-            core.touch(&piece.held);
+            core.index.touch(&piece.held);
             let Some(extent) = self.extent(&piece).filter(|extent| extent.length == u64::from(length)) else {
                 return Ok(None);
             };

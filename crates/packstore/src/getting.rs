@@ -30,11 +30,12 @@ impl Store {
         if let Some(object) = self.in_memory(key, hash) {
             return Ok(Some(object));
         }
-        self.read_object(key, hash, self.core.memory.forgotten(), None)
+        self.read_object(key, hash, self.core.policy.memory().forgotten(), None)
     }
 
     fn in_memory(&self, key: &[u8], hash: u64) -> Option<Object> {
-        let record = self.core.memory.find(&self.core, Name::of(key), hash)?;
+        let core = &self.core;
+        let record = core.policy.memory().find(&core.index, &core.segments, Name::of(key), hash)?;
         self.core.requested(key, &record.held, record.head.requested_s);
         Some(Object::of(stat_of(&record), record, None))
     }
@@ -51,7 +52,7 @@ impl Store {
         if let Some(object) = self.in_memory(key, hash) {
             return Ok(Begun::Done(Some(object)));
         }
-        let forgotten = self.core.memory.forgotten();
+        let forgotten = self.core.policy.memory().forgotten();
         if let Some(reading) = self.core.reading(hash, forgotten) {
             return Ok(Begun::Read(reading));
         }
@@ -104,7 +105,7 @@ impl Store {
                     if self.is_at(&body.held) {
                         return Err(self.core.damaged(name, body.spot, "the object that it names is gone"));
                     }
-                    forgotten = self.core.memory.forgotten();
+                    forgotten = self.core.policy.memory().forgotten();
                     continue;
                 };
                 body = shared;
@@ -118,7 +119,7 @@ impl Store {
                 pieces =
                     Some(Pieces { core: self.core.clone(), manifest, key: key.to_vec(), spot: body.spot });
                 if !self.is_at(&body.held) {
-                    forgotten = self.core.memory.forgotten();
+                    forgotten = self.core.policy.memory().forgotten();
                     continue;
                 }
                 let pieces = &pieces.as_ref().expect("just made").manifest;
@@ -133,7 +134,7 @@ impl Store {
             let record = Arc::from(body);
             self.core.requested(key, &named, stat.requested_s);
             if pieces.is_none() {
-                self.core.memory.keep(&record, forgotten);
+                self.core.policy.memory().keep(&record, forgotten);
             }
             return Ok(Some(Object::of(stat, record, pieces)));
         }

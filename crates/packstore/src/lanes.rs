@@ -12,15 +12,10 @@
 //! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
-use crate::core::Core;
-use crate::eviction::{FILES_FOR_LANES, Recent};
-use crate::group::Held;
+use crate::eviction::Recent;
 use crate::keys::locked;
-use crate::options::{Admission, Eviction, Mode};
-use crate::spot::Spot;
-use crate::volume::Volume;
+use crate::options::{Admission, Eviction};
 
 /// Which files an object goes to. A store, and a cache of another policy, has newcomers alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,29 +111,5 @@ impl Lanes {
 
     pub(crate) fn memory_bytes(&self) -> usize {
         [&self.gone, &self.seen].into_iter().flatten().map(Known::memory_bytes).sum()
-    }
-}
-
-impl Core {
-    /// Whether this volume's files are told apart.
-    pub(crate) fn has_lanes(&self, volume: &Volume) -> bool {
-        let files = volume.size_bytes.load(Ordering::Relaxed) / self.shape.packed_bytes();
-        self.mode == Mode::Cache && self.lanes.are_two() && files >= FILES_FOR_LANES
-    }
-
-    /// Where an object goes that replaces another, or none.
-    pub(crate) fn lane_for(&self, hash: u64, old: Option<&Held>) -> Lane {
-        if self.mode == Mode::Store {
-            return Lane::Newcomers;
-        }
-        match old.and_then(|old| self.segments.file(Spot::of(old.place, self.shape).file)) {
-            Some(file) => Lane::of(file.lane.load(Ordering::Relaxed)),
-            None => self.lanes.lane_of(hash),
-        }
-    }
-
-    /// A record was asked for.
-    pub(crate) fn touch(&self, held: &Held) {
-        self.index.touch(held);
     }
 }

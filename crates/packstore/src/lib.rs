@@ -21,6 +21,7 @@ pub mod signatures;
 
 mod bitmap;
 mod buffer;
+mod cache_policy;
 mod check;
 mod compact;
 mod core;

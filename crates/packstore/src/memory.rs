@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use crate::core::Core;
 use crate::format::{Kind, Name};
+use crate::index::Index;
 use crate::keys::Hashed;
 use crate::read::Record;
+use crate::segments::Segments;
 
 /// Beyond its bytes, what an entry costs, about.
 const ENTRY_BYTES: u64 = 160;
@@ -26,7 +27,7 @@ pub(crate) struct Memory {
     record_bytes_max: u64,
     /// How often something was forgotten.
     forgotten: AtomicU64,
-    pub hits: AtomicU64,
+    hits: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -59,12 +60,18 @@ impl Memory {
     }
 
     /// The record of this name, if it is kept and still counts.
-    pub(crate) fn find(&self, core: &Core, name: Name<'_>, hash: u64) -> Option<Arc<Record>> {
+    pub(crate) fn find(
+        &self,
+        index: &Index,
+        segments: &Segments,
+        name: Name<'_>,
+        hash: u64,
+    ) -> Option<Arc<Record>> {
         let Kept { record } = self.cache.as_ref()?.get(&hash)?;
         let counts = record.key() == name.key
             && record.head.internal == name.internal
-            && core.index.has(hash, record.held.place)
-            && core.segments.generation_of(record.spot.file) == Some(record.generation);
+            && index.has(hash, record.held.place)
+            && segments.generation_of(record.spot.file) == Some(record.generation);
         if !counts {
             return None;
         }
@@ -98,6 +105,11 @@ impl Memory {
         }
     }
 
+    /// Records that were found.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(0, Cache::weight)
     }
@@ -126,13 +138,13 @@ mod tests {
             Arc::from(record.expect("put"))
         };
         let expires_s = || store.get(b"key").expect("readable").expect("put").stat().expires_s;
-        let memory = &store.core.memory;
+        let memory = store.core.policy.memory();
         let (forgotten, record) = (memory.forgotten(), read());
         assert!(store.touch(b"key", Some(99)).expect("touched"));
         memory.keep(&record, forgotten);
         assert_eq!(expires_s(), 99);
-        let hits = memory.hits.load(Ordering::Relaxed);
+        let hits = memory.hits();
         memory.keep(&read(), memory.forgotten());
-        assert_eq!((expires_s(), memory.hits.load(Ordering::Relaxed)), (99, hits + 1), "else it is kept");
+        assert_eq!((expires_s(), memory.hits()), (99, hits + 1), "else it is kept");
     }
 }

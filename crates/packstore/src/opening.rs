@@ -151,7 +151,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         verify: options.verify,
         direct_writes: options.direct_writes,
         memory_bytes_max: options.memory_bytes_max,
-        segments: Segments::new(volumes.clone(), files, lost),
+        segments: Segments::new(shape, volumes.clone(), files, lost),
         table,
         objects_expected,
         openings: if options.read_only { openings } else { openings + 1 },

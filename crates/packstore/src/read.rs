@@ -272,7 +272,7 @@ impl Core {
         let hash = name.hash(self.hash_seed);
         let found = self.find(name, hash, depth)?;
         if let Some(record) = &found {
-            self.touch(&record.held);
+            self.index.touch(&record.held);
         }
         Ok(found)
     }

@@ -18,8 +18,8 @@ use crate::direct::Direct;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, IndexHead, Kind, Put, Tombstone, Victim, mend_controls};
 use crate::group::{Change, Held};
-use crate::lanes::{Lane, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
-use crate::options::{Eviction, Mode};
+use crate::lanes::Lane;
+use crate::options::Mode;
 use crate::packed::{Access, Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
 use crate::recover::untold;
 use crate::staging::filling;
@@ -107,12 +107,8 @@ pub(crate) fn prepare(
         if core.mode == Mode::Store {
             return Err(NoRoom::Full);
         }
-        let from = if two { lane_to_empty(&mine, lane) } else { None };
-        let of =
-            |file: &&Arc<Packed>| from.is_none_or(|from| file.lane.load(Ordering::Relaxed) == from.code());
-        // The lane's before others, the oldest first; those that what is being read fills, only when there is nothing else.
-        let mut turns = mine.iter().filter(idle).collect::<Vec<_>>();
-        turns.sort_by_cached_key(|file| (!of(file), file.generation.load(Ordering::Relaxed)));
+        let turns = core.policy.to_empty(&mine, lane, two, idle);
+        // Those that what is being read fills, only when there is nothing else.
         let Some(first) = turns.first() else { return Err(NoRoom::Full) };
         for (file, sparing) in turns.iter().map(|file| (file, true)).chain([(first, false)]) {
             match evict(core, volume, file, want_blocks, two, sparing) {
@@ -126,18 +122,6 @@ pub(crate) fn prepare(
             break;
         }
     }
-}
-
-/// Newcomers' files when they have their share already; for those proven, when they have more than that.
-fn lane_to_empty(files: &[Arc<Packed>], lane: Lane) -> Option<Lane> {
-    let is_newcomers = |file: &&Arc<Packed>| file.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
-    let newcomers = files.iter().filter(is_newcomers).count();
-    let share = (files.len() / NEWCOMERS_OF).max(1);
-    let enough = match lane {
-        Lane::Newcomers => newcomers >= share,
-        Lane::Proven => newcomers > share + 1,
-    };
-    Some(if enough { Lane::Newcomers } else { Lane::Proven })
 }
 
 fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result<Filling, NoRoom> {
@@ -442,8 +426,7 @@ fn evict(
     sparing: bool,
 ) -> Result<bool, NoRoom> {
     let newcomers = two && packed.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
-    // A newcomer has to be proven.
-    let touches_min = if newcomers { TOUCHES_FOR_PROVEN } else { 1 };
+    let touches_min = core.policy.touches_to_stay(newcomers);
     let blocks = core.shape.packed_blocks;
     let IndexRead { salt, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
     let puts = || {
@@ -469,9 +452,10 @@ fn evict(
         let hash = put.name.hash(core.hash_seed);
         let its = blocks_of(&put);
         let in_the_way = its.start < stretch.end && stretch.start < its.end;
-        let spares = core.cache.eviction != Eviction::Cyclic && !in_the_way;
         let Some(place) = core.index.place_of(hash, packed.number, put.block) else { continue };
-        if spares && core.index.touches(hash, place) >= touches_min {
+        if let Some(touches_min) =
+            touches_min.filter(|&least| !in_the_way && core.index.touches(hash, place) >= least)
+        {
             core.index.untouch(hash, place, touches_min);
             spared.push(put);
         } else if !in_the_way && is_read(&put) {
@@ -511,7 +495,7 @@ fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>, newcomer
         return;
     }
     if newcomer && held.visible {
-        core.lanes.note_gone(hash);
+        core.policy.note_gone(hash);
     }
     Counters::add(&volume.counters.evicted, u64::from(held.visible));
     if put.kind == Kind::Alias

@@ -19,7 +19,6 @@ use crate::format::Name;
 use crate::group::Held;
 use crate::keys::{Hashed, Taken};
 use crate::read::Depth;
-use crate::spot::Spot;
 
 /// A time on disk that is younger than this stays.
 const STEP_S: u32 = 24 * 60 * 60;
@@ -79,11 +78,11 @@ fn about_now_s() -> u32 {
 impl Core {
     /// Somebody requested an object: counts for eviction, and for its time when that is old.
     pub(crate) fn requested(&self, key: &[u8], held: &Held, requested_s: u32) {
-        self.touch(held);
+        self.index.touch(held);
         if self.read_only || !is_old(requested_s, about_now_s()) {
             return;
         }
-        let Some(file) = self.segments.file(Spot::of(held.place, self.shape).file) else { return };
+        let Some(file) = self.segments.file_at(held.place) else { return };
         let volume = self.segments.volume(file.volume);
         let mut staging = match volume.staging.try_lock() {
             Ok(staging) => staging,

@@ -15,11 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crate::error::StoreError;
 use crate::format::Victim;
 use crate::keys::locked;
+use crate::options::Shape;
 use crate::packed::Packed;
+use crate::signatures::Place;
+use crate::spot::Spot;
 use crate::volume::Volume;
 
 /// The volumes and packed files of a store.
 pub(crate) struct Segments {
+    shape: Shape,
     volumes: RwLock<Vec<Arc<Volume>>>,
     /// By number.
     files: RwLock<Vec<Option<Arc<Packed>>>>,
@@ -70,8 +74,14 @@ impl Drop for ReservedNumber<'_> {
 }
 
 impl Segments {
-    pub(crate) fn new(volumes: Vec<Arc<Volume>>, files: Vec<Option<Arc<Packed>>>, lost: LostParts) -> Self {
+    pub(crate) fn new(
+        shape: Shape,
+        volumes: Vec<Arc<Volume>>,
+        files: Vec<Option<Arc<Packed>>>,
+        lost: LostParts,
+    ) -> Self {
         Self {
+            shape,
             volumes: RwLock::new(volumes),
             files: RwLock::new(files),
             reserved: Mutex::default(),
@@ -85,6 +95,11 @@ impl Segments {
 
     pub(crate) fn file(&self, number: u32) -> Option<Arc<Packed>> {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(number as usize)?.clone()
+    }
+
+    /// The file that this place is in.
+    pub(crate) fn file_at(&self, place: Place) -> Option<Arc<Packed>> {
+        self.file(Spot::of(place, self.shape).file)
     }
 
     /// Of a file's index; `None` when there is no such file.
@@ -279,7 +294,8 @@ mod tests {
 
     fn segments(lost: &[u32]) -> Segments {
         let files = lost.iter().map(|&number| (number, 0)).collect();
-        Segments::new(Vec::new(), Vec::new(), LostParts { files, ..LostParts::default() })
+        let shape = Shape { block_bytes: 64, packed_blocks: 1 << 14 };
+        Segments::new(shape, Vec::new(), Vec::new(), LostParts { files, ..LostParts::default() })
     }
 
     fn file(number: u32) -> Arc<Packed> {

@@ -22,7 +22,7 @@ impl Core {
         match change {
             Change::Put { new, old } => {
                 self.index.make_certain(new.hash);
-                let file = self.segments.file(Spot::of(new.place, self.shape).file);
+                let file = self.segments.file_at(new.place);
                 if let Some(file) = file {
                     file.gain(new.blocks);
                 }
@@ -36,7 +36,7 @@ impl Core {
             }
             Change::Move { new, old } => {
                 if self.index.replace(old, new) {
-                    if let Some(file) = self.segments.file(Spot::of(new.place, self.shape).file) {
+                    if let Some(file) = self.segments.file_at(new.place) {
                         file.gain(new.blocks);
                     }
                     self.let_go(old);
@@ -75,7 +75,7 @@ impl Core {
 
     /// The blocks of a record that counts no more.
     pub(crate) fn let_go(&self, held: &Held) {
-        let Some(file) = self.segments.file(Spot::of(held.place, self.shape).file) else { return };
+        let Some(file) = self.segments.file_at(held.place) else { return };
         file.lose(held.blocks);
         self.segments.volume(file.volume).full.store(false, Ordering::SeqCst);
     }

@@ -93,8 +93,7 @@ impl Store {
         let taken = Taken::one(&self.core.keys, hash);
         let old = self.old(key, hash)?;
         let more = old.as_ref().map_or(Ok(Vec::new()), |old| self.core.ends_with(old))?;
-        if old.is_none() && !self.core.lanes.admits(hash) {
-            self.core.refused.fetch_add(1, Ordering::Relaxed);
+        if old.is_none() && !self.core.policy.admits(hash) {
             return Ok(Pending { gate: None });
         }
         let head = self.head(Kind::Whole, false, key, body, body_crc, options);
@@ -130,7 +129,7 @@ impl Store {
     pub fn try_put(&self, key: &[u8], body: &[u8], options: PutOptions<'_>) -> Result<(), StoreError> {
         Self::checked(key, options.meta)?;
         let core = &self.core;
-        let simple = body.len() <= core.shape.piece_bytes() && core.lanes.admit_all();
+        let simple = body.len() <= core.shape.piece_bytes() && core.policy.admits_all();
         if core.mode != Mode::Cache || !core.is_ready() || !simple {
             return Err(StoreError::Busy);
         }
@@ -164,7 +163,7 @@ impl Store {
             Err(StoreError::Full | StoreError::Busy) => {
                 if lane == Lane::Proven {
                     // It is proven still when it is put again; shorter stretches may do then.
-                    core.lanes.note_gone(hash);
+                    core.policy.note_gone(hash);
                 }
                 Err(StoreError::Busy)
             }
@@ -329,7 +328,7 @@ impl Store {
         let hash = self.name_hash(key);
         let _taken = Taken::one(&self.core.keys, hash);
         let Some(record) = self.core.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
-        self.core.touch(&record.held);
+        self.core.index.touch(&record.held);
         if self.core.is_unwritten(record.spot) {
             // The group that brings the record to disk would write over the times.
             self.flush()?;
@@ -356,7 +355,7 @@ impl Core {
         let offset = self.shape.offset(record.spot.block) + TIMES_AT;
         let written = pin.0.body()?.write_at(&times, offset);
         // Not before: whoever reads meanwhile keeps the old times.
-        self.memory.forget(record.held.hash);
+        self.policy.memory().forget(record.held.hash);
         match written {
             Ok(()) => Ok(true),
             // A full disk is no broken one: on a file system that copies on writing, this too takes room.

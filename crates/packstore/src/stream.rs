@@ -1,7 +1,6 @@
 //! An object whose body comes in parts, of whatever length.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::core::now_s;
 use crate::error::StoreError;
@@ -147,8 +146,7 @@ impl<'a> ObjectWriter<'a> {
         let (store, core) = (self.store, &self.store.core);
         let hash = store.name_hash(&self.key);
         let old = core.find(Name::of(&self.key), hash, Depth::Head)?.map(|old| old.held);
-        if old.is_none() && !core.lanes.admits(hash) {
-            core.refused.fetch_add(1, Ordering::Relaxed);
+        if old.is_none() && !core.policy.admits(hash) {
             return Ok(false);
         }
         self.lane = core.lane_for(hash, old.as_ref());

@@ -13,7 +13,6 @@ use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
 use crate::keys::locked;
 use crate::packed::Packed;
 use crate::signatures::Signatures;
-use crate::spot::Spot;
 use crate::volume::TABLE_NAME;
 
 const HEAD_BYTES: usize = 80;
@@ -70,8 +69,7 @@ impl Rest {
         let mut objects = self.objects;
         if away {
             // Its pieces and shared objects are not told apart here: the count is then a little low.
-            let gone =
-                core.index.retain(|place| core.segments.file(Spot::of(place, core.shape).file).is_some());
+            let gone = core.index.retain(|place| core.segments.file_at(place).is_some());
             objects -= gone as i64;
             core.segments.note_missing_records(gone as u64);
         }

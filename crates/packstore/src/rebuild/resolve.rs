@@ -260,7 +260,7 @@ fn untold_voids(core: &Core, group: &[Found]) -> Vec<(u64, u64, u32)> {
 
 fn count(core: &Core, found: &Found, place: Place) {
     core.index.insert_found(found.hash, place);
-    if let Some(file) = core.segments.file(Spot::of(place, core.shape).file) {
+    if let Some(file) = core.segments.file_at(place) {
         file.gain(found.blocks);
     }
 }
