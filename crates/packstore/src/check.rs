@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED, damaged_behind};
-use crate::group::Held;
 use crate::packed::{Onward, Packed};
 use crate::read::{Depth, Record};
 use crate::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
 use crate::refill::{IndexRead, Lost};
 use crate::segments::LostParts;
 use crate::store::Store;
+use crate::write_queue::group::Held;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,14 +10,14 @@ use disk::DiskError;
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Tombstone};
-use crate::keys::Taken;
 use crate::lanes::Lane;
 use crate::packed::{Onward, Packed};
 use crate::read::Depth;
 use crate::refill::IndexRead;
-use crate::staging::NewRecord;
 use crate::store::Store;
 use crate::volume::{Volume, is_full};
+use crate::write_queue::keys::Taken;
+use crate::write_queue::staging::NewRecord;
 
 /// What a step of compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

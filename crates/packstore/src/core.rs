@@ -16,14 +16,14 @@ use std::time::{Duration, SystemTime};
 use crate::cache_policy::{CachePolicy, evicts};
 use crate::error::StoreError;
 use crate::format::{Manifest, Victim, body_salt};
-use crate::group::Held;
 use crate::index::Index;
-use crate::keys::{BusyKeys, locked};
 use crate::lanes::Lane;
 use crate::options::{CacheOptions, Mode, Shape, Verify};
 use crate::segments::Segments;
 use crate::signatures::Signatures;
 use crate::volume::Volume;
+use crate::write_queue::group::Held;
+use crate::write_queue::keys::{BusyKeys, locked};
 
 pub(crate) struct Core {
     pub store: u128,

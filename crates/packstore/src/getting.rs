@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
-use crate::group::{Change, Held};
 use crate::object::{Object, Pieces, Stat};
 use crate::options::Mode;
 use crate::packed::Packed;
@@ -16,6 +15,7 @@ use crate::read::{Depth, ReadBefore, Record};
 use crate::signatures::Place;
 use crate::spot::Spot;
 use crate::store::Store;
+use crate::write_queue::group::{Change, Held};
 
 impl Store {
     /// The object of a key.

@@ -14,11 +14,11 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use crate::group::Held;
-use crate::keys::{Hashed, locked};
 use crate::options::Shape;
 use crate::signatures::{Candidates, Place, Signatures};
 use crate::spot::Spot;
+use crate::write_queue::group::Held;
+use crate::write_queue::keys::{Hashed, locked};
 
 /// The objects of a store.
 pub(crate) struct Index {

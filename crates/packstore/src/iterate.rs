@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Name};
-use crate::group::Held;
 use crate::object::Stat;
 use crate::packed::Packed;
 use crate::read::Record;
@@ -13,6 +12,7 @@ use crate::recover::index_or_records;
 use crate::refill::IndexRead;
 use crate::spot::Spot;
 use crate::store::Store;
+use crate::write_queue::group::Held;
 
 /// An object without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use disk::Disk;
 
 use crate::error::StoreError;
 use crate::format::VolumeHead;
-use crate::keys::locked;
 use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
 use crate::store::Store;
 use crate::volume::{HEAD_NAME, Volume, hold, write_head};
 use crate::volume_copy::COPY_NAME;
+use crate::write_queue::keys::locked;
 
 impl Store {
     /// Makes an empty store and opens it.

@@ -2,13 +2,13 @@
 
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED, crc, internal_key};
-use crate::group::Change;
-use crate::keys::Taken;
 use crate::lanes::Lane;
 use crate::options::PutOptions;
 use crate::read::Depth;
-use crate::staging::NewRecord;
 use crate::store::Store;
+use crate::write_queue::group::Change;
+use crate::write_queue::keys::Taken;
+use crate::write_queue::staging::NewRecord;
 
 impl Store {
     /// Gives an object a second name; both then name one body. What `new_key` named is replaced. False when there is no

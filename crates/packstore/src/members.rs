@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::compact::CompactReport;
 use crate::error::StoreError;
-use crate::keys::locked;
 use crate::store::Store;
 use crate::volume::{HEAD_NAME, TABLE_NAME, Volume, read_head, write_head};
 use crate::volume_copy::COPY_NAME;
+use crate::write_queue::keys::locked;
 
 /// A packed file that a writer still holds is free again within moments.
 const HELD_MAX: Duration = Duration::from_secs(60);

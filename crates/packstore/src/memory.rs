@@ -12,9 +12,9 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::format::{Kind, Name};
 use crate::index::Index;
-use crate::keys::Hashed;
 use crate::read::Record;
 use crate::segments::Segments;
+use crate::write_queue::keys::Hashed;
 
 /// Beyond its bytes, what an entry costs, about.
 const ENTRY_BYTES: u64 = 160;

@@ -196,7 +196,7 @@ fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Core) -> Result<(), Stor
         let learnt = learn(&core);
         core.set_ready(learnt);
     });
-    crate::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
+    crate::write_queue::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
 }
 
 /// As many objects as the index files could tell of, by the control blocks that the largest begins with: their keys may be long.

@@ -14,10 +14,10 @@ use disk::{Disk, DiskError, DiskFile, DiskOpen};
 use rustix::fs::{Advice, fadvise};
 
 use crate::bitmap::Bitmap;
-use crate::direct::Direct;
-use crate::keys::locked;
 use crate::options::Mode;
 use crate::stretches::Stretches;
+use crate::write_queue::direct::Direct;
+use crate::write_queue::keys::locked;
 
 /// A packed file.
 pub(crate) struct Packed {

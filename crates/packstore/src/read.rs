@@ -8,13 +8,13 @@ use std::sync::{Arc, PoisonError};
 use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Kind, Manifest, Name, Put, RECORD_HEAD_BYTES, RecordHead, SHARED, crc, internal_key};
-use crate::group::{Change, Held};
-use crate::keys::locked;
 use crate::options::{Mode, Verify};
 use crate::packed::Packed;
 use crate::recover::is_gone;
 use crate::signatures::Place;
 use crate::spot::Spot;
+use crate::write_queue::group::{Change, Held};
+use crate::write_queue::keys::locked;
 
 /// A record as read.
 pub(crate) struct Record {

@@ -31,12 +31,12 @@ use crate::format::{
     Tombstone, damaged_behind, u32_at, u64_at,
 };
 use crate::index::Uncertain;
-use crate::keys::locked;
 use crate::options::Mode;
 use crate::packed::Packed;
 use crate::recover::{index_or_records, is_gone, looks_cut, restore};
 use crate::refill::{IndexRead, Lost, index_as_it_is};
 use crate::spot::place;
+use crate::write_queue::keys::locked;
 
 /// Number and count of pieces of a manifest; number of an alias' object.
 #[derive(Clone, Copy)]

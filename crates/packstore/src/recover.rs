@@ -24,12 +24,12 @@ use crate::format::{
     Control, Controls, INDEX_HEAD_BYTES, IndexHead, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest, Name, Put,
     RECORD_HEAD_BYTES, RecordHead, SHARED, Tombstone, crc, decode_control, salt_of, u16_at,
 };
-use crate::group::{Change, Held};
-use crate::keys::Taken;
 use crate::packed::Packed;
 use crate::read::Depth;
 use crate::refill::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
 use crate::spot::place;
+use crate::write_queue::group::{Change, Held};
+use crate::write_queue::keys::Taken;
 use crate::writer::make_durable;
 
 /// A body file is looked through in such steps.

@@ -14,16 +14,16 @@ use disk::{DiskError, DiskOpen};
 
 use crate::bitmap::Bitmap;
 use crate::core::Core;
-use crate::direct::Direct;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, IndexHead, Kind, Put, Tombstone, Victim, mend_controls};
-use crate::group::{Change, Held};
 use crate::lanes::Lane;
 use crate::options::Mode;
 use crate::packed::{Access, Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
 use crate::recover::untold;
-use crate::staging::filling;
 use crate::volume::{Counters, Volume, replace_file};
+use crate::write_queue::direct::Direct;
+use crate::write_queue::group::{Change, Held};
+use crate::write_queue::staging::filling;
 
 /// Why there is nothing to fill.
 pub(crate) enum NoRoom {

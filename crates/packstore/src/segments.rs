@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::error::StoreError;
 use crate::format::Victim;
-use crate::keys::locked;
 use crate::options::Shape;
 use crate::packed::Packed;
 use crate::signatures::Place;
 use crate::spot::Spot;
 use crate::volume::Volume;
+use crate::write_queue::keys::locked;
 
 /// The volumes and packed files of a store.
 pub(crate) struct Segments {

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::Name;
-use crate::group::{After, Change, Held};
-use crate::keys::locked;
 use crate::spot::Spot;
+use crate::write_queue::group::{After, Change, Held};
+use crate::write_queue::keys::locked;
 
 impl Core {
     /// An object that is not there: an error when it is not known whether it is.

@@ -9,14 +9,14 @@ use crate::error::StoreError;
 use crate::format::{
     KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, TIMES_AT, Tombstone, Victim, crc, encode_times,
 };
-use crate::group::{Change, Gate, Held};
-use crate::keys::Taken;
 use crate::lanes::Lane;
 use crate::options::{Mode, PutOptions};
 use crate::read::{Depth, Record};
-use crate::staging::{NewRecord, Patience};
 use crate::stream::ObjectWriter;
 use crate::volume::is_full;
+use crate::write_queue::group::{Change, Gate, Held};
+use crate::write_queue::keys::Taken;
+use crate::write_queue::staging::{NewRecord, Patience};
 
 /// A packed object store. Shared between threads; reads wait for no writes.
 ///

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::core::now_s;
 use crate::error::StoreError;
 use crate::format::{Kind, Manifest, Name, crc, internal_key};
-use crate::group::Gate;
-use crate::keys::Taken;
 use crate::lanes::Lane;
 use crate::options::PutOptions;
 use crate::read::Depth;
-use crate::staging::{NewRecord, Patience};
 use crate::store::{Pending, Store};
+use crate::write_queue::group::Gate;
+use crate::write_queue::keys::Taken;
+use crate::write_queue::staging::{NewRecord, Patience};
 
 /// Objects are not cut into shorter pieces when space is in splinters.
 const CUT_BYTES_MIN: usize = 512;

@@ -10,10 +10,10 @@ use disk::{Disk, DiskFile, DiskOpen};
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
-use crate::keys::locked;
 use crate::packed::Packed;
 use crate::signatures::Signatures;
 use crate::volume::TABLE_NAME;
+use crate::write_queue::keys::locked;
 
 const HEAD_BYTES: usize = 80;
 const FILE_BYTES: usize = 32;

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use disk::{Disk, DiskError, DiskLock, DiskOpen};
 
-use crate::buffer::Buffer;
 use crate::error::StoreError;
 use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
-use crate::group::Group;
 use crate::packed::{Fillings, Session};
-use crate::requests::Requests;
-use crate::syncing::Syncing;
 use crate::volume_copy::VolumeCopy;
+use crate::write_queue::buffer::Buffer;
+use crate::write_queue::group::Group;
+use crate::write_queue::requests::Requests;
+use crate::write_queue::syncing::Syncing;
 
 pub(crate) const HEAD_NAME: &str = "volume";
 pub(crate) const LOCK_NAME: &str = "lock";

@@ -12,14 +12,14 @@ use disk::DiskError;
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, MARK_BYTES};
-use crate::group::{After, Change, Group};
-use crate::keys::locked;
 use crate::lanes::Lane;
 use crate::options::Mode;
 use crate::packed::{Packed, Session};
 use crate::refill::{NoRoom, prepare};
-use crate::staging::GROUP_BYTES;
 use crate::volume::{Counters, Staging, Turn, Volume};
+use crate::write_queue::group::{After, Change, Group};
+use crate::write_queue::keys::locked;
+use crate::write_queue::staging::GROUP_BYTES;
 
 /// Room of an index file is taken in such steps.
 const INDEX_STEP_BYTES: u64 = 64 << 10;

@@ -12,10 +12,10 @@ use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Kind, SHARED, Tombstone, Victim};
 use crate::index::Uncertain;
-use crate::keys::locked;
 use crate::options::Mode;
 use crate::signatures::Place;
 use crate::spot::Spot;
+use crate::write_queue::keys::locked;
 
 /// Sequence numbers that an unclean stop may have used up unseen.
 const SEQUENCES_LOST_MAX: u64 = 1 << 20;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::DiskFile;
 
-use crate::buffer::PAGE_BYTES;
+use crate::write_queue::buffer::PAGE_BYTES;
 
 /// Shorter stretches are gathered by the page cache better than by us.
 const BYTES_MIN: usize = 128 << 10;

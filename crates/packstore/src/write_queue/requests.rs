@@ -16,9 +16,9 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::Name;
-use crate::group::Held;
-use crate::keys::{Hashed, Taken};
 use crate::read::Depth;
+use crate::write_queue::group::Held;
+use crate::write_queue::keys::{Hashed, Taken};
 
 /// A time on disk that is younger than this stays.
 const STEP_S: u32 = 24 * 60 * 60;

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::buffer::Buffer;
 use crate::error::StoreError;
 use crate::format::{Control, Manifest, Tombstone};
-use crate::keys::Hashed;
 use crate::packed::Session;
 use crate::signatures::Place;
+use crate::write_queue::buffer::Buffer;
+use crate::write_queue::keys::Hashed;
 
 /// An object as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

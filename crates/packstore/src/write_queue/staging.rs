@@ -6,12 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::buffer::PAGE_BYTES;
 use crate::core::{Core, now_s};
 use crate::error::StoreError;
 use crate::format::{Control, Put, RecordHead, Tombstone};
-use crate::group::{Change, Gate, Group, Held, Run};
-use crate::keys::locked;
 use crate::lanes::Lane;
 use crate::options::Mode;
 use crate::packed::{Filling, Session};
@@ -19,6 +16,9 @@ use crate::signatures::Place;
 use crate::spot::place;
 use crate::stretches::Stretches;
 use crate::volume::{Staging, Volume};
+use crate::write_queue::buffer::PAGE_BYTES;
+use crate::write_queue::group::{Change, Gate, Group, Held, Run};
+use crate::write_queue::keys::locked;
 
 /// A group is written when it has so many bytes, or when there is nothing to wait for.
 pub(crate) const GROUP_BYTES: usize = 1 << 20;
