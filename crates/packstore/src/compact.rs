@@ -107,7 +107,7 @@ impl Store {
             if core.index.place_of(hash, file.number, put.block).is_none() {
                 continue;
             }
-            let taken = Taken::one(&core.keys, hash);
+            let taken = Taken::one(core.queue.keys(), hash);
             onward.at(core.shape.offset(put.block));
             let record = match core.find(put.name, hash, Depth::Whole) {
                 Ok(Some(record)) if record.spot.file == file.number => record,
@@ -116,7 +116,7 @@ impl Store {
                 Err(error) => return Err(error),
             };
             let mut new_head = record.head;
-            new_head.sequence = core.next_sequence();
+            new_head.sequence = core.queue.next_sequence();
             let moved = NewRecord {
                 head: new_head,
                 key: record.key(),
@@ -213,6 +213,6 @@ impl Core {
         if voids.is_empty() {
             return Ok(());
         }
-        self.stage_voids(&voids)
+        self.queue.stage_voids(&voids)
     }
 }

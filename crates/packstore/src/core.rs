@@ -10,20 +10,20 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::cache_policy::{CachePolicy, evicts};
 use crate::error::StoreError;
-use crate::format::{Manifest, Victim, body_salt};
+use crate::format::{Manifest, body_salt};
 use crate::index::Index;
 use crate::lanes::Lane;
+use crate::locks::locked;
 use crate::options::{CacheOptions, Mode, Shape, Verify};
 use crate::segments::Segments;
 use crate::signatures::Signatures;
-use crate::volume::Volume;
+use crate::write_queue::WriteQueue;
 use crate::write_queue::group::Held;
-use crate::write_queue::keys::{BusyKeys, locked};
 
 pub(crate) struct Core {
     pub store: u128,
@@ -31,25 +31,22 @@ pub(crate) struct Core {
     pub mode: Mode,
     pub read_only: bool,
     pub shape: Shape,
-    pub cache: CacheOptions,
     pub verify: Verify,
     pub direct_writes: bool,
-    pub segments: Segments,
+    pub segments: Arc<Segments>,
     pub index: Index,
     pub policy: CachePolicy,
-    pub keys: BusyKeys,
+    pub queue: WriteQueue,
     /// Names of each shared object.
     pub links: Mutex<HashMap<u64, u32>>,
     /// Large objects that somebody reads.
     pub open: Mutex<HashMap<u64, Opened>>,
-    pub sequence: AtomicU64,
     pub damaged_reads: AtomicU64,
     pub disk_reads: AtomicU64,
     pub reads: AtomicU64,
     pub openings: AtomicU64,
     ready: (Mutex<Option<Result<(), StoreError>>>, Condvar),
     is_ready: AtomicBool,
-    pub closing: AtomicBool,
 }
 
 /// A large object that is being read.
@@ -76,7 +73,7 @@ pub(crate) struct CoreParts {
     pub verify: Verify,
     pub direct_writes: Option<bool>,
     pub memory_bytes_max: u64,
-    pub segments: Segments,
+    pub segments: Arc<Segments>,
     pub table: Signatures,
     pub objects_expected: u64,
     pub openings: u64,
@@ -91,23 +88,20 @@ impl Core {
             mode: parts.mode,
             read_only: parts.read_only,
             shape: parts.shape,
-            cache: parts.cache.clone(),
             verify: parts.verify,
             direct_writes: parts.direct_writes.unwrap_or(parts.mode == Mode::Cache),
-            segments: parts.segments,
+            segments: parts.segments.clone(),
             index: Index::new(if evicts { parts.table.counting() } else { parts.table }, parts.shape),
             policy: CachePolicy::new(evicts, &parts.cache, parts.memory_bytes_max, parts.objects_expected),
-            keys: BusyKeys::new(),
+            queue: WriteQueue::new(parts.mode, parts.read_only, parts.shape, &parts.cache, parts.segments),
             links: Mutex::default(),
             open: Mutex::default(),
-            sequence: AtomicU64::new(1),
             damaged_reads: AtomicU64::new(0),
             disk_reads: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             openings: AtomicU64::new(parts.openings),
             ready: Default::default(),
             is_ready: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
         }
     }
 
@@ -145,17 +139,8 @@ impl Core {
         self.is_ready()
     }
 
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.sequence.fetch_add(1, Ordering::SeqCst)
-    }
-
     pub(crate) fn body_salt(&self, file: u32) -> u32 {
         body_salt(self.store, file)
-    }
-
-    /// Whether this volume's files are told apart.
-    pub(crate) fn has_lanes(&self, volume: &Volume) -> bool {
-        self.policy.has_lanes(volume.size_bytes.load(Ordering::Relaxed) / self.shape.packed_bytes())
     }
 
     /// Where an object goes that replaces another, or none.
@@ -167,11 +152,5 @@ impl Core {
             Some(file) => Lane::of(file.lane.load(Ordering::Relaxed)),
             None => self.policy.lane_of_new(hash),
         }
-    }
-
-    /// What a change that makes `held` void must name.
-    pub(crate) fn victim_of(&self, held: &Held) -> Option<Victim> {
-        let file = self.segments.file_at(held.place)?;
-        Some(Victim { file: file.number, generation: file.generation.load(Ordering::SeqCst) })
     }
 }

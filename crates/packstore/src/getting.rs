@@ -97,9 +97,7 @@ impl Store {
                 let Some(shared) = self.core.find_internal(id, SHARED, Depth::Whole)? else {
                     if self.core.mode == Mode::Cache && self.core.remove(&body.held) {
                         // The body was evicted: the object is, then.
-                        if let Some(after) = self.core.settle(&Change::Unlink(id)) {
-                            self.core.do_after(&after);
-                        }
+                        self.core.apply_now(&[Change::Unlink(id)]);
                         return Ok(None);
                     }
                     if self.is_at(&body.held) {
@@ -252,7 +250,7 @@ impl Core {
         if !self.index.has(hash, place) {
             return None;
         }
-        if self.segments.volume(file.volume).dirty.load(Ordering::SeqCst) && self.is_unwritten(spot) {
+        if self.segments.volume(file.volume).queue.may_have_unwritten() && self.is_unwritten(spot) {
             return None;
         }
         file.body().ok()?.descriptor()?;

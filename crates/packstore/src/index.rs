@@ -14,11 +14,12 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use crate::hashed::Hashed;
+use crate::locks::locked;
 use crate::options::Shape;
 use crate::signatures::{Candidates, Place, Signatures};
 use crate::spot::Spot;
 use crate::write_queue::group::Held;
-use crate::write_queue::keys::{Hashed, locked};
 
 /// The objects of a store.
 pub(crate) struct Index {

@@ -14,8 +14,8 @@
 use std::sync::Mutex;
 
 use crate::eviction::Recent;
+use crate::locks::locked;
 use crate::options::{Admission, Eviction};
-use crate::write_queue::keys::locked;
 
 /// Which files an object goes to. A store, and a cache of another policy, has newcomers alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use disk::Disk;
 
 use crate::error::StoreError;
 use crate::format::VolumeHead;
+use crate::locks::locked;
 use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
 use crate::store::Store;
 use crate::volume::{HEAD_NAME, Volume, hold, write_head};
 use crate::volume_copy::COPY_NAME;
-use crate::write_queue::keys::locked;
 
 impl Store {
     /// Makes an empty store and opens it.
@@ -72,10 +72,7 @@ impl Store {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
-            let mut staging = locked(&volume.staging);
-            staging.group.sync = true;
-            volume.work.notify_one();
-            Ok(staging.group.gate.clone())
+            Ok(volume.queue.ask_for_sync())
         });
         for gate in gates.collect::<Vec<_>>() {
             result = result.and(gate.and_then(|gate| gate.wait()));
@@ -132,19 +129,13 @@ impl Store {
     }
 
     fn stop(&self) {
-        self.core.closing.store(true, Ordering::SeqCst);
-        for volume in self.core.segments.all_volumes() {
-            locked(&volume.staging).stop = true;
-            volume.work.notify_all();
-            volume.room.notify_all();
-        }
+        self.core.queue.stop();
         let threads = std::mem::take(&mut *locked(&self.threads));
         for thread in threads {
             let _ = thread.join();
         }
         for volume in self.core.segments.all_volumes() {
-            let mut staging = locked(&volume.staging);
-            staging.lanes = Default::default();
+            volume.queue.let_go_of_files();
         }
     }
 }

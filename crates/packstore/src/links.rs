@@ -21,7 +21,7 @@ impl Store {
         Self::checked(new_key, &[])?;
         self.core.wait_ready()?;
         let (hash, new_hash) = (self.name_hash(key), self.name_hash(new_key));
-        let taken = Taken::two(&self.core.keys, hash, new_hash);
+        let taken = Taken::two(self.core.queue.keys(), hash, new_hash);
         let Some(record) = self.core.find(Name::of(key), hash, Depth::Whole)? else { return Ok(false) };
         if key == new_key {
             return Ok(true);
@@ -57,7 +57,7 @@ impl Store {
             self.staged(&[alias], &[], more, taken)?.wait()?;
             return Ok(true);
         }
-        let id = self.core.next_sequence();
+        let id = self.core.queue.next_sequence();
         let target = id.to_le_bytes();
         let shared_key = internal_key(id, SHARED);
         let shared_hash = Name { internal: true, key: &shared_key }.hash(self.core.hash_seed);

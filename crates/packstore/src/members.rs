@@ -14,7 +14,6 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::volume::{HEAD_NAME, TABLE_NAME, Volume, read_head, write_head};
 use crate::volume_copy::COPY_NAME;
-use crate::write_queue::keys::locked;
 
 /// A packed file that a writer still holds is free again within moments.
 const HELD_MAX: Duration = Duration::from_secs(60);
@@ -106,8 +105,7 @@ impl Store {
         let mut report = CompactReport::default();
         self.flush()?;
         // Whoever wrote last has let go of the files after this.
-        drop(locked(&volume.turn));
-        locked(&volume.staging).lanes = Default::default();
+        volume.queue.let_go_of_files();
         let begun = Instant::now();
         loop {
             let files = self.core.segments.all_files();

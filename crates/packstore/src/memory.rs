@@ -11,10 +11,10 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::format::{Kind, Name};
+use crate::hashed::Hashed;
 use crate::index::Index;
 use crate::read::Record;
 use crate::segments::Segments;
-use crate::write_queue::keys::Hashed;
 
 /// Beyond its bytes, what an entry costs, about.
 const ENTRY_BYTES: u64 = 160;

@@ -151,7 +151,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         verify: options.verify,
         direct_writes: options.direct_writes,
         memory_bytes_max: options.memory_bytes_max,
-        segments: Segments::new(shape, volumes.clone(), files, lost),
+        segments: Arc::new(Segments::new(shape, volumes.clone(), files, lost)),
         table,
         objects_expected,
         openings: if options.read_only { openings } else { openings + 1 },
@@ -196,7 +196,7 @@ fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Core) -> Result<(), Stor
         let learnt = learn(&core);
         core.set_ready(learnt);
     });
-    crate::write_queue::keys::locked(&store.threads).push(spawned.expect("a thread can be started"));
+    crate::locks::locked(&store.threads).push(spawned.expect("a thread can be started"));
 }
 
 /// As many objects as the index files could tell of, by the control blocks that the largest begins with: their keys may be long.

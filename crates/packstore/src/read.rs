@@ -2,19 +2,19 @@
 //!
 //! Always holds: what is returned has the key that was asked for, and a body with the right checksum when it was compared.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Kind, Manifest, Name, Put, RECORD_HEAD_BYTES, RecordHead, SHARED, crc, internal_key};
+use crate::locks::locked;
 use crate::options::{Mode, Verify};
 use crate::packed::Packed;
 use crate::recover::is_gone;
 use crate::signatures::Place;
 use crate::spot::Spot;
 use crate::write_queue::group::{Change, Held};
-use crate::write_queue::keys::locked;
 
 /// A record as read.
 pub(crate) struct Record {
@@ -228,30 +228,15 @@ impl Core {
     pub(crate) fn is_unwritten(&self, spot: Spot) -> bool {
         let Some(file) = self.segments.file(spot.file) else { return false };
         let volume = self.segments.volume(file.volume);
-        let at = (spot.file, spot.block);
-        // The lock is let go of before the other is taken.
-        let staged = locked(&volume.staging).group.records.contains_key(&at);
-        let inflight = volume.inflight.read().unwrap_or_else(PoisonError::into_inner);
-        staged || inflight.as_ref().is_some_and(|group| group.records.contains_key(&at))
+        volume.queue.is_unwritten(spot.file, spot.block)
     }
 
     /// Bytes from a block on: from memory while they are not written yet.
     fn bytes_at(&self, file: &Arc<Packed>, block: u32, len: usize) -> Result<Vec<u8>, StoreError> {
         if self.mode == Mode::Cache && !self.read_only {
             let volume = self.segments.volume(file.volume);
-            if volume.dirty.load(Ordering::SeqCst) {
-                let at = (file.number, block);
-                let staging = locked(&volume.staging);
-                if let Some(&(start, len)) = staging.group.records.get(&at) {
-                    return Ok(staging.group.bytes.at(start..start + len).to_vec());
-                }
-                drop(staging);
-                let inflight = volume.inflight.read().unwrap_or_else(PoisonError::into_inner).clone();
-                if let Some(group) = inflight
-                    && let Some(&(start, len)) = group.records.get(&at)
-                {
-                    return Ok(group.bytes.at(start..start + len).to_vec());
-                }
+            if let Some(bytes) = volume.queue.unwritten(file.number, block) {
+                return Ok(bytes);
             }
         }
         self.disk_reads.fetch_add(1, Ordering::Relaxed);
@@ -382,8 +367,6 @@ impl Core {
         };
         let more = self.ends_with(&record).unwrap_or_default();
         self.remove(&record.held);
-        for after in more.iter().filter_map(|change| self.settle(change)) {
-            self.do_after(&after);
-        }
+        self.apply_now(&more);
     }
 }

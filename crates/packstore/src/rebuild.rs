@@ -31,12 +31,12 @@ use crate::format::{
     Tombstone, damaged_behind, u32_at, u64_at,
 };
 use crate::index::Uncertain;
+use crate::locks::locked;
 use crate::options::Mode;
 use crate::packed::Packed;
 use crate::recover::{index_or_records, is_gone, looks_cut, restore};
 use crate::refill::{IndexRead, Lost, index_as_it_is};
 use crate::spot::place;
-use crate::write_queue::keys::locked;
 
 /// Number and count of pieces of a manifest; number of an alias' object.
 #[derive(Clone, Copy)]
@@ -94,7 +94,7 @@ pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
             scope.spawn(|| {
                 let mut heap = Heap { parts: (0..PARTS).map(|_| Vec::new()).collect(), ..Heap::default() };
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if core.closing.load(Ordering::Relaxed) {
+                    if core.queue.is_closing() {
                         break;
                     }
                     if let Err(error) = read_file(core, file, &mut heap) {
@@ -109,7 +109,7 @@ pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
             });
         }
     });
-    if core.closing.load(Ordering::Relaxed) {
+    if core.queue.is_closing() {
         return Err(StoreError::Closed);
     }
     let heaps = heaps.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);

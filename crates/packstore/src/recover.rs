@@ -30,7 +30,6 @@ use crate::refill::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
 use crate::spot::place;
 use crate::write_queue::group::{Change, Held};
 use crate::write_queue::keys::Taken;
-use crate::writer::make_durable;
 
 /// A body file is looked through in such steps.
 const STEP_BYTES: usize = 1 << 20;
@@ -347,7 +346,7 @@ pub(crate) fn adopt(core: &Core, packed: &Packed, cut: &[CutRecord]) -> Result<(
     puts.sort_by_key(|put| (!put.name.internal, put.sequence));
     for put in puts {
         let hash = put.name.hash(core.hash_seed);
-        let _taken = Taken::one(&core.keys, hash);
+        let _taken = Taken::one(core.queue.keys(), hash);
         let old = core.find(put.name, hash, Depth::Whole)?;
         let blocks = core.shape.blocks(put.record_bytes());
         let Some(place) = place(packed.number, put.block, blocks, core.shape) else { continue };
@@ -361,13 +360,19 @@ pub(crate) fn adopt(core: &Core, packed: &Packed, cut: &[CutRecord]) -> Result<(
         if put.kind == Kind::Alias {
             changes.insert(0, Change::Link(put.id));
         }
-        if let Some((old, victim)) = old.as_ref().and_then(|old| Some((old, core.victim_of(&old.held)?))) {
-            core.stage_voids(&[Tombstone { sequence: old.head.sequence, hash, victim, deleted_s: 0 }])?;
+        if let Some((old, victim)) =
+            old.as_ref().and_then(|old| Some((old, core.segments.victim_of(old.held.place)?)))
+        {
+            core.queue.stage_voids(&[Tombstone {
+                sequence: old.head.sequence,
+                hash,
+                victim,
+                deleted_s: 0,
+            }])?;
         }
         let new = Held { hash, place, blocks, visible };
         changes.insert(0, Change::Put { new, old: old.map(|old| old.held) });
-        let after = changes.iter().filter_map(|change| core.settle(change)).collect::<Vec<_>>();
-        after.iter().for_each(|after| core.do_after(after));
+        core.apply_now(&changes);
     }
     Ok(())
 }
@@ -402,7 +407,7 @@ pub(crate) fn restore(core: &Core, others: bool) {
         return;
     }
     // What was made void by name while the table was filled, before the indexes that show the need are whole again.
-    make_durable(core);
+    core.make_durable();
     let mut turns = HashMap::from([(false, Vec::new()), (true, Vec::new())]);
     for file in &files {
         turns.entry(is_lost(&file)).or_default().push(file);

@@ -18,12 +18,12 @@ use crate::error::StoreError;
 use crate::format::{Control, Controls, IndexHead, Kind, Put, Tombstone, Victim, mend_controls};
 use crate::lanes::Lane;
 use crate::options::Mode;
-use crate::packed::{Access, Filling, Packed, Session, TOLD_AGAIN_AFTER_BYTES};
+use crate::packed::{Access, Packed};
 use crate::recover::untold;
 use crate::volume::{Counters, Volume, replace_file};
 use crate::write_queue::direct::Direct;
+use crate::write_queue::filling::{Filling, Session, TOLD_AGAIN_AFTER_BYTES};
 use crate::write_queue::group::{Change, Held};
-use crate::write_queue::staging::filling;
 
 /// Why there is nothing to fill.
 pub(crate) enum NoRoom {
@@ -51,7 +51,8 @@ pub(crate) fn prepare(
     want_blocks: u32,
     lane: Lane,
 ) -> Result<Filling, NoRoom> {
-    let two = core.has_lanes(volume);
+    let files = volume.size_bytes.load(Ordering::Relaxed) / core.shape.packed_bytes();
+    let two = core.policy.has_lanes(files);
     let blocks = core.shape.packed_blocks;
     let mut may_create = true;
     loop {
@@ -133,7 +134,7 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
     if u64::from(number) >= most {
         return Err(NoRoom::Full);
     }
-    let generation = core.next_sequence();
+    let generation = core.queue.next_sequence();
     // A full disk could not even take the index of a file that makes room.
     let spare = core.shape.packed_bytes() / 8 + SPARE_BYTES;
     if volume.disk.room().is_ok_and(|room| room.free_bytes < core.shape.packed_bytes() + spare) {
@@ -196,7 +197,7 @@ fn session(
         reserved_end: AtomicU64::new(end),
         told_once: Mutex::default(),
     };
-    Ok(filling(session, bitmap))
+    Ok(Filling::new(session, bitmap))
 }
 
 /// What a packed file's index holds.
@@ -325,10 +326,10 @@ pub(crate) fn rewrite_index(
     read: IndexRead,
 ) -> Result<(IndexHead, u64, Bitmap), NoRoom> {
     let IndexRead { salt: old_salt, head: old_head, bytes, .. } = read;
-    let generation = core.next_sequence();
+    let generation = core.queue.next_sequence();
     // Who changes a key from now on names this generation; who began before is found busy below.
     packed.generation.store(generation, Ordering::SeqCst);
-    let from = core.keys.instant();
+    let from = core.queue.keys().instant();
     let from_before = packed.generation_from.swap(from, Ordering::SeqCst);
     let mut bitmap = Bitmap::new(core.shape.packed_blocks);
     let mut dying_since = u64::MAX;
@@ -344,7 +345,7 @@ pub(crate) fn rewrite_index(
             let place = format!("{}/{}", volume.disk.place(), Packed::index_name(packed.number));
             return Err(NoRoom::Failed(StoreError::Foreign { place, why: why.to_owned() }));
         }
-        dying_since = dying_since.min(core.keys.busy_since(hash).unwrap_or(u64::MAX));
+        dying_since = dying_since.min(core.queue.keys().busy_since(hash).unwrap_or(u64::MAX));
         live.push(at);
     }
     // Changes on their way name the generation that was when they were staged: the last one, unless they take very long. Were
@@ -356,7 +357,7 @@ pub(crate) fn rewrite_index(
     };
     if core.mode == Mode::Cache {
         // What made the others void may be in memory only, on any volume.
-        crate::writer::make_durable(core);
+        core.make_durable();
     }
     let lane = packed.lane.load(Ordering::Relaxed);
     let head = IndexHead { store: core.store, file: packed.number, generation, since, lane, is_first: false };
@@ -498,9 +499,7 @@ fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>, newcomer
         core.policy.note_gone(hash);
     }
     Counters::add(&volume.counters.evicted, u64::from(held.visible));
-    if put.kind == Kind::Alias
-        && let Some(after) = core.settle(&Change::Unlink(put.id))
-    {
-        core.do_after(&after);
+    if put.kind == Kind::Alias {
+        core.apply_now(&[Change::Unlink(put.id)]);
     }
 }

@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::error::StoreError;
 use crate::format::Victim;
+use crate::locks::locked;
 use crate::options::Shape;
 use crate::packed::Packed;
 use crate::signatures::Place;
 use crate::spot::Spot;
 use crate::volume::Volume;
-use crate::write_queue::keys::locked;
 
 /// The volumes and packed files of a store.
 pub(crate) struct Segments {
@@ -100,6 +100,26 @@ impl Segments {
     /// The file that this place is in.
     pub(crate) fn file_at(&self, place: Place) -> Option<Arc<Packed>> {
         self.file(Spot::of(place, self.shape).file)
+    }
+
+    /// What a change that makes the record at this place void must name.
+    pub(crate) fn victim_of(&self, place: Place) -> Option<Victim> {
+        let file = self.file_at(place)?;
+        Some(Victim { file: file.number, generation: file.generation.load(Ordering::SeqCst) })
+    }
+
+    /// A record at this place counts.
+    pub(crate) fn gain(&self, place: Place, blocks: u32) {
+        if let Some(file) = self.file_at(place) {
+            file.gain(blocks);
+        }
+    }
+
+    /// The record at this place counts no more.
+    pub(crate) fn lose(&self, place: Place, blocks: u32) {
+        let Some(file) = self.file_at(place) else { return };
+        file.lose(blocks);
+        self.volume(file.volume).full.store(false, Ordering::SeqCst);
     }
 
     /// Of a file's index; `None` when there is no such file.

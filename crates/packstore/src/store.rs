@@ -6,14 +6,11 @@ use std::thread::JoinHandle;
 
 use crate::core::{Core, now_s};
 use crate::error::StoreError;
-use crate::format::{
-    KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, TIMES_AT, Tombstone, Victim, crc, encode_times,
-};
+use crate::format::{KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, Tombstone, Victim, crc};
 use crate::lanes::Lane;
 use crate::options::{Mode, PutOptions};
 use crate::read::{Depth, Record};
 use crate::stream::ObjectWriter;
-use crate::volume::is_full;
 use crate::write_queue::group::{Change, Gate, Held};
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Patience};
@@ -90,7 +87,7 @@ impl Store {
         self.core.wait_ready()?;
         let hash = self.name_hash(key);
         let body_crc = crc(body);
-        let taken = Taken::one(&self.core.keys, hash);
+        let taken = Taken::one(self.core.queue.keys(), hash);
         let old = self.old(key, hash)?;
         let more = old.as_ref().map_or(Ok(Vec::new()), |old| self.core.ends_with(old))?;
         if old.is_none() && !self.core.policy.admits(hash) {
@@ -134,7 +131,7 @@ impl Store {
             return Err(StoreError::Busy);
         }
         let hash = self.name_hash(key);
-        let taken = Taken::one_at_once(&core.keys, hash).ok_or(StoreError::Busy)?;
+        let taken = Taken::one_at_once(core.queue.keys(), hash).ok_or(StoreError::Busy)?;
         let old = match core.find(Name::of(key), hash, Depth::Head) {
             // Its place is learnt from the index then.
             Err(StoreError::Damaged { .. }) => return Err(StoreError::Busy),
@@ -159,7 +156,7 @@ impl Store {
             recovered: false,
             lane,
         };
-        match core.stage(&[record], &[], Vec::new(), taken.hand_over(), Patience::None) {
+        match core.stage(&[record], &[], &[], Some(taken), Patience::None) {
             Err(StoreError::Full | StoreError::Busy) => {
                 if lane == Lane::Proven {
                     // It is proven still when it is put again; shorter stretches may do then.
@@ -230,7 +227,7 @@ impl Store {
             kind,
             internal,
             key_len: key.len() as u16,
-            sequence: self.core.next_sequence(),
+            sequence: self.core.queue.next_sequence(),
             meta_len: options.meta.len() as u32,
             body_len: body.len() as u32,
             body_crc,
@@ -272,7 +269,7 @@ impl Store {
         more: Vec<Change>,
         taken: Taken<'_>,
     ) -> Result<Pending, StoreError> {
-        let gate = self.core.stage(records, voids, more, taken.hand_over(), Patience::Some)?;
+        let gate = self.core.stage(records, voids, &more, Some(taken), Patience::Some)?;
         Ok(Pending { gate: (self.core.mode == Mode::Store).then_some(gate) })
     }
 
@@ -294,73 +291,23 @@ impl Store {
         Self::checked(key, &[])?;
         self.core.wait_ready()?;
         let hash = self.name_hash(key);
-        let taken = Taken::one(&self.core.keys, hash);
+        let taken = Taken::one(self.core.queue.keys(), hash);
         let Some(old) = self.old(key, hash)? else {
             let known = self.core.index.make_certain(hash);
             let voided = known.and_then(|known| {
                 let generation = self.core.segments.file(known.file)?.generation.load(Ordering::SeqCst);
                 let victim = Victim { file: known.file, generation };
-                let sequence = self.core.next_sequence();
+                let sequence = self.core.queue.next_sequence();
                 Some(Tombstone { sequence, hash, victim, deleted_s: now_s() })
             });
             if let Some(void) = voided {
-                self.core.stage_voids(&[void])?;
+                self.core.queue.stage_voids(&[void])?;
                 self.flush()?;
             }
             return Ok((voided.is_some(), Pending { gate: None }));
         };
         let more = self.core.ends_with(&old)?;
-        let void = (self.core.next_sequence(), old.held);
+        let void = (self.core.queue.next_sequence(), old.held);
         Ok((true, self.staged(&[], &[void], more, taken)?))
-    }
-
-    /// Notes that an object was asked for, and when it expires from now on if that changed; false when there is none.
-    /// Written in place, not synced: after power loss the old times may be back.
-    ///
-    /// # Errors
-    /// When it cannot be read or written.
-    pub fn touch(&self, key: &[u8], expires_s: Option<u32>) -> Result<bool, StoreError> {
-        Self::checked(key, &[])?;
-        self.core.wait_ready()?;
-        if self.core.read_only {
-            return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
-        }
-        let hash = self.name_hash(key);
-        let _taken = Taken::one(&self.core.keys, hash);
-        let Some(record) = self.core.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
-        self.core.index.touch(&record.held);
-        if self.core.is_unwritten(record.spot) {
-            // The group that brings the record to disk would write over the times.
-            self.flush()?;
-        }
-        let expires_s = expires_s.unwrap_or(record.head.expires_s);
-        self.core.write_times(&record, expires_s)
-    }
-}
-
-impl Core {
-    /// Writes into a record that it was requested now, and when it expires; false when it is not there any more. Its key must be
-    /// taken, and it must have reached the disk.
-    pub(crate) fn write_times(&self, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
-        let times = encode_times(record.head.sequence, now_s(), expires_s);
-        let Some(file) = self.segments.file(record.spot.file) else { return Ok(false) };
-        let volume = self.segments.volume(file.volume);
-        if let Some(failure) = volume.failure() {
-            return Err(failure);
-        }
-        let pin = file.pin();
-        if !self.index.has(record.held.hash, record.held.place) {
-            return Ok(false);
-        }
-        let offset = self.shape.offset(record.spot.block) + TIMES_AT;
-        let written = pin.0.body()?.write_at(&times, offset);
-        // Not before: whoever reads meanwhile keeps the old times.
-        self.policy.memory().forget(record.held.hash);
-        match written {
-            Ok(()) => Ok(true),
-            // A full disk is no broken one: on a file system that copies on writing, this too takes room.
-            Err(error) if is_full(&error) => Err(StoreError::Full),
-            Err(error) => Err(volume.fail(&error)),
-        }
     }
 }

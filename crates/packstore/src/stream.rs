@@ -44,7 +44,7 @@ impl<'a> ObjectWriter<'a> {
             expires_s: options.expires_s,
             created_s: options.created_s.unwrap_or_else(now_s),
             rest: Vec::new(),
-            manifest: Manifest { id: store.core.next_sequence(), piece_lens: Vec::new() },
+            manifest: Manifest { id: store.core.queue.next_sequence(), piece_lens: Vec::new() },
             gates: Vec::new(),
             piece_bytes: store.core.shape.piece_bytes(),
             lane: Lane::Newcomers,
@@ -123,7 +123,7 @@ impl<'a> ObjectWriter<'a> {
             recovered: false,
             lane: self.lane,
         };
-        let gate = match core.stage(&[record], &[], Vec::new(), Vec::new(), Patience::Some) {
+        let gate = match core.stage(&[record], &[], &[], None, Patience::Some) {
             // No stretch is long enough, but shorter ones may be.
             Err(StoreError::Full) if piece.len() >= CUT_BYTES_MIN * 2 => {
                 let (first, second) = piece.split_at(piece.len() / 2);
@@ -202,7 +202,7 @@ impl<'a> ObjectWriter<'a> {
         let (store, core) = (self.store, &self.store.core);
         let body = self.manifest.encode();
         let hash = store.name_hash(&self.key);
-        let taken = Taken::one(&core.keys, hash);
+        let taken = Taken::one(core.queue.keys(), hash);
         let old = store.old(&self.key, hash)?;
         let more = old.as_ref().map_or(Ok(Vec::new()), |old| core.ends_with(old))?;
         let options =

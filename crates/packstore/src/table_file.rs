@@ -10,10 +10,10 @@ use disk::{Disk, DiskFile, DiskOpen};
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
+use crate::locks::locked;
 use crate::packed::Packed;
 use crate::signatures::Signatures;
 use crate::volume::TABLE_NAME;
-use crate::write_queue::keys::locked;
 
 const HEAD_BYTES: usize = 80;
 const FILE_BYTES: usize = 32;
@@ -52,7 +52,7 @@ impl TableFile {
 
 impl Rest {
     pub(crate) fn apply(self, core: &Core) {
-        core.sequence.store(self.sequence, Ordering::SeqCst);
+        core.queue.set_sequence(self.sequence);
         let mut away = false;
         for (number, entry) in self.files {
             let Some(file) = core.segments.file(number) else {
@@ -110,8 +110,7 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
     head[..8].copy_from_slice(b"CRUMBTAB");
     head[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     head[16..32].copy_from_slice(&core.store.to_le_bytes());
-    let words =
-        [core.openings.load(Ordering::Relaxed), core.sequence.load(Ordering::SeqCst), core.index.objects()];
+    let words = [core.openings.load(Ordering::Relaxed), core.queue.sequence(), core.index.objects()];
     for (at, word) in words.into_iter().enumerate() {
         head[32 + at * 8..40 + at * 8].copy_from_slice(&word.to_le_bytes());
     }

@@ -76,7 +76,7 @@ impl Store {
         let core = &self.core;
         let files = core.segments.all_files();
         let block_bytes = u64::from(core.shape.block_bytes);
-        let links = crate::write_queue::keys::locked(&core.links).len() as u64;
+        let links = crate::locks::locked(&core.links).len() as u64;
         let mut usage = Usage {
             objects: core.index.objects(),
             packed_files: files.len() as u64,

@@ -1,19 +1,14 @@
 //! One volume: its disk, its budget, and what waits to be written to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use disk::{Disk, DiskError, DiskLock, DiskOpen};
 
 use crate::error::StoreError;
 use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
-use crate::packed::{Fillings, Session};
 use crate::volume_copy::VolumeCopy;
-use crate::write_queue::buffer::Buffer;
-use crate::write_queue::group::Group;
-use crate::write_queue::requests::Requests;
-use crate::write_queue::syncing::Syncing;
+use crate::write_queue::VolumeQueue;
 
 pub(crate) const HEAD_NAME: &str = "volume";
 pub(crate) const LOCK_NAME: &str = "lock";
@@ -26,18 +21,7 @@ pub(crate) struct Volume {
     pub size_bytes: AtomicU64,
     /// Why it is read-only, once it is.
     pub failed: OnceLock<Arc<str>>,
-    /// Held while a group is written, from its leaving `staging` on: by the volume's writer, or by who needs all volumes
-    /// durable.
-    pub turn: Mutex<Turn>,
-    pub staging: Mutex<Staging>,
-    /// The writer waits here.
-    pub work: Condvar,
-    /// Those who stage wait here for room.
-    pub room: Condvar,
-    /// The group being written, in cache mode, where its objects are read meanwhile.
-    pub inflight: RwLock<Option<Arc<Group>>>,
-    /// Whether there may be objects that are only in memory.
-    pub dirty: AtomicBool,
+    pub queue: VolumeQueue,
     /// No room could be found; until something is deleted.
     pub full: AtomicBool,
     /// Held while `volume.copy` is put together and written: a copy that was put together earlier must not replace a later one,
@@ -47,14 +31,6 @@ pub(crate) struct Volume {
     pub leaving: AtomicBool,
     pub counters: Counters,
     pub _lock: Option<DiskLock>,
-}
-
-/// What who writes to a volume needs.
-#[derive(Default)]
-pub(crate) struct Turn {
-    /// Files written to since they were last synced.
-    pub unsynced: Vec<Arc<Session>>,
-    pub syncing: Syncing,
 }
 
 /// What a volume's writer did.
@@ -73,33 +49,6 @@ impl Counters {
     }
 }
 
-/// What waits to be written.
-pub(crate) struct Staging {
-    pub group: Group,
-    /// Where objects go, by [`crate::lanes::Lane`].
-    pub lanes: [Fillings; 2],
-    pub stop: bool,
-    /// A group is being written.
-    pub writing: bool,
-    /// What was written is not synced yet.
-    pub unsynced: bool,
-    /// When the oldest change that is not durable was made.
-    pub oldest: Option<Instant>,
-    /// An emptied buffer, to be used again.
-    pub spare: Buffer,
-    /// Store mode: the writer waits a little for as many to be staged as were told of the last group.
-    pub stagings_wanted: usize,
-    /// Objects whose time of the last request is to be written.
-    pub requests: Requests,
-}
-
-impl Staging {
-    /// What the writer takes next; an error once it was told to stop, as nobody would write it.
-    pub(crate) fn group_to_add_to(&mut self) -> Result<&mut Group, StoreError> {
-        if self.stop { Err(StoreError::Closed) } else { Ok(&mut self.group) }
-    }
-}
-
 impl Volume {
     pub(crate) fn new(number: u32, disk: Arc<dyn Disk>, size_bytes: u64, lock: Option<DiskLock>) -> Self {
         Self {
@@ -107,22 +56,7 @@ impl Volume {
             disk,
             size_bytes: AtomicU64::new(size_bytes),
             failed: OnceLock::new(),
-            turn: Mutex::default(),
-            staging: Mutex::new(Staging {
-                group: Group::new(Buffer::default()),
-                lanes: Default::default(),
-                stop: false,
-                writing: false,
-                unsynced: false,
-                oldest: None,
-                spare: Buffer::default(),
-                stagings_wanted: 1,
-                requests: Requests::default(),
-            }),
-            work: Condvar::new(),
-            room: Condvar::new(),
-            inflight: RwLock::new(None),
-            dirty: AtomicBool::new(false),
+            queue: VolumeQueue::new(),
             full: AtomicBool::new(false),
             copying: Mutex::default(),
             leaving: AtomicBool::new(false),

@@ -14,8 +14,8 @@ use disk::{Disk, DiskError, DiskOpen};
 
 use crate::core::Core;
 use crate::format::{IndexHead, VOLUME_HEAD_BYTES, VolumeHead, crc, u32_at};
+use crate::locks::locked;
 use crate::volume::{read_head, replace_file};
-use crate::write_queue::keys::locked;
 
 pub(crate) const COPY_NAME: &str = "volume.copy";
 

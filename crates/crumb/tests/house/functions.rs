@@ -111,7 +111,7 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/packstore/src/refill.rs", "prepare", "steps whose order keeps objects safe over a crash"),
     ("crates/packstore/src/refill.rs", "rewrite_index", "steps whose order keeps objects safe over a crash"),
     ("crates/packstore/src/write_queue/staging.rs", "stage_on", "steps whose order keeps objects safe over a crash"),
-    ("crates/packstore/src/writer.rs", "write", "steps whose order keeps objects safe over a crash"),
+    ("crates/packstore/src/write_queue/writing.rs", "write", "steps whose order keeps objects safe over a crash"),
     ("crates/stackfs/src/check/examine.rs", "of", "one thing to look for after the other"),
     ("crates/testkit/src/ganesha.rs", "start_in", "the steps of starting a server"),
     (

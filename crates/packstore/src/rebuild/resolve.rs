@@ -12,10 +12,10 @@ use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Kind, SHARED, Tombstone, Victim};
 use crate::index::Uncertain;
+use crate::locks::locked;
 use crate::options::Mode;
 use crate::signatures::Place;
 use crate::spot::Spot;
-use crate::write_queue::keys::locked;
 
 /// Sequence numbers that an unclean stop may have used up unseen.
 const SEQUENCES_LOST_MAX: u64 = 1 << 20;
@@ -45,7 +45,7 @@ pub(super) fn resolve(
             locked(part).push(found);
         }
     }
-    core.sequence.store(sequence_max + SEQUENCES_LOST_MAX, Ordering::SeqCst);
+    core.queue.set_sequence(sequence_max + SEQUENCES_LOST_MAX);
     if lost && core.mode == Mode::Cache {
         return Ok(());
     }
@@ -62,7 +62,7 @@ pub(super) fn resolve(
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(kept) = parts.get(number) else { return Ok(settled) };
-            if core.closing.load(Ordering::Relaxed) {
+            if core.queue.is_closing() {
                 return Err(StoreError::Closed);
             }
             let mut part = std::mem::take(&mut *locked(kept)).concat();
@@ -238,7 +238,7 @@ impl Settled {
         let voids = voids.collect::<Vec<_>>();
         if !voids.is_empty()
             && !core.read_only
-            && let Err(error) = core.stage_voids(&voids)
+            && let Err(error) = core.queue.stage_voids(&voids)
         {
             tracing::warn!(%error, "what a damaged control block made void could not be told again");
         }

@@ -15,7 +15,7 @@ use super::found::{FOUND_BYTES, Found};
 use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::crc;
-use crate::write_queue::keys::locked;
+use crate::locks::locked;
 
 /// Parts that records are told apart in.
 pub(super) const PARTS: usize = 256;

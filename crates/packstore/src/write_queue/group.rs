@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use super::buffer::Buffer;
+use super::filling::Session;
 use crate::error::StoreError;
 use crate::format::{Control, Manifest, Tombstone};
-use crate::packed::Session;
+use crate::hashed::Hashed;
 use crate::signatures::Place;
-use crate::write_queue::buffer::Buffer;
-use crate::write_queue::keys::Hashed;
 
 /// An object as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,11 @@
 //! One change at a time to a key, from its beginning until it counts.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::hashed::Hashed;
+use crate::locks::locked;
 
 const SHARDS: usize = 64;
 
@@ -19,33 +21,6 @@ struct Shard {
     busy: HashMap<u64, u64, Hashed>,
     /// A condition variable that nobody waits on costs a system call all the same.
     waiting: usize,
-}
-
-/// For numbers that are hashes, or places: one multiplication is enough for both.
-pub(crate) type Hashed = BuildHasherDefault<Multiplied>;
-
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Multiplied(u64);
-
-impl Hasher for Multiplied {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0.rotate_left(32) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 29;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 impl BusyKeys {
@@ -101,11 +76,6 @@ impl BusyKeys {
     }
 }
 
-/// A lock whose holders leave what it guards whole also when they panic.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The keys of one operation; given back when it ends early.
 pub(crate) struct Taken<'a> {
     busy: &'a BusyKeys,
@@ -134,9 +104,13 @@ impl<'a> Taken<'a> {
         Self { busy, hashes }
     }
 
+    pub(crate) fn hashes(&self) -> &[u64] {
+        &self.hashes
+    }
+
     /// From now on somebody else gives them back.
-    pub(crate) fn hand_over(mut self) -> Vec<u64> {
-        std::mem::take(&mut self.hashes)
+    pub(crate) fn hand_over(mut self) {
+        self.hashes.clear();
     }
 }
 

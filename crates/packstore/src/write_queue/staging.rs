@@ -6,19 +6,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::core::{Core, now_s};
+use super::buffer::PAGE_BYTES;
+use super::filling::{Filling, Session};
+use super::group::{After, Change, Gate, Group, Held, Run};
+use super::{Apply, Staging, WriteQueue};
+use crate::cache_policy::CachePolicy;
+use crate::core::now_s;
 use crate::error::StoreError;
-use crate::format::{Control, Put, RecordHead, Tombstone};
+use crate::format::{Control, Name, Put, RecordHead, Tombstone};
 use crate::lanes::Lane;
+use crate::locks::locked;
 use crate::options::Mode;
-use crate::packed::{Filling, Session};
 use crate::signatures::Place;
 use crate::spot::place;
-use crate::stretches::Stretches;
-use crate::volume::{Staging, Volume};
-use crate::write_queue::buffer::PAGE_BYTES;
-use crate::write_queue::group::{Change, Gate, Group, Held, Run};
-use crate::write_queue::keys::locked;
+use crate::volume::Volume;
 
 /// A group is written when it has so many bytes, or when there is nothing to wait for.
 pub(crate) const GROUP_BYTES: usize = 1 << 20;
@@ -58,10 +59,25 @@ pub(crate) enum Patience {
     None,
 }
 
+/// What one operation changes: all of it on one volume, and in one group.
+pub(crate) struct Operation<'a> {
+    pub records: &'a [NewRecord<'a>],
+    /// Objects to be removed, each with the sequence number of its removal.
+    pub voids: &'a [(u64, Held)],
+    /// Changes that go with these.
+    pub more: &'a [Change],
+    /// Keys to be given back once the changes count: store mode.
+    pub keys: &'a [u64],
+    pub patience: Patience,
+}
+
+/// What was staged: the gate of its group, and what is to be done now, without locks.
+pub(crate) type Staged = (Arc<Gate>, Vec<After>);
+
 /// Blocks of a file being filled, and how a place tells them.
 type Taken = (Arc<Session>, u32, Place);
 
-impl Core {
+impl WriteQueue {
     fn choose(&self) -> Result<Arc<Volume>, StoreError> {
         match self.read_only {
             true => Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() }),
@@ -69,39 +85,20 @@ impl Core {
         }
     }
 
-    /// Writes records and makes voids, all on one volume and in one group. Cache mode: they count at once. `keys`: given
-    /// back when they count.
+    /// Stages an operation. Cache mode: its changes count at once.
     pub(crate) fn stage(
         &self,
-        records: &[NewRecord<'_>],
-        voids: &[(u64, Held)],
-        more: Vec<Change>,
-        keys: Vec<u64>,
-        patience: Patience,
-    ) -> Result<Arc<Gate>, StoreError> {
-        let give_back = |keys: &[u64]| keys.iter().for_each(|&hash| self.keys.give_back(hash));
-        let result = self.stage_on_some(records, voids, more, &keys, patience);
-        if result.is_err() || self.mode == Mode::Cache {
-            give_back(&keys);
-        }
-        result
-    }
-
-    fn stage_on_some(
-        &self,
-        records: &[NewRecord<'_>],
-        voids: &[(u64, Held)],
-        more: Vec<Change>,
-        keys: &[u64],
-        patience: Patience,
-    ) -> Result<Arc<Gate>, StoreError> {
+        operation: &Operation<'_>,
+        policy: &CachePolicy,
+        applies: &dyn Apply,
+    ) -> Result<Staged, StoreError> {
         let mut tries = 0;
         loop {
-            if self.closing.load(Ordering::Relaxed) {
+            if self.is_closing() {
                 return Err(StoreError::Closed);
             }
             let volume = self.choose()?;
-            match self.stage_on(&volume, records, voids, &more, keys, patience) {
+            match self.stage_on(&volume, operation, policy, applies) {
                 Err(StoreError::Full | StoreError::VolumeFailed { .. })
                     if tries < self.segments.all_volumes().len() * 2 =>
                 {
@@ -114,44 +111,40 @@ impl Core {
 
     fn stage_on(
         &self,
-        volume: &Arc<Volume>,
-        records: &[NewRecord<'_>],
-        voids: &[(u64, Held)],
-        more: &[Change],
-        keys: &[u64],
-        patience: Patience,
-    ) -> Result<Arc<Gate>, StoreError> {
+        volume: &Volume,
+        operation: &Operation<'_>,
+        policy: &CachePolicy,
+        applies: &dyn Apply,
+    ) -> Result<Staged, StoreError> {
+        let &Operation { records, voids, more, keys, patience } = operation;
+        let queue = &volume.queue;
         let bytes_max = match self.mode {
             Mode::Store => GROUP_BYTES_MAX,
-            Mode::Cache => (self.cache.behind_bytes_max / 2).min(CACHE_GROUP_BYTES_MAX) as usize,
+            Mode::Cache => (self.behind_bytes_max / 2).min(CACHE_GROUP_BYTES_MAX) as usize,
         };
-        let mut staging = locked(&volume.staging);
+        let mut staging = locked(&queue.staging);
         // The writer may be looking for room, or have no processor: memory is bounded all the same. What only tells that
         // something is void takes none, and the writer itself may be who says so.
         while !records.is_empty()
             && staging.group.bytes.len() > bytes_max
             && volume.failed.get().is_none()
-            && !self.closing.load(Ordering::Relaxed)
+            && !self.is_closing()
         {
             if patience == Patience::None {
                 return Err(StoreError::Busy);
             }
-            volume.work.notify_one();
-            staging = volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner);
+            queue.work.notify_one();
+            staging = queue.room.wait(staging).unwrap_or_else(PoisonError::into_inner);
         }
         // All places first: a group is staged whole or not at all.
         let mut taken: Vec<Taken> = Vec::with_capacity(records.len());
-        let two = self.has_lanes(volume);
+        let files = volume.size_bytes.load(Ordering::Relaxed) / self.shape.packed_bytes();
+        let has_lanes = policy.has_lanes(files);
         for record in records {
             let blocks = self.shape.blocks(record.head.record_bytes());
+            let lane = if has_lanes { record.lane } else { Lane::Newcomers };
             let spot;
-            (staging, spot) = self.take(
-                volume,
-                staging,
-                blocks,
-                if two { record.lane } else { Lane::Newcomers },
-                patience,
-            )?;
+            (staging, spot) = self.take(volume, staging, blocks, lane, patience)?;
             taken.push(spot);
         }
         // A void needs an index to be told in.
@@ -174,7 +167,7 @@ impl Core {
             });
         }
         for (sequence, held) in voids {
-            if let (Some(victim), Some(session)) = (self.victim_of(held), &void_session) {
+            if let (Some(victim), Some(session)) = (self.segments.victim_of(held.place), &void_session) {
                 let (sequence, hash, deleted_s) = (*sequence, held.hash, now_s());
                 group.tell_void(session, &Tombstone { sequence, hash, victim, deleted_s });
             }
@@ -186,8 +179,8 @@ impl Core {
         match self.mode {
             Mode::Store => group.keys.extend_from_slice(keys),
             Mode::Cache => {
-                volume.dirty.store(true, Ordering::SeqCst);
-                after.extend(changes.iter().filter_map(|change| self.settle(change)));
+                queue.dirty.store(true, Ordering::SeqCst);
+                after.extend(changes.iter().filter_map(|change| applies.apply(change)));
             }
         }
         group.changes.append(&mut changes);
@@ -199,23 +192,22 @@ impl Core {
         };
         staging.oldest.get_or_insert_with(Instant::now);
         if wake && !staging.writing {
-            volume.work.notify_one();
+            queue.work.notify_one();
         }
-        drop(staging);
-        after.iter().for_each(|after| self.do_after(after));
-        Ok(gate)
+        Ok((gate, after))
     }
 
     /// Tells that objects are void, which they are already. The caller flushes.
     pub(crate) fn stage_voids(&self, voids: &[Tombstone]) -> Result<(), StoreError> {
         let volume = self.choose()?;
-        let (mut staging, session) = self.session(&volume, locked(&volume.staging), Patience::Some)?;
+        let staging = locked(&volume.queue.staging);
+        let (mut staging, session) = self.session(&volume, staging, Patience::Some)?;
         let group = staging.group_to_add_to()?;
         for void in voids {
             group.tell_void(&session, void);
         }
         staging.oldest.get_or_insert_with(Instant::now);
-        volume.work.notify_one();
+        volume.queue.work.notify_one();
         Ok(())
     }
 
@@ -243,7 +235,7 @@ impl Core {
                 // Newcomers come soon; those proven, some time.
                 if nearly_full && is_alone && fillings.want_blocks.is_none() && lane == Lane::Newcomers {
                     fillings.want_blocks = Some(blocks);
-                    volume.work.notify_one();
+                    volume.queue.work.notify_one();
                 }
                 let place = place(session.packed.number, block, blocks, self.shape);
                 return Ok((
@@ -321,11 +313,11 @@ impl Core {
             fillings.now.drain(..).for_each(Filling::retire);
         }
         fillings.want_blocks = Some(blocks);
-        volume.work.notify_one();
+        volume.queue.work.notify_one();
         if patience == Patience::None {
             return Err(StoreError::Busy);
         }
-        Ok((volume.room.wait(staging).unwrap_or_else(PoisonError::into_inner), false))
+        Ok((volume.queue.room.wait(staging).unwrap_or_else(PoisonError::into_inner), false))
     }
 
     fn append(&self, group: &mut Group, record: &NewRecord<'_>, session: &Arc<Session>, block: u32) {
@@ -358,9 +350,9 @@ impl Core {
         }
         let put = Put {
             kind: record.head.kind,
-            name: crate::format::Name { internal: record.head.internal, key: record.key },
+            name: Name { internal: record.head.internal, key: record.key },
             sequence: record.head.sequence,
-            victim: record.old.as_ref().and_then(|old| self.victim_of(old)),
+            victim: record.old.as_ref().and_then(|old| self.segments.victim_of(old.place)),
             block,
             meta_len: record.head.meta_len,
             body_len: record.head.body_len,
@@ -372,11 +364,4 @@ impl Core {
         };
         Control::Put(put).encode(session.index_salt, group.control_of(session));
     }
-}
-
-/// Where new objects go.
-pub(crate) fn filling(session: Session, bitmap: crate::bitmap::Bitmap) -> Filling {
-    let free_first = bitmap.free();
-    let stretches = (free_first < bitmap.taken()).then(|| Stretches::of(&bitmap));
-    Filling { session: Arc::new(session), bitmap, stretches, free_first, vain: u32::MAX }
 }

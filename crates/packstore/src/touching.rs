@@ -1,0 +1,122 @@
+//! Times of requests: readers note them, a volume's writer writes them into the records, in place.
+//!
+//! As with `relatime` of a file system, a time is written only when the one on disk is older than [`STEP_S`]: a hot object
+//! costs 12 bytes a day, and the time of a request is at most a day older than the request.
+//!
+//! Always holds: who reads never waits. A note is dropped when the writer has too many already, when its lock is held, or when
+//! the key is being changed: the next request notes it again.
+//! Not here: `Store::touch`, which writes at once and always.
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::core::{Core, now_s};
+use crate::error::StoreError;
+use crate::format::{Name, TIMES_AT, encode_times};
+use crate::read::{Depth, Record};
+use crate::store::Store;
+use crate::volume::is_full;
+use crate::write_queue::group::Held;
+use crate::write_queue::keys::Taken;
+
+/// A time on disk that is younger than this stays.
+const STEP_S: u32 = 24 * 60 * 60;
+
+impl Store {
+    /// Notes that an object was asked for, and when it expires from now on if that changed; false when there is none.
+    /// Written in place, not synced: after power loss the old times may be back.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn touch(&self, key: &[u8], expires_s: Option<u32>) -> Result<bool, StoreError> {
+        Self::checked(key, &[])?;
+        self.core.wait_ready()?;
+        if self.core.read_only {
+            return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
+        }
+        let hash = self.name_hash(key);
+        let _taken = Taken::one(self.core.queue.keys(), hash);
+        let Some(record) = self.core.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
+        self.core.index.touch(&record.held);
+        if self.core.is_unwritten(record.spot) {
+            // The group that brings the record to disk would write over the times.
+            self.flush()?;
+        }
+        let expires_s = expires_s.unwrap_or(record.head.expires_s);
+        self.core.write_times(&record, expires_s)
+    }
+}
+
+/// Whether the time of the last request is so old that a new one is worth a write. Times that are damaged (0) stay as they are.
+fn is_old(requested_s: u32, now_s: u32) -> bool {
+    requested_s != 0 && now_s.saturating_sub(requested_s) >= STEP_S
+}
+
+/// As [`crate::core::now_s`], by some milliseconds late, and never a system call.
+fn about_now_s() -> u32 {
+    u32::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
+}
+
+impl Core {
+    /// Somebody requested an object: counts for eviction, and for its time when that is old.
+    pub(crate) fn requested(&self, key: &[u8], held: &Held, requested_s: u32) {
+        self.index.touch(held);
+        if self.read_only || !is_old(requested_s, about_now_s()) {
+            return;
+        }
+        let Some(file) = self.segments.file_at(held.place) else { return };
+        self.segments.volume(file.volume).queue.note_request(held.hash, key);
+    }
+
+    /// Writes that an object was requested, unless it is being changed or waits to be written itself. By the volume's writer, which
+    /// must wait for neither: both may wait for it.
+    ///
+    /// # Errors
+    /// When the record cannot be read or written.
+    pub(crate) fn write_request(&self, hash: u64, key: &[u8]) -> Result<(), StoreError> {
+        let Some(_taken) = Taken::one_at_once(self.queue.keys(), hash) else { return Ok(()) };
+        let Some(record) = self.find(Name::of(key), hash, Depth::Head)? else { return Ok(()) };
+        if is_old(record.head.requested_s, about_now_s()) && !self.is_unwritten(record.spot) {
+            self.write_times(&record, record.head.expires_s)?;
+        }
+        Ok(())
+    }
+
+    /// Writes into a record that it was requested now, and when it expires; false when it is not there any more. Its key must be
+    /// taken, and it must have reached the disk.
+    pub(crate) fn write_times(&self, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
+        let times = encode_times(record.head.sequence, now_s(), expires_s);
+        let Some(file) = self.segments.file(record.spot.file) else { return Ok(false) };
+        let volume = self.segments.volume(file.volume);
+        if let Some(failure) = volume.failure() {
+            return Err(failure);
+        }
+        let pin = file.pin();
+        if !self.index.has(record.held.hash, record.held.place) {
+            return Ok(false);
+        }
+        let offset = self.shape.offset(record.spot.block) + TIMES_AT;
+        let written = pin.0.body()?.write_at(&times, offset);
+        // Not before: whoever reads meanwhile keeps the old times.
+        self.policy.memory().forget(record.held.hash);
+        match written {
+            Ok(()) => Ok(true),
+            // A full disk is no broken one: on a file system that copies on writing, this too takes room.
+            Err(error) if is_full(&error) => Err(StoreError::Full),
+            Err(error) => Err(volume.fail(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_time_that_is_a_day_old_is_written_anew() {
+        let now_s = 1_800_000_000;
+        assert!(is_old(now_s - STEP_S, now_s) && is_old(1, now_s));
+        assert!(!is_old(now_s - STEP_S + 1, now_s), "younger than a day");
+        assert!(!is_old(now_s + 10, now_s), "the clock was set back");
+        assert!(!is_old(0, now_s), "damaged");
+    }
+}
