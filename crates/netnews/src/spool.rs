@@ -20,6 +20,7 @@ mod bound;
 mod clock;
 mod cold;
 mod config;
+mod counts;
 mod decimal;
 mod expire;
 mod figures;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use files::Status;
 
+use super::counts::counts;
 use super::history::text;
 use super::outgoing;
 use super::unbatch::Spool;
@@ -28,19 +29,20 @@ pub enum BatchSink {
     Folder(PathBuf),
 }
 
-/// What a pass's batching did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchCounts {
-    /// Articles written.
-    pub articles: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Batches written.
-    pub batches: u64,
-    /// Named and gone.
-    pub missing: u64,
-    /// Blank lines, comments, and lines that are no path in the spool.
-    pub skipped: u64,
+counts! {
+    /// What a pass's batching did.
+    pub struct BatchCounts {
+        /// Articles written.
+        pub articles: u64,
+        /// Their bytes.
+        pub bytes: u64,
+        /// Batches written.
+        pub batches: u64,
+        /// Named and gone.
+        pub missing: u64,
+        /// Blank lines, comments, and lines that are no path in the spool.
+        pub skipped: u64,
+    }
 }
 
 /// Writes the batches of the articles that arrived in `named_in`; a batch ends when it has `batch_bytes` or more, at

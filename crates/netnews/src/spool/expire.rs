@@ -20,6 +20,7 @@ use std::str::FromStr;
 use files::{FileSystem, FsError};
 
 use super::clock;
+use super::counts::counts;
 use super::decimal;
 use super::groups::{GroupId, Groups};
 use super::history::index::HistoryIndex;
@@ -41,19 +42,20 @@ pub enum Removal {
     Fastrm,
 }
 
-/// What a pass's expiry did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExpireCounts {
-    /// Lines of history read.
-    pub lines: u64,
-    /// Articles that expired.
-    pub articles: u64,
-    /// Lines left out: of ids that are not remembered any longer, and ones that a later line had taken the place of.
-    pub lines_dropped: u64,
-    /// Files and links on the list.
-    pub names: u64,
-    /// Of these, the ones that were not there.
-    pub names_missing: u64,
+counts! {
+    /// What a pass's expiry did.
+    pub struct ExpireCounts {
+        /// Lines of history read.
+        pub lines: u64,
+        /// Articles that expired.
+        pub articles: u64,
+        /// Lines left out: of ids that are not remembered any longer, and ones that a later line had taken the place of.
+        pub lines_dropped: u64,
+        /// Files and links on the list.
+        pub names: u64,
+        /// Of these, the ones that were not there.
+        pub names_missing: u64,
+    }
 }
 
 /// What is to be deleted, in the order of history.

@@ -9,7 +9,7 @@ use measure::statistics::Trend;
 use measure::{Better, Curve, CurveLine, CurvePoint, MetricDeclaration, Phase};
 
 use super::config::NetnewsConfig;
-use super::outcome::{Outcome, RunCounts};
+use super::outcome::Outcome;
 use super::readers::Readings;
 use super::storing::StoreCounts;
 use super::unbatch::UnbatchCounts;
@@ -201,54 +201,6 @@ fn curve(name: &str, label: &str, phases: &[Phase], y: fn(&Phase) -> f64) -> Opt
         .collect();
     let lines = vec![CurveLine { label: label.to_owned(), points }];
     Some(Curve { name: name.to_owned(), over: "pass".to_owned(), lines })
-}
-
-/// What was counted since `before`.
-pub(super) fn since(before: UnbatchCounts, now: UnbatchCounts) -> UnbatchCounts {
-    UnbatchCounts {
-        offered: now.offered - before.offered,
-        stored: now.stored - before.stored,
-        duplicates: now.duplicates - before.duplicates,
-        offered_again: now.offered_again - before.offered_again,
-        broken: now.broken - before.broken,
-        cancelled: now.cancelled - before.cancelled,
-        superseded: now.superseded - before.superseded,
-        removed_ahead: now.removed_ahead - before.removed_ahead,
-        names_removed: now.names_removed - before.names_removed,
-    }
-}
-
-/// The same for files and links.
-pub(super) fn stored_since(before: StoreCounts, now: StoreCounts) -> StoreCounts {
-    StoreCounts {
-        files: now.files - before.files,
-        bytes: now.bytes - before.bytes,
-        hard_links: now.hard_links - before.hard_links,
-        symlinks: now.symlinks - before.symlinks,
-        links_refused: now.links_refused - before.links_refused,
-        numbers_taken: now.numbers_taken - before.numbers_taken,
-    }
-}
-
-/// Adds a pass to the sums.
-pub(super) fn add_unbatch(counts: &mut RunCounts, unbatch: &UnbatchCounts, store: &StoreCounts) {
-    let sum = &mut counts.unbatch;
-    sum.offered += unbatch.offered;
-    sum.stored += unbatch.stored;
-    sum.duplicates += unbatch.duplicates;
-    sum.offered_again += unbatch.offered_again;
-    sum.broken += unbatch.broken;
-    sum.cancelled += unbatch.cancelled;
-    sum.superseded += unbatch.superseded;
-    sum.removed_ahead += unbatch.removed_ahead;
-    sum.names_removed += unbatch.names_removed;
-    let sum = &mut counts.store;
-    sum.files += store.files;
-    sum.bytes += store.bytes;
-    sum.hard_links += store.hard_links;
-    sum.symlinks += store.symlinks;
-    sum.links_refused += store.links_refused;
-    sum.numbers_taken += store.numbers_taken;
 }
 
 /// What a pass's unbatch did, as counters of its phase.

@@ -6,6 +6,7 @@ use measure::{Curve, MountPoint, Phase, Verdict};
 
 use super::batcher::BatchCounts;
 use super::bound;
+use super::counts::counts;
 use super::expire::ExpireCounts;
 use super::layout::Storage;
 use super::readers::Readings;
@@ -89,31 +90,32 @@ impl Outcome {
     }
 }
 
-/// Sums over the passes of one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RunCounts {
-    /// Batches of the feed that were stored whole.
-    pub batches_offered: u64,
-    /// Articles offered, stored, refused, removed.
-    pub unbatch: UnbatchCounts,
-    /// Files and links.
-    pub store: StoreCounts,
-    /// Outgoing batches.
-    pub batch: BatchCounts,
-    /// Expiries.
-    pub expire: ExpireCounts,
-    /// Stretches of the feed that were no articles.
-    pub damaged: u64,
-    /// Ids looked up in history.
-    pub lookups: u64,
-    /// Lines of history read for it.
-    pub lookup_text_reads: u64,
-    /// Of these, of another id.
-    pub lookup_tag_misses: u64,
-    /// Reads of the index in its file; none with the index in memory.
-    pub index_reads: u64,
-    /// Writes of one slot of it.
-    pub index_writes: u64,
+counts! {
+    /// Sums over the passes of one run.
+    pub struct RunCounts {
+        /// Batches of the feed that were stored whole.
+        pub batches_offered: u64,
+        /// Articles offered, stored, refused, removed.
+        pub unbatch: UnbatchCounts,
+        /// Files and links.
+        pub store: StoreCounts,
+        /// Outgoing batches.
+        pub batch: BatchCounts,
+        /// Expiries.
+        pub expire: ExpireCounts,
+        /// Stretches of the feed that were no articles.
+        pub damaged: u64,
+        /// Ids looked up in history.
+        pub lookups: u64,
+        /// Lines of history read for it.
+        pub lookup_text_reads: u64,
+        /// Of these, of another id.
+        pub lookup_tag_misses: u64,
+        /// Reads of the index in its file; none with the index in memory.
+        pub index_reads: u64,
+        /// Writes of one slot of it.
+        pub index_writes: u64,
+    }
 }
 
 /// Adds what the reader should know of it, and what makes it not to be trusted.

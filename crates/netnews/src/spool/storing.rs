@@ -21,6 +21,7 @@ use std::str::FromStr;
 use files::{FileKind, FsError, Status, SyncScope};
 
 use super::config::SyncWhen;
+use super::counts::counts;
 use super::decimal;
 use super::groups::{Group, GroupId, Groups};
 use super::places::Places;
@@ -38,21 +39,22 @@ pub enum LinkKind {
     Symlink,
 }
 
-/// What storing has come to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreCounts {
-    /// Files made.
-    pub files: u64,
-    /// Bytes written to them.
-    pub bytes: u64,
-    /// Hard links made.
-    pub hard_links: u64,
-    /// Symbolic links made: across places, asked for, or because a hard one was refused.
-    pub symlinks: u64,
-    /// Of these, the ones where the storage refused a hard link.
-    pub links_refused: u64,
-    /// Numbers left out because a group's directory has that name (`alt.2600` in `alt`).
-    pub numbers_taken: u64,
+counts! {
+    /// What storing has come to.
+    pub struct StoreCounts {
+        /// Files made.
+        pub files: u64,
+        /// Bytes written to them.
+        pub bytes: u64,
+        /// Hard links made.
+        pub hard_links: u64,
+        /// Symbolic links made: across places, asked for, or because a hard one was refused.
+        pub symlinks: u64,
+        /// Of these, the ones where the storage refused a hard link.
+        pub links_refused: u64,
+        /// Numbers left out because a group's directory has that name (`alt.2600` in `alt`).
+        pub numbers_taken: u64,
+    }
 }
 
 /// One name of an article: a group and a number in it.

@@ -33,6 +33,7 @@ use files::{FileSystem, FsError};
 
 use super::active::Active;
 use super::config::SyncWhen;
+use super::counts::counts;
 use super::groups::is_usable;
 use super::groups::{GroupId, Groups};
 use super::history::History;
@@ -48,27 +49,28 @@ use crate::article::Article;
 /// Where control messages go, whatever groups they name.
 const CONTROL_GROUP: &[u8] = b"control";
 
-/// What became of the articles offered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnbatchCounts {
-    /// Articles offered.
-    pub offered: u64,
-    /// Stored.
-    pub stored: u64,
-    /// Refused because history has their id.
-    pub duplicates: u64,
-    /// The same, but stored from this very batch before a run was interrupted: neither new nor refused.
-    pub offered_again: u64,
-    /// Refused because they are no articles, or in no group that can be had.
-    pub broken: u64,
-    /// Removed by `Control: cancel`.
-    pub cancelled: u64,
-    /// Removed by `Supersedes:`.
-    pub superseded: u64,
-    /// Ids cancelled or superseded before they came, and refused from then on.
-    pub removed_ahead: u64,
-    /// Files and links of removed articles that were unlinked.
-    pub names_removed: u64,
+counts! {
+    /// What became of the articles offered.
+    pub struct UnbatchCounts {
+        /// Articles offered.
+        pub offered: u64,
+        /// Stored.
+        pub stored: u64,
+        /// Refused because history has their id.
+        pub duplicates: u64,
+        /// The same, but stored from this very batch before a run was interrupted: neither new nor refused.
+        pub offered_again: u64,
+        /// Refused because they are no articles, or in no group that can be had.
+        pub broken: u64,
+        /// Removed by `Control: cancel`.
+        pub cancelled: u64,
+        /// Removed by `Supersedes:`.
+        pub superseded: u64,
+        /// Ids cancelled or superseded before they came, and refused from then on.
+        pub removed_ahead: u64,
+        /// Files and links of removed articles that were unlinked.
+        pub names_removed: u64,
+    }
 }
 
 /// An open spool.

@@ -85,11 +85,8 @@ impl Runner<'_> {
             Ok(())
         };
         let taken = take_all();
-        let (unbatch, store, looked) = (
-            figures::since(before.0, spool.counts),
-            figures::stored_since(before.1, spool.storer.counts()),
-            spool.history.counts(),
-        );
+        let (unbatch, store, looked) =
+            (spool.counts - before.0, spool.storer.counts() - before.1, spool.history.counts());
         let mut phase = meter.stop(unbatch.stored, store.bytes);
         if let Some(readers) = readers {
             let readings = readers.end();
@@ -98,7 +95,8 @@ impl Runner<'_> {
         }
         spool.tell_stored(false);
         figures::count_unbatch(&mut phase, &unbatch, &store);
-        figures::add_unbatch(&mut self.outcome.counts, &unbatch, &store);
+        self.outcome.counts.unbatch += unbatch;
+        self.outcome.counts.store += store;
         self.count_lookups(before.2, looked);
         let done = taken.is_ok() && !stopped;
         self.phase(spool, phase, done)?;
@@ -153,12 +151,7 @@ impl Runner<'_> {
         let mut phase = meter.stop(counts.articles, counts.bytes);
         phase.counters.insert("missing".to_owned(), counts.missing as f64);
         phase.counters.insert("batches".to_owned(), counts.batches as f64);
-        let sum = &mut self.outcome.counts.batch;
-        sum.articles += counts.articles;
-        sum.bytes += counts.bytes;
-        sum.batches += counts.batches;
-        sum.missing += counts.missing;
-        sum.skipped += counts.skipped;
+        self.outcome.counts.batch += counts;
         self.phase(spool, phase, !stopped)?;
         Ok(!stopped)
     }
@@ -190,12 +183,7 @@ impl Runner<'_> {
         let mut phase = meter.stop(deleted, 0);
         phase.counters.insert("articles".to_owned(), doomed.counts.articles as f64);
         phase.counters.insert("names_missing".to_owned(), doomed.counts.names_missing as f64);
-        let sum = &mut self.outcome.counts.expire;
-        sum.lines += doomed.counts.lines;
-        sum.articles += doomed.counts.articles;
-        sum.lines_dropped += doomed.counts.lines_dropped;
-        sum.names += doomed.counts.names;
-        sum.names_missing += doomed.counts.names_missing;
+        self.outcome.counts.expire += doomed.counts;
         self.deleting = stopped;
         self.phase(spool, phase, !stopped)?;
         Ok(!stopped)
