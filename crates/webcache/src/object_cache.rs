@@ -1,68 +1,69 @@
-//! Stored replies: how they lie in the packed store, and how they are found, put there and taken out.
+//! Stored replies: how the packed store keeps them, and how they are found, written and removed.
 //!
 //! ```text
 //! "o" uri ────────────────> reply                         no Vary
 //! "o" uri ────────────────> list of variants: generation, sets of field names
-//!    "v" generation hash uri ──> reply                    hash of names and of what the request said in them
-//! "r", "w"                  the same of sites that are served here: nobody who asks the web is answered from there
+//!    "v" generation hash uri ──> reply                    hash of the field names and of the request's values in them
+//! "r", "w"                  the same for the sites of the reverse side: the forward side never answers from them
 //!
-//! attributes of an object = stored head (`head.rs`)      body of the object = body of the reply, as it came
+//! attributes of an object = stored head (`head.rs`)      body of the object = body of the reply, as received
 //! ```
 //!
-//! Always holds: one read for a reply without Vary, two with it; a list that is written anew has another generation, so
-//! that no variant of before it is found again; changes of one URI happen in the order they were asked for.
-//! Not here: whether a reply may be used (`rules`), bans (`admin`).
+//! Always holds: a look-up costs one read for a reply without Vary and two with it. A rewritten list gets another generation,
+//! so that variants of the old one are never found again. Changes to one URI are applied in the order in which they were
+//! requested.
+//! Not here: whether a stored reply may be used (`http_cache_rules`), bans (`server::bans`).
 
 mod head;
 mod lookup;
 mod writers;
 
 pub use head::{HeadError, StoredHead, VariantList, encode_list, encode_reply};
-pub use lookup::{Look, Looked, StoredBody, StoredReply, Version};
-pub use writers::{Counts, If, NewHead, Still, StoreWriters, Stored, Writing};
+pub use lookup::{LookupResult, LookupStep, StoredBody, StoredReply, Version};
+pub use writers::{Applied, NewHead, Precondition, StillWanted, StoreWriters, StreamingPut, WriteReceipt};
 
 use std::sync::Arc;
 
 use http_cache_rules::key::{CacheKey, Realm};
 use packstore::Store;
 
-/// The store as the proxy uses it. Shared by all loops.
+/// The packed store as the proxy uses it. All loops share it.
 pub struct ObjectCache {
     store: Arc<Store>,
     writers: StoreWriters,
 }
 
 impl ObjectCache {
-    /// On an open store. `behind_bytes_max` bounds what waits to be written.
+    /// Wraps an open store and starts its `writers` threads. `behind_bytes_max` bounds the bytes that wait to be written.
     ///
     /// # Errors
-    /// When no threads can be started.
+    /// When a thread cannot be started.
     pub fn new(store: Arc<Store>, writers: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
         let writers = StoreWriters::start(&store, writers, behind_bytes_max)?;
         Ok(Self { store, writers })
     }
 
-    /// Those who change it.
+    /// The threads that change the store.
     pub fn writers(&self) -> &StoreWriters {
         &self.writers
     }
 
-    /// Figures.
+    /// The packed store itself, for its figures.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Ends the store writers and gives the store back.
+    /// Stops the store writers and returns the store.
     pub fn close(self) -> Arc<Store> {
         self.writers.stop();
         self.store
     }
 }
 
-/// Of a URI's reply, or of its list of variants. Nothing when the URI is longer than a key may be: not stored then.
+/// The key of a URI's reply or of its list of variants. `None` when the URI is too long for a key: it is not stored then.
 fn object_key(key: &CacheKey) -> Option<Vec<u8>> {
     let uri = key.as_str().as_bytes();
-    // Room for the generation and hash of a variant's key.
+    // Leave room for the generation and the hash in the key of a variant.
     let first = match key.realm() {
         Realm::Web => b"o",
         Realm::Sites => b"r",
@@ -70,7 +71,7 @@ fn object_key(key: &CacheKey) -> Option<Vec<u8>> {
     (uri.len() + 32 <= packstore::KEY_BYTES_MAX).then(|| [first, uri].concat())
 }
 
-/// Of one variant.
+/// The key of one variant.
 fn variant_key(key: &CacheKey, generation: u64, names: &[u8], variant: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(names.len() + variant.len() + 4);
     text.extend_from_slice(&(names.len() as u32).to_le_bytes());

@@ -44,7 +44,7 @@ pub(crate) use bans::Bans;
 pub use client::parsed_request::Side;
 pub(crate) use client::reply_body::ReplyBody;
 pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, Shown, latency_bound};
-pub(crate) use fetch::body_relay::KEPT_BYTES_MAX;
+pub(crate) use fetch::body_relay::WHOLE_BODY_BYTES_MAX;
 pub use worker::{InForce, Shared};
 pub(crate) use worker::{Stage, now};
 

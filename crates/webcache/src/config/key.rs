@@ -275,4 +275,4 @@ pub(super) const RETRIES_MAX: u64 = 100;
 /// All are renamed when one is put aside.
 pub(super) const LOGS_MAX: u64 = 10_000;
 /// What `server::fetch::body_relay` keeps of a reply until its end.
-pub(super) const PAGE_KIB_MAX: u64 = crate::server::KEPT_BYTES_MAX >> 10;
+pub(super) const PAGE_KIB_MAX: u64 = crate::server::WHOLE_BODY_BYTES_MAX >> 10;

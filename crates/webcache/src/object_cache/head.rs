@@ -1,16 +1,16 @@
-//! The stored head: attributes of an object in the packed store, version 1. The only place that tells the format.
+//! The stored head: the attributes of an object in the packed store, version 1. The format is defined here and nowhere else.
 //!
 //! ```text
 //! reply    | 1 u8 | 1 u8 | facts_len u16 | facts (http_cache_rules::facts) | count u16 | field... |
-//! field    | name_len u16 | value_len u32 | name | value |        end to end, as received but for those of one hop
+//! field    | name_len u16 | value_len u32 | name | value |        back to back, as received, without hop-by-hop fields
 //! variants | 1 u8 | 2 u8 | generation u64 | count u8 | (names_len u16, names)... |             all little-endian
 //! ```
 //!
-//! The facts' extent may say an unknown total, as they are written before the body of a reply without a length: an
-//! object counts only when its body came whole, so that its length is the total. So too for `length`.
+//! The facts are written before the body of a reply without Content-Length, so their extent may have an unknown total. An
+//! object becomes visible only when its body came whole, so the object's length is the total. The same applies to `length`.
 //!
-//! Always holds: bytes of another version, that end too soon or too late, are an error, upon which the object is dropped;
-//! values are not copied on reading.
+//! Always holds: attributes of another version, truncated ones and ones with trailing bytes are errors, and the object is
+//! dropped. Reading does not copy field values.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -19,52 +19,52 @@ use http_cache_rules::{Meta, MetaError};
 const VERSION: u8 = 1;
 const REPLY: u8 = 1;
 const VARIANTS: u8 = 2;
-/// Sets of names that one URI's replies may vary by; a new one drops the oldest.
+/// How many sets of field names the replies of one URI may vary by. Another one replaces the oldest.
 pub const NAME_SETS_MAX: usize = 4;
 
-/// Attributes that are no stored head of ours.
+/// Attributes that are not a valid stored head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadError {
     /// Too short, too long, or of another version.
     #[error("the stored head is not one of version 1; drop the object")]
     Malformed,
-    /// A field that cannot be one.
+    /// A field name or value that HTTP does not allow.
     #[error("the stored head holds an impossible field; drop the object")]
     Field,
-    /// Its facts are none.
+    /// The facts are malformed.
     #[error(transparent)]
     Facts(#[from] MetaError),
 }
 
-/// What lies at a URI's key.
+/// What is stored at the key of a URI.
 #[derive(Debug)]
 pub enum StoredHead {
     /// A reply: where in the attributes its facts and its fields are.
     Reply {
-        /// [`Meta`] reads them.
+        /// Range of the facts, for [`Meta`].
         facts: std::ops::Range<usize>,
-        /// [`fields`] reads them.
+        /// Range of the fields, for [`fields`].
         fields: std::ops::Range<usize>,
     },
-    /// Where its replies are.
+    /// The list of its variants.
     Variants(VariantList),
 }
 
-/// By which fields the replies of a URI vary.
+/// The sets of fields by which the replies of a URI vary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariantList {
-    /// Part of the variants' keys.
+    /// Part of the keys of the variants.
     pub generation: u64,
-    /// Sets of names as `http_cache_rules::vary` writes them, latest last.
+    /// Sets of field names as `http_cache_rules::vary` writes them, latest last.
     pub names: Vec<Vec<u8>>,
 }
 
 impl StoredHead {
-    /// Reads attributes. Fields are not looked at yet.
+    /// Reads attributes, but not the fields yet.
     ///
     /// # Errors
-    /// When they are none of ours.
+    /// When they are not a stored head of this version.
     pub fn read(meta: &[u8]) -> Result<Self, HeadError> {
         let wrong = HeadError::Malformed;
         match meta {
@@ -96,16 +96,16 @@ impl StoredHead {
     }
 }
 
-/// The fields of a reply. `text` is that part of the attributes that [`StoredHead::Reply`] names.
+/// The fields of a reply. `text` is the part of the attributes that [`StoredHead::Reply`] names.
 ///
 /// # Errors
-/// When they are none.
+/// When the bytes are not valid fields.
 pub fn fields(text: &Bytes) -> Result<HeaderMap, HeadError> {
     let wrong = HeadError::Malformed;
     let bytes: &[u8] = text;
     let (count, _) = bytes.split_first_chunk::<2>().ok_or(wrong)?;
     let count = usize::from(u16::from_le_bytes(*count));
-    // A field takes at least 6 bytes, whatever the count says. Room for what a hit adds.
+    // A field takes at least 6 bytes, whatever the count says. Leave room for the fields that a hit adds.
     let mut headers = HeaderMap::with_capacity(count.min(bytes.len() / 6) + 4);
     let mut at = 2;
     for _ in 0..count {
@@ -124,8 +124,8 @@ pub fn fields(text: &Bytes) -> Result<HeaderMap, HeadError> {
     if at == bytes.len() { Ok(headers) } else { Err(wrong) }
 }
 
-/// Attributes of a reply. `facts` is what `http_cache_rules::facts::meta_bytes` made. Nothing when they are longer than the store
-/// takes.
+/// Encodes the attributes of a reply. `facts` comes from `http_cache_rules::facts::meta_bytes`. `None` when the result is longer than
+/// the store allows.
 pub fn encode_reply(facts: &[u8], fields: &[(&HeaderName, &HeaderValue)]) -> Option<Vec<u8>> {
     let length: usize = fields.iter().map(|(name, value)| 6 + name.as_str().len() + value.len()).sum();
     let total = 4 + facts.len() + 2 + length;
@@ -146,7 +146,7 @@ pub fn encode_reply(facts: &[u8], fields: &[(&HeaderName, &HeaderValue)]) -> Opt
     Some(meta)
 }
 
-/// Attributes of a list of variants.
+/// Encodes the attributes of a list of variants.
 pub fn encode_list(list: &VariantList) -> Vec<u8> {
     let mut meta = vec![VERSION, VARIANTS];
     meta.extend_from_slice(&list.generation.to_le_bytes());
@@ -159,10 +159,10 @@ pub fn encode_list(list: &VariantList) -> Vec<u8> {
     meta
 }
 
-/// The facts of a reply, with what only the stored body's length tells.
+/// Reads the facts of a reply and completes them with the length of the stored body.
 ///
 /// # Errors
-/// When they are none.
+/// When they are malformed, or do not fit that length.
 pub fn facts(bytes: &[u8], body_bytes: u64) -> Result<Meta<'_>, HeadError> {
     let mut meta = Meta::from_bytes(bytes)?;
     let extent = &mut meta.facts.extent;

@@ -1,7 +1,11 @@
-//! Finding the stored reply for a request.
+//! Finds the stored reply for a request.
 //!
-//! Always holds: what cannot be read is deleted and counts as missing; at most [`super::head::NAME_SETS_MAX`] variants are
-//! read for one request.
+//! ```text
+//! begin_look_up ─> Read(pending) ─ the caller reads from disk ─> continue_look_up ─> Read(pending), ... ─> Done(result)
+//! ```
+//!
+//! Always holds: an unreadable object is deleted and counts as missing. One look-up reads at most
+//! [`super::head::NAME_SETS_MAX`] variants.
 
 use std::sync::Arc;
 
@@ -14,34 +18,34 @@ use packstore::{Begun, Object, Reading, StoreError};
 use super::{ObjectCache, StoredHead, VariantList, head, object_key, variant_key};
 
 /// What the store has for a request.
-pub enum Look {
-    /// Nothing for the URI.
+pub enum LookupResult {
+    /// Nothing is stored for the URI.
     Nothing,
-    /// Only replies to other request fields.
+    /// Replies are stored, but for other request fields.
     OtherVariants,
-    /// This.
+    /// This reply.
     Reply(Box<StoredReply>),
 }
 
-/// The body of a stored reply. It stays what it is whatever becomes of the URI.
+/// The body of a stored reply. Its bytes do not change, whatever happens to the URI.
 #[derive(Clone, Debug)]
 pub enum StoredBody {
-    /// In memory.
+    /// The bytes, in memory.
     Whole(Bytes),
-    /// Too long for that.
+    /// An object that is too long to be read at once.
     Pieces(Arc<Object>),
 }
 
 impl StoredBody {
     pub(super) fn of(object: Object) -> Self {
         match object.into_shared() {
-            // The memory tier's own, where there is one: not copied.
+            // The memory tier shares its own buffer where it has one: nothing is copied.
             Ok(body) => Self::Whole(Bytes::from_owner(body)),
             Err(object) => Self::Pieces(Arc::from(object)),
         }
     }
 
-    /// Its length.
+    /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Whole(bytes) => bytes.len() as u64,
@@ -50,25 +54,25 @@ impl StoredBody {
     }
 }
 
-/// Which of the objects that lay at a name one after the other.
+/// Identifies one of the objects that were stored at a key one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     pub(super) name: Vec<u8>,
     pub(super) sequence: u64,
-    /// Of the list that led to it.
+    /// Generation of the list of variants that led here; `None` without Vary.
     pub(super) generation: Option<u64>,
 }
 
-/// The head of a stored reply.
+/// The facts of a stored reply, in the bytes that the store returned.
 #[derive(Clone)]
-pub struct Facts {
+pub struct ReplyFacts {
     record: Bytes,
     place: std::ops::Range<usize>,
     body_bytes: u64,
 }
 
-impl Facts {
-    /// What the rules ask about it.
+impl ReplyFacts {
+    /// The facts that the caching rules use.
     pub fn meta(&self) -> Meta<'_> {
         head::facts(&self.record[self.place.clone()], self.body_bytes).expect("read once before")
     }
@@ -76,57 +80,57 @@ impl Facts {
 
 /// A stored reply.
 pub struct StoredReply {
-    facts: Facts,
+    facts: ReplyFacts,
     fields: std::ops::Range<usize>,
     version: Version,
-    /// Its body.
+    /// The body.
     pub body: StoredBody,
 }
 
 impl StoredReply {
-    /// Head and body.
-    pub fn into_parts(self) -> (Facts, StoredBody) {
+    /// Splits the reply into facts and body.
+    pub fn into_parts(self) -> (ReplyFacts, StoredBody) {
         (self.facts, self.body)
     }
 
-    /// What the rules ask about it.
+    /// The facts that the caching rules use.
     pub fn meta(&self) -> Meta<'_> {
         self.facts.meta()
     }
 
-    /// Its fields.
+    /// The header fields.
     ///
     /// # Errors
-    /// When they are none.
+    /// When the stored bytes are not valid fields.
     pub fn fields(&self) -> Result<HeaderMap, head::HeadError> {
         head::fields(&self.facts.record.slice(self.fields.clone()))
     }
 
-    /// Which one it is.
+    /// Which version of the object this is.
     pub fn version(&self) -> &Version {
         &self.version
     }
 }
 
-/// How far a look has come.
+/// The state of a look-up after a step.
 #[expect(clippy::large_enum_variant, reason = "of one at a time, never kept")]
-pub enum Looked {
-    /// To its end.
-    Done(Look),
-    /// As far as memory goes, perhaps.
-    On(Looking),
+pub enum LookupStep {
+    /// The look-up has ended.
+    Done(LookupResult),
+    /// Data from the disk may be needed; see [`LookupInProgress::pending_read`].
+    Read(LookupInProgress),
 }
 
-/// A look on its way: at what the URI's name holds, then at the variants that it lists.
-pub struct Looking {
+/// A look-up in progress: first at the key of the URI, then at the variants that are listed there.
+pub struct LookupInProgress {
     name: Vec<u8>,
     begun: Result<Begun, StoreError>,
-    among: Option<Among>,
+    search: Option<VariantSearch>,
 }
 
-impl Looking {
-    /// What has to be read before it goes on.
-    pub fn reading(&self) -> Option<&Reading> {
+impl LookupInProgress {
+    /// The read that the next step needs; `None` when memory suffices.
+    pub fn pending_read(&self) -> Option<&Reading> {
         match &self.begun {
             Ok(Begun::Read(reading)) => Some(reading),
             _ => None,
@@ -134,24 +138,24 @@ impl Looking {
     }
 }
 
-/// The variants of a URI, looked at one after the other.
-struct Among {
+/// The search through a URI's variants, one after the other.
+struct VariantSearch {
     list: VariantList,
-    looked_at: usize,
-    /// The request's values of the fields that the one being looked at varies by.
+    examined: usize,
+    /// The request's values of the fields that the variant under examination varies by.
     variant: Vec<u8>,
     best: Option<Box<StoredReply>>,
 }
 
-impl Among {
-    /// Takes a reply if it is for this request, and later than what was found before.
+impl VariantSearch {
+    /// Takes a reply if it matches this request and is later than the best so far.
     fn consider(&mut self, reply: Box<StoredReply>) {
         let order = |reply: &StoredReply| {
             let facts = reply.meta().facts;
             (facts.made_at, facts.stored_at)
         };
-        let names = &self.list.names[self.looked_at - 1];
-        // The hash of a variant is its name: compared, as two could share it.
+        let names = &self.list.names[self.examined - 1];
+        // The key holds only a hash, which two variants could share: compare the values.
         let same = (reply.meta().vary_names, reply.meta().variant) == (names, &self.variant);
         if same && self.best.as_ref().is_none_or(|best| order(best) < order(&reply)) {
             self.best = Some(reply);
@@ -160,85 +164,85 @@ impl Among {
 }
 
 impl ObjectCache {
-    /// Finds the reply to use for a request. Reads the disk.
-    pub fn look(&self, key: &CacheKey, request: &HeaderMap) -> Look {
-        let mut looked = self.begin_look(key);
+    /// Finds the reply to use for a request. Blocks while the disk is read.
+    pub fn look_up(&self, key: &CacheKey, request: &HeaderMap) -> LookupResult {
+        let mut looked = self.begin_look_up(key);
         loop {
             match looked {
-                Looked::Done(look) => return look,
-                Looked::On(looking) => looked = self.go_on(looking, None, key, request),
+                LookupStep::Done(look) => return look,
+                LookupStep::Read(pending) => looked = self.continue_look_up(pending, None, key, request),
             }
         }
     }
 
-    /// As [`ObjectCache::look`], step by step: what has to be read in between is the caller's, who need not wait for it.
-    pub fn begin_look(&self, key: &CacheKey) -> Looked {
-        object_key(key).map_or(Looked::Done(Look::Nothing), |name| self.seek(name, None))
+    /// Begins a look-up in steps, for callers that read from the disk without blocking.
+    pub fn begin_look_up(&self, key: &CacheKey) -> LookupStep {
+        object_key(key).map_or(LookupStep::Done(LookupResult::Nothing), |name| self.begin_read(name, None))
     }
 
-    /// The next step; `read`: what [`Looking::reading`] asked for. Without it it is read here.
-    pub fn go_on(
+    /// Takes the next step. `read` holds the bytes of [`LookupInProgress::pending_read`]; without them this call blocks and reads.
+    pub fn continue_look_up(
         &self,
-        looking: Looking,
+        pending: LookupInProgress,
         read: Option<Vec<u8>>,
         key: &CacheKey,
         request: &HeaderMap,
-    ) -> Looked {
-        let Looking { name, begun, among } = looking;
+    ) -> LookupStep {
+        let LookupInProgress { name, begun, search } = pending;
         let object = begun.and_then(|begun| match begun {
             Begun::Done(object) => Ok(object),
             Begun::Read(reading) => self.store.end_get(&name, reading, read),
         });
-        let generation = among.as_ref().map(|among| among.list.generation);
-        match (self.opened(key, name, generation, object), among) {
-            (found, Some(mut among)) => {
-                if let Some(Found::Reply(reply)) = found {
-                    among.consider(reply);
+        let generation = search.as_ref().map(|search| search.list.generation);
+        match (self.decode(key, name, generation, object), search) {
+            (found, Some(mut search)) => {
+                if let Some(Decoded::Reply(reply)) = found {
+                    search.consider(reply);
                 }
-                self.next_variant(among, key, request)
+                self.next_variant(search, key, request)
             }
-            (None, None) => Looked::Done(Look::Nothing),
-            (Some(Found::Reply(reply)), None) => Looked::Done(match reply.meta().vary_names {
-                b"" => Look::Reply(reply),
-                // Lists are for what varies; a reply that does cannot lie here.
-                _ => Look::Nothing,
+            (None, None) => LookupStep::Done(LookupResult::Nothing),
+            (Some(Decoded::Reply(reply)), None) => LookupStep::Done(match reply.meta().vary_names {
+                b"" => LookupResult::Reply(reply),
+                // A reply with Vary is never stored at the key of the URI itself.
+                _ => LookupResult::Nothing,
             }),
-            (Some(Found::Variants(list)), None) => {
-                let among = Among { list, looked_at: 0, variant: Vec::new(), best: None };
-                self.next_variant(among, key, request)
+            (Some(Decoded::Variants(list)), None) => {
+                let search = VariantSearch { list, examined: 0, variant: Vec::new(), best: None };
+                self.next_variant(search, key, request)
             }
         }
     }
 
-    fn next_variant(&self, mut among: Among, key: &CacheKey, request: &HeaderMap) -> Looked {
-        let Some(names) = among.list.names.get(among.looked_at) else {
-            return Looked::Done(among.best.map_or(Look::OtherVariants, Look::Reply));
+    fn next_variant(&self, mut search: VariantSearch, key: &CacheKey, request: &HeaderMap) -> LookupStep {
+        let Some(names) = search.list.names.get(search.examined) else {
+            return LookupStep::Done(search.best.map_or(LookupResult::OtherVariants, LookupResult::Reply));
         };
-        among.variant.clear();
-        vary::write_variant(names, request, &mut among.variant);
-        let name = variant_key(key, among.list.generation, names, &among.variant);
-        among.looked_at += 1;
-        self.seek(name, Some(among))
+        search.variant.clear();
+        vary::write_variant(names, request, &mut search.variant);
+        let name = variant_key(key, search.list.generation, names, &search.variant);
+        search.examined += 1;
+        self.begin_read(name, Some(search))
     }
 
-    fn seek(&self, name: Vec<u8>, among: Option<Among>) -> Looked {
+    fn begin_read(&self, name: Vec<u8>, search: Option<VariantSearch>) -> LookupStep {
         let begun = self.store.begin_get(&name);
-        Looked::On(Looking { name, begun, among })
+        LookupStep::Read(LookupInProgress { name, begun, search })
     }
 
-    fn opened(
+    fn decode(
         &self,
         key: &CacheKey,
         name: Vec<u8>,
         generation: Option<u64>,
         object: Result<Option<Object>, StoreError>,
-    ) -> Option<Found> {
+    ) -> Option<Decoded> {
         let object = match object {
             Ok(object) => object?,
             Err(error) => {
                 if matches!(error, StoreError::Damaged { .. }) {
                     tracing::warn!(%error, "a stored reply is damaged, and fetched anew");
-                    self.writers.forget(key, &name);
+                    self.writers.remove_unreadable(key, &name);
                 }
                 return None;
             }
@@ -246,19 +250,23 @@ impl ObjectCache {
         match open(object, name, generation) {
             Ok(found) => Some(found),
             Err((_, name)) => {
-                self.writers.forget(key, &name);
+                self.writers.remove_unreadable(key, &name);
                 None
             }
         }
     }
 }
 
-enum Found {
+enum Decoded {
     Reply(Box<StoredReply>),
     Variants(VariantList),
 }
 
-fn open(object: Object, name: Vec<u8>, generation: Option<u64>) -> Result<Found, (head::HeadError, Vec<u8>)> {
+fn open(
+    object: Object,
+    name: Vec<u8>,
+    generation: Option<u64>,
+) -> Result<Decoded, (head::HeadError, Vec<u8>)> {
     let stat = *object.stat();
     let read = StoredHead::read(object.meta()).and_then(|head| match head {
         StoredHead::Variants(list) => Ok(Err(list)),
@@ -269,12 +277,12 @@ fn open(object: Object, name: Vec<u8>, generation: Option<u64>) -> Result<Found,
     });
     let (place, fields) = match read {
         Ok(Ok(ranges)) => ranges,
-        Ok(Err(list)) => return Ok(Found::Variants(list)),
+        Ok(Err(list)) => return Ok(Decoded::Variants(list)),
         Err(error) => return Err((error, name)),
     };
     let record = Bytes::copy_from_slice(object.meta());
-    let facts = Facts { record, place, body_bytes: stat.length };
+    let facts = ReplyFacts { record, place, body_bytes: stat.length };
     let version = Version { name, sequence: stat.sequence, generation };
     let body = StoredBody::of(object);
-    Ok(Found::Reply(Box::new(StoredReply { facts, fields, version, body })))
+    Ok(Decoded::Reply(Box::new(StoredReply { facts, fields, version, body })))
 }

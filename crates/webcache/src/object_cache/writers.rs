@@ -1,17 +1,18 @@
-//! Threads that change the store, so that no event loop waits for a disk that writes.
+//! Threads that change the store, so that no event loop waits for a disk write.
 //!
 //! ```text
 //! loops ── jobs, by the hash of the URI ──> write queue 0 ──> store writer 0 ── put, put_stream, delete ──> packstore
-//!      │                               └──> write queue 1 ──> store writer 1      └─ told by a oneshot      ^
-//!      │                                                              when it counts          │
-//!      └── what is put at once, while nothing waits for its URI's turn ── try_put ────────────┘
+//!      │                               └──> write queue 1 ──> store writer 1      └─ receipt (oneshot)         ^
+//!      └── try_put_now, while no queued job needs the URI's key lock ── try_put ───────────────────────────────┘
 //! ```
 //!
-//! A small reply is put by the loop itself, if that does not have to wait: handing it over costs more than putting it.
-//! Always holds: jobs of one URI are done at one write queue in the order they were given, one at a time; bytes that wait are
-//! bounded, heads and keys counted with bodies: above it nothing is taken, and the reply is passed on without being stored;
-//! a store writer gives up on a body that no more comes of when its sender is gone; a new head for what is stored counts only
-//! while that lies there, so that nothing that replaced or removed it meanwhile is undone.
+//! An event loop puts a small reply itself if it need not wait for that: a handover to a thread costs more than the put.
+//! Always holds:
+//! - The jobs of one URI go through one write queue and are executed one at a time, in the order they were queued.
+//! - The bytes that wait are bounded, heads and keys included. Above the bound a job is refused, and the reply is passed on
+//!   without being stored.
+//! - A body that is dropped before its end is not stored.
+//! - A new head replaces a stored one only while that version is still current, so that it never undoes a later change.
 
 mod backlog;
 mod job;
@@ -20,8 +21,8 @@ mod queue;
 mod writer;
 mod writing;
 
-pub use job::{Counts, If, NewHead, Still, Stored};
-pub use writing::Writing;
+pub use job::{Applied, NewHead, Precondition, StillWanted, WriteReceipt};
+pub use writing::StreamingPut;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -39,10 +40,10 @@ use mutations::StoreMutations;
 use queue::{KeyLockNumber, WriteQueue};
 use writer::StoreWriter;
 
-/// A body that is put at once, in bytes: what copying it takes is little beside waking a store writer.
-const AT_ONCE_BYTES_MAX: usize = 64 << 10;
+/// Longest body that an event loop puts itself, in bytes: copying it costs little beside waking a store writer.
+const INLINE_PUT_BYTES_MAX: usize = 64 << 10;
 
-/// The threads.
+/// The store writer threads and their queues.
 pub struct StoreWriters {
     mutations: Arc<StoreMutations>,
     backlog: Arc<Backlog>,
@@ -71,83 +72,96 @@ impl StoreWriters {
         self.backlog.bytes()
     }
 
-    /// Changes that the store refused.
+    /// How many changes failed in the store.
     pub fn failed(&self) -> u64 {
         self.mutations.failed()
     }
 
-    /// Stores a whole reply. `hand`: give it back, as its readers need it. Nothing when too much waits already.
-    pub fn put(&self, head: Arc<NewHead>, mut body: Vec<Bytes>, condition: If, hand: bool) -> Option<Stored> {
+    /// Stores a whole reply. `return_body` asks for the stored body in the receipt, for readers that need it. `None` when too much is
+    /// waiting already.
+    pub fn put(
+        &self,
+        head: Arc<NewHead>,
+        mut body: Vec<Bytes>,
+        condition: Precondition,
+        return_body: bool,
+    ) -> Option<WriteReceipt> {
         let (done, stored) = oneshot::channel();
         let bytes: usize = body.iter().map(Bytes::len).sum();
-        if let If::Still(still) = &condition
-            && !hand
-            && bytes <= AT_ONCE_BYTES_MAX
+        if let Precondition::StillWanted(still_wanted) = &condition
+            && !return_body
+            && bytes <= INLINE_PUT_BYTES_MAX
         {
             if body.len() > 1 {
                 body = vec![body.concat().into()];
             }
-            if let Some(counts) = self.put_at_once(&head, body.first(), still) {
-                let _ = done.send(counts);
+            if let Some(applied) = self.try_put_now(&head, body.first(), still_wanted) {
+                let _ = done.send(applied);
                 return Some(stored);
             }
         }
         let (queue, number) = self.queue(&head.key);
-        queue.give_if_room(number, Job::Put { head, body, condition, hand, done }).then_some(stored)
+        queue.try_enqueue(number, Job::Put { head, body, condition, return_body, done }).then_some(stored)
     }
 
-    /// By the caller, in its URI's turn; nothing when that would have to wait, or lists of variants are to be written.
-    fn put_at_once(&self, head: &NewHead, body: Option<&Bytes>, still: &Still) -> Option<Option<Counts>> {
+    /// Puts on the calling thread, under the URI's key lock. `None` when that would block, or a list of variants has to be written.
+    fn try_put_now(
+        &self,
+        head: &NewHead,
+        body: Option<&Bytes>,
+        still_wanted: &StillWanted,
+    ) -> Option<Option<Applied>> {
         let (queue, number) = self.queue(&head.key);
-        let _taken = queue.key_lock(number).try_take()?;
-        let put = self.mutations.put_at_once(head, body.map_or(b"", |body| body), still)?;
-        Some(put.unwrap_or_else(|error| self.mutations.refused(&error)))
+        let _taken = queue.key_lock(number).try_lock()?;
+        let put = self.mutations.try_put_now(head, body.map_or(b"", |body| body), still_wanted)?;
+        Some(put.unwrap_or_else(|error| self.mutations.record_failure(&error)))
     }
 
-    /// Begins a reply whose body comes in parts. Nothing when too much waits already.
-    pub fn begin(&self, head: Arc<NewHead>) -> Option<Writing> {
+    /// Begins to store a reply whose body comes in chunks. `None` when too much is waiting already.
+    pub fn begin(&self, head: Arc<NewHead>) -> Option<StreamingPut> {
         let (queue, number) = self.queue(&head.key);
-        Writing::begin(queue, number, head)
+        StreamingPut::begin(queue, number, head)
     }
 
-    /// As [`StoreWriters::begin`], but waits until less waits.
-    pub async fn begin_when_room(&self, head: Arc<NewHead>) -> Option<Writing> {
-        if !self.backlog.can_ever_take(&Job::Begin { id: 0, head: Arc::clone(&head) }) {
+    /// As [`StoreWriters::begin`], but waits until the backlog has space for it.
+    pub async fn begin_when_space(&self, head: Arc<NewHead>) -> Option<StreamingPut> {
+        if !self.backlog.fits_when_empty(&Job::Begin { id: 0, head: Arc::clone(&head) }) {
             return None;
         }
         loop {
-            let room = self.backlog.room.notified();
+            let space_freed = self.backlog.space_freed.notified();
             if let Some(writing) = self.begin(Arc::clone(&head)) {
                 return Some(writing);
             }
-            room.await;
+            space_freed.await;
         }
     }
 
-    /// Gives what is stored another head, while it lies there: its body is copied. Nothing when too much waits already.
-    pub fn update(&self, head: Arc<NewHead>, over: Version) -> Option<Stored> {
+    /// Replaces the head of a stored reply while `over` is its current version; the body is copied. `None` when too much is waiting
+    /// already.
+    pub fn replace_head(&self, head: Arc<NewHead>, over: Version) -> Option<WriteReceipt> {
         let (done, stored) = oneshot::channel();
         let (queue, number) = self.queue(&head.key);
-        queue.give_if_room(number, Job::Copy { head, over, done }).then_some(stored)
+        queue.try_enqueue(number, Job::ReplaceHead { head, over, done }).then_some(stored)
     }
 
-    /// Takes out all that is stored for a URI.
-    pub fn remove(&self, key: &CacheKey) -> Stored {
+    /// Removes everything that is stored for a URI.
+    pub fn remove(&self, key: &CacheKey) -> WriteReceipt {
         let (done, removed) = oneshot::channel();
         let (queue, number) = self.queue(key);
-        queue.give(number, Job::Remove { key: key.clone(), done });
+        queue.enqueue(number, Job::Remove { key: key.clone(), done });
         removed
     }
 
-    /// Takes out an object of a URI that cannot be read.
-    pub(super) fn forget(&self, key: &CacheKey, name: &[u8]) {
+    /// Removes one unreadable object of a URI.
+    pub(super) fn remove_unreadable(&self, key: &CacheKey, name: &[u8]) {
         let (queue, number) = self.queue(key);
-        queue.give(number, Job::Forget { name: name.to_vec() });
+        queue.enqueue(number, Job::RemoveUnreadable { name: name.to_vec() });
     }
 
     pub(super) fn stop(&self) {
         for queue in &self.queues {
-            queue.give(queue.number(0), Job::Stop);
+            queue.enqueue(queue.number(0), Job::Stop);
         }
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -155,7 +169,7 @@ impl StoreWriters {
         }
     }
 
-    /// Where a URI's changes are made, and whose turn it takes.
+    /// The write queue and key lock of a URI.
     fn queue(&self, key: &CacheKey) -> (&Arc<WriteQueue>, KeyLockNumber) {
         let hash = xxh3_64(key.as_str().as_bytes());
         let queue = &self.queues[hash as usize % self.queues.len()];
@@ -188,7 +202,7 @@ mod tests {
         Arc::new(NewHead { key, meta, facts, expires_s: 0 })
     }
 
-    /// Of a reply that may be stored for a minute.
+    /// The head of a reply that is fresh for a minute.
     fn reply_head(body_bytes: u64) -> Arc<NewHead> {
         use http_cache_rules::facts::{Extent, StoredFacts};
         use http_cache_rules::{Exchange, Policy, RequestFacts, WallSeconds, judge};
@@ -212,7 +226,7 @@ mod tests {
         head(meta, facts)
     }
 
-    fn always() -> Still {
+    fn always() -> StillWanted {
         Box::new(|| true)
     }
 
@@ -220,7 +234,7 @@ mod tests {
     fn heads_and_keys_of_what_waits_are_bounded_too() {
         let (_store, writers) = writers(4000);
         let long = || head(vec![0; 5000], Vec::new());
-        let put = writers.put(long(), Vec::new(), If::Still(always()), true);
+        let put = writers.put(long(), Vec::new(), Precondition::StillWanted(always()), true);
         assert!(put.is_none(), "no body, but a head");
         assert!(writers.begin(long()).is_none());
         let writing = writers.begin(head(vec![0; 100], Vec::new())).expect("that fits");
@@ -233,21 +247,21 @@ mod tests {
     #[test]
     fn a_short_body_is_put_at_once_in_however_many_pieces_it_came() {
         let (store, writers) = writers(1 << 20);
-        // Room is found by a store writer first.
-        let first = writers.put(reply_head(0), Vec::new(), If::Still(always()), true);
-        first.expect("room").blocking_recv().expect("told").expect("counts");
-        for piece_bytes in [10, 1000, AT_ONCE_BYTES_MAX / 4] {
+        // The store writer allocates space first.
+        let first = writers.put(reply_head(0), Vec::new(), Precondition::StillWanted(always()), true);
+        first.expect("room").blocking_recv().expect("a receipt").expect("stored");
+        for piece_bytes in [10, 1000, INLINE_PUT_BYTES_MAX / 4] {
             let pieces: Vec<Bytes> = (0..4).map(|piece| Bytes::from(vec![piece; piece_bytes])).collect();
             let whole = pieces.concat();
             let head = reply_head(whole.len() as u64);
             let name = object_key(&head.key).expect("short");
-            let put = writers.put(head, pieces, If::Still(always()), false);
+            let put = writers.put(head, pieces, Precondition::StillWanted(always()), false);
             assert!(
                 put.expect("room")
                     .try_recv()
                     .unwrap_or_else(|_| panic!("{piece_bytes} bytes four times are not put at once"))
-                    .expect("counts")
-                    .stays
+                    .expect("stored")
+                    .findable
             );
             let stored = store.get(&name).expect("readable").expect("there");
             assert_eq!(stored.read_all().expect("readable"), whole);
@@ -259,16 +273,16 @@ mod tests {
     fn nothing_is_put_at_once_before_what_waits_for_its_turn() {
         let (_store, writers) = writers(1 << 20);
         let head = || head(Vec::new(), Vec::new());
-        let at_once = || writers.put_at_once(&head(), None, &always()).is_some();
+        let at_once = || writers.try_put_now(&head(), None, &always()).is_some();
         let (queue, number) = writers.queue(&head().key);
         assert!(at_once());
-        let taken = queue.key_lock(number).take();
+        let taken = queue.key_lock(number).lock();
         assert!(!at_once(), "a change is being made");
         let other = (0..).map(|page| CacheKey::of(&format!("http://a/{page}").parse().expect("a URI")));
         let other = other.map(|key| key.expect("a key")).find(|key| writers.queue(key).1 != number);
         let key = other.expect("there are many");
         let other = NewHead { key, meta: Vec::new(), facts: Vec::new(), expires_s: 0 };
-        assert!(writers.put_at_once(&other, None, &always()).is_some(), "another's turn");
+        assert!(writers.try_put_now(&other, None, &always()).is_some(), "another's turn");
         let removed = writers.remove(&head().key);
         drop(taken);
         let _ = removed.blocking_recv();
@@ -276,7 +290,7 @@ mod tests {
         while !at_once() {
             assert!(begun.elapsed().as_secs() < 20, "what is done does not wait any more");
         }
-        queue.key_lock(number).waiting.fetch_add(1, Ordering::SeqCst);
+        queue.key_lock(number).queued.fetch_add(1, Ordering::SeqCst);
         assert!(!at_once(), "another waits");
         writers.stop();
     }
@@ -287,24 +301,30 @@ mod tests {
         let head = || reply_head(5);
         let body = || vec![Bytes::from_static(b"hello")];
         let name = object_key(&head().key).expect("short");
-        for (wanted, hand) in [(false, false), (false, true), (true, true)] {
-            let still = || -> Still { Box::new(move || wanted) };
-            let told = |counts: Stored| {
-                let counts = counts.blocking_recv().expect("told");
-                counts.map(|counts| (counts.body.expect("handed").bytes(), counts.stays))
+        for (wanted, return_body) in [(false, false), (false, true), (true, true)] {
+            let still_wanted = || -> StillWanted { Box::new(move || wanted) };
+            let receipt = |applied: WriteReceipt| {
+                let applied = applied.blocking_recv().expect("a receipt");
+                applied.map(|applied| (applied.body.expect("returned").bytes(), applied.findable))
             };
-            let put = writers.put(head(), body(), If::Still(still()), hand).expect("room");
-            assert_eq!(told(put), hand.then_some((5, wanted)), "{wanted} {hand}");
+            let put = writers
+                .put(head(), body(), Precondition::StillWanted(still_wanted()), return_body)
+                .expect("room");
+            assert_eq!(receipt(put), return_body.then_some((5, wanted)), "{wanted} {return_body}");
             let writing = writers.begin(head()).expect("room");
             assert!(writing.write(Bytes::from_static(b"longer")));
-            assert_eq!(told(writing.commit(still(), hand)), hand.then_some((6, wanted)), "{wanted} {hand}");
-            assert_eq!(store.get(&name).expect("readable").is_some(), wanted, "{wanted} {hand}");
+            assert_eq!(
+                receipt(writing.commit(still_wanted(), return_body)),
+                return_body.then_some((6, wanted)),
+                "{wanted} {return_body}"
+            );
+            assert_eq!(store.get(&name).expect("readable").is_some(), wanted, "{wanted} {return_body}");
         }
-        // What its readers alone get takes nothing away from those who find the one that is there.
+        // A put for readers alone leaves the stored version in place.
         let there = store.stat(&name).expect("readable").expect("stored").sequence;
-        let never: Still = Box::new(|| false);
-        let put = writers.put(head(), body(), If::Still(never), true).expect("room");
-        assert!(!put.blocking_recv().expect("told").expect("handed").stays);
+        let never: StillWanted = Box::new(|| false);
+        let put = writers.put(head(), body(), Precondition::StillWanted(never), true).expect("room");
+        assert!(!put.blocking_recv().expect("a receipt").expect("returned").findable);
         assert_eq!(store.stat(&name).expect("readable").map(|stat| stat.sequence), Some(there));
         writers.stop();
     }

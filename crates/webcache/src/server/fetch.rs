@@ -33,7 +33,7 @@ use http_cache_rules::update::{self, HeadSays};
 use http_cache_rules::{Exchange, Meta, Refusal, StoredFacts, facts, invalidation, lists, ranges};
 
 use crate::config::{Admission, Choice, ForwardedFor, Upstream};
-use crate::object_cache::{If, NewHead, StoredBody, StoredReply, encode_reply};
+use crate::object_cache::{NewHead, Precondition, StoredBody, StoredReply, encode_reply};
 use crate::server::answer::driver::{LookUp, Lookup};
 use crate::server::answer::handler::{At, RequestHandler, received};
 use crate::server::answer::reply::{X_REQUEST_ID, hexadecimal, plain};
@@ -439,12 +439,14 @@ impl RequestHandler {
             let over = stored.version().clone();
             match &stored.body {
                 StoredBody::Whole(body) => {
-                    if let Some(put) = writers.put(head, vec![body.clone()], If::There(over), false) {
+                    if let Some(put) =
+                        writers.put(head, vec![body.clone()], Precondition::Unreplaced(over), false)
+                    {
                         let _ = put.await;
                     }
                 }
                 // Copied in the background: until then it is asked about again.
-                StoredBody::Pieces(_) => drop(writers.update(head, over)),
+                StoredBody::Pieces(_) => drop(writers.replace_head(head, over)),
             }
         }
         facts_bytes

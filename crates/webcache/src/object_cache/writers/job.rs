@@ -1,6 +1,6 @@
-//! What store writers are asked to do, and what they tell when it is done.
+//! The jobs of the store writers, and their receipts.
 //!
-//! Always holds: what a job takes of what may wait depends on the job alone, so that as much is given back as was taken.
+//! Always holds: the size of a job depends on the job alone, so that exactly what was reserved is released.
 
 use std::sync::Arc;
 
@@ -12,45 +12,45 @@ use tokio::sync::oneshot;
 
 use crate::object_cache::{StoredBody, StoredHead, Version, head};
 
-/// Told when a change counts, if it does.
-pub type Stored = oneshot::Receiver<Option<Counts>>;
-pub(super) type Done = oneshot::Sender<Option<Counts>>;
+/// Receives the result of a change: `None` when nothing was changed.
+pub type WriteReceipt = oneshot::Receiver<Option<Applied>>;
+pub(super) type ReceiptSender = oneshot::Sender<Option<Applied>>;
 
-/// A change counts.
-pub struct Counts {
-    /// What was stored, if it was asked for: this version, whatever replaces it.
+/// The result of a change that was applied.
+pub struct Applied {
+    /// The stored body, if the job asked for it: this very version, whatever replaces it later.
     pub body: Option<StoredBody>,
-    /// Whether it lies there from now on. Else it was not wanted any more, but for its readers.
-    pub stays: bool,
+    /// Whether later requests find it. False for a reply that was no longer wanted, and was stored for its current readers only.
+    pub findable: bool,
 }
 
-/// Called right before a reply counts: whether it is wanted still, but for readers who have begun with it. What a later
-/// removal of its URI has said already is then known for sure, as the removal waits at the same write queue.
-pub type Still = Box<dyn Fn() -> bool + Send>;
+/// Called right before a reply becomes findable: whether it is still wanted. A purge of the URI is a job of the same write queue,
+/// so a purge that ran before this job is always seen here.
+pub type StillWanted = Box<dyn Fn() -> bool + Send>;
 
-/// On which condition a reply counts.
-pub enum If {
-    /// It is wanted still.
-    Still(Still),
-    /// What it replaces lies there still.
-    There(Version),
+/// The condition under which a reply is stored.
+pub enum Precondition {
+    /// The reply was not purged, banned or invalidated in the meantime.
+    StillWanted(StillWanted),
+    /// The stored version that it updates is still the current one.
+    Unreplaced(Version),
 }
 
-/// A reply's head on its way to the store.
+/// The head of a reply on its way to the store.
 #[derive(Debug)]
 pub struct NewHead {
-    /// Of the URI.
+    /// The key of the URI.
     pub key: CacheKey,
-    /// The stored head.
+    /// The encoded stored head (`head.rs`).
     pub meta: Vec<u8>,
-    /// The part of it that says by what it varies.
+    /// The facts inside `meta`, with Vary.
     pub facts: Vec<u8>,
-    /// For listings, in seconds since 1970.
+    /// Expiry time for listings, in seconds since 1970.
     pub expires_s: u32,
 }
 
 impl NewHead {
-    /// Its fields.
+    /// Decodes the header fields.
     pub fn fields(&self) -> Option<HeaderMap> {
         match StoredHead::read(&self.meta).ok()? {
             StoredHead::Reply { fields, .. } => {
@@ -69,31 +69,57 @@ impl NewHead {
     }
 }
 
-/// What is given at a write queue.
+/// A change that is queued for a store writer.
 pub(super) enum Job {
-    Put { head: Arc<NewHead>, body: Vec<Bytes>, condition: If, hand: bool, done: Done },
-    Begin { id: u64, head: Arc<NewHead> },
-    More { id: u64, chunk: Bytes },
-    End { id: u64, commit: Option<Still>, hand: bool, done: Done },
-    Copy { head: Arc<NewHead>, over: Version, done: Done },
-    Remove { key: CacheKey, done: Done },
-    Forget { name: Vec<u8> },
+    Put {
+        head: Arc<NewHead>,
+        body: Vec<Bytes>,
+        condition: Precondition,
+        return_body: bool,
+        done: ReceiptSender,
+    },
+    Begin {
+        id: u64,
+        head: Arc<NewHead>,
+    },
+    Append {
+        id: u64,
+        chunk: Bytes,
+    },
+    End {
+        id: u64,
+        commit: Option<StillWanted>,
+        return_body: bool,
+        done: ReceiptSender,
+    },
+    ReplaceHead {
+        head: Arc<NewHead>,
+        over: Version,
+        done: ReceiptSender,
+    },
+    Remove {
+        key: CacheKey,
+        done: ReceiptSender,
+    },
+    RemoveUnreadable {
+        name: Vec<u8>,
+    },
     Stop,
 }
 
 impl Job {
-    /// What it takes of what may wait, heads and keys counted. Nothing, if it must be done however much waits.
+    /// The bytes that the job reserves in the backlog, head and key included; 0 for jobs that must never be refused.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Put { head, body, .. } => {
                 JOB_BYTES + head.bytes() + body.iter().map(|chunk| chunk.len() as u64).sum::<u64>()
             }
-            Self::Begin { head, .. } | Self::Copy { head, .. } => JOB_BYTES + head.bytes(),
-            Self::More { chunk, .. } => JOB_BYTES + chunk.len() as u64,
-            Self::End { .. } | Self::Remove { .. } | Self::Forget { .. } | Self::Stop => 0,
+            Self::Begin { head, .. } | Self::ReplaceHead { head, .. } => JOB_BYTES + head.bytes(),
+            Self::Append { chunk, .. } => JOB_BYTES + chunk.len() as u64,
+            Self::End { .. } | Self::Remove { .. } | Self::RemoveUnreadable { .. } | Self::Stop => 0,
         }
     }
 }
 
-/// What a job takes beside its bytes, about.
+/// Approximate size of a job without its buffers.
 const JOB_BYTES: u64 = 256;

@@ -1,7 +1,7 @@
-//! Makes changes in the store, for whoever holds the key lock: a store writer, or a loop that does not have to wait.
+//! Changes the store. The caller holds the key lock of the URI: it is a store writer, or an event loop that need not wait.
 //!
-//! Always holds: what varies is found through the list at its URI, which is written after it; what is not wanted any more but
-//! by its readers is put under a name of its own, so that what lies at the URI stays as it is.
+//! Always holds: a variant is written before the list at its URI that leads to it. A reply that only its readers still need is
+//! put under a key that no request uses, so that the URI's own entry is unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,58 +11,58 @@ use http_cache_rules::Meta;
 use http_cache_rules::key::CacheKey;
 use packstore::{ObjectWriter, PutOptions, Store, StoreError};
 
-use super::job::{Counts, If, NewHead, Still};
+use super::job::{Applied, NewHead, Precondition, StillWanted};
 use crate::object_cache::{
     StoredBody, StoredHead, VariantList, Version, encode_list, object_key, variant_key,
 };
 
-/// One for all write queues. The caller holds the lock of the URI in its write queue.
+/// One for all write queues.
 pub(super) struct StoreMutations {
     store: Arc<Store>,
     failed: AtomicU64,
-    /// To readers alone.
-    handed_over: AtomicU64,
+    /// Numbers the keys of [`StoreMutations::unfindable_name`].
+    reader_only_puts: AtomicU64,
 }
 
-/// The name of an object, and what list must lie at its URI if another is there.
-type Place = (Vec<u8>, Option<VariantList>);
+/// The key to write to, and the list of variants to write afterwards, if it has to change.
+type Target = (Vec<u8>, Option<VariantList>);
 
 impl StoreMutations {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        Self { store, failed: AtomicU64::new(0), handed_over: AtomicU64::new(0) }
+        Self { store, failed: AtomicU64::new(0), reader_only_puts: AtomicU64::new(0) }
     }
 
-    /// Changes that the store refused.
+    /// How many changes failed in the store.
     pub(super) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Counts and tells it. Nothing was stored then.
-    pub(super) fn refused(&self, error: &StoreError) -> Option<Counts> {
+    /// Counts and logs a failed change. Nothing was stored.
+    pub(super) fn record_failure(&self, error: &StoreError) -> Option<Applied> {
         self.failed.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(%error, "a reply could not be stored");
         None
     }
 
-    /// Nothing when that would have to wait, or lists of variants are to be written.
-    pub(super) fn put_at_once(
+    /// Puts without blocking. `None` when that would block, or a list of variants has to be written.
+    pub(super) fn try_put_now(
         &self,
         head: &NewHead,
         body: &[u8],
-        still: &Still,
-    ) -> Option<Result<Option<Counts>, StoreError>> {
-        if !still() {
+        still_wanted: &StillWanted,
+    ) -> Option<Result<Option<Applied>, StoreError>> {
+        if !still_wanted() {
             return Some(Ok(None));
         }
-        let put = match self.place(&head.key, &head.facts) {
-            Ok(Some((place, None))) => self.store.try_put(&place, body, head.options()),
+        let put = match self.target(&head.key, &head.facts) {
+            Ok(Some((target, None))) => self.store.try_put(&target, body, head.options()),
             Ok(Some((_, Some(_)))) => return None,
             Ok(None) => return Some(Ok(None)),
             Err(error) => Err(error),
         };
         match put {
             Err(StoreError::Busy) => None,
-            put => Some(put.map(|()| Some(Counts { body: None, stays: true }))),
+            put => Some(put.map(|()| Some(Applied { body: None, findable: true }))),
         }
     }
 
@@ -70,94 +70,94 @@ impl StoreMutations {
         &self,
         head: &NewHead,
         body: &[Bytes],
-        condition: &If,
-        hand: bool,
-    ) -> Result<Option<Counts>, StoreError> {
-        let counts = match condition {
-            If::Still(still) => still(),
-            If::There(version) => self.is_there(&head.key, version)?,
+        condition: &Precondition,
+        return_body: bool,
+    ) -> Result<Option<Applied>, StoreError> {
+        let applied = match condition {
+            Precondition::StillWanted(still_wanted) => still_wanted(),
+            Precondition::Unreplaced(version) => self.is_current(&head.key, version)?,
         };
-        if !counts && !hand {
+        if !applied && !return_body {
             return Ok(None);
         }
-        let place =
-            if counts { self.place(&head.key, &head.facts)? } else { Some((self.name_of_none(), None)) };
-        let Some((place, list)) = place else { return Ok(None) };
+        let target =
+            if applied { self.target(&head.key, &head.facts)? } else { Some((self.unfindable_name(), None)) };
+        let Some((target, list)) = target else { return Ok(None) };
         if let [] | [_] = body {
             let body: &[u8] = body.first().map_or(b"", |chunk| chunk);
-            self.store.put_deferred(&place, body, head.options())?;
+            self.store.put_deferred(&target, body, head.options())?;
         } else {
-            let mut writer = self.store.put_stream(&place, head.options())?;
+            let mut writer = self.store.put_stream(&target, head.options())?;
             body.iter().try_for_each(|chunk| writer.write(chunk))?;
             writer.commit_deferred()?;
         }
-        if !counts {
-            return self.hand_over(&place, &head.meta).map(Some);
+        if !applied {
+            return self.store_for_readers(&target, &head.meta).map(Some);
         }
         self.write_list(&head.key, list)?;
-        Ok(Some(self.counts(&place, &head.meta, hand)))
+        Ok(Some(self.applied(&target, &head.meta, return_body)))
     }
 
-    /// To write a body part by part. Nothing when it cannot be stored.
+    /// Opens a stream for a body that comes in chunks. `None` when the reply cannot be stored.
     pub(super) fn begin(&self, head: &NewHead) -> Result<Option<ObjectWriter<'_>>, StoreError> {
-        let Some((place, _)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
-        self.store.put_stream(&place, head.options()).map(Some)
+        let Some((target, _)) = self.target(&head.key, &head.facts)? else { return Ok(None) };
+        self.store.put_stream(&target, head.options()).map(Some)
     }
 
-    /// Of a body that is whole.
+    /// Commits a body that is complete.
     pub(super) fn end(
         &self,
         writer: ObjectWriter<'_>,
         head: &NewHead,
-        still: &Still,
-        hand: bool,
-    ) -> Result<Option<Counts>, StoreError> {
-        let counts = still();
-        if !counts && !hand {
+        still_wanted: &StillWanted,
+        return_body: bool,
+    ) -> Result<Option<Applied>, StoreError> {
+        let applied = still_wanted();
+        if !applied && !return_body {
             return Ok(None);
         }
-        if !counts {
-            let name = self.name_of_none();
+        if !applied {
+            let name = self.unfindable_name();
             writer.commit_deferred_at(&name)?;
-            return self.hand_over(&name, &head.meta).map(Some);
+            return self.store_for_readers(&name, &head.meta).map(Some);
         }
-        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
-        writer.commit_deferred_at(&place)?;
+        let Some((target, list)) = self.target(&head.key, &head.facts)? else { return Ok(None) };
+        writer.commit_deferred_at(&target)?;
         self.write_list(&head.key, list)?;
-        Ok(Some(self.counts(&place, &head.meta, hand)))
+        Ok(Some(self.applied(&target, &head.meta, return_body)))
     }
 
-    /// Another head for what is stored, if it lies there still.
-    pub(super) fn copy(&self, head: &NewHead, over: &Version) -> Result<Option<Counts>, StoreError> {
-        if !self.is_there(&head.key, over)? {
+    /// Copies the stored body under another head, if `over` is still the current version.
+    pub(super) fn replace_head(&self, head: &NewHead, over: &Version) -> Result<Option<Applied>, StoreError> {
+        if !self.is_current(&head.key, over)? {
             return Ok(None);
         }
         let Some(object) = self.store.get(&over.name)? else { return Ok(None) };
-        let Some((place, list)) = self.place(&head.key, &head.facts)? else { return Ok(None) };
-        let mut writer = self.store.put_stream(&place, head.options())?;
+        let Some((target, list)) = self.target(&head.key, &head.facts)? else { return Ok(None) };
+        let mut writer = self.store.put_stream(&target, head.options())?;
         for chunk in object.chunks() {
             writer.write(chunk?.as_slice())?;
         }
         writer.commit_deferred()?;
         self.write_list(&head.key, list)?;
-        Ok(Some(Counts { body: None, stays: true }))
+        Ok(Some(Applied { body: None, findable: true }))
     }
 
-    pub(super) fn remove(&self, key: &CacheKey) -> Result<Option<Counts>, StoreError> {
+    pub(super) fn remove(&self, key: &CacheKey) -> Result<Option<Applied>, StoreError> {
         let Some(name) = object_key(key) else { return Ok(None) };
         if !self.store.may_contain(&name) {
             return Ok(None);
         }
-        Ok(self.store.delete_deferred(&name)?.0.then_some(Counts { body: None, stays: true }))
+        Ok(self.store.delete_deferred(&name)?.0.then_some(Applied { body: None, findable: true }))
     }
 
-    /// Of an object that cannot be read.
-    pub(super) fn forget(&self, name: &[u8]) -> Result<Option<Counts>, StoreError> {
+    /// Deletes an unreadable object.
+    pub(super) fn remove_unreadable(&self, name: &[u8]) -> Result<Option<Applied>, StoreError> {
         self.store.delete_deferred(name).map(|_| None)
     }
 
-    /// Where a reply with these facts goes, and what list must then lie at its URI.
-    fn place(&self, key: &CacheKey, facts: &[u8]) -> Result<Option<Place>, StoreError> {
+    /// The key for a reply with these facts.
+    fn target(&self, key: &CacheKey, facts: &[u8]) -> Result<Option<Target>, StoreError> {
         let (Some(name), Ok(meta)) = (object_key(key), Meta::from_bytes(facts)) else { return Ok(None) };
         if meta.vary_names.is_empty() {
             return Ok(Some((name, None)));
@@ -165,11 +165,11 @@ impl StoreMutations {
         let there = self.list(&name)?;
         let mut list =
             there.clone().unwrap_or_else(|| VariantList { generation: generation(), names: Vec::new() });
-        // The latest last: what is tried and kept longest.
+        // The latest goes last: it is examined last and dropped last.
         list.names.retain(|names| names != meta.vary_names);
         list.names.push(meta.vary_names.to_vec());
-        let place = variant_key(key, list.generation, meta.vary_names, meta.variant);
-        Ok(Some((place, (there.as_ref() != Some(&list)).then_some(list))))
+        let target = variant_key(key, list.generation, meta.vary_names, meta.variant);
+        Ok(Some((target, (there.as_ref() != Some(&list)).then_some(list))))
     }
 
     fn list(&self, name: &[u8]) -> Result<Option<VariantList>, StoreError> {
@@ -194,8 +194,8 @@ impl StoreMutations {
         Ok(())
     }
 
-    /// Whether this is what is found for its URI: a variant whose list is gone lies there still.
-    fn is_there(&self, key: &CacheKey, version: &Version) -> Result<bool, StoreError> {
+    /// Whether a request for the URI would find this version. A variant can outlive the list that led to it.
+    fn is_current(&self, key: &CacheKey, version: &Version) -> Result<bool, StoreError> {
         if let Some(generation) = version.generation {
             let list = object_key(key).map_or(Ok(None), |name| self.list(&name))?;
             if list.is_none_or(|list| list.generation != generation) {
@@ -208,28 +208,28 @@ impl StoreMutations {
         }
     }
 
-    /// What was just stored, before anybody can replace it: who has the turn alone writes there.
-    fn counts(&self, place: &[u8], meta: &[u8], hand: bool) -> Counts {
-        let object = if hand { self.store.get(place).ok().flatten() } else { None };
-        // Not what lay there before, should the store have refused the new one.
-        Counts { body: object.filter(|object| object.meta() == meta).map(StoredBody::of), stays: true }
+    /// Describes what was just stored. The key lock keeps others from replacing it first.
+    fn applied(&self, target: &[u8], meta: &[u8], return_body: bool) -> Applied {
+        let object = if return_body { self.store.get(target).ok().flatten() } else { None };
+        // Compare heads: if the store refused the new object, the old one is still there.
+        Applied { body: object.filter(|object| object.meta() == meta).map(StoredBody::of), findable: true }
     }
 
-    /// For readers alone: an object stays readable when its name is gone.
-    fn hand_over(&self, name: &[u8], meta: &[u8]) -> Result<Counts, StoreError> {
-        let counts = self.counts(name, meta, true);
+    /// Deletes the name again: an open object stays readable without it.
+    fn store_for_readers(&self, name: &[u8], meta: &[u8]) -> Result<Applied, StoreError> {
+        let applied = self.applied(name, meta, true);
         self.store.delete_deferred(name)?;
-        Ok(Counts { stays: false, ..counts })
+        Ok(Applied { findable: false, ..applied })
     }
 
-    /// A name that no request finds, for what is not wanted any more but by its readers.
-    fn name_of_none(&self) -> Vec<u8> {
-        let number = self.handed_over.fetch_add(1, Ordering::Relaxed);
+    /// A key that no request uses.
+    fn unfindable_name(&self) -> Vec<u8> {
+        let number = self.reader_only_puts.fetch_add(1, Ordering::Relaxed);
         [b"x".as_slice(), &generation().to_le_bytes(), &number.to_le_bytes()].concat()
     }
 }
 
-/// A number that no other list has.
+/// A random number, so that no two lists share a generation.
 fn generation() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::time::SystemTime::now())

@@ -1,8 +1,8 @@
-//! A write queue: where the changes of some URIs are asked for.
+//! A write queue: the jobs of some URIs, and the locks that serialize changes to one URI.
 //!
-//! Always holds: its store writer finds the jobs in the order they were given. Whoever makes a change holds the key lock of its
-//! URI; `try_take` succeeds only while no queued job needs that lock. Some URIs share a lock: so few that one which waits, for a
-//! store that looks for room, does not send all that come after it the long way.
+//! Always holds: the store writer receives jobs in the order they were queued. A change holds the key lock of its URI;
+//! `try_lock` succeeds only while no queued job needs that lock. URIs share the locks by hash; there are enough of them that
+//! one slow change delays few other URIs.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,39 +11,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use super::backlog::Backlog;
 use super::job::Job;
 
-/// Key locks of a write queue.
+/// Key locks per write queue.
 const KEY_LOCKS: usize = 256;
 
-/// Where the changes of some URIs are made.
+/// The sending side of a queue, with its key locks.
 pub(super) struct WriteQueue {
     jobs: Sender<(KeyLockNumber, Job)>,
     key_locks: Box<[KeyLock]>,
-    bodies_begun: AtomicU64,
-    /// Of all write queues.
+    bodies_started: AtomicU64,
+    /// Shared by all write queues.
     pub(super) backlog: Arc<Backlog>,
 }
 
-/// Whose changes are made one at a time.
+/// The key lock of a URI, as an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyLockNumber(usize);
 
 #[derive(Default)]
 pub(super) struct KeyLock {
-    /// Given, and not done yet.
-    pub(super) waiting: AtomicUsize,
+    /// Jobs that were queued and are not finished.
+    pub(super) queued: AtomicUsize,
     /// Held while a change is made.
-    held: Mutex<()>,
+    mutex: Mutex<()>,
 }
 
 impl WriteQueue {
-    /// And where its store writer finds the jobs.
+    /// Returns the queue and the receiver for its store writer.
     pub(super) fn new(backlog: Arc<Backlog>) -> (Self, Receiver<(KeyLockNumber, Job)>) {
         let (jobs, given) = channel();
         let key_locks = (0..KEY_LOCKS).map(|_| KeyLock::default()).collect();
-        (Self { jobs, key_locks, bodies_begun: AtomicU64::new(0), backlog }, given)
+        (Self { jobs, key_locks, bodies_started: AtomicU64::new(0), backlog }, given)
     }
 
-    /// Of a URI with this hash.
+    /// The key lock of a URI with this hash.
     pub(super) fn number(&self, hash: u64) -> KeyLockNumber {
         KeyLockNumber(hash as usize % self.key_locks.len())
     }
@@ -52,45 +52,45 @@ impl WriteQueue {
         &self.key_locks[number.0]
     }
 
-    /// False when its store writer is gone.
-    pub(super) fn give(&self, number: KeyLockNumber, job: Job) -> bool {
-        self.key_lock(number).waiting.fetch_add(1, Ordering::SeqCst);
-        // A store writer that is gone has dropped what would tell of it, and that is told as not stored.
+    /// Queues a job that counts against no bound. False when the store writer has stopped.
+    pub(super) fn enqueue(&self, number: KeyLockNumber, job: Job) -> bool {
+        self.key_lock(number).queued.fetch_add(1, Ordering::SeqCst);
+        // When the store writer has stopped, the receipt's sender is dropped, which the caller takes as not stored.
         self.jobs.send((number, job)).is_ok()
     }
 
-    /// False when too much waits already.
-    pub(super) fn give_if_room(&self, number: KeyLockNumber, job: Job) -> bool {
-        let fits = self.backlog.take(&job);
+    /// Queues a job if the backlog has space for it.
+    pub(super) fn try_enqueue(&self, number: KeyLockNumber, job: Job) -> bool {
+        let fits = self.backlog.try_reserve(&job);
         if fits {
-            self.give(number, job);
+            self.enqueue(number, job);
         }
         fits
     }
 
-    /// A number that no other body has here.
+    /// A number that is unique in this queue, for a streamed body.
     pub(super) fn next_body(&self) -> u64 {
-        self.bodies_begun.fetch_add(1, Ordering::Relaxed)
+        self.bodies_started.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 impl KeyLock {
-    pub(super) fn take(&self) -> MutexGuard<'_, ()> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing while somebody else has it, or waits for it.
-    pub(super) fn try_take(&self) -> Option<MutexGuard<'_, ()>> {
-        let held = match self.held.try_lock() {
+    /// `None` while a change holds the lock or a queued job needs it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
+        let held = match self.mutex.try_lock() {
             Ok(held) => held,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        (self.waiting.load(Ordering::SeqCst) == 0).then_some(held)
+        (self.queued.load(Ordering::SeqCst) == 0).then_some(held)
     }
 
-    /// A job that was given is done.
-    pub(super) fn done(&self) {
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    /// Notes that a queued job has finished.
+    pub(super) fn job_done(&self) {
+        self.queued.fetch_sub(1, Ordering::SeqCst);
     }
 }

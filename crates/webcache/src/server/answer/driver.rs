@@ -27,7 +27,7 @@ use http_cache_rules::reuse::ForwardReason;
 use http_cache_rules::{Meta, forwarding};
 use hyper::upgrade::OnUpgrade;
 
-use crate::object_cache::{Look, Looked, StoredReply};
+use crate::object_cache::{LookupResult, LookupStep, StoredReply};
 use crate::server::answer::handler::{Client, RequestHandler};
 use crate::server::answer::stored::Served;
 use crate::server::client::reply_body::ReplyBody;
@@ -133,34 +133,36 @@ impl RequestHandler {
         let found = match at {
             LookUp::Turn { .. } => self.look_in_time().await,
             // What was there a moment ago is in memory, in all likelihood.
-            _ => self.worker.shared.object_cache.look(&self.parsed.key, &self.parsed.headers),
+            _ => self.worker.shared.object_cache.look_up(&self.parsed.key, &self.parsed.headers),
         };
         match found {
-            Look::Reply(reply) if !self.is_banned(&reply) => Lookup::Reply(reply),
-            Look::OtherVariants => Lookup::OtherVariants,
-            Look::Nothing if at == LookUp::Turn { may_wait: true } && !self.request().joins() => {
+            LookupResult::Reply(reply) if !self.is_banned(&reply) => Lookup::Reply(reply),
+            LookupResult::OtherVariants => Lookup::OtherVariants,
+            LookupResult::Nothing if at == LookUp::Turn { may_wait: true } && !self.request().joins() => {
                 let landing = self.worker.shared.collapse_table.landing(&self.parsed.key);
                 landing.map_or(Lookup::Nothing, Lookup::AboutToBeStored)
             }
-            Look::Nothing | Look::Reply(_) => Lookup::Nothing,
+            LookupResult::Nothing | LookupResult::Reply(_) => Lookup::Nothing,
         }
     }
 
     /// Others are served while the disk is read, where the kernel can do that.
-    async fn look_in_time(&self) -> Look {
+    async fn look_in_time(&self) -> LookupResult {
         let (object_cache, parsed) = (&self.worker.shared.object_cache, &self.parsed);
-        let Some(reads) = &self.worker.reads else { return object_cache.look(&parsed.key, &parsed.headers) };
-        let mut looked = object_cache.begin_look(&parsed.key);
+        let Some(reads) = &self.worker.reads else {
+            return object_cache.look_up(&parsed.key, &parsed.headers);
+        };
+        let mut looked = object_cache.begin_look_up(&parsed.key);
         loop {
-            let looking = match looked {
-                Looked::Done(look) => return look,
-                Looked::On(looking) => looking,
+            let pending = match looked {
+                LookupStep::Done(look) => return look,
+                LookupStep::Read(pending) => pending,
             };
-            let read = match looking.reading() {
+            let read = match pending.pending_read() {
                 Some(reading) => reads.read(reading, reading.offset(), reading.bytes()).await.ok(),
                 None => None,
             };
-            looked = object_cache.go_on(looking, read, &parsed.key, &parsed.headers);
+            looked = object_cache.continue_look_up(pending, read, &parsed.key, &parsed.headers);
         }
     }
 

@@ -21,7 +21,7 @@ use http_cache_rules::storing::{self, BodyEnd};
 use http_cache_rules::{StoredFacts, WallSeconds};
 
 use crate::config::Config;
-use crate::object_cache::{If, NewHead, Still, Writing};
+use crate::object_cache::{NewHead, Precondition, StillWanted, StreamingPut};
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::fetch::collapsing::{Epoch, Guard};
 use crate::server::fetch::streaming_reply::{Ending, StreamingReply};
@@ -30,7 +30,7 @@ use crate::server::upstream::READ_BYTES;
 use crate::server::worker::{Busy, Worker};
 
 /// Bodies up to this are put in one piece (the store's own measure).
-pub const KEPT_BYTES_MAX: u64 = 256 << 10;
+pub const WHOLE_BODY_BYTES_MAX: u64 = 256 << 10;
 
 /// How long the store may have no room at all for more of a long body, until it is not stored after all. A disk that writes makes
 /// room several times a second, so that a fetch goes on at its pace; one that hangs holds up no client for longer.
@@ -72,7 +72,7 @@ struct BodyRelay {
     streaming: Arc<StreamingReply>,
     plan: Plan,
     kept: Vec<Bytes>,
-    writing: Option<Writing>,
+    writing: Option<StreamingPut>,
     storing: bool,
     received: u64,
     page: Option<Page>,
@@ -143,7 +143,7 @@ impl BodyRelay {
                 }
             } else {
                 self.kept.push(chunk.clone());
-                if self.received > KEPT_BYTES_MAX {
+                if self.received > WHOLE_BODY_BYTES_MAX {
                     self.begin_writing().await;
                 }
             }
@@ -152,7 +152,7 @@ impl BodyRelay {
     }
 
     /// When too much waits already, that is waited for: longer if readers have fallen behind, as they would be cut off.
-    async fn write(&self, writing: &Writing, chunk: Bytes) -> bool {
+    async fn write(&self, writing: &StreamingPut, chunk: Bytes) -> bool {
         if writing.write(chunk.clone()) {
             return true;
         }
@@ -160,7 +160,7 @@ impl BodyRelay {
             true => self.config.upstream.reply_time.max(ROOM_WAIT_MAX),
             false => ROOM_WAIT_MAX,
         };
-        tokio::time::timeout(patience, writing.write_when_room(chunk)).await.unwrap_or(false)
+        tokio::time::timeout(patience, writing.write_when_space(chunk)).await.unwrap_or(false)
     }
 
     async fn begin_writing(&mut self) {
@@ -173,9 +173,9 @@ impl BodyRelay {
     }
 
     /// With what has come so far.
-    async fn begun(&mut self) -> Option<Writing> {
+    async fn begun(&mut self) -> Option<StreamingPut> {
         let shared = Arc::clone(&self.worker.shared);
-        let begun = shared.object_cache.writers().begin_when_room(Arc::clone(&self.plan.head));
+        let begun = shared.object_cache.writers().begin_when_space(Arc::clone(&self.plan.head));
         let writing = tokio::time::timeout(ROOM_WAIT_MAX, begun).await.ok()??;
         for chunk in std::mem::take(&mut self.kept) {
             if !self.write(&writing, chunk).await {
@@ -228,8 +228,8 @@ impl BodyRelay {
         let loses = !whole && self.fetched.start == 0 && self.fetched.end < u64::MAX;
         self.streaming.end(if whole { Ending::Whole } else { Ending::Cut });
         // Readers who began with what is void now may end with it; those who begin now do not find it.
-        let (void, hand) = (self.is_void(), whole && self.streaming.has_readers_behind());
-        if !self.storing || loses || ended == BodyEnd::Discard || void && !hand {
+        let (void, return_body) = (self.is_void(), whole && self.streaming.has_readers_behind());
+        if !self.storing || loses || ended == BodyEnd::Discard || void && !return_body {
             self.streaming.set_stored(None);
             return;
         }
@@ -238,27 +238,29 @@ impl BodyRelay {
         let page = page.map(|page| (page, self.kept.clone()));
         let writers = self.worker.shared.object_cache.writers();
         let (collapse_table, epoch) = (Arc::clone(&self.worker.shared.collapse_table), self.plan.epoch);
-        let still: Still = Box::new(move || !void && collapse_table.is_current(epoch));
+        let still_wanted: StillWanted = Box::new(move || !void && collapse_table.is_current(epoch));
         let stored = match self.writing.take() {
-            Some(writing) => Some(writing.commit(still, hand)),
-            None => writers.put(self.plan.head, self.kept, If::Still(still), hand),
+            Some(writing) => Some(writing.commit(still_wanted, return_body)),
+            None => {
+                writers.put(self.plan.head, self.kept, Precondition::StillWanted(still_wanted), return_body)
+            }
         };
-        let counts = match stored {
+        let applied = match stored {
             Some(stored) => stored.await.unwrap_or(None),
             None => {
                 self.worker.counters.unstored_behind.add(1);
                 None
             }
         };
-        if counts.as_ref().is_some_and(|counts| counts.stays) {
+        if applied.as_ref().is_some_and(|applied| applied.findable) {
             self.worker.counters.stored_objects.add(1);
             self.worker.counters.stored_bytes.add(self.received);
             if let Some((page, body)) = page {
                 page.fetch_embedded(body);
             }
         }
-        self.streaming.set_stays(counts.as_ref().is_some_and(|counts| counts.stays));
-        self.streaming.set_stored(counts.and_then(|counts| counts.body));
+        self.streaming.set_stays(applied.as_ref().is_some_and(|applied| applied.findable));
+        self.streaming.set_stored(applied.and_then(|applied| applied.body));
     }
 }
 

@@ -21,7 +21,7 @@ use http_cache_rules::key::CacheKey;
 
 use crate::config::{Config, Upstream};
 use crate::icp::{self, Answer, Message};
-use crate::object_cache::Look;
+use crate::object_cache::LookupResult;
 use crate::server::client::parsed_request::{allowed_host, allowed_method};
 use crate::server::counters::Counters;
 use crate::server::worker::{Shared, Stage, now};
@@ -106,10 +106,10 @@ impl Answerer {
             if let Some(accepted) = accepted {
                 fields.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
             }
-            match self.shared.object_cache.look(key, &fields) {
-                Look::Nothing => return false,
-                Look::OtherVariants => {}
-                Look::Reply(reply) => {
+            match self.shared.object_cache.look_up(key, &fields) {
+                LookupResult::Nothing => return false,
+                LookupResult::OtherVariants => {}
+                LookupResult::Reply(reply) => {
                     let meta = reply.meta();
                     let stored_at = meta.facts.stored_at;
                     let banned = self.shared.bans.covers(key.as_str(), stored_at, || reply.fields().ok());
