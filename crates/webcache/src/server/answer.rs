@@ -1,4 +1,9 @@
-//! How a request is answered: the loop that decides and executes, and the replies that it makes.
+//! Answers requests: the loop that decides and executes, and the replies that it builds.
+//!
+//! ```text
+//! handler ─> driver ─┬─> stored ─> reply          background: fetches without a client
+//!                    └─> server::fetch ─> reply
+//! ```
 
 pub(super) mod background;
 pub(super) mod driver;

@@ -1,14 +1,14 @@
-//! What goes to the origin, and what becomes of its reply: stored, merged with what is stored, or passed on.
+//! Sends a request upstream and handles the reply: stored, merged into a stored reply, or passed on.
 //!
 //! ```text
-//! request ─ strip, Via, conditions ─> a sibling that has it ─> parents, or the origins of the site, one after the other
-//! no reply ─> what is stored stands in, 504, 502
-//! 304 to our question ─> merge, write, serve as stored      of another tag ─> asked again without
-//! may be stored ─> StreamingReply, relay                               may not ─> passed on as it comes
+//! request ─ strip, Via, conditions ─> sibling with an ICP hit ─> parents, or the origins of the site, in order
+//! no reply ──────────────────────────> stored reply stands in, or 504, or 502
+//! 304 that validates the stored reply ─> merge, write, serve as stored    304 with another tag ─> retry without conditions
+//! reply that may be stored ──────────> StreamingReply and body relay      any other ─> passed on as it arrives
 //! ```
 //!
-//! Always holds: a reply is judged by the fields that came; invalidation counts before the client hears of it; a 304 gives
-//! new fields to the very object that was asked about, or to none; a password for a proxy goes to proxies alone.
+//! Always holds: a reply is judged by its fields as received. Invalidation takes effect before the client sees the reply. A 304
+//! updates the very object whose validators were sent, or none. Proxy-Authorization is sent to proxies only.
 
 pub(super) mod body_relay;
 pub(super) mod collapsing;
@@ -34,16 +34,16 @@ use http_cache_rules::{Exchange, Meta, Refusal, StoredFacts, facts, invalidation
 
 use crate::config::{Admission, Choice, ForwardedFor, Upstream};
 use crate::object_cache::{NewHead, Precondition, StoredBody, StoredReply, encode_reply};
-use crate::server::answer::driver::{LookUp, Lookup};
+use crate::server::answer::driver::{LookUpAt, Lookup};
 use crate::server::answer::handler::{At, RequestHandler, received};
 use crate::server::answer::reply::{X_REQUEST_ID, hexadecimal, plain};
 use crate::server::answer::stored::Served;
 use crate::server::client::parsed_request::{Route, Side};
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::counters::Outcome;
-use crate::server::fetch::body_relay::{Filling, Plan, expires_s};
-use crate::server::fetch::collapsing::Guard;
-use crate::server::fetch::completing::Joined;
+use crate::server::fetch::body_relay::{RelayInput, StoragePlan, expires_s};
+use crate::server::fetch::collapsing::FetchGuard;
+use crate::server::fetch::completing::CompletedPart;
 use crate::server::fetch::streaming_reply::{FetchResult, SharedHead};
 use crate::server::peers::neighbours::Found;
 use crate::server::upstream::connection::ArrivingBody;
@@ -54,61 +54,61 @@ use crate::server::worker::now;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// A reply's head with the times around it.
-pub(super) struct Answer {
+/// The head of an upstream reply, with the times of request and reply.
+pub(super) struct UpstreamReply {
     pub(super) reply: Response<ArrivingBody>,
     pub(super) requested_at: At,
     pub(super) answered_at: At,
-    /// Out of a sibling's store.
+    /// It came from a sibling's cache.
     pub(super) of_sibling: bool,
-    /// Its body is what was missing of a stored part; status and fields are those of both together.
-    pub(super) joined: Option<Joined>,
+    /// Set when the body is only what a stored part lacked; status and fields already describe both together.
+    pub(super) completed_part: Option<CompletedPart>,
 }
 
-/// What came of a fetch.
-enum CameAs<'a> {
+/// What a fetch brought, owned.
+enum ReceivedOutcome<'a> {
     Reply(Exchange<'a>),
     Error { is_refusal: bool },
 }
 
-impl CameAs<'_> {
-    fn as_came(&self) -> Came<'_> {
+impl ReceivedOutcome<'_> {
+    fn as_fetch_outcome(&self) -> Came<'_> {
         match self {
-            CameAs::Reply(exchange) => Came::Reply(exchange),
-            // What is stored must not stand in for what clients may not reach.
-            CameAs::Error { is_refusal: true } => Came::Refused,
-            CameAs::Error { is_refusal: false } => Came::Nothing { can_go_on: false },
+            ReceivedOutcome::Reply(exchange) => Came::Reply(exchange),
+            // A stored reply must not stand in for a destination that clients may not reach.
+            ReceivedOutcome::Error { is_refusal: true } => Came::Refused,
+            ReceivedOutcome::Error { is_refusal: false } => Came::Nothing { can_go_on: false },
         }
     }
 }
 
-/// What is done with a reply that goes to the client.
-pub(super) struct Verdict {
-    /// What to remember of it, where the rules let it be stored.
+/// What to do with the store when a reply goes to the client.
+pub(super) struct StorageDecision {
+    /// The facts to store, if the rules allow storing.
     store: Option<StoredFacts>,
-    /// What was stored is to be dropped, if this does not take its place.
+    /// Remove the stored reply, unless this one replaces it.
     supersedes: bool,
 }
 
-impl Verdict {
+impl StorageDecision {
     fn of(action: ResponseAction) -> Self {
         match action {
             ResponseAction::Store { facts, supersedes } => Self { store: Some(facts), supersedes },
             ResponseAction::PassOn { supersedes, .. } => Self { store: None, supersedes },
-            // No reply that is passed on leads to another action.
+            // The other actions never pass a reply on.
             _ => Self { store: None, supersedes: false },
         }
     }
 }
 
 impl RequestHandler {
-    /// Asks the origin, about what is stored if there is something, and answers the client. The guard, if there is one,
-    /// stands for those who wait. Boxed: a hit needs no room for it.
+    /// Sends the request upstream, with the validators of `stored` if there are any, and answers the client. A guard obliges this
+    /// fetch to publish a result for the requests that wait. Boxed, so that the future of a hit needs no space for it.
     pub(super) fn fetch(
         &mut self,
         stored: Option<Box<StoredReply>>,
         why: ForwardReason,
-        guard: Option<Guard>,
+        guard: Option<FetchGuard>,
         body: RequestBody,
     ) -> Pin<Box<impl Future<Output = Response<ReplyBody>>>> {
         Box::pin(self.fetch_in_place(stored, why, guard, body))
@@ -118,14 +118,14 @@ impl RequestHandler {
         &mut self,
         stored: Option<Box<StoredReply>>,
         why: ForwardReason,
-        guard: Option<Guard>,
+        guard: Option<FetchGuard>,
         body: RequestBody,
     ) -> Response<ReplyBody> {
         self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
-        let mut headers = self.onward();
+        let mut headers = self.forwarded_headers();
         if self.has_body && self.parsed.facts.method.may_be_served() && !headers.contains_key(CONTENT_LENGTH)
         {
-            // Not said, hyper would take it for none, and the body for nothing.
+            // Without it, hyper would assume that there is no body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         let role = match &stored {
@@ -142,11 +142,15 @@ impl RequestHandler {
             _ => None,
         };
         let found = self.neighbours(why).await;
-        let mut answer = self.ask(headers, body, &found).await;
-        let mut action = self.decide_response(stored.as_deref(), role, self.came(&answer).as_came());
+        let mut answer = self.send_to_upstreams(headers, body, &found).await;
+        let mut action = self.decide_response(stored.as_deref(), role, self.came(&answer).as_fetch_outcome());
         if let (ResponseAction::RetryUnconditional, Some(headers)) = (action, unconditional) {
-            answer = self.ask(headers, RequestBody::Nothing, &Found::default()).await;
-            action = self.decide_response(stored.as_deref(), Role::Doubtful, self.came(&answer).as_came());
+            answer = self.send_to_upstreams(headers, RequestBody::Nothing, &Found::default()).await;
+            action = self.decide_response(
+                stored.as_deref(),
+                Role::Doubtful,
+                self.came(&answer).as_fetch_outcome(),
+            );
         }
         match (action, answer, stored) {
             (ResponseAction::ServeStale { age_s, failure }, _, Some(stored)) => {
@@ -155,8 +159,8 @@ impl RequestHandler {
                 reply
             }
             (ResponseAction::GatewayTimeout, answer, _) => {
-                let cause = answer.err().map(|error| told(&error));
-                let reply = self.may_not_stand_in(cause.as_deref());
+                let cause = answer.err().map(|error| error_chain(&error));
+                let reply = self.stale_forbidden(cause.as_deref());
                 guard.into_iter().for_each(|guard| guard.failed(Failure::NoReply));
                 reply
             }
@@ -164,21 +168,23 @@ impl RequestHandler {
                 self.confirmed(stored, answer, why, guard).await
             }
             (action, Ok(answer), stored) => {
-                self.pass_on(answer, Verdict::of(action), stored, why, guard).await
+                self.pass_on(answer, StorageDecision::of(action), stored, why, guard).await
             }
             (_, Err(error), _) => self.no_reply(&error, why),
         }
     }
 
-    /// What came, in the words of the rules.
-    fn came<'a>(&'a self, answer: &'a Result<Answer, UpstreamError>) -> CameAs<'a> {
+    /// The outcome as the caching rules take it.
+    fn came<'a>(&'a self, answer: &'a Result<UpstreamReply, UpstreamError>) -> ReceivedOutcome<'a> {
         match answer {
-            Ok(answer) => CameAs::Reply(self.judged(answer, answer.reply.status(), answer.reply.headers())),
-            Err(error) => CameAs::Error { is_refusal: error.is_refusal() },
+            Ok(answer) => {
+                ReceivedOutcome::Reply(self.exchange(answer, answer.reply.status(), answer.reply.headers()))
+            }
+            Err(error) => ReceivedOutcome::Error { is_refusal: error.is_refusal() },
         }
     }
 
-    /// Decides what is done with what came; `stored` is what went along, for this role.
+    /// Decides what to do with an outcome. `stored` took part in the fetch in this role.
     pub(super) fn decide_response(
         &self,
         stored: Option<&StoredReply>,
@@ -190,13 +196,18 @@ impl RequestHandler {
         decide_response(&self.request(), stored, came, &self.config.policy, now())
     }
 
-    /// What is done with a reply that answers none of our own questions.
-    pub(super) fn verdict(&self, answer: &Answer, stored: Option<&StoredReply>, role: Role) -> Verdict {
-        let exchange = self.judged(answer, answer.reply.status(), answer.reply.headers());
-        Verdict::of(self.decide_response(stored, role, Came::Reply(&exchange)))
+    /// Decides about storing a reply to a request that carried no validators of ours.
+    pub(super) fn storage_decision(
+        &self,
+        answer: &UpstreamReply,
+        stored: Option<&StoredReply>,
+        role: Role,
+    ) -> StorageDecision {
+        let exchange = self.exchange(answer, answer.reply.status(), answer.reply.headers());
+        StorageDecision::of(self.decide_response(stored, role, Came::Reply(&exchange)))
     }
 
-    /// What the client is told when there is no reply.
+    /// The error reply to the client when upstream gave none.
     pub(super) fn no_reply(&mut self, error: &UpstreamError, why: ForwardReason) -> Response<ReplyBody> {
         let (status, outcome) = match error {
             UpstreamError::Late { .. } => (StatusCode::GATEWAY_TIMEOUT, Outcome::Failed),
@@ -208,9 +219,9 @@ impl RequestHandler {
             UpstreamError::Broken(_) => (StatusCode::BAD_REQUEST, Outcome::Denied),
             _ => (StatusCode::BAD_GATEWAY, Outcome::Failed),
         };
-        let mut reply = plain(status, &told(error));
+        let mut reply = plain(status, &error_chain(error));
         if error.is_the_clients() {
-            // More of it may follow, which nobody will read.
+            // The rest of the body may follow, and is not read.
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let detail = if error.is_the_clients() { "request body" } else { "no reply" };
@@ -220,8 +231,8 @@ impl RequestHandler {
         self.own(reply, outcome)
     }
 
-    /// The client's fields as they go on; the buffer that they came in is let go.
-    pub(super) fn onward(&mut self) -> HeaderMap {
+    /// The request fields to send upstream. Releases the buffer that the client's head was read into.
+    pub(super) fn forwarded_headers(&mut self) -> HeaderMap {
         self.parsed.detach();
         let mut headers = self.parsed.headers.clone();
         forwarding::strip_hop_by_hop(&mut headers);
@@ -247,7 +258,7 @@ impl RequestHandler {
         headers
     }
 
-    /// Tells the origin of a site who the client is, as far as the operator wants that.
+    /// Sets X-Forwarded-For as the operator configured it.
     fn forwarded_for(&self, headers: &mut HeaderMap) {
         let how = self.config.reverse.forwarded_for;
         if matches!(how, ForwardedFor::Replace | ForwardedFor::Remove) {
@@ -260,13 +271,14 @@ impl RequestHandler {
         }
     }
 
-    /// Who may be asked, in order; and whether as a proxy.
+    /// The upstreams to try, in order; true for those that are used as a proxy.
     fn candidates(&self, neighbours: &Found) -> Vec<(Upstream, bool)> {
         let pool = &self.worker.pool;
         let mut found: Vec<(Upstream, bool)> = match &self.parsed.route {
             Route::Site(site) => {
                 let origins = &self.config.sites[*site].origins;
-                let first = if origins.len() > 1 { self.worker.turn() % origins.len() } else { 0 };
+                let first =
+                    if origins.len() > 1 { self.worker.next_origin_index() % origins.len() } else { 0 };
                 let turned = origins[first..].iter().chain(&origins[..first]);
                 turned.map(|origin| (origin.clone(), false)).collect()
             }
@@ -282,29 +294,29 @@ impl RequestHandler {
                 if let Some((parent, false)) = &neighbours.hit {
                     all.sort_by_key(|(upstream, _)| upstream != parent);
                 }
-                // Those that do not want to be asked are not, as long as anybody else can be.
+                // Skip caches that refuse ICP queries, as long as another upstream remains.
                 if all.iter().any(|(upstream, _)| !neighbours.refusing.contains(upstream)) {
                     all.retain(|(upstream, as_proxy)| !as_proxy || !neighbours.refusing.contains(upstream));
                 }
                 all
             }
         };
-        // Those that were down of late come last, but they come.
+        // Try upstreams that failed recently last, but do try them.
         if found.len() > 1 {
             found.sort_by_key(|(upstream, _)| !pool.is_up(upstream));
         }
         found
     }
 
-    /// Asks one after the other until one replies.
-    pub(super) async fn ask(
+    /// Tries one upstream after the other until one replies.
+    pub(super) async fn send_to_upstreams(
         &mut self,
         mut headers: HeaderMap,
         body: RequestBody,
         neighbours: &Found,
-    ) -> Result<Answer, UpstreamError> {
+    ) -> Result<UpstreamReply, UpstreamError> {
         if let Some((sibling, true)) = &neighbours.hit
-            && let Some(answer) = Box::pin(self.ask_sibling(sibling, &headers)).await
+            && let Some(answer) = Box::pin(self.fetch_from_sibling(sibling, &headers)).await
         {
             return Ok(answer);
         }
@@ -312,7 +324,7 @@ impl RequestHandler {
         let tries = if repeatable { self.config.upstream.retries as usize + 1 } else { 1 };
         let candidates = self.candidates(neighbours);
         let mut body = Some(body);
-        // Meant for a proxy that asks for it; the origin has no use for a password of ours.
+        // It is for a proxy that requires it; origins must not see the password.
         let password = headers.remove(PROXY_AUTHORIZATION);
         let mut head = RequestHead { method: self.parsed.method.clone(), uri: Uri::default(), headers };
         let tries = tries.max(if repeatable { candidates.len() } else { 1 });
@@ -343,12 +355,12 @@ impl RequestHandler {
                     if !head.headers.contains_key(RANGE) {
                         part_to_whole(&mut reply);
                     }
-                    return Ok(Answer {
+                    return Ok(UpstreamReply {
                         reply,
                         requested_at,
                         answered_at: now(),
                         of_sibling: false,
-                        joined: None,
+                        completed_part: None,
                     });
                 }
                 Err(error) => {
@@ -364,7 +376,7 @@ impl RequestHandler {
         Err(UpstreamError::Name { host: String::new() })
     }
 
-    /// What is stored stands in for an origin that fails.
+    /// Serves the stored reply in place of a failed upstream.
     pub(super) fn serve_stale(
         &mut self,
         stored: StoredReply,
@@ -384,13 +396,19 @@ impl RequestHandler {
         })
     }
 
-    /// The origin fails, and what is stored is of no use. `cause`: when it was asked for this request.
-    pub(super) fn may_not_stand_in(&mut self, cause: Option<&str>) -> Response<ReplyBody> {
+    /// 504: upstream failed, and the stored reply may not be used. `cause` is known when this request itself was sent upstream.
+    pub(super) fn stale_forbidden(&mut self, cause: Option<&str>) -> Response<ReplyBody> {
         let cause = cause.unwrap_or("the origin gives no reply");
         self.gateway_timeout(&format!("{cause}; and what is stored may not be used unvalidated"))
     }
 
-    fn judged<'a>(&'a self, answer: &Answer, status: StatusCode, headers: &'a HeaderMap) -> Exchange<'a> {
+    /// The exchange as the caching rules take it.
+    fn exchange<'a>(
+        &'a self,
+        answer: &UpstreamReply,
+        status: StatusCode,
+        headers: &'a HeaderMap,
+    ) -> Exchange<'a> {
         Exchange {
             target: &self.parsed.target,
             request: &self.parsed.facts,
@@ -402,29 +420,29 @@ impl RequestHandler {
         }
     }
 
-    /// The stored reply's new facts and fields after a 304 or a HEAD.
-    fn merged(
+    /// The facts and fields of the stored reply, updated by a 304 or by the reply to a HEAD.
+    fn merge_fields(
         &self,
         stored: &StoredReply,
-        answer: &Answer,
+        answer: &UpstreamReply,
     ) -> Option<(Result<StoredFacts, Refusal>, HeaderMap)> {
         let mut fields = stored.fields().ok()?;
         let mut news = answer.reply.headers().clone();
         forwarding::strip_hop_by_hop(&mut news);
         update::merge(&mut fields, &news);
         let old = stored.meta().facts;
-        let judged = self.judged(answer, old.status, &fields);
-        let refreshed = update::refresh(&old, &judged, &self.config.policy);
+        let exchange = self.exchange(answer, old.status, &fields);
+        let refreshed = update::refresh(&old, &exchange, &self.config.policy);
         Some((refreshed, fields))
     }
 
-    /// Writes a stored reply's new head, if nothing else lies there by then. Short ones count when this returns.
+    /// Writes the new head of a stored reply unless that was replaced meanwhile. For short bodies it is visible on return.
     async fn write_update(
         &self,
         stored: &StoredReply,
         facts: StoredFacts,
         fields: &mut HeaderMap,
-        answer: &Answer,
+        answer: &UpstreamReply,
     ) -> Vec<u8> {
         let facts_bytes = facts::meta_bytes(facts, fields, &self.parsed.headers);
         forwarding::storable_fields(fields);
@@ -445,22 +463,22 @@ impl RequestHandler {
                         let _ = put.await;
                     }
                 }
-                // Copied in the background: until then it is asked about again.
+                // The body is copied in the background; until then requests revalidate the old head.
                 StoredBody::Pieces(_) => drop(writers.replace_head(head, over)),
             }
         }
         facts_bytes
     }
 
-    /// The origin said that what is stored holds.
+    /// A 304 validated the stored reply: updates and serves it.
     async fn confirmed(
         &mut self,
         stored: Box<StoredReply>,
-        answer: Answer,
+        answer: UpstreamReply,
         why: ForwardReason,
-        guard: Option<Guard>,
+        guard: Option<FetchGuard>,
     ) -> Response<ReplyBody> {
-        let Some((refreshed, mut fields)) = self.merged(&stored, &answer) else {
+        let Some((refreshed, mut fields)) = self.merge_fields(&stored, &answer) else {
             return self.gateway_timeout("what is stored cannot be read");
         };
         let old = stored.meta().facts;
@@ -493,22 +511,22 @@ impl RequestHandler {
         served.unwrap_or_else(|| self.gateway_timeout("a part was asked for that is not stored"))
     }
 
-    /// A new reply.
+    /// Sends a new reply to the client, and to the store if `decision` says so.
     pub(super) async fn pass_on(
         &mut self,
-        answer: Answer,
-        verdict: Verdict,
+        answer: UpstreamReply,
+        storage_decision: StorageDecision,
         stored: Option<Box<StoredReply>>,
         why: ForwardReason,
-        guard: Option<Guard>,
+        guard: Option<FetchGuard>,
     ) -> Response<ReplyBody> {
         let status = answer.reply.status();
         self.invalidate(&answer).await;
         if self.parsed.method == Method::HEAD && !self.has_body {
-            self.after_head(&answer).await;
+            self.apply_head_reply(&answer).await;
         }
         let name = self.config.proxy.name.clone();
-        let mut told = CacheStatus {
+        let mut cache_status = CacheStatus {
             forward_status: Some(answer.status().as_u16()),
             ..CacheStatus::forwarded(&name, why)
         };
@@ -518,21 +536,22 @@ impl RequestHandler {
             (None, true) => Outcome::Miss,
         };
         if answer.of_sibling {
-            told.detail = Some("sibling");
+            cache_status.detail = Some("sibling");
         }
-        let Answer { reply, requested_at, answered_at, joined, .. } = answer;
+        let UpstreamReply { reply, requested_at, answered_at, completed_part, .. } = answer;
         let (parts, body) = reply.into_parts();
         let mut headers = parts.headers;
         forwarding::add_date(&mut headers, answered_at);
-        let store = verdict.store.filter(|_| self.admitted());
+        let store = storage_decision.store.filter(|_| self.is_admitted());
         let plan = store.and_then(|facts| self.plan(facts, &headers, requested_at));
         forwarding::strip_hop_by_hop(&mut headers);
         let page = self.page(status, &headers);
-        // What of the body the client wanted, when that is not all.
-        let slice = joined.as_ref().and_then(|joined| joined.wanted(&mut headers));
-        let told_status = if slice.is_some() { StatusCode::PARTIAL_CONTENT } else { status };
-        let (body, fetched) = match joined {
-            Some(joined) => joined.body(body, &self.config),
+        // The range the client asked for, when that is not all of the body.
+        let slice =
+            completed_part.as_ref().and_then(|completed_part| completed_part.describe_wanted(&mut headers));
+        let client_status = if slice.is_some() { StatusCode::PARTIAL_CONTENT } else { status };
+        let (body, fetched) = match completed_part {
+            Some(completed_part) => completed_part.body(body, &self.config),
             None => (ReplyBody::through(body, self.config.upstream.reply_time), 0..u64::MAX),
         };
         let sliced = |body: ReplyBody| match slice {
@@ -543,12 +562,12 @@ impl RequestHandler {
             if let Some(guard) = guard {
                 guard.not_shared(self.config.collapse.pass);
             }
-            if verdict.supersedes {
-                // The old one was just said to be another now, and the new one is not for keeping.
+            if storage_decision.supersedes {
+                // The origin has replaced the stored reply, and the new one is not stored.
                 let _ = self.worker.shared.object_cache.writers().remove(&self.parsed.key).await;
             }
-            told.append_to(&mut headers);
-            return self.reply(Served { status: told_status, headers, body: sliced(body) }, outcome);
+            cache_status.append_to(&mut headers);
+            return self.reply(Served { status: client_status, headers, body: sliced(body) }, outcome);
         };
         let streaming = guard.as_ref().map_or_else(Arc::default, |guard| Arc::clone(&guard.streaming));
         let stored_head = Arc::clone(&plan.head);
@@ -557,38 +576,38 @@ impl RequestHandler {
             && Meta::from_bytes(&plan.head.facts).is_ok_and(|meta| {
                 conditional::evaluate(&self.parsed.headers, &meta, now()) == Conditions::NotModified
             });
-        streaming.tell(FetchResult::Shared(Arc::new(head)));
-        let reader = (!unchanged).then(|| streaming.read_own());
+        streaming.publish(FetchResult::Shared(Arc::new(head)));
+        let reader = (!unchanged).then(|| streaming.own_reader());
         let announced = plan.announced;
         let shared = Arc::clone(&streaming);
         body_relay::start(
             &self.worker,
             &self.config,
-            Filling { streaming, guard, plan, page, fetched },
+            RelayInput { streaming, guard, plan, page, fetched },
             body,
         )
         .await;
         if let Some(reader) = &reader {
-            reader.settle().await;
+            reader.wait_for_first_bytes().await;
         }
-        // The head leaves before a long body has come: whether that is stored is not known yet, and not said.
-        match shared.stays() {
-            Some(stays) => told.stored = stays,
-            None => told.detail = told.detail.or(Some("storing")),
+        // The head of a long reply leaves before its body is stored; Cache-Status then says that it is being stored.
+        match shared.findable() {
+            Some(findable) => cache_status.stored = findable,
+            None => cache_status.detail = cache_status.detail.or(Some("storing")),
         }
-        told.append_to(&mut headers);
+        cache_status.append_to(&mut headers);
         let Some(reader) = reader else {
-            // The client's own conditions, which the origin did not see, hold for the new reply.
+            // The client's own conditions were not sent to the origin; evaluate them against the new reply.
             conditional::leave_for_304(&mut headers);
             let served = Served { status: StatusCode::NOT_MODIFIED, headers, body: ReplyBody::nothing() };
             return self.reply(served, outcome);
         };
-        let body = sliced(ReplyBody::filled(reader, announced));
-        self.reply(Served { status: told_status, headers, body }, outcome)
+        let body = sliced(ReplyBody::streamed(reader, announced));
+        self.reply(Served { status: client_status, headers, body }, outcome)
     }
 
-    /// What is to be stored of a reply that has a Date.
-    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At) -> Option<Plan> {
+    /// How to store a reply; `None` when it is too long. The reply has a Date.
+    fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At) -> Option<StoragePlan> {
         let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
         if announced.is_some_and(|bytes| bytes > self.config.cache.object_max_bytes) {
             return None;
@@ -600,34 +619,34 @@ impl RequestHandler {
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
         let (key, expires_s) = (self.parsed.key.clone(), expires_s(&facts));
         let head = Arc::new(NewHead { key, meta, facts: facts_bytes, expires_s });
-        Some(Plan { head, facts, epoch: self.epoch, requested_at, strong, announced })
+        Some(StoragePlan { head, facts, epoch: self.epoch, requested_at, strong, announced })
     }
 
-    fn admitted(&self) -> bool {
+    fn is_admitted(&self) -> bool {
         match self.config.cache.admission {
-            // Its page was asked for a second time.
+            // The page that embeds it was requested twice.
             Admission::Second if self.ahead => true,
             Admission::All => true,
             Admission::Second => self.worker.shared.admission_filter.note(&self.parsed.key),
         }
     }
 
-    async fn invalidate(&mut self, answer: &Answer) {
+    async fn invalidate(&mut self, answer: &UpstreamReply) {
         let (method, reply) = (self.parsed.facts.method, &answer.reply);
         for key in invalidation::invalidated(method, &self.parsed.target, reply.status(), reply.headers()) {
             let key = key.within(self.parsed.key.realm());
-            self.epoch = self.epoch.after_own_void(self.worker.shared.collapse_table.epoch(&key));
+            self.epoch = self.epoch.after_own_invalidation(self.worker.shared.collapse_table.epoch(&key));
             crate::server::answer::handler::purge(&self.worker.shared, &key).await;
         }
     }
 
-    /// What the reply to a HEAD says about the stored reply to a GET (RFC 9111 section 4.3.5).
-    async fn after_head(&self, answer: &Answer) {
+    /// Applies the reply to a HEAD to the stored reply to a GET (RFC 9111 section 4.3.5).
+    async fn apply_head_reply(&self, answer: &UpstreamReply) {
         let object_cache = &self.worker.shared.object_cache;
-        let Lookup::Reply(stored) = self.look_up(LookUp::Head).await else { return };
+        let Lookup::Reply(stored) = self.look_up(LookUpAt::AfterHead).await else { return };
         match update::head_says(&stored.meta(), answer.reply.status(), answer.reply.headers()) {
             HeadSays::Same => {
-                if let Some((Ok(facts), mut fields)) = self.merged(&stored, answer) {
+                if let Some((Ok(facts), mut fields)) = self.merge_fields(&stored, answer) {
                     self.write_update(&stored, facts, &mut fields, answer).await;
                 }
             }
@@ -637,7 +656,7 @@ impl RequestHandler {
     }
 }
 
-/// A part that is all of it, for which nobody asked, is a whole (RFC 9111 section 3.3).
+/// Turns an unrequested 206 that holds the complete content into a 200 (RFC 9111 section 3.3).
 fn part_to_whole(reply: &mut Response<ArrivingBody>) {
     let mut lines = reply.headers().get_all(CONTENT_RANGE).iter();
     let range = lines.next().and_then(|line| ranges::content_range(line.as_bytes()));
@@ -655,8 +674,8 @@ fn origin_form(target: &Uri) -> Uri {
     Uri::from(path)
 }
 
-/// An error with its causes, for people.
-fn told(error: &dyn std::error::Error) -> String {
+/// An error with its causes, separated by colons.
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::Config;
-use crate::server::answer::driver::{LookUp, Lookup};
+use crate::server::answer::driver::{LookUpAt, Lookup};
 use crate::server::answer::handler::RequestHandler;
 use crate::server::client::parsed_request::{ParsedRequest, Side};
 use crate::server::fetch::collapsing::JoinResult;
@@ -145,11 +145,11 @@ impl RequestHandler {
     /// Fetches it for the store, if it is neither there nor on its way.
     async fn fetch_ahead(self) {
         let worker = Rc::clone(&self.worker);
-        if matches!(self.look_up(LookUp::Ahead).await, Lookup::Reply(_)) {
+        if matches!(self.look_up(LookUpAt::BeforePrefetch).await, Lookup::Reply(_)) {
             return;
         }
-        let JoinResult::Mine(guard) = worker.shared.collapse_table.join(&self.parsed.key) else { return };
-        if matches!(self.look_up(LookUp::Won).await, Lookup::Reply(_)) {
+        let JoinResult::Lead(guard) = worker.shared.collapse_table.join(&self.parsed.key) else { return };
+        if matches!(self.look_up(LookUpAt::AfterWinning).await, Lookup::Reply(_)) {
             return guard.in_store();
         }
         let key = self.parsed.key.clone();

@@ -250,10 +250,10 @@ impl Worker {
     }
 
     /// In turn, for origins.
-    pub fn turn(&self) -> usize {
-        let turn = self.next_origin.get();
-        self.next_origin.set(turn.wrapping_add(1));
-        turn
+    pub fn next_origin_index(&self) -> usize {
+        let next_origin_index = self.next_origin.get();
+        self.next_origin.set(next_origin_index.wrapping_add(1));
+        next_origin_index
     }
 }
 

@@ -1,8 +1,8 @@
-//! Fetches that no client waits for: they fill the store alone.
+//! Background fetches: they fill the store, and no client waits for them.
 //!
-//! Always holds: one at a time for a key, as they are collapsed like any other; a client's conditions and ranges are
-//! taken out; what turns out not to be stored is not read to its end.
-//! Not here: which objects are fetched ahead (`prefetch`).
+//! Always holds: at most one runs per key, as they are collapsed like any other fetch. The client's conditions and ranges are
+//! removed. A reply that turns out not to be storable is not read to its end.
+//! Not here: which objects are prefetched (`prefetch`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use http_body::Body as _;
 use http_cache_rules::decide::Fetch;
 use http_cache_rules::reuse::ForwardReason;
 
-use crate::server::answer::driver::{LookUp, Lookup};
+use crate::server::answer::driver::{LookUpAt, Lookup};
 use crate::server::answer::handler::RequestHandler;
 use crate::server::client::parsed_request::ParsedRequest;
-use crate::server::fetch::collapsing::{Guard, JoinResult};
+use crate::server::fetch::collapsing::{FetchGuard, JoinResult};
 use crate::server::upstream::request::RequestBody;
 use crate::server::worker::Busy;
 
 impl RequestHandler {
-    /// Fetches what was just served stale, if nobody does so already.
+    /// Revalidates a reply that was just served stale, unless another fetch of it is in progress.
     pub(in crate::server) fn revalidate_in_background(&self, fetch: Fetch) {
-        let JoinResult::Mine(guard) = self.worker.shared.collapse_table.join(&self.parsed.key) else {
+        let JoinResult::Lead(guard) = self.worker.shared.collapse_table.join(&self.parsed.key) else {
             return;
         };
         let mut headers = self.parsed.headers.clone();
@@ -60,22 +60,21 @@ impl RequestHandler {
         tokio::task::spawn_local(background.refetch(guard, fetch.why, u64::MAX));
     }
 
-    /// Fetches for the store alone, if it is no longer than so many bytes. Gives its length when it came whole and may be
-    /// stored.
+    /// Fetches into the store, up to `bytes_max` bytes of body. Returns the length when the reply arrived completely and may be stored.
     pub(in crate::server) async fn refetch(
         mut self,
-        guard: Guard,
+        guard: FetchGuard,
         why: ForwardReason,
         bytes_max: u64,
     ) -> Option<u64> {
         let busy = Busy::new(&self.worker);
-        let stored = match self.look_up(LookUp::Refetch).await {
+        let stored = match self.look_up(LookUpAt::BeforeBackgroundFetch).await {
             Lookup::Reply(stored) => Some(stored),
             _ => None,
         };
         let reply = self.fetch(stored, why, Some(guard), RequestBody::Nothing).await;
         let mut body = std::pin::pin!(reply.into_body());
-        // Read like a client would, so that it is fetched to its end; unless nothing is stored of it, however long it is.
+        // Read like a client, so that the fetch runs to its end, but stop as soon as the reply is not being stored.
         let mut bytes = 0;
         let whole = loop {
             if !body.fills_store() || body.size_hint().lower().saturating_add(bytes) > bytes_max {

@@ -1,19 +1,23 @@
-//! The loop that answers a request: look up, decide, execute, reply; and again, a bounded number of times.
+//! The loop that answers a request: look up, decide, execute, and repeat up to a bound.
 //!
 //! ```text
-//!      ┌──────────────────────────── again, LOOKS_MAX times ─────────────────────────────────┐
-//! 1. look_up ─> 2. decide ─> 3. execute ─┬─ Stored, Local ─> reply                          │
-//!      ^                                 ├─ Wait ─ until stored ─> 1, Landed                │
-//!      │                                 ├─ Complete, Tunnel ─> upstream ─> reply           │
-//!      │                                 └─ Fetch ─ CollapseTable::join ─┬─ Alone ─> fetch  │
-//!      └──────────────────────────────────── Won ────────────────────────┼─ Mine ──> fetch  │
-//!                                                                        └─ Others ─> wait ──┘
+//!      ┌──────────────────── Step::Again, up to ITERATIONS_MAX times ────────────────────────────┐
+//! 1. look_up ─> 2. decide ─> 3. execute ─┬─ Stored, Local ─> reply                               │
+//!      ^                                 ├─ Wait ─ until it is stored ─> look_up(AfterWait) ─> 2 │
+//!      │                                 ├─ Complete, Tunnel ─> upstream ─> reply                │
+//!      │                                 └─ Fetch ─> CollapseTable::join ─┬─ Bypass ─> fetch     │
+//!      └───────────────────────────── look_up(AfterWinning) ──────────────┼─ Lead ───> fetch     │
+//!                                                                         └─ Follow ─> wait ─────┘
 //! ```
 //!
-//! Always holds: what a request may get is decided by `http_cache_rules::decide` alone; the store is looked at by
-//! [`RequestHandler::look_up`] alone, and [`LookUp`] lists for which races again; a request waits for another's fetch a bounded
-//! number of times, and each time for a bounded time; what a client has received whole its next request finds.
-//! Not here: what is done with the origin's reply (`fetch`).
+//! Always holds:
+//! - `http_cache_rules::decide` alone decides what a request may get.
+//! - [`RequestHandler::look_up`] alone reads the store for a request. [`LookUpAt`] lists every place that calls it, each with
+//!   the race that requires it.
+//! - A request waits for another's fetch a bounded number of times, each time for a bounded time.
+//! - When a client has received a whole reply, its next request finds it.
+//!
+//! Not here: what happens to an upstream reply (`fetch`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,55 +36,57 @@ use crate::server::answer::handler::{Client, RequestHandler};
 use crate::server::answer::stored::Served;
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::counters::Outcome;
-use crate::server::fetch::collapsing::{Guard, JoinResult};
+use crate::server::fetch::collapsing::{FetchGuard, JoinResult};
 use crate::server::fetch::streaming_reply::{FetchResult, StreamingReply};
 use crate::server::upstream::request::RequestBody;
 use crate::server::worker::now;
 
-/// How often the store is looked at for one request.
-const LOOKS_MAX: usize = 4;
-/// Of these, how often others may be waited for: what must be validated for each request would else queue up.
-const SHARED_LOOKS: usize = 2;
+/// Most iterations of the loop for one request.
+const ITERATIONS_MAX: usize = 4;
+/// In how many of these a request may wait for another's fetch. A reply that each request has to validate would otherwise let
+/// them queue up.
+const COLLAPSING_ITERATIONS: usize = 2;
 
-/// What a client needs to go on by another protocol.
+/// What a switch to another protocol needs.
 pub(in crate::server) struct Upgrade {
-    /// Which one it asked for.
+    /// The protocol that the client asked for.
     pub protocol: HeaderValue,
-    /// Its connection, once the reply has left.
+    /// The client's connection, available once the reply has been sent.
     pub upgraded: OnUpgrade,
-    /// Whose.
+    /// The client.
     pub client: Rc<Client>,
 }
 
-/// The places that look at the store, and the race for which each does.
+/// Every place that reads the store for a request, and the race that requires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum LookUp {
-    /// At the beginning of each turn of the loop: also after a collapsed fetch that ended in the store, or that was given up.
-    Turn {
-        /// A reply that is about to be stored may be waited for.
+pub(in crate::server) enum LookUpAt {
+    /// At the start of an iteration. It repeats after another's fetch ended in the store or was abandoned, as the result is there
+    /// or the key is free again.
+    LoopStart {
+        /// Whether to report a reply that is about to be stored, so that the request can wait for it.
         may_wait: bool,
     },
-    /// After [`Reply::Wait`]: the reply has been stored in between.
-    Landed,
-    /// After the right to fetch was won: another fetch may have ended between the first look and that.
-    Won,
-    /// Before a fetch in the background: what was served a moment ago may have been replaced.
-    Refetch,
-    /// Before something is fetched ahead: it may be there.
-    Ahead,
-    /// After a HEAD: which stored reply to a GET it says something about.
-    Head,
+    /// After [`Reply::Wait`]: the reply was stored during the wait.
+    AfterWait,
+    /// After this request won the right to fetch: another fetch may have ended between the first look-up and that.
+    AfterWinning,
+    /// Before a background revalidation: the stale reply that was just served may have been replaced.
+    BeforeBackgroundFetch,
+    /// Before a prefetch: the object may be stored already.
+    BeforePrefetch,
+    /// After the reply to a HEAD: finds the stored reply to a GET that it updates.
+    AfterHead,
 }
 
-/// What a look found, bans left out.
+/// The result of a look-up, without banned replies.
 pub(in crate::server) enum Lookup {
-    /// Nothing for the URI.
+    /// Nothing is stored for the URI.
     Nothing,
-    /// Only replies to other request fields.
+    /// Replies are stored, but for other request fields.
     OtherVariants,
-    /// What has come whole and is on its way to the store.
+    /// A reply that has arrived completely and is being stored.
     AboutToBeStored(Arc<StreamingReply>),
-    /// This.
+    /// This reply.
     Reply(Box<StoredReply>),
 }
 
@@ -93,7 +99,7 @@ impl Lookup {
     }
 }
 
-/// What one turn of the loop leads to.
+/// The result of one iteration.
 enum Step {
     Done(Box<Response<ReplyBody>>),
     Again,
@@ -107,13 +113,13 @@ impl RequestHandler {
         upgrade: Option<Upgrade>,
     ) -> Response<ReplyBody> {
         let (mut body, mut upgrade) = (Some(body), upgrade);
-        for look in 0..LOOKS_MAX {
-            let share = look < SHARED_LOOKS;
-            let mut found = self.look_up(LookUp::Turn { may_wait: share }).await;
+        for look in 0..ITERATIONS_MAX {
+            let share = look < COLLAPSING_ITERATIONS;
+            let mut found = self.look_up(LookUpAt::LoopStart { may_wait: share }).await;
             let mut action = self.decide(&found);
             if let (Reply::Wait, Lookup::AboutToBeStored(streaming)) = (action.reply, &found) {
-                let _ = tokio::time::timeout(self.config.collapse.wait, streaming.landed()).await;
-                found = self.look_up(LookUp::Landed).await;
+                let _ = tokio::time::timeout(self.config.collapse.wait, streaming.wait_until_stored()).await;
+                found = self.look_up(LookUpAt::AfterWait).await;
                 action = self.decide(&found);
             }
             match self.execute(action, found, share, &mut body, &mut upgrade).await {
@@ -121,33 +127,36 @@ impl RequestHandler {
                 Step::Again => {}
             }
         }
-        // Others' fetches were given up again and again: this one is our own.
+        // The fetches of others were abandoned each time: fetch separately.
         self.fetch(None, ForwardReason::UriMiss, None, RequestBody::Nothing).await
     }
 
-    /// The one place where the store is looked at for a request.
-    pub(in crate::server) async fn look_up(&self, at: LookUp) -> Lookup {
+    /// The only place that reads the store for a request.
+    pub(in crate::server) async fn look_up(&self, at: LookUpAt) -> Lookup {
         if !self.request().is_answered_from_store() {
             return Lookup::Nothing;
         }
         let found = match at {
-            LookUp::Turn { .. } => self.look_in_time().await,
-            // What was there a moment ago is in memory, in all likelihood.
+            LookUpAt::LoopStart { .. } => self.look_up_without_blocking().await,
+            // A repeated look-up most likely finds everything in memory.
             _ => self.worker.shared.object_cache.look_up(&self.parsed.key, &self.parsed.headers),
         };
         match found {
             LookupResult::Reply(reply) if !self.is_banned(&reply) => Lookup::Reply(reply),
             LookupResult::OtherVariants => Lookup::OtherVariants,
-            LookupResult::Nothing if at == LookUp::Turn { may_wait: true } && !self.request().joins() => {
-                let landing = self.worker.shared.collapse_table.landing(&self.parsed.key);
-                landing.map_or(Lookup::Nothing, Lookup::AboutToBeStored)
+            LookupResult::Nothing
+                if at == LookUpAt::LoopStart { may_wait: true } && !self.request().joins() =>
+            {
+                let about_to_be_stored =
+                    self.worker.shared.collapse_table.about_to_be_stored(&self.parsed.key);
+                about_to_be_stored.map_or(Lookup::Nothing, Lookup::AboutToBeStored)
             }
             LookupResult::Nothing | LookupResult::Reply(_) => Lookup::Nothing,
         }
     }
 
-    /// Others are served while the disk is read, where the kernel can do that.
-    async fn look_in_time(&self) -> LookupResult {
+    /// Serves other requests while the disk is read, if the kernel supports that.
+    async fn look_up_without_blocking(&self) -> LookupResult {
         let (object_cache, parsed) = (&self.worker.shared.object_cache, &self.parsed);
         let Some(reads) = &self.worker.reads else {
             return object_cache.look_up(&parsed.key, &parsed.headers);
@@ -185,7 +194,7 @@ impl RequestHandler {
         decide(&self.request(), found, &self.config.policy, now())
     }
 
-    /// `share`: wait for another's fetch, and let others wait for this one.
+    /// Executes an action. `share`: the request may wait for another's fetch, and others may wait for its own.
     async fn execute(
         &mut self,
         action: Action,
@@ -216,42 +225,44 @@ impl RequestHandler {
                 None => (self.request().fetch_instead(ForwardReason::Method), None),
             },
             (Reply::Local(local), _) => return done(self.local(local)),
-            // Neither is decided without a stored reply, and only the first look waits.
+            // Unreachable: these need a stored reply, and only the first look-up reports one to wait for.
             (Reply::Wait | Reply::Stored { .. } | Reply::Complete, _) => return Step::Again,
         };
         let Some(fetch) = fetch else { return done(self.local(Local::NotStored)) };
         let guard = match self.collapse(&fetch, share).await {
-            Collapsed::Alone => None,
-            Collapsed::Mine(guard) => Some(guard),
-            Collapsed::InStore => return Step::Again,
-            Collapsed::Others(streaming) => return Box::pin(self.join(&streaming, fetch.why, stored)).await,
+            CollapseOutcome::FetchAlone => None,
+            CollapseOutcome::Lead(guard) => Some(guard),
+            CollapseOutcome::InStore => return Step::Again,
+            CollapseOutcome::Follow(streaming) => {
+                return Box::pin(self.join(&streaming, fetch.why, stored)).await;
+            }
         };
         let body = body.take().unwrap_or(RequestBody::Nothing);
         done(self.fetch(stored, fetch.why, guard, body).await)
     }
 
-    /// Who fetches it.
-    async fn collapse(&self, fetch: &Fetch, share: bool) -> Collapsed {
+    /// Decides which request fetches.
+    async fn collapse(&self, fetch: &Fetch, share: bool) -> CollapseOutcome {
         if !share || !fetch.collapse || self.config.collapse.wait.is_zero() {
-            return Collapsed::Alone;
+            return CollapseOutcome::FetchAlone;
         }
         match self.worker.shared.collapse_table.join(&self.parsed.key) {
-            JoinResult::Alone => Collapsed::Alone,
-            JoinResult::Others(streaming) => Collapsed::Others(streaming),
-            JoinResult::Mine(guard) if fetch.why == ForwardReason::UriMiss => {
-                match self.look_up(LookUp::Won).await {
+            JoinResult::Bypass => CollapseOutcome::FetchAlone,
+            JoinResult::Follow(streaming) => CollapseOutcome::Follow(streaming),
+            JoinResult::Lead(guard) if fetch.why == ForwardReason::UriMiss => {
+                match self.look_up(LookUpAt::AfterWinning).await {
                     Lookup::Reply(_) => {
                         guard.in_store();
-                        Collapsed::InStore
+                        CollapseOutcome::InStore
                     }
-                    _ => Collapsed::Mine(guard),
+                    _ => CollapseOutcome::Lead(guard),
                 }
             }
-            JoinResult::Mine(guard) => Collapsed::Mine(guard),
+            JoinResult::Lead(guard) => CollapseOutcome::Lead(guard),
         }
     }
 
-    /// Waits for another's fetch, and shares it if that may be.
+    /// Waits for another request's fetch and shares its reply if possible.
     async fn join(
         &mut self,
         streaming: &Arc<StreamingReply>,
@@ -270,13 +281,13 @@ impl RequestHandler {
             FetchResult::Shared(head) => self.share(streaming, &head, why),
             FetchResult::NotShared => None,
             FetchResult::Failed(failure) => {
-                // As the one who asked: it need not be asked again by each.
+                // Upstream failed for the request that fetched: serve stale without trying again for each request that waited.
                 let action = self.decide_response(stored.as_deref(), Role::StandIn, Came::Shared(failure));
                 match (action, stored.take()) {
                     (ResponseAction::ServeStale { age_s, failure }, Some(held)) => {
                         Some(self.serve_stale(*held, age_s, failure, why))
                     }
-                    (ResponseAction::GatewayTimeout, _) => Some(self.may_not_stand_in(None)),
+                    (ResponseAction::GatewayTimeout, _) => Some(self.stale_forbidden(None)),
                     (_, held) => {
                         stored = held;
                         None
@@ -284,7 +295,7 @@ impl RequestHandler {
                 }
             }
         };
-        // It varies, is for a part, or cannot be joined any more: on our own, beside it.
+        // It is another variant or a part, or can no longer be joined: fetch separately.
         let reply = match shared {
             Some(reply) => reply,
             None => self.fetch(stored, why, None, RequestBody::Nothing).await,
@@ -292,7 +303,7 @@ impl RequestHandler {
         Step::Done(Box::new(reply))
     }
 
-    /// What is on its way, if it answers this request too.
+    /// Shares the reply that is being received, if it answers this request.
     fn share(
         &mut self,
         streaming: &Arc<StreamingReply>,
@@ -303,7 +314,7 @@ impl RequestHandler {
         if bans.covers(self.parsed.key.as_str(), head.requested_at, || head.stored.fields()) {
             return None;
         }
-        let (reader, meta) = (streaming.read()?, Meta::from_bytes(&head.stored.facts).ok()?);
+        let (reader, meta) = (streaming.reader()?, Meta::from_bytes(&head.stored.facts).ok()?);
         if !meta.answers(&self.parsed.headers, &mut Vec::new()) {
             return None;
         }
@@ -316,19 +327,19 @@ impl RequestHandler {
         }
         let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(&self.config.proxy.name, why) };
         status.append_to(&mut headers);
-        let body = ReplyBody::filled(reader, head.announced);
+        let body = ReplyBody::streamed(reader, head.announced);
         Some(self.reply(Served { status: head.status, headers, body }, Outcome::Collapsed))
     }
 }
 
-/// Who fetches what several requests may share.
-enum Collapsed {
-    /// This request, for itself.
-    Alone,
-    /// This request, for all.
-    Mine(Guard),
-    /// Another one, on its way.
-    Others(Arc<StreamingReply>),
-    /// Another one, by now.
+/// Which request fetches a reply that several could share.
+enum CollapseOutcome {
+    /// This one, for itself.
+    FetchAlone,
+    /// This one, for all that wait.
+    Lead(FetchGuard),
+    /// Another one is fetching.
+    Follow(Arc<StreamingReply>),
+    /// Another one has fetched it meanwhile.
     InStore,
 }

@@ -1,13 +1,13 @@
-//! A request that is being answered: refused, or read and given to the driver.
+//! The entry point for a request: refuses it, or parses it and runs the driver.
 //!
 //! ```text
 //! request ─ access, size, loop ─> refused
-//!         ├─ CONNECT ─> tunnel      PURGE ─> the store and what is on its way
+//!         ├─ CONNECT ─> tunnel      PURGE ─> removed from the store and from the collapsing table
 //!         └─ ParsedRequest::read ─> driver
 //! ```
 //!
-//! Always holds: what access forbids gets neither to the store nor to an origin.
-//! Not here: how it is answered (`driver`).
+//! Always holds: a request that the access rules forbid reaches neither the store nor an origin.
+//! Not here: how a request is answered (`driver`).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -41,17 +41,17 @@ use crate::server::worker::{Admitted, Worker};
 /// A client's connection, as its requests see it.
 #[derive(Clone)]
 pub struct Client {
-    /// Whose.
+    /// The client's address.
     pub address: IpAddr,
-    /// By which listener.
+    /// The kind of listener that accepted it.
     pub side: Side,
-    /// Shared with its request guard.
+    /// State shared with the connection's request guard.
     pub watched: Arc<Watched>,
-    /// Of one stream of HTTP/2: since when its client could take more of the reply.
+    /// For a stream of HTTP/2: since when the client could have taken more of the reply.
     pub stream: Option<Since>,
-    /// Its replies by HTTP/1 that have yet to leave.
+    /// Replies by HTTP/1 that have not left yet.
     pub unflushed: Rc<Unflushed>,
-    /// It counts as long as one of its requests goes on, also as a tunnel.
+    /// Counts the connection until its last request or tunnel has ended.
     pub admitted: Rc<Admitted>,
 }
 
@@ -63,21 +63,21 @@ pub struct RequestHandler {
     pub(in crate::server) client: IpAddr,
     pub(in crate::server) side: Side,
     pub(in crate::server) request_id: u64,
-    /// The URI's when the origin was asked.
+    /// The URI's epoch when the fetch began.
     pub(in crate::server) epoch: Epoch,
     pub(in crate::server) ledger: Option<Ledger>,
-    /// Fetched ahead, before anybody asks for it.
+    /// This is a prefetch.
     pub(in crate::server) ahead: bool,
-    /// It has a body.
+    /// The request has a body.
     pub(in crate::server) has_body: bool,
-    /// It asks for another protocol, and may have it.
+    /// The client asks for another protocol, and the operator allows that.
     pub(in crate::server) upgrades: bool,
 }
 
 /// Answers a request.
 ///
 /// # Errors
-/// Never: what goes wrong is told to the client.
+/// Never: the client gets an error reply.
 pub async fn answer(
     worker: Rc<Worker>,
     client: Rc<Client>,
@@ -128,7 +128,7 @@ pub async fn answer(
     }
     let epoch = worker.shared.collapse_table.epoch(&parsed.key);
     let has_body = !body.is_end_stream();
-    let mut exchange = RequestHandler {
+    let mut handler = RequestHandler {
         worker,
         config,
         parsed,
@@ -141,15 +141,15 @@ pub async fn answer(
         has_body,
         upgrades: upgrade.is_some(),
     };
-    if exchange.parsed.method.as_str() == "PURGE" {
-        return Ok(exchange.purge().await);
+    if handler.parsed.method.as_str() == "PURGE" {
+        return Ok(handler.purge().await);
     }
-    let body = if has_body { exchange.body(body) } else { RequestBody::Nothing };
+    let body = if has_body { handler.body(body) } else { RequestBody::Nothing };
     let upgrade = upgrade.map(|(protocol, upgraded)| Upgrade { protocol, upgraded, client });
-    Ok(exchange.run(body, upgrade).await)
+    Ok(handler.run(body, upgrade).await)
 }
 
-/// Whether a body, or a tunnel's bytes, may follow that nobody will read.
+/// Whether the client may still send a body or tunnel bytes, which are not read.
 fn ends_connection(status: StatusCode) -> bool {
     status == StatusCode::PAYLOAD_TOO_LARGE || status == StatusCode::METHOD_NOT_ALLOWED
 }
@@ -187,21 +187,21 @@ fn entry(request: &Request<Incoming>, client: &Client, request_id: u64) -> Box<E
 }
 
 impl RequestHandler {
-    /// The request as the rules see it.
+    /// The request as the caching rules take it.
     pub(in crate::server) fn request(&self) -> decide::Request<'_> {
         let ParsedRequest { method, headers, facts, .. } = &self.parsed;
         decide::Request { method, headers, facts, has_body: self.has_body, upgrades: self.upgrades }
     }
 
-    /// What the client sends, as it goes on.
+    /// The client's body, to be sent upstream.
     fn body(&self, incoming: Incoming) -> RequestBody {
-        // The request guard of HTTP/1 counts any byte, also of what stands between the bytes of a body.
+        // The request guard's timeout also counts bytes of chunk framing as progress; this one counts only the body.
         let stall = self.config.limits.stall_time;
         let pace = Pace::new(self.config.limits.body_bytes_per_s, stall);
         RequestBody::client(incoming, self.config.limits.body_bytes_max, stall, pace)
     }
 
-    /// Answers without store and upstream.
+    /// Answers without the store and upstream.
     pub(in crate::server) fn local(&mut self, local: Local) -> Response<ReplyBody> {
         match local {
             Local::NeverStored => {
@@ -234,13 +234,13 @@ impl RequestHandler {
     }
 }
 
-/// Takes a URI out, also what is on its way; says whether there was something.
+/// Removes a URI from the store and from the collapsing table. Returns whether it was stored.
 pub async fn purge(shared: &crate::server::worker::Shared, key: &http_cache_rules::key::CacheKey) -> bool {
-    shared.collapse_table.void(key);
+    shared.collapse_table.invalidate(key);
     matches!(shared.object_cache.writers().remove(key).await, Ok(Some(_)))
 }
 
-/// Of the client's message, for Via.
+/// The HTTP version of the client's message, for Via.
 pub(in crate::server) fn received(version: Version) -> Received {
     match version {
         Version::HTTP_10 => Received::Http10,
@@ -249,5 +249,5 @@ pub(in crate::server) fn received(version: Version) -> Received {
     }
 }
 
-/// Seconds of the wall clock, told apart from a duration.
+/// A point in time by the wall clock.
 pub(in crate::server) type At = WallSeconds;

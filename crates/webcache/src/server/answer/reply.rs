@@ -1,4 +1,4 @@
-//! Replies to clients: out of the store, or of our own making, with the fields that the proxy adds to all.
+//! Builds replies to clients, from the store or of the proxy's own, with the fields that the proxy adds to every reply.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -16,7 +16,7 @@ use crate::server::worker::now;
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 pub(in crate::server) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A reply of ours, with a line of text.
+/// A reply of the proxy's own, with one line of text.
 pub fn plain(status: StatusCode, why: &str) -> Response<ReplyBody> {
     let mut reply = Response::new(ReplyBody::whole(format!("{why}\n")));
     *reply.status_mut() = status;
@@ -28,7 +28,7 @@ pub fn plain(status: StatusCode, why: &str) -> Response<ReplyBody> {
 }
 
 impl RequestHandler {
-    /// From the store; nothing when a part is asked for that is not there, or what is there cannot be read.
+    /// Serves a stored reply; `None` when the requested range is not stored, or the stored fields are unreadable.
     pub(in crate::server) fn serve_stored(
         &mut self,
         stored: StoredReply,
@@ -40,7 +40,7 @@ impl RequestHandler {
         self.serve(stored, headers, age_s, outcome, &CacheStatus::hit(&self.config.clone().proxy.name, ttl))
     }
 
-    /// From the store, with these fields.
+    /// Serves a stored reply with these fields.
     pub(in crate::server) fn serve(
         &mut self,
         stored: StoredReply,
@@ -54,6 +54,7 @@ impl RequestHandler {
         self.serve_parts(&meta, headers, body, age_s, outcome, status)
     }
 
+    /// As [`RequestHandler::serve`], with head and body apart.
     pub(in crate::server) fn serve_parts(
         &mut self,
         meta: &Meta<'_>,
@@ -73,7 +74,7 @@ impl RequestHandler {
         Some(self.reply(served, outcome))
     }
 
-    /// The reply with what the proxy adds to all, and its end in the books.
+    /// Adds the proxy's fields and hands the access-log entry to the body, whose end completes it.
     pub(in crate::server) fn reply(&mut self, served: Served, outcome: Outcome) -> Response<ReplyBody> {
         let Served { status, mut headers, body } = served;
         forwarding::add_via(&mut headers, Received::Http11, &self.config.via);
@@ -102,7 +103,7 @@ impl RequestHandler {
         reply
     }
 
-    /// A reply of our own making.
+    /// Sends a reply of the proxy's own.
     pub(in crate::server) fn own(
         &mut self,
         reply: Response<ReplyBody>,
@@ -117,7 +118,7 @@ impl RequestHandler {
     }
 }
 
-/// A request's number, for fields.
+/// A request's number as a field value.
 pub(in crate::server) fn hexadecimal(number: u64) -> HeaderValue {
     let digits = b"0123456789abcdef";
     let mut text = [0; 16];

@@ -1,10 +1,10 @@
-//! The reply to a client out of what is stored, or was just confirmed.
+//! Builds the reply to a client from a stored reply, or from one that was just validated.
 //!
 //! ```text
-//! conditions hold ─> 304      HEAD ─> no body      Range ─> 206, several in one, 416      else ─> all of it
+//! conditions hold ─> 304      HEAD ─> no body      Range ─> 206, multipart 206, 416      else ─> complete body
 //! ```
 //!
-//! Always holds: Content-Length is the length of the stored body, whatever the origin had said.
+//! Always holds: Content-Length is the length of the stored body, whatever the origin sent.
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
@@ -16,17 +16,17 @@ use http_cache_rules::{Meta, WallSeconds, forwarding};
 use crate::object_cache::StoredBody;
 use crate::server::client::reply_body::{Part, ReplyBody};
 
-/// What a client gets.
+/// A reply for a client.
 pub struct Served {
-    /// Its status.
+    /// Status.
     pub status: StatusCode,
-    /// Its fields, but for those that the proxy adds to all.
+    /// Fields, without those that the proxy adds to every reply.
     pub headers: HeaderMap,
-    /// Its body.
+    /// Body.
     pub body: ReplyBody,
 }
 
-/// Serves a GET or HEAD; nothing when a part is asked for that is not there.
+/// Serves a GET or HEAD; `None` when the requested range is not stored.
 pub fn serve(
     method: &Method,
     request: &HeaderMap,
@@ -37,7 +37,7 @@ pub fn serve(
     now: WallSeconds,
 ) -> Option<Served> {
     let facts = &meta.facts;
-    // All of it, though it came as a part (RFC 9111 section 3.3).
+    // A 206 that holds the complete content is served as 200 (RFC 9111 section 3.3).
     let is_all = facts.status == StatusCode::PARTIAL_CONTENT && facts.extent.is_whole();
     let status = if is_all { StatusCode::OK } else { facts.status };
     if is_all {
@@ -46,7 +46,7 @@ pub fn serve(
     headers.insert(AGE, forwarding::age_value(age_s));
     let bodiless = facts.status == StatusCode::NO_CONTENT;
     if bodiless {
-        // An older store may hold one.
+        // Stores written by older versions may have one.
         headers.remove(CONTENT_LENGTH);
     } else {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(facts.extent.length));
@@ -88,7 +88,7 @@ fn content_range(span: Option<Span>, total: Option<u64>) -> Option<HeaderValue> 
 fn several(spans: &[Span], meta: &Meta<'_>, mut headers: HeaderMap, body: StoredBody) -> Option<Served> {
     let extent = meta.facts.extent;
     let Some(total) = extent.total else {
-        // A server may ignore Range (RFC 9110 section 14.2); of a part there is no whole to send instead.
+        // A server may ignore Range (RFC 9110 section 14.2), but a part cannot be sent in place of the complete content.
         let whole = extent.is_whole().then(|| ReplyBody::stored(body, 0, extent.length))?;
         return Some(Served { status: meta.facts.status, headers, body: whole });
     };

@@ -136,7 +136,7 @@ impl ReplyBody {
     }
 
     /// What is on its way from the origin.
-    pub fn filled(reader: Reader, announced: Option<u64>) -> Self {
+    pub fn streamed(reader: Reader, announced: Option<u64>) -> Self {
         Self::of(Source::Reader(reader), announced)
     }
 
@@ -148,7 +148,7 @@ impl ReplyBody {
     }
 
     /// What is stored with `bytes` from the origin before or behind it.
-    pub fn joined(
+    pub fn completed(
         stored: StoredBody,
         incoming: ArrivingBody,
         bytes: u64,
@@ -230,8 +230,8 @@ impl Source {
                     Piece::Bytes(bytes) => return Poll::Ready(Some(Ok(bytes))),
                     Piece::End => return Poll::Ready(None),
                     Piece::Cut => return Poll::Ready(Some(Err(cut()))),
-                    Piece::Behind(body) => {
-                        let (from, end) = (reader.place(), body.bytes());
+                    Piece::FromStore(body) => {
+                        let (from, end) = (reader.position(), body.bytes());
                         if end < from {
                             return Poll::Ready(Some(Err(cut())));
                         }

@@ -120,14 +120,15 @@ impl RequestHandler {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
         };
-        let mut headers = self.onward();
+        let mut headers = self.forwarded_headers();
         switching(&mut headers, protocol.clone());
         let why = ForwardReason::Method;
-        let mut answer = match self.ask(headers, RequestBody::Nothing, &Found::default()).await {
+        let mut answer = match self.send_to_upstreams(headers, RequestBody::Nothing, &Found::default()).await
+        {
             Ok(answer) if answer.reply.status() == StatusCode::SWITCHING_PROTOCOLS => answer.reply,
             Ok(answer) => {
-                let verdict = self.verdict(&answer, None, Role::Doubtful);
-                return self.pass_on(answer, verdict, None, why, None).await;
+                let storage_decision = self.storage_decision(&answer, None, Role::Doubtful);
+                return self.pass_on(answer, storage_decision, None, why, None).await;
             }
             Err(error) => return self.no_reply(&error, why),
         };

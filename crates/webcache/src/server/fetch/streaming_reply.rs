@@ -1,16 +1,19 @@
-//! A reply on its way from the origin, shared by its readers and the store.
+//! A reply that is being received from upstream, shared by its readers and the store.
 //!
 //! ```text
-//! origin ─> relay ─> StreamingReply: head, window of the body ─> reader, reader, ...        each at its own place
-//!                    └─> store writer ─> store                └─ fallen behind the window: goes on from the store at the end
+//! origin ─> body relay ─> StreamingReply: head, buffered end of the body ─> reader, reader, ...     each at its own position
+//!                         └─> store writer ─> store                         └─ behind the buffer: continues from the store
 //! ```
 //!
-//! Always holds: the window is bounded while the body is stored, whatever readers do; the body relay keeps pace with the
-//! fastest reader, and with nobody once one has been left behind, so that a slow or dead one blocks nobody; without a
-//! store to go on from, with the slowest, and who was behind by then is cut off at once. A reader goes on from the very
-//! object that this fill became, never from what lies at its key by then.
-//! Locks, in order: one `StreamingReply`'s state; nothing is awaited or written under it.
-//! Not here: who may join (`handler`), which fills are on their way (`collapsing`).
+//! Always holds:
+//! - The buffer is bounded while the body is being stored, whatever the readers do.
+//! - While storing, the relay keeps pace with the fastest reader, and with none once a reader has fallen behind the buffer. So a
+//!   slow or dead reader blocks no other.
+//! - Without storing, the relay keeps pace with the slowest reader. Readers that were behind when storing stopped are cut off.
+//! - A reader that fell behind continues from the object that this very reply became, never from what its key holds by then.
+//!
+//! Locks: the state of one `StreamingReply`; nothing is awaited or written while it is held.
+//! Not here: which requests may join (`answer::driver`), which replies are being received (`collapsing`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,34 +31,33 @@ use crate::object_cache::{NewHead, StoredBody};
 pub struct SharedHead {
     /// Status.
     pub status: StatusCode,
-    /// What is stored of it. Not as received: each value would keep the buffer of 64 KiB alive that it was read into, for as
-    /// long as the reply waits to be stored.
+    /// The head as it will be stored. The received fields would keep their 64 KiB read buffer alive until the reply is stored.
     pub stored: Arc<NewHead>,
-    /// Length of the body, when it was announced.
+    /// Content-Length, if the reply has one.
     pub announced: Option<u64>,
-    /// When the origin was asked for it: bans of later count.
+    /// When the request was sent upstream: later bans apply to the reply.
     pub requested_at: WallSeconds,
 }
 
-/// What those who wait for a head are told.
+/// The result for the requests that wait for this fetch.
 #[derive(Clone, Debug)]
 pub enum FetchResult {
-    /// The reply is on its way, and may be shared.
+    /// The head has arrived and the reply may be shared.
     Shared(Arc<SharedHead>),
-    /// It is in the store: look there.
+    /// The store has the reply: look it up.
     InStore,
-    /// It is for one client only: go to the origin.
+    /// The reply is for one client only: fetch separately.
     NotShared,
-    /// The origin fails: what is stored may stand in.
+    /// Upstream failed: a stored reply may stand in.
     Failed(Failure),
-    /// Nobody fetches it any more: begin again.
+    /// The fetch was given up: start over.
     Abandoned,
 }
 
 /// How a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All of it came.
+    /// It is complete.
     Whole,
     /// It broke off.
     Cut,
@@ -64,44 +66,45 @@ pub enum Ending {
 #[derive(Debug, Default)]
 struct State {
     result: Option<FetchResult>,
-    /// Place in the body of the first chunk in the window.
-    window_at: u64,
-    window: VecDeque<Bytes>,
+    /// Position in the body of the first buffered chunk.
+    buffer_start: u64,
+    buffer: VecDeque<Bytes>,
     received: u64,
     ended: Option<Ending>,
-    /// Whether the body goes to the store, so that the window may move past a reader.
+    /// Whether the body is being stored, so that the buffer may move past a reader.
     storing: bool,
-    /// Told when the store has it or not.
+    /// Set when storing has ended: the stored body, or `None` when it failed.
     stored: Option<Option<StoredBody>>,
-    /// Whether it is found in the store from now on; nothing as long as that is not known.
-    stays: Option<bool>,
+    /// Whether look-ups find it in the store; `None` until that is decided.
+    findable: Option<bool>,
     readers: Vec<(u64, u64)>,
     next_reader: u64,
-    /// Must not be found any more: purged or invalidated meanwhile.
-    void: bool,
+    /// Purged or invalidated: it must not be found or shared any more.
+    invalidated: bool,
     wakers: Vec<Waker>,
 }
 
-/// A reply on its way.
+/// A reply that is being received.
 #[derive(Debug, Default)]
 pub struct StreamingReply {
     state: Mutex<State>,
 }
 
-/// Turns of a loop until what was read with a head is in its fill: the body relay asks, the connection gives, the body relay takes.
-const TURNS_MAX: u32 = 4;
+/// Polls that [`Reader::wait_for_first_bytes`] waits for bytes that were read with the head: the relay polls, the connection
+/// delivers, the relay takes them.
+const SETTLE_POLLS_MAX: u32 = 4;
 
 /// What a reader gets.
 #[derive(Debug)]
 pub enum Piece {
     /// The next bytes.
     Bytes(Bytes),
-    /// It has all.
+    /// The end of a complete body.
     End,
-    /// It broke off.
+    /// The body broke off.
     Cut,
-    /// The window has moved past it: the rest is in the store.
-    Behind(StoredBody),
+    /// The buffer has moved past the reader: the rest is in the store.
+    FromStore(StoredBody),
 }
 
 impl StreamingReply {
@@ -117,8 +120,8 @@ impl StreamingReply {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells those who wait. Only the first word counts.
-    pub fn tell(&self, result: FetchResult) {
+    /// Publishes the result to the requests that wait. Only the first call counts.
+    pub fn publish(&self, result: FetchResult) {
         self.change(|state| {
             if state.result.is_none() {
                 state.storing = matches!(result, FetchResult::Shared(_));
@@ -127,7 +130,7 @@ impl StreamingReply {
         });
     }
 
-    /// The head, as soon as it is known.
+    /// Waits for the result.
     pub async fn result(&self) -> FetchResult {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
@@ -139,123 +142,123 @@ impl StreamingReply {
         .await
     }
 
-    /// Takes a chunk of the body in. `window_bytes` bounds what is kept for readers while it is stored.
-    pub fn push(&self, chunk: Bytes, window_bytes: u64) {
+    /// Appends a chunk of the body. `buffer_bytes_max` bounds the buffer while the body is being stored.
+    pub fn push(&self, chunk: Bytes, buffer_bytes_max: u64) {
         self.change(|state| {
             state.received += chunk.len() as u64;
-            state.window.push_back(chunk);
-            state.trim(window_bytes);
+            state.buffer.push_back(chunk);
+            state.trim(buffer_bytes_max);
         });
     }
 
-    /// The body will not be stored, or no longer: who has fallen behind has nothing to go on from.
-    pub fn store_no_more(&self) {
+    /// The body will not be stored after all: readers behind the buffer have nothing to continue from.
+    pub fn stop_storing(&self) {
         self.change(|state| state.storing = false);
     }
 
-    /// Whether it goes to the store still, or has come whole: then the store has been given it.
+    /// Whether the body is being stored, or has arrived complete and was given to the store.
     pub fn is_storing(&self) -> bool {
         let state = self.lock();
         state.storing || state.ended == Some(Ending::Whole)
     }
 
-    /// Whether a reader will need what the store has. Nobody falls behind after the end.
+    /// Whether a reader will need the stored body. No reader falls behind after the end.
     pub fn has_readers_behind(&self) -> bool {
         let state = self.lock();
-        state.readers.iter().any(|(_, place)| *place < state.window_at)
+        state.readers.iter().any(|(_, position)| *position < state.buffer_start)
     }
 
-    /// Waits until a reader can use more, or none is left. True when some are left.
-    pub async fn wanted(&self, window_bytes: u64) -> bool {
+    /// Waits until a reader can use more bytes. False when no reader is left.
+    pub async fn wait_for_demand(&self, buffer_bytes_max: u64) -> bool {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
-            if state.readers.iter().all(|(_, place)| state.is_lost(*place)) {
+            if state.readers.iter().all(|(_, position)| state.is_cut_off(*position)) {
                 return Poll::Ready(false);
             }
-            match state.pace() {
-                Some(place) if state.received - place >= window_bytes => state.wait(cx),
+            match state.pacing_position() {
+                Some(position) if state.received - position >= buffer_bytes_max => state.wait(cx),
                 _ => Poll::Ready(true),
             }
         })
         .await
     }
 
-    /// No more will come.
+    /// Ends the body. Only the first call counts.
     pub fn end(&self, ending: Ending) {
         self.change(|state| {
             state.ended.get_or_insert(ending);
         });
     }
 
-    /// What the store made of it.
+    /// Storing has ended, with this result.
     pub fn set_stored(&self, body: Option<StoredBody>) {
         self.change(|state| {
             if body.is_none() {
                 state.storing = false;
             }
-            state.stays.get_or_insert(false);
+            state.findable.get_or_insert(false);
             state.stored.get_or_insert(body);
         });
     }
 
-    /// Whether requests find it in the store from now on. Before [`StreamingReply::set_stored`], which takes it for not found.
-    pub fn set_stays(&self, stays: bool) {
+    /// Whether look-ups find it from now on. Call before [`StreamingReply::set_stored`], which otherwise assumes that they do not.
+    pub fn set_findable(&self, findable: bool) {
         self.change(|state| {
-            state.stays.get_or_insert(stays);
+            state.findable.get_or_insert(findable);
         });
     }
 
-    /// Whether it is found in the store; nothing as long as that is not known.
-    pub fn stays(&self) -> Option<bool> {
+    /// Whether look-ups find it in the store; `None` until that is decided.
+    pub fn findable(&self) -> Option<bool> {
         let state = self.lock();
-        state.stays.or((state.result.is_some() && !state.storing).then_some(false))
+        state.findable.or((state.result.is_some() && !state.storing).then_some(false))
     }
 
-    /// Whether all of it has come, so that clients may know, and the store has yet to say whether it has it.
-    pub fn is_landing(&self) -> bool {
-        self.lock().is_landing()
+    /// Whether the body is complete, so that a client may have seen its end, while the store has not finished with it.
+    pub fn is_about_to_be_stored(&self) -> bool {
+        self.lock().is_about_to_be_stored()
     }
 
-    /// Waits while it is.
-    pub async fn landed(&self) {
+    /// Waits until the store has finished with it.
+    pub async fn wait_until_stored(&self) {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
-            if state.is_landing() { state.wait(cx) } else { Poll::Ready(()) }
+            if state.is_about_to_be_stored() { state.wait(cx) } else { Poll::Ready(()) }
         })
         .await;
     }
 
-    /// Must not be found nor stored any more.
-    pub fn void(&self) {
-        self.change(|state| state.void = true);
+    /// Marks it as purged or invalidated: it is neither found nor shared any more.
+    pub fn invalidate(&self) {
+        self.change(|state| state.invalidated = true);
     }
 
     /// Whether it was purged or invalidated.
-    pub fn is_void(&self) -> bool {
-        self.lock().void
+    pub fn is_invalidated(&self) -> bool {
+        self.lock().invalidated
     }
 
-    /// A reader from the beginning; nothing when that has left the window, or the reply was voided.
-    pub fn read(self: &Arc<Self>) -> Option<Reader> {
+    /// A reader from the start of the body; `None` when the start has left the buffer, or the reply was invalidated or broke off.
+    pub fn reader(self: &Arc<Self>) -> Option<Reader> {
         let state = self.lock();
-        if state.window_at > 0 || state.void || state.ended == Some(Ending::Cut) {
+        if state.buffer_start > 0 || state.invalidated || state.ended == Some(Ending::Cut) {
             return None;
         }
-        Some(self.reader(state))
+        Some(self.new_reader(state))
     }
 
-    /// The reader of the client whose request it is, before the first byte: his also when it was voided meanwhile, as he asked
-    /// before that.
-    pub fn read_own(self: &Arc<Self>) -> Reader {
-        self.reader(self.lock())
+    /// The reader for the client that caused the fetch, before the first byte. It works even after an invalidation, as the request
+    /// came earlier.
+    pub fn own_reader(self: &Arc<Self>) -> Reader {
+        self.new_reader(self.lock())
     }
 
-    fn reader(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Reader {
+    fn new_reader(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Reader {
         let id = state.next_reader;
         state.next_reader += 1;
         state.readers.push((id, 0));
         drop(state);
-        Reader { streaming: Arc::clone(self), id, place: 0 }
+        Reader { streaming: Arc::clone(self), id, position: 0 }
     }
 }
 
@@ -267,7 +270,7 @@ impl State {
         Poll::Pending
     }
 
-    fn is_landing(&self) -> bool {
+    fn is_about_to_be_stored(&self) -> bool {
         let announced = match &self.result {
             Some(FetchResult::Shared(head)) => head.announced,
             _ => None,
@@ -276,102 +279,103 @@ impl State {
         came && self.storing && self.stored.is_none() && self.ended != Some(Ending::Cut)
     }
 
-    /// Whether a reader at this place will get no more: fallen behind, and nothing is stored.
-    fn is_lost(&self, place: u64) -> bool {
-        place < self.window_at && !self.storing && !matches!(self.stored, Some(Some(_)))
+    /// Whether a reader at this position can get no more: it is behind the buffer, and nothing is stored.
+    fn is_cut_off(&self, position: u64) -> bool {
+        position < self.buffer_start && !self.storing && !matches!(self.stored, Some(Some(_)))
     }
 
-    /// The place that the body relay keeps to, if to any. Once the window has left a reader behind who now waits for the store,
-    /// nobody may hold the end up: the one who was the fastest may be the one who now reads nothing.
-    fn pace(&self) -> Option<u64> {
-        let places = self.readers.iter().map(|(_, place)| *place).filter(|place| !self.is_lost(*place));
+    /// The position that the relay keeps pace with, if any. Once a reader waits for the store, nothing may delay the end: the reader
+    /// that was fastest may have stopped reading.
+    fn pacing_position(&self) -> Option<u64> {
+        let positions =
+            self.readers.iter().map(|(_, position)| *position).filter(|position| !self.is_cut_off(*position));
         match () {
-            () if !self.storing => places.min(),
-            () if places.clone().any(|place| place < self.window_at) => None,
-            () => places.max(),
+            () if !self.storing => positions.min(),
+            () if positions.clone().any(|position| position < self.buffer_start) => None,
+            () => positions.max(),
         }
     }
 
-    /// Lets go of what is beyond the window and read by the fastest, or of what all have where nothing is stored.
-    fn trim(&mut self, window_bytes: u64) {
+    /// Drops chunks beyond the bound that the fastest reader has read; without storing, chunks that all readers have read.
+    fn trim(&mut self, buffer_bytes_max: u64) {
         let keep_from = if self.storing {
-            let fastest = self.pace().unwrap_or(u64::MAX);
-            self.received.saturating_sub(window_bytes).min(fastest)
+            let fastest = self.pacing_position().unwrap_or(u64::MAX);
+            self.received.saturating_sub(buffer_bytes_max).min(fastest)
         } else {
-            let slowest = self.pace().unwrap_or(self.received);
-            if self.received <= window_bytes { 0 } else { slowest }
+            let slowest = self.pacing_position().unwrap_or(self.received);
+            if self.received <= buffer_bytes_max { 0 } else { slowest }
         };
-        while let Some(first) = self.window.front() {
-            let end = self.window_at + first.len() as u64;
+        while let Some(first) = self.buffer.front() {
+            let end = self.buffer_start + first.len() as u64;
             if end > keep_from {
                 return;
             }
-            self.window_at = end;
-            self.window.pop_front();
+            self.buffer_start = end;
+            self.buffer.pop_front();
         }
     }
 }
 
-/// One reader of a fill.
+/// One reader of a streaming reply.
 #[derive(Debug)]
 pub struct Reader {
     streaming: Arc<StreamingReply>,
     id: u64,
-    place: u64,
+    position: u64,
 }
 
 impl Reader {
     /// Bytes read so far.
-    pub fn place(&self) -> u64 {
-        self.place
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
-    /// Whether what it reads goes to the store still.
+    /// Whether the body that it reads is being stored.
     pub fn is_storing(&self) -> bool {
         self.streaming.is_storing()
     }
 
-    /// Lets the others of this loop have a few turns, as long as nothing has come: what the origin sent with the head then
-    /// leaves with it, in one write.
-    pub async fn settle(&self) {
-        let mut turns = 0;
+    /// Yields to the other tasks of the loop a few times until bytes have arrived, so that bytes that the origin sent with the head
+    /// leave with it in one write.
+    pub async fn wait_for_first_bytes(&self) {
+        let mut polls = 0;
         std::future::poll_fn(|cx| {
             let state = self.streaming.lock();
-            if state.received > 0 || state.ended.is_some() || turns == TURNS_MAX {
+            if state.received > 0 || state.ended.is_some() || polls == SETTLE_POLLS_MAX {
                 return Poll::Ready(());
             }
-            turns += 1;
+            polls += 1;
             cx.waker().wake_by_ref();
             Poll::Pending
         })
         .await;
     }
 
-    /// The next piece.
+    /// Polls for the next piece.
     pub fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Piece> {
         let mut state = self.streaming.lock();
-        if self.place < state.window_at {
-            // A part that was stored of a reply that broke off is not its end.
+        if self.position < state.buffer_start {
+            // A stored part of a reply that broke off does not complete it.
             return match (&state.stored, state.ended) {
                 (_, Some(Ending::Cut)) => Poll::Ready(Piece::Cut),
                 (Some(Some(body)), _) if body.bytes() == state.received => {
-                    Poll::Ready(Piece::Behind(body.clone()))
+                    Poll::Ready(Piece::FromStore(body.clone()))
                 }
                 (Some(_), _) => Poll::Ready(Piece::Cut),
                 (None, _) if !state.storing => Poll::Ready(Piece::Cut),
                 (None, _) => state.wait(cx),
             };
         }
-        let mut chunk_at = state.window_at;
-        for chunk in &state.window {
+        let mut chunk_at = state.buffer_start;
+        for chunk in &state.buffer {
             let end = chunk_at + chunk.len() as u64;
-            if self.place < end {
-                let bytes = chunk.slice((self.place - chunk_at) as usize..);
-                self.place = end;
-                let place = self.place;
+            if self.position < end {
+                let bytes = chunk.slice((self.position - chunk_at) as usize..);
+                self.position = end;
+                let position = self.position;
                 let id = self.id;
                 if let Some(mine) = state.readers.iter_mut().find(|(reader, _)| *reader == id) {
-                    mine.1 = place;
+                    mine.1 = position;
                 }
                 let wakers = std::mem::take(&mut state.wakers);
                 drop(state);
@@ -423,34 +427,34 @@ mod tests {
             announced: None,
             requested_at: WallSeconds(0),
         };
-        streaming.tell(FetchResult::Shared(Arc::new(head)));
+        streaming.publish(FetchResult::Shared(Arc::new(head)));
         streaming
     }
 
     #[test]
-    fn a_reader_that_joins_late_gets_all_and_one_that_falls_behind_goes_on_from_the_store() {
+    fn a_reader_that_joins_late_gets_all_and_one_that_falls_behind_continues_from_the_store() {
         let streaming = shared();
-        let mut slow = streaming.read().expect("from the beginning");
+        let mut slow = streaming.reader().expect("from the beginning");
         streaming.push(Bytes::from_static(b"abcd"), 8);
-        let mut late = streaming.read().expect("still all there");
+        let mut late = streaming.reader().expect("still all there");
         assert_eq!(bytes(now(|cx| late.poll_piece(cx))).as_deref(), Some(&b"abcd"[..]));
         assert!(now(|cx| late.poll_piece(cx)).is_none(), "no more has come");
         streaming.push(Bytes::from_static(b"efgh"), 8);
         streaming.push(Bytes::from_static(b"ijkl"), 8);
-        assert!(streaming.read().is_none(), "the beginning has left the window");
+        assert!(streaming.reader().is_none(), "the start has left the buffer");
         assert!(now(|cx| slow.poll_piece(cx)).is_none(), "waits for the store");
         streaming.end(Ending::Whole);
         assert!(streaming.has_readers_behind());
         streaming.set_stored(Some(StoredBody::Whole(Bytes::from_static(b"abcdefghijkl"))));
-        assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Behind(body)) if body.bytes() == 12));
+        assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::FromStore(body)) if body.bytes() == 12));
         assert_eq!(bytes(now(|cx| late.poll_piece(cx))).as_deref(), Some(&b"efgh"[..]));
     }
 
     #[test]
     fn without_a_store_nothing_unread_is_let_go() {
         let streaming = shared();
-        streaming.store_no_more();
-        let mut reader = streaming.read().expect("a reader");
+        streaming.stop_storing();
+        let mut reader = streaming.reader().expect("a reader");
         for _ in 0..10 {
             streaming.push(Bytes::from_static(b"abcd"), 8);
         }
@@ -462,32 +466,32 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_behind_is_cut_off_when_storing_ends_and_holds_nobody_up() {
+    fn a_reader_behind_is_cut_off_when_storing_ends_and_delays_no_other() {
         let streaming = shared();
-        let mut slow = streaming.read().expect("from the beginning");
-        let mut fast = streaming.read().expect("from the beginning");
+        let mut slow = streaming.reader().expect("from the beginning");
+        let mut fast = streaming.reader().expect("from the beginning");
         for _ in 0..4 {
             streaming.push(Bytes::from_static(b"abcd"), 8);
             assert!(bytes(now(|cx| fast.poll_piece(cx))).is_some());
         }
         assert!(now(|cx| slow.poll_piece(cx)).is_none(), "waits for the store");
-        streaming.store_no_more();
-        assert_eq!(goes_on(&streaming, 8), Some(true), "for the one that is not lost");
+        streaming.stop_storing();
+        assert_eq!(has_demand(&streaming, 8), Some(true), "for the reader that is not cut off");
         assert!(matches!(now(|cx| slow.poll_piece(cx)), Some(Piece::Cut)));
         for _ in 0..4 {
             streaming.push(Bytes::from_static(b"efgh"), 8);
             assert_eq!(bytes(now(|cx| fast.poll_piece(cx))).as_deref(), Some(&b"efgh"[..]));
         }
-        assert!(streaming.lock().window.len() <= 1, "nothing is kept for the lost one");
+        assert!(streaming.lock().buffer.len() <= 1, "nothing is buffered for the reader that is cut off");
         drop(fast);
-        assert_eq!(goes_on(&streaming, 8), None, "a lost reader is none");
+        assert_eq!(has_demand(&streaming, 8), None, "a reader that is cut off does not count");
     }
 
     #[test]
     fn a_part_that_was_stored_is_no_end_for_a_reader_behind() {
         let streaming = shared();
-        let mut slow = streaming.read().expect("from the beginning");
-        let mut fast = streaming.read().expect("from the beginning");
+        let mut slow = streaming.reader().expect("from the beginning");
+        let mut fast = streaming.reader().expect("from the beginning");
         for _ in 0..4 {
             streaming.push(Bytes::from_static(b"abcd"), 8);
             assert!(bytes(now(|cx| fast.poll_piece(cx))).is_some());
@@ -500,7 +504,7 @@ mod tests {
     #[test]
     fn a_cut_reply_never_ends_as_if_it_were_whole() {
         let streaming = shared();
-        let mut reader = streaming.read().expect("a reader");
+        let mut reader = streaming.reader().expect("a reader");
         streaming.push(Bytes::from_static(b"abcd"), 8);
         streaming.end(Ending::Cut);
         streaming.end(Ending::Whole);
@@ -508,10 +512,10 @@ mod tests {
         assert!(matches!(now(|cx| reader.poll_piece(cx)), Some(Piece::Cut)));
     }
 
-    /// Whether the body relay may go on; nothing when nobody reads.
-    fn goes_on(streaming: &StreamingReply, window_bytes: u64) -> Option<bool> {
-        let mut wanted = std::pin::pin!(streaming.wanted(window_bytes));
-        match wanted.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    /// Whether the relay may continue; `None` when no reader is left.
+    fn has_demand(streaming: &StreamingReply, buffer_bytes_max: u64) -> Option<bool> {
+        let mut wait_for_demand = std::pin::pin!(streaming.wait_for_demand(buffer_bytes_max));
+        match wait_for_demand.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(true) => Some(true),
             Poll::Ready(false) => None,
             Poll::Pending => Some(false),
@@ -519,21 +523,25 @@ mod tests {
     }
 
     #[test]
-    fn the_pump_waits_for_the_fastest_reader_whatever_the_chunks_and_for_nobody_left_behind() {
+    fn the_relay_waits_for_the_fastest_reader_whatever_the_chunks_and_for_no_reader_left_behind() {
         let streaming = shared();
-        assert_eq!(goes_on(&streaming, 8), None);
-        let mut fast = streaming.read().expect("from the beginning");
-        let slow = streaming.read().expect("from the beginning");
-        // A chunk larger than the window leaves nobody behind who would have gone on.
+        assert_eq!(has_demand(&streaming, 8), None);
+        let mut fast = streaming.reader().expect("from the beginning");
+        let slow = streaming.reader().expect("from the beginning");
+        // A chunk larger than the buffer leaves no reader behind.
         streaming.push(Bytes::from_static(&[b'x'; 30]), 8);
-        assert_eq!(goes_on(&streaming, 8), Some(false));
+        assert_eq!(has_demand(&streaming, 8), Some(false));
         assert_eq!(bytes(now(|cx| fast.poll_piece(cx))).map(|chunk| chunk.len()), Some(30));
-        assert_eq!(goes_on(&streaming, 8), Some(true));
+        assert_eq!(has_demand(&streaming, 8), Some(true));
         streaming.push(Bytes::from_static(&[b'x'; 30]), 8);
-        assert_eq!(goes_on(&streaming, 8), Some(true), "one waits for the store: nobody may hold up the end");
+        assert_eq!(
+            has_demand(&streaming, 8),
+            Some(true),
+            "one waits for the store: no reader may delay the end"
+        );
         drop(fast);
-        assert_eq!(goes_on(&streaming, 8), Some(true), "only that one is left");
+        assert_eq!(has_demand(&streaming, 8), Some(true), "only that one is left");
         drop(slow);
-        assert_eq!(goes_on(&streaming, 8), None);
+        assert_eq!(has_demand(&streaming, 8), None);
     }
 }

@@ -18,7 +18,7 @@ use crate::icp;
 use crate::log::Way;
 use crate::server::answer::handler::RequestHandler;
 use crate::server::client::parsed_request::Route;
-use crate::server::fetch::Answer;
+use crate::server::fetch::UpstreamReply;
 use crate::server::peers::neighbours::Found;
 use crate::server::upstream::NamedBy;
 use crate::server::upstream::request::{RequestBody, RequestHead};
@@ -43,11 +43,11 @@ impl RequestHandler {
     }
 
     /// Asks a sibling that said it has it, for what it has and no more. Nothing when that is of no use after all.
-    pub(in crate::server) async fn ask_sibling(
+    pub(in crate::server) async fn fetch_from_sibling(
         &mut self,
         sibling: &Upstream,
         headers: &HeaderMap,
-    ) -> Option<Answer> {
+    ) -> Option<UpstreamReply> {
         let mut headers = headers.clone();
         // It is not for its own clients, nor is it to ask anybody: so two siblings never ask each other in a circle.
         headers.remove(PROXY_AUTHORIZATION);
@@ -67,6 +67,12 @@ impl RequestHandler {
             Some(_) => counters.sibling_hits.add(1),
             None => counters.sibling_failures.add(1),
         }
-        reply.map(|reply| Answer { reply, requested_at, answered_at: now(), of_sibling: true, joined: None })
+        reply.map(|reply| UpstreamReply {
+            reply,
+            requested_at,
+            answered_at: now(),
+            of_sibling: true,
+            completed_part: None,
+        })
     }
 }

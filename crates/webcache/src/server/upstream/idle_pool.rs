@@ -75,9 +75,9 @@ impl<L> IdlePool<L> {
         self.retain(|idle| idle.since.elapsed() < age_max && is_there(&mut idle.link));
     }
 
-    fn retain(&mut self, stays: impl Fn(&mut Idle<L>) -> bool) {
+    fn retain(&mut self, findable: impl Fn(&mut Idle<L>) -> bool) {
         self.by_place.retain(|_, kept| {
-            kept.retain_mut(&stays);
+            kept.retain_mut(&findable);
             !kept.is_empty()
         });
         self.count = self.by_place.values().map(Vec::len).sum();
