@@ -100,6 +100,9 @@ impl Progress {
             report::ms_text(live.p50.as_secs_f64() * 1e6),
             report::ms_text(live.p99.as_secs_f64() * 1e6),
         );
+        if !live.late_p99.is_zero() {
+            text.push_str(&format!(", sent late p99 {}", report::ms_text(live.late_p99.as_secs_f64() * 1e6)));
+        }
         if live.errors > 0 {
             text.push_str(&format!(", {} errors", report::count_text(live.errors)));
         }

@@ -11,9 +11,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use files::Status;
-use harness::open_loop::{GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, RATE_OFF};
-use measure::{FileSetRecord, LoadPoint, LoopKind, RankPart, Verdict};
+use harness::open_loop::{
+    GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, RATE_OFF, Shortfall, TRANSPORT_FULL,
+};
+use measure::{FileSetRecord, LoadPoint, LoopKind, Pacing, RankPart, Verdict};
 
+use crate::load::LatencyBound;
 use crate::metronome::{CutShort, Measured};
 use crate::mix::Mix;
 
@@ -25,6 +28,8 @@ pub(crate) struct Asked<'a> {
     pub outstanding: Option<u32>,
     pub mix: &'a Mix,
     pub file_set: FileSetRecord,
+    /// Lowest median latency from the moment really sent among this run's earlier levels, microseconds.
+    pub light_p50_us: Option<f64>,
     /// The storage is a local file system, and no server.
     pub is_local: bool,
 }
@@ -52,7 +57,7 @@ pub(crate) fn rank_part(measured: &Measured, rate: Option<f64>) -> RankPart {
         sent_per_sec: measured.sent as f64 / seconds,
         achieved_per_sec: measured.ok_within as f64 / seconds,
         held: held(measured),
-        lateness_us: measured.lateness.summary(),
+        lateness_us: measured.lateness.sending.summary(),
         latency_us: measured.tallies.histogram().summary(),
         generator_busy: measured.busy,
         errors: measured.tallies.sum(|tally| tally.errors_total() + tally.cancelled),
@@ -71,7 +76,10 @@ pub(crate) fn was_held(point: &LoadPoint) -> bool {
     let (attempted, failed) = point.ops.values().fold((0, 0), |(attempted, failed), stats| {
         (attempted + stats.attempted, failed + stats.cancelled + stats.errors.values().sum::<u64>())
     });
-    !point.saturated && !was_interrupted(point) && failed as f64 <= ERRORS_MAX * attempted as f64
+    !point.saturated
+        && !was_interrupted(point)
+        && !point.verdict.has(RATE_OFF)
+        && failed as f64 <= ERRORS_MAX * attempted as f64
 }
 
 /// Whether the level ended so early, by the user or because the storage went away, that it says nothing of what the storage
@@ -85,14 +93,30 @@ const INTERRUPTED: &str = "interrupted";
 /// Code of a level in which the storage went away.
 const STORAGE_GONE: &str = "storage-gone";
 
-fn lateness_of_rank(part: &RankPart) -> Lateness {
-    Lateness { sending: part.lateness_us, latency: part.latency_us }
+/// How a rank was late, if it was by too much.
+pub(crate) fn lateness_text(measured: &Measured) -> Option<String> {
+    lateness_of(measured).text(&GeneratorLimits::default())
+}
+
+fn lateness_of(measured: &Measured) -> Lateness {
+    measured.lateness.beside(measured.tallies.histogram().summary())
+}
+
+/// Whether the level failed by what the storage did.
+pub(crate) fn was_failed_by_storage(point: &LoadPoint) -> bool {
+    let is_ours = generator_was_the_limit(point) || is_fatal(point, TRANSPORT_FULL);
+    !was_held(point) && !was_interrupted(point) && (point.saturated || !is_ours)
+}
+
+fn is_fatal(point: &LoadPoint, code: &str) -> bool {
+    point.verdict.reasons.iter().any(|reason| reason.fatal && reason.code == code)
 }
 
 /// The load point for the record; `parts` has the rows of the ranks when there were several.
 pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<RankPart>) -> LoadPoint {
     let seconds = measured.measured.as_secs_f64().max(1e-9);
     let histogram = measured.tallies.histogram();
+    let lateness = measured.lateness.beside(histogram.summary());
     let mut point = LoadPoint {
         loop_kind: if asked.rate.is_some() { LoopKind::Open } else { LoopKind::Closed },
         offered_per_sec: asked.rate,
@@ -107,7 +131,7 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
         generator_busy: measured.busy,
         overtaken: measured.overtaken,
         operations_digest: format!("{:016x}", measured.digest),
-        lateness_us: measured.lateness.summary(),
+        lateness_us: lateness.sending,
         latency_us: histogram.summary(),
         histogram,
         ops: measured.tallies.op_stats(asked.mix),
@@ -115,12 +139,28 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
         saturated: false,
         verdict: Verdict::valid(),
         parts,
+        pacing: asked.rate.map(|_| Pacing {
+            latency_from_sent_us: lateness.from_sent,
+            latency_without_lateness_us: lateness.without,
+            unanswered: unanswered(measured),
+            transport_full_share: full_share(measured),
+        }),
     };
-    judge(&mut point, measured, asked);
+    judge(&mut point, &lateness, measured, asked);
     point
 }
 
-fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
+/// Requests that were waited for to the end without an answer.
+fn unanswered(measured: &Measured) -> u64 {
+    let was_waited_for = measured.cut_short.is_none();
+    if was_waited_for { measured.tallies.sum(|tally| tally.cancelled) } else { 0 }
+}
+
+fn full_share(measured: &Measured) -> f64 {
+    (measured.full.as_secs_f64() / measured.measured.as_secs_f64().max(1e-9)).min(1.0)
+}
+
+fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked: &Asked<'_>) {
     let attempted = measured.tallies.sum(|tally| tally.attempted);
     let is_stopped = matches!(measured.cut_short, Some(CutShort::Stopped));
     let is_gone = matches!(measured.cut_short, Some(CutShort::Gone(_)));
@@ -143,10 +183,6 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
 
     let limits = GeneratorLimits::default();
     let is_open = point.loop_kind == LoopKind::Open;
-    let lateness = Lateness { sending: point.lateness_us, latency: point.latency_us };
-    let late = is_open
-        && (lateness.is_too_much(&limits)
-            || point.parts.iter().any(|part| lateness_of_rank(part).is_too_much(&limits)));
     let held = held(measured);
     if is_gone {
         // That nothing was answered any more says neither where the storage saturates nor how well this sends.
@@ -162,22 +198,33 @@ fn judge(point: &mut LoadPoint, measured: &Measured, asked: &Asked<'_>) {
                 point.measured_s
             ),
         );
-    } else if is_open && held < limits.held_min {
-        point.saturated = true;
-        let off_percent = 100.0 * (1.0 - held);
-        let whose = if late { "the generator was late" } else { "the storage did not keep up" };
-        verdict.invalidate(
-            RATE_OFF,
-            format!(
-                "{off_percent:.1}% of the {} requests due were not answered in time: {whose}",
-                measured.planned
-            ),
-        );
+    } else if is_open {
+        let shortfall = Shortfall {
+            due: measured.planned,
+            sent: measured.sent,
+            answered: measured.answered_within,
+            full_share: full_share(measured),
+            sent_p50_us: lateness.from_sent.p50,
+            light_p50_us: asked.light_p50_us,
+        };
+        let more_room = if asked.is_local { "give it more --threads" } else { "give it more --connections" };
+        let is_saturated = shortfall.judge(&limits, "the storage", more_room, &mut verdict);
+        point.saturated = is_saturated == Some(true);
     }
     if is_open && !point.parts.is_empty() && !is_stopped && !is_gone {
-        judge_ranks(&point.parts, held, &limits, &mut verdict);
-    } else if is_open && !is_gone {
-        lateness.judge(&limits, "the mean latency", &mut verdict);
+        judge_ranks(&point.parts, &measured.late_ranks, held, &limits, &mut verdict);
+    } else if is_open && !is_gone && !verdict.has(GENERATOR_LATE) {
+        lateness.judge(&limits, &mut verdict);
+    }
+    let unanswered = unanswered(measured);
+    if unanswered > 0 {
+        verdict.remark(
+            "unanswered",
+            format!(
+                "{unanswered} of {attempted} requests were not answered: they count with the time that was waited for them, so \
+                 that mean, highest percentiles and maximum are those figures at least"
+            ),
+        );
     }
     if is_open && point.parts.is_empty() && measured.busy > limits.busy_max {
         verdict.invalidate(
@@ -272,21 +319,26 @@ fn mix_points_max(attempted: u64, ranks: usize) -> f64 {
 }
 
 /// What speaks against single ranks, the worst of them by name.
-fn judge_ranks(parts: &[RankPart], held: f64, limits: &GeneratorLimits, verdict: &mut Verdict) {
+fn judge_ranks(
+    parts: &[RankPart],
+    late: &[(u32, String)],
+    held: f64,
+    limits: &GeneratorLimits,
+    verdict: &mut Verdict,
+) {
     let others = |count: usize| match count {
         0 | 1 => String::new(),
         2 => ", and another rank too".to_owned(),
         more => format!(", and {} other ranks too", more - 1),
     };
-    let late: Vec<_> = parts.iter().filter(|part| lateness_of_rank(part).is_too_much(limits)).collect();
-    let worst = late.iter().max_by(|a, b| a.lateness_us.mean.total_cmp(&b.lateness_us.mean));
-    if let Some(part) = worst {
-        let RankPart { rank, host, .. } = part;
+    let lateness =
+        |rank: u32| parts.iter().find(|part| part.rank == rank).map_or(0.0, |part| part.lateness_us.mean);
+    if let Some((rank, text)) = late.iter().max_by(|a, b| lateness(a.0).total_cmp(&lateness(b.0))) {
+        let host = parts.iter().find(|part| part.rank == *rank).map_or("", |part| &part.host);
         verdict.invalidate(
             GENERATOR_LATE,
             format!(
-                "rank {rank} on {host} {}{}; give each rank a core of its own or lower the rate",
-                lateness_of_rank(part).text("its mean latency"),
+                "rank {rank} on {host} {text}{}; give each rank a core of its own or lower the rate",
                 others(late.len())
             ),
         );
@@ -335,6 +387,12 @@ fn judge_ranks(parts: &[RankPart], held: f64, limits: &GeneratorLimits, verdict:
             ),
         );
     }
+}
+
+/// Whether a level's latencies meet a bound, each operation that failed taken as one that took forever.
+pub(crate) fn is_within(point: &LoadPoint, bound: &LatencyBound) -> bool {
+    let errors: u64 = point.ops.values().map(|stats| stats.errors.values().sum::<u64>()).sum();
+    bound.is_met_by(&point.histogram, errors)
 }
 
 /// Whether the generator, and not the storage, made a point what it is.

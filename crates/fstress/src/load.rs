@@ -127,9 +127,12 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl LatencyBound {
-    /// Whether these latencies stay below it.
-    pub fn is_met_by(&self, histogram: &LatencyHistogram) -> bool {
-        histogram.count() > 0 && histogram.quantile(self.quantile) < self.below
+    /// Whether these latencies stay below it, with so many operations that failed and are not among them: those took longer
+    /// than any bound.
+    pub fn is_met_by(&self, histogram: &LatencyHistogram, failed: u64) -> bool {
+        let (succeeded, all) = (histogram.count() as f64, (histogram.count() + failed) as f64);
+        let quantile = self.quantile * all / succeeded.max(1.0);
+        succeeded > 0.0 && quantile <= 1.0 && histogram.quantile(quantile) < self.below
     }
 }
 

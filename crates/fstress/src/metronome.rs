@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
-use harness::open_loop::{Pacer, Waiter};
+use harness::open_loop::{LatenessLog, Pacer, Waiter};
 use harness::{Event, Live, Stage};
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
@@ -48,8 +48,12 @@ pub(crate) struct Spans {
 /// A load point as measured, before it is judged.
 pub(crate) struct Measured {
     pub tallies: Tallies,
-    /// Actual minus planned send time, of requests that the transport took at once.
-    pub lateness: LatencyHistogram,
+    /// How late requests were sent.
+    pub lateness: LatenessLog,
+    /// Ranks that were late by themselves, and how.
+    pub late_ranks: Vec<(u32, String)>,
+    /// Time in which requests waited for a thread, slot or connection of ours.
+    pub full: Duration,
     /// Due within the interval.
     pub planned: u64,
     /// Of those, sent.
@@ -100,6 +104,9 @@ pub(crate) struct Flights {
 struct Flight {
     planned: Planned,
     due: Instant,
+    sent: Instant,
+    /// It waited for room in the transport, or behind others that did.
+    waited_for_room: bool,
     /// The load point whose interval it counts in; 0 in none.
     counted_in: u32,
 }
@@ -116,6 +123,24 @@ impl Flights {
                 Ticket(self.slots.len() as u32 - 1)
             }
         }
+    }
+
+    /// Notes when these were really sent. The moment each was due, and how late that is.
+    fn sent<'f>(
+        &'f mut self,
+        batch: &'f [Ticket],
+        sent: Instant,
+        waited_for_room: bool,
+    ) -> impl Iterator<Item = (Instant, Duration)> + 'f {
+        for ticket in batch {
+            let flight = &mut self.slots[ticket.0 as usize];
+            (flight.sent, flight.waited_for_room) = (sent, waited_for_room);
+        }
+        let late = move |ticket: &Ticket| {
+            let due = self.slots[ticket.0 as usize].due;
+            (due, sent.saturating_duration_since(due))
+        };
+        batch.iter().map(late)
     }
 
     fn land(&mut self, ticket: Ticket) -> Flight {
@@ -173,7 +198,9 @@ impl Metronome<'_> {
         let counted_from = begin + spans.warm;
         let mut settle_at = Some(begin + (spans.warm - (spans.warm / SETTLE_SHARE).min(SETTLE_MAX)));
         let end = counted_from + spans.measure;
-        let mut count = Count::new(self.planner, self.point, self.samples.take(), counted_from, end);
+        let is_open = matches!(pace, Pace::Open(..));
+        let mut count =
+            Count::new(self.planner, self.point, self.samples.take(), (counted_from, end), is_open);
         self.planner.begin_point(begin, matches!(pace, Pace::Closed(_)));
 
         let mut cut_short = None;
@@ -184,7 +211,8 @@ impl Metronome<'_> {
             Pace::Closed(_) => begin,
         };
         let mut held: Option<Flight> = None;
-        let mut batch_due: Vec<Instant> = Vec::with_capacity(BATCH_MAX);
+        let mut batch: Vec<Ticket> = Vec::with_capacity(BATCH_MAX);
+        let mut full_since: Option<Instant> = None;
         let mut names = NameBuffers::default();
 
         let stopped_at = loop {
@@ -211,14 +239,14 @@ impl Metronome<'_> {
 
             let mut full = false;
             let mut caught_up = false;
-            batch_due.clear();
+            batch.clear();
             let room = match &pace {
                 Pace::Closed(outstanding) => {
                     room_for_batch(*outstanding as usize, self.transport.in_flight())
                 }
                 Pace::Open(..) => BATCH_MAX,
             };
-            while batch_due.len() < BATCH_MAX {
+            while batch.len() < BATCH_MAX {
                 let flight = match (&mut pace, held.take()) {
                     (_, Some(flight)) => flight,
                     (Pace::Open(schedule, later), None) => {
@@ -231,7 +259,7 @@ impl Metronome<'_> {
                         count.flight(self.planner, due)
                     }
                     (Pace::Closed(_), None) => {
-                        if batch_due.len() >= room {
+                        if batch.len() >= room {
                             break;
                         }
                         count.flight(self.planner, now)
@@ -240,7 +268,7 @@ impl Metronome<'_> {
                 let ticket = self.flights.board(flight);
                 match self.transport.submit(ticket, &self.planner.request(&flight.planned, &mut names)) {
                     Ok(()) => {
-                        batch_due.push(flight.due);
+                        batch.push(ticket);
                         if flight.counted_in != 0 {
                             count.sent += 1;
                             count.tallies.of(flight.planned.kind).attempted += 1;
@@ -254,11 +282,22 @@ impl Metronome<'_> {
                     }
                 }
             }
-            if !batch_due.is_empty() {
+            match (full, full_since) {
+                (true, None) => full_since = Some(now),
+                (false, Some(since)) => {
+                    count.full(since, now);
+                    full_since = None;
+                }
+                _ => {}
+            }
+            if !batch.is_empty() {
                 match &pace {
-                    Pace::Open(..) => count.late(&batch_due, self.clock.now(), caught_up),
+                    Pace::Open(..) => {
+                        let sent = self.flights.sent(&batch, self.clock.now(), count.behind);
+                        count.late(sent, batch.len(), caught_up);
+                    }
                     // Due when it is sent: there is nothing to be late for.
-                    Pace::Closed(_) => count.recent_sent += batch_due.len() as u64,
+                    Pace::Closed(_) => count.recent_sent += batch.len() as u64,
                 }
                 if let Err(gone) = self.transport.flush() {
                     cut_short = Some(gone.into());
@@ -268,7 +307,7 @@ impl Metronome<'_> {
 
             let until = match &pace {
                 _ if full => Wake::AtMost((now + FULL_WAIT).min(end)),
-                _ if batch_due.len() == BATCH_MAX => Wake::AtOnce,
+                _ if batch.len() == BATCH_MAX => Wake::AtOnce,
                 Pace::Open(..) => Wake::At(next_due.min(end).min(next_tell)),
                 Pace::Closed(_) => Wake::At(end.min(next_tell)),
             };
@@ -281,6 +320,9 @@ impl Metronome<'_> {
         let counters_before = counters_before.unwrap_or_else(|| self.transport.counters());
         let measured = stopped_at.min(end).saturating_duration_since(counted_from);
         let busy = 1.0 - count.idle.as_secs_f64() / measured.as_secs_f64().max(1e-9);
+        if let Some(since) = full_since {
+            count.full(since, stopped_at.min(end));
+        }
         // What was due and never sent: the one held back, and what the schedule still had.
         if let Some(flight) = held {
             // The planner has applied its effects already and waits for an end.
@@ -300,7 +342,8 @@ impl Metronome<'_> {
                 Err(gone) => cut_short = Some(gone.into()),
             }
         }
-        count.give_up();
+        // What was not waited for is not known to have taken long.
+        count.give_up(cut_short.is_none().then_some(spans.drain));
         let set_bytes_to_come = self.planner.bytes_to_come();
 
         let counters = difference(self.transport.counters(), counters_before);
@@ -311,6 +354,8 @@ impl Metronome<'_> {
             answered_within: count.answered_within,
             tallies: count.tallies,
             lateness: count.lateness,
+            late_ranks: Vec::new(),
+            full: count.full,
             warmed: stopped_at.min(counted_from).saturating_duration_since(begin),
             measured,
             busy: busy.clamp(0.0, 1.0),
@@ -438,9 +483,12 @@ struct Count<'a> {
     counted_from: Instant,
     end: Instant,
     tallies: Tallies,
-    lateness: LatencyHistogram,
+    is_open: bool,
+    lateness: LatenessLog,
+    full: Duration,
     /// Since the last look at the progress; all operations, counted or not.
     recent: LatencyHistogram,
+    recent_late: LatencyHistogram,
     recent_sent: u64,
     recent_ok: u64,
     recent_errors: u64,
@@ -461,8 +509,8 @@ impl<'a> Count<'a> {
         planner: &Planner,
         point: u32,
         samples: Option<&'a mut Samples>,
-        counted_from: Instant,
-        end: Instant,
+        (counted_from, end): (Instant, Instant),
+        is_open: bool,
     ) -> Self {
         Self {
             point,
@@ -470,8 +518,11 @@ impl<'a> Count<'a> {
             counted_from,
             end,
             tallies: Tallies::new(planner.mix()),
-            lateness: LatencyHistogram::new(),
+            is_open,
+            lateness: LatenessLog::default(),
+            full: Duration::ZERO,
             recent: LatencyHistogram::new(),
+            recent_late: LatencyHistogram::new(),
             recent_sent: 0,
             recent_ok: 0,
             recent_errors: 0,
@@ -494,20 +545,30 @@ impl<'a> Count<'a> {
             self.in_flight += 1;
             self.in_flight_by_kind[planned.kind as usize] += 1;
         }
-        Flight { planned, due, counted_in: if counted { self.point } else { 0 } }
+        let counted_in = if counted { self.point } else { 0 };
+        Flight { planned, due, sent: due, waited_for_room: false, counted_in }
     }
 
-    fn late(&mut self, batch_due: &[Instant], sent_at: Instant, caught_up: bool) {
-        self.recent_sent += batch_due.len() as u64;
-        // What waited for room in the transport, or behind what waited, is late through the storage and not
+    /// A batch that goes out: the lateness of each request of it.
+    fn late(&mut self, lateness: impl Iterator<Item = (Instant, Duration)>, sent: usize, caught_up: bool) {
+        self.recent_sent += sent as u64;
+        // What waited for room in the transport, or behind what waited, is late through the storage or the transport and not
         // through us.
         if self.behind {
             self.behind = !caught_up;
             return;
         }
-        for &due in batch_due.iter().filter(|&&due| due >= self.counted_from) {
-            self.lateness.record(sent_at.saturating_duration_since(due));
+        for (due, late) in lateness {
+            self.recent_late.record(late);
+            if due >= self.counted_from {
+                self.lateness.sending.record(late);
+            }
         }
+    }
+
+    /// The transport had no room from the one moment to the other.
+    fn full(&mut self, from: Instant, to: Instant) {
+        self.full += to.saturating_duration_since(from.max(self.counted_from));
     }
 
     #[inline]
@@ -531,6 +592,14 @@ impl<'a> Count<'a> {
             self.in_flight -= 1;
             self.in_flight_by_kind[flight.planned.kind as usize] -= 1;
             self.tallies.of(flight.planned.kind).settle(&completion.outcome, completion.retransmits, latency);
+            match completion.outcome {
+                Outcome::Ok(_) if self.is_open => {
+                    let from_sent = completion.done.saturating_duration_since(flight.sent);
+                    self.lateness.answered(from_sent, flight.waited_for_room.then_some(latency));
+                }
+                Outcome::Cancelled if self.is_open => self.lateness.unanswered(latency, 1),
+                _ => {}
+            }
             if let Some(samples) = &mut self.samples {
                 let due = flight.due.saturating_duration_since(self.counted_from);
                 samples.push(flight.planned.kind, due, latency, &completion.outcome);
@@ -547,8 +616,8 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// Counts what is still unanswered as cancelled.
-    fn give_up(&mut self) {
+    /// Counts what is still unanswered as cancelled: with the time that was waited for it, if that came to an end.
+    fn give_up(&mut self, waited: Option<Duration>) {
         for kind in files::OpKind::ALL {
             let left = self.in_flight_by_kind[kind as usize];
             if left > 0 {
@@ -557,6 +626,12 @@ impl<'a> Count<'a> {
                 let unanswered =
                     left.min(tally.attempted - tally.ok - tally.cancelled - tally.errors_total());
                 tally.cancelled += unanswered;
+                if let Some(waited) = waited {
+                    tally.histogram.add_buckets(&[(waited.as_nanos() as u64, unanswered)]);
+                    if self.is_open {
+                        self.lateness.unanswered(waited, unanswered);
+                    }
+                }
             }
         }
     }
@@ -571,9 +646,11 @@ impl<'a> Count<'a> {
             achieved_per_sec: self.recent_ok as f64 / since,
             p50: self.recent.quantile(0.5),
             p99: self.recent.quantile(0.99),
+            late_p99: self.recent_late.quantile(0.99),
             errors: self.recent_errors,
         };
         self.recent.clear();
+        self.recent_late.clear();
         (self.recent_sent, self.recent_ok) = (0, 0);
         live
     }

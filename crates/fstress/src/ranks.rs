@@ -123,6 +123,8 @@ impl FstressRanks for RankGroup {
         if !self.is_joined() {
             return Ok((measured, file_set, vec![]));
         }
+        let mut measured = measured;
+        measured.late_ranks.extend(judge::lateness_text(&measured).map(|text| (self.rank(), text)));
         let my_rate = rate.map(|rate| self.rate_of(rate));
         let row = self.row(judge::rank_part(&measured, my_rate));
         let mine = PointPart { measured: MeasuredPart::of(&measured), file_set, rows: vec![row] };

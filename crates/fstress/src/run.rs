@@ -310,7 +310,7 @@ impl Session<'_> {
             Load::FindMax { first, bound } => {
                 let goal = format!("held with {bound}");
                 self.search(planner, first, needs_files, &goal, |point| {
-                    judge::was_held(point) && bound.is_met_by(&point.histogram)
+                    judge::was_held(point) && judge::is_within(point, &bound)
                 })
             }
             Load::Max { outstanding } => {
@@ -418,7 +418,13 @@ impl Session<'_> {
         };
         let (measured, file_set, parts) = self.group.merge(measured, rate, file_set, config.drain)?;
         let is_local = self.transport.is_local();
-        let asked = Asked { rate, outstanding, mix: &config.workload.mix, file_set, is_local };
+        let light = self.points.iter().filter_map(|point| point.pacing.as_ref());
+        let light_p50_us = light
+            .map(|pacing| pacing.latency_from_sent_us.p50)
+            .filter(|p50| *p50 > 0.0)
+            .min_by(f64::total_cmp);
+        let mix = &config.workload.mix;
+        let asked = Asked { rate, outstanding, mix, file_set, light_p50_us, is_local };
         let point = judge::load_point(&measured, &asked, parts);
         let Measured { cut_short, measured, .. } = measured;
         let mut kept = Ok(());
@@ -604,7 +610,7 @@ pub(crate) fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64
         }
     };
     let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
-    let any_failed = points.iter().any(|point| !judge::was_held(point) && !judge::was_interrupted(point));
+    let any_failed = points.iter().any(judge::was_failed_by_storage);
     let held = most(
         &mut points.iter().filter(|point| judge::was_held(point)).filter_map(|point| point.offered_per_sec),
     );
@@ -613,7 +619,7 @@ pub(crate) fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64
     // A search under a bound stops before saturation and says its own answer.
     put("held_per_sec", held.filter(|_| !matches!(load, Load::FindMax { .. })));
     if let Load::FindMax { bound, .. } = load {
-        let within = |point: &&LoadPoint| point.verdict.valid && bound.is_met_by(&point.histogram);
+        let within = |point: &&LoadPoint| point.verdict.valid && judge::is_within(point, bound);
         put(
             "within_bound_per_sec",
             most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),

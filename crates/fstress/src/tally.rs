@@ -1,7 +1,8 @@
 //! What happened to the operations of one load point, counted by kind.
 //!
-//! Always holds: each counted operation ends in exactly one of `ok`, `cancelled` and the errors; only those
-//! that succeeded are in a histogram, so that an error is never a fast operation.
+//! Always holds: each counted operation ends in exactly one of `ok`, `cancelled` and the errors; the histogram has those
+//! that succeeded and, with the time that was waited for them, those that were never answered. An error is not in it, so
+//! that it is never a fast operation.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -35,7 +36,10 @@ impl Tally {
                 self.bytes += file_bytes(reply);
                 self.histogram.record(latency);
             }
-            Outcome::Cancelled => self.cancelled += 1,
+            Outcome::Cancelled => {
+                self.cancelled += 1;
+                self.histogram.record(latency);
+            }
             failed => problem_name(failed).into_iter().for_each(|name| self.error(name)),
         }
     }
@@ -110,7 +114,7 @@ impl Tallies {
         self.iter().map(|(_, tally)| count(tally)).sum()
     }
 
-    /// All successful operations in one histogram.
+    /// All that succeeded or were never answered in one histogram.
     pub fn histogram(&self) -> LatencyHistogram {
         let mut all = LatencyHistogram::new();
         for (_, tally) in self.iter() {

@@ -89,6 +89,8 @@ pub struct Live {
     pub p50: Duration,
     /// 99th percentile of the latency.
     pub p99: Duration,
+    /// 99th percentile of how late requests were sent; zero in a closed loop.
+    pub late_p99: Duration,
     /// Requests that failed since the level began.
     pub errors: u64,
 }

@@ -81,6 +81,14 @@ impl LatencyHistogram {
         self.counts.add(&other.counts).expect("histograms of equal bounds always add up");
     }
 
+    /// Takes out samples that are in it.
+    ///
+    /// # Panics
+    /// When one of `other`'s samples is not.
+    pub fn subtract(&mut self, other: &Self) {
+        self.counts.subtract(&other.counts).expect("the samples that are taken out were in it");
+    }
+
     /// Forgets all samples.
     pub fn clear(&mut self) {
         self.counts.reset();

@@ -32,7 +32,7 @@ pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use memory::memory_bytes;
 pub use metric::{Better, Metric, MetricDeclaration, MetricRegistry, declared};
 pub use record::{
-    Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Phase, RECORD_SCHEMA,
+    Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Pacing, Phase, RECORD_SCHEMA,
     RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
 };
 pub use verdict::{Reason, Verdict};

@@ -121,7 +121,7 @@ pub struct LoadPoint {
     pub operations_digest: String,
     /// Actual minus planned send time.
     pub lateness_us: LatencySummary,
-    /// Latency of all operations that succeeded.
+    /// Latency of all operations that succeeded, and of those that were never answered with the time that was waited.
     pub latency_us: LatencySummary,
     /// The same, whole.
     pub histogram: LatencyHistogram,
@@ -136,6 +136,25 @@ pub struct LoadPoint {
     /// What each rank had in it, in the order of ranks; empty for a generator that was alone.
     #[serde(default)]
     pub parts: Vec<RankPart>,
+    /// How exactly an open loop kept to its plan; none in a closed loop and in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pacing: Option<Pacing>,
+}
+
+/// How exactly an open loop kept to its plan, and what that did to its latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pacing {
+    /// Latency from the moment a request was really sent.
+    pub latency_from_sent_us: LatencySummary,
+    /// Latency without the generator's lateness.
+    pub latency_without_lateness_us: LatencySummary,
+    /// Requests that were not answered. They are in the latencies with the time that was waited for them, so that the
+    /// highest percentiles, mean and maximum are those figures at least.
+    #[serde(default)]
+    pub unanswered: u64,
+    /// Share of the interval in which requests waited for a thread, slot or connection of the generator's, 0 to 1.
+    #[serde(default)]
+    pub transport_full_share: f64,
 }
 
 /// One rank's part in a load point that several generators offered together. The whole is their exact sum.

@@ -100,6 +100,7 @@ pub fn load_point(whole: &Part) -> LoadPoint {
         saturated: false,
         verdict: Verdict::valid(),
         parts: whole.rows.clone(),
+        pacing: None,
     }
 }
 

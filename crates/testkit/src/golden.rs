@@ -21,7 +21,8 @@ const UPDATE: &str = "UPDATE_GOLDENS";
 const ENDINGS: [&str; 6] = ["_us", "_s", "_ms", "_minutes", "_per_sec", "_us_per_article"];
 
 /// Names without such an ending whose values the machine decides too.
-const MASKED: [&str; 17] = [
+const MASKED: [&str; 18] = [
+    "transport_full_share",
     "id",
     "started",
     "ended",
@@ -48,7 +49,7 @@ const KEPT: [&str; 1] = ["offered_per_sec"];
 const COMES_AND_GOES: [&str; 3] = ["device_", "history_device_", "pays_from_files_"];
 
 /// Codes of findings that hang on the machine, its load or the build.
-const CODES: [&str; 16] = [
+const CODES: [&str; 17] = [
     "bound-unclear",
     "cache-bound",
     "cpu-bound",
@@ -64,6 +65,7 @@ const CODES: [&str; 16] = [
     "short",
     "short-passes",
     "start-skew",
+    "transport-full",
     "uneven-ranks",
 ];
 

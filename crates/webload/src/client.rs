@@ -19,6 +19,10 @@ pub(crate) struct Flight {
     /// Names it to the origin.
     pub request: u64,
     pub due: Instant,
+    /// When it was really sent.
+    pub sent: Instant,
+    /// It waited for a connection.
+    pub waited: bool,
     pub phase: u32,
     pub check: BodyCheck,
     /// It was lost with a connection that had been idle, and may go out once more.

@@ -66,6 +66,8 @@ pub(crate) struct Generator<'a> {
     pacer: Pacer,
     /// Due, and without a connection.
     waiting: VecDeque<Flight>,
+    /// Since when requests wait for a connection.
+    full_since: Option<Instant>,
     in_flight: usize,
     requests: u64,
     request: RequestText,
@@ -103,6 +105,7 @@ impl<'a> Generator<'a> {
                 .map_err(WebloadError::setup("the generator's event loop"))?,
             pacer: Pacer::new(config.wait, config.threads.get()),
             waiting: VecDeque::new(),
+            full_since: None,
             in_flight: 0,
             begin,
             begin_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
@@ -153,9 +156,10 @@ impl<'a> Generator<'a> {
             let waits_from = Instant::now();
             let mut replies = Replies { connections: &self.connections, batch: &mut batch, looks: 0 };
             let ready = self.pacer.wait(Some(until), &mut replies);
+            let looks = replies.looks;
             let ready = ready.map_err(WebloadError::setup("the generator's wait for replies"))?;
             // What the first look finds was there already.
-            if (ready == 0 || replies.looks > 1)
+            if (ready == 0 || looks > 1)
                 && let Some(tally) = self.books.of(self.schedule.phase())
             {
                 tally.idle += waits_from.elapsed();
@@ -193,6 +197,8 @@ impl<'a> Generator<'a> {
     }
 
     fn end_phase(&mut self, at: Instant) {
+        self.note_room(at);
+        self.full_since = (!self.waiting.is_empty()).then_some(at);
         self.books.end_phase(self.schedule.phase(), self.schedule.phase_begin(), at);
     }
 
@@ -215,6 +221,8 @@ impl<'a> Generator<'a> {
             planned,
             request: (self.share.number + 1) << 48 | self.requests,
             due,
+            sent: due,
+            waited: false,
             phase: phase as u32,
             check: if checked { check } else { check.length_alone() },
             retried: false,
@@ -226,8 +234,12 @@ impl<'a> Generator<'a> {
                 }
                 self.send(token, flight);
             }
-            Ok(None) if self.waiting.len() < WAITING_MAX => self.waiting.push_back(flight),
-            Ok(None) => {}
+            Ok(None) => {
+                self.full_since.get_or_insert_with(Instant::now);
+                if self.waiting.len() < WAITING_MAX {
+                    self.waiting.push_back(Flight { waited: true, ..flight });
+                }
+            }
             Err(fault) => {
                 self.books.sent(&flight);
                 self.books.failed(&flight, fault);
@@ -252,13 +264,14 @@ impl<'a> Generator<'a> {
         Ok(token)
     }
 
-    fn send(&mut self, token: Token, flight: Flight) {
+    fn send(&mut self, token: Token, mut flight: Flight) {
         let due_unix_s = self.unix_s(flight.due);
         let Some(client) = self.connections.of(token) else { return };
         let last = client.requests_left == Some(1);
         let tail = self.schedule.tail(&flight.planned);
         let request = self.request.write(&flight, &self.config.route, tail, due_unix_s, last);
         if !flight.retried {
+            flight.sent = Instant::now();
             self.books.sent(&flight);
         }
         self.in_flight += 1;
@@ -316,9 +329,19 @@ impl<'a> Generator<'a> {
         self.serve_waiting(None);
     }
 
+    /// No request waits for a connection any more, or those that do are counted up to now.
+    fn note_room(&mut self, now: Instant) {
+        if let Some(since) = self.full_since.take()
+            && let Some(tally) = self.books.of(self.schedule.phase())
+        {
+            tally.full += now.saturating_duration_since(since);
+        }
+    }
+
     /// Gives those that wait what has become free.
     fn serve_waiting(&mut self, free: Option<Token>) {
         let Some(flight) = self.waiting.pop_front() else {
+            self.note_room(Instant::now());
             if let Some(token) = free {
                 self.connections.rest(token);
             }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use harness::open_loop::{GENERATOR_BUSY, GeneratorLimits, Lateness, RATE_OFF};
+use harness::open_loop::{GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, Shortfall};
 use measure::{
-    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MetricDeclaration, Phase as PhaseRecord,
-    Verdict,
+    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MetricDeclaration, Pacing,
+    Phase as PhaseRecord, Verdict,
 };
 
 use crate::client::Fault;
@@ -133,6 +133,7 @@ fn busy(tally: &Tally, threads: usize) -> f64 {
 fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint {
     let seconds = tally.wall.as_secs_f64().max(1e-9);
     let histogram = tally.latency();
+    let lateness = tally.lateness.beside(histogram.summary());
     let connections = match config.pool {
         Pool::Shared { connections } => Some(connections),
         Pool::Robots { .. } => None,
@@ -155,7 +156,7 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
         generator_busy: busy(tally, config.threads.get()),
         overtaken: 0,
         operations_digest: format!("{:016x}", tally.digest),
-        lateness_us: tally.lateness.summary(),
+        lateness_us: lateness.sending,
         latency_us: histogram.summary(),
         histogram,
         ops: tally.op_stats(),
@@ -163,33 +164,45 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
         saturated: false,
         verdict: Verdict::valid(),
         parts: vec![],
+        pacing: open.then(|| Pacing {
+            latency_from_sent_us: lateness.from_sent,
+            latency_without_lateness_us: lateness.without,
+            unanswered: tally.timed_out,
+            transport_full_share: full_share(config, tally),
+        }),
     };
-    judge(&mut point, phase, tally);
+    judge(&mut point, &lateness, phase, tally);
     point
 }
 
-fn judge(point: &mut LoadPoint, phase: &Phase, tally: &Tally) {
+fn full_share(config: &WebloadConfig, tally: &Tally) -> f64 {
+    let walls = tally.wall.as_secs_f64() * config.threads.get() as f64;
+    (tally.full.as_secs_f64() / walls.max(1e-9)).min(1.0)
+}
+
+fn judge(point: &mut LoadPoint, lateness: &Lateness, phase: &Phase, tally: &Tally) {
     let mut verdict = Verdict::valid();
     let open = point.loop_kind == LoopKind::Open;
     // The share that must be answered is that of all open loops: the cache-off's own rules name none.
     let limits = GeneratorLimits::default();
-    let lateness = Lateness { sending: point.lateness_us, latency: point.latency_us };
-    let late = open && lateness.is_too_much(&limits);
     // Think time keeps some requests in the air when a phase ends; they were answered all the same.
     let answered = tally.ok() + tally.faults().values().sum::<u64>();
     let had_time = tally.planned - tally.cut_off;
-    let held = answered as f64 / had_time.max(1) as f64;
-    if open && held < limits.held_min {
-        point.saturated = true;
-        let whose = if late { "the generator was late" } else { "the proxy or server did not keep up" };
-        let off = 100.0 * (1.0 - held);
-        verdict.invalidate(
-            RATE_OFF,
-            format!("{off:.1}% of the {had_time} requests due were not answered: {whose}"),
-        );
-    }
     if open {
-        lateness.judge(&limits, "the mean response time", &mut verdict);
+        let shortfall = Shortfall {
+            due: had_time,
+            sent: tally.attempted(),
+            answered,
+            full_share: point.pacing.as_ref().map_or(0.0, |pacing| pacing.transport_full_share),
+            sent_p50_us: lateness.from_sent.p50,
+            light_p50_us: None,
+        };
+        let is_saturated =
+            shortfall.judge(&limits, "the proxy or server", "give it more --connections", &mut verdict);
+        point.saturated = is_saturated == Some(true);
+        if !verdict.has(GENERATOR_LATE) {
+            lateness.judge(&limits, &mut verdict);
+        }
     }
     if point.generator_busy > limits.busy_max {
         let text = format!(

@@ -96,6 +96,8 @@ pub struct Live {
     pub achieved_per_sec: f64,
     /// Mean response time since the last look.
     pub response_mean: Duration,
+    /// 99th percentile of how late requests were sent since the last look.
+    pub late_p99: Duration,
     /// Share of good replies that came from a cache, 0 to 1.
     pub hit_share: f64,
     /// Requests that ended badly, since the begin.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use harness::open_loop::LatenessLog;
 use measure::{LatencyHistogram, OpStats};
 
 use crate::client::Fault;
@@ -61,7 +62,10 @@ pub(crate) struct Tally {
     pub miss_latency: LatencyHistogram,
     /// All good replies, less what the origin thought about them.
     pub without_think: LatencyHistogram,
-    pub lateness: LatencyHistogram,
+    /// How late requests were sent.
+    pub lateness: LatenessLog,
+    /// Time in which requests waited for a connection.
+    pub full: Duration,
     pub begin: Option<Duration>,
     pub wall: Duration,
     pub idle: Duration,
@@ -133,6 +137,7 @@ impl Tally {
     pub fn timed_out(&mut self, planned: &Planned, waited: Duration) {
         self.timed_out += 1;
         self.class(planned.class).histogram.record(waited);
+        self.lateness.unanswered(waited, 1);
     }
 
     /// Unanswered when all was over; `cut_off`: as the run was ended and not at the end of its patience.
@@ -213,6 +218,7 @@ impl Tally {
         self.begin = self.begin.into_iter().chain(other.begin).min();
         self.wall = self.wall.max(other.wall);
         self.idle += other.idle;
+        self.full += other.full;
         self.digest ^= other.digest;
         if let Some(theirs) = other.proxy {
             let mine = self.proxy.get_or_insert_default();

@@ -57,6 +57,8 @@ fn is_clean(outcome: &Outcome) {
         .reasons
         .iter()
         .filter(|reason| !["debug-build", "few-samples"].contains(&reason.code.as_str()))
+        // Requests of a trace come in bursts and share few connections; as a remark it spoils nothing.
+        .filter(|reason| reason.fatal || reason.code != "transport-full")
         // A busy machine makes a generator late; that is not what is tested.
         .filter(|reason| !reason.code.starts_with("generator"))
         .collect();

@@ -170,5 +170,6 @@ fn point(rate: f64, mean_us: f64) -> LoadPoint {
         saturated: false,
         verdict: Verdict::valid(),
         parts: vec![],
+        pacing: None,
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use files::{OpKind, TransportCounters};
+use harness::open_loop::LatenessLog;
 use harness::ranks::RanksError;
 use measure::{FileSetRecord, LatencyHistogram, RankPart};
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,9 @@ pub(super) struct PointPart {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct MeasuredPart {
     by_kind: Vec<(u8, TallyPart)>,
-    lateness: Buckets,
+    lateness: LatenessPart,
+    late_ranks: Vec<(u32, String)>,
+    full: Duration,
     planned: u64,
     sent: u64,
     ok_within: u64,
@@ -46,6 +49,23 @@ pub(super) struct MeasuredPart {
     /// Bytes that the file set was made with, and those that created files are still to get.
     set_bytes: [u64; 2],
     ended: Ended,
+}
+
+/// Buckets of a [`LatenessLog`], in the order of its fields.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct LatenessPart {
+    buckets: [Buckets; 4],
+}
+
+impl LatenessPart {
+    fn of(log: &LatenessLog) -> Self {
+        Self { buckets: log.histograms().map(LatencyHistogram::buckets) }
+    }
+
+    fn add_to(&self, log: &mut LatenessLog) {
+        let histograms = log.histograms_mut().into_iter();
+        histograms.zip(&self.buckets).for_each(|(histogram, buckets)| histogram.add_buckets(buckets));
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -108,7 +128,9 @@ impl MeasuredPart {
         let counters = measured.counters;
         Self {
             by_kind: measured.tallies.iter().map(|(kind, of_kind)| (kind as u8, tally(of_kind))).collect(),
-            lateness: measured.lateness.buckets(),
+            lateness: LatenessPart::of(&measured.lateness),
+            late_ranks: measured.late_ranks.clone(),
+            full: measured.full,
             planned: measured.planned,
             sent: measured.sent,
             ok_within: measured.ok_within,
@@ -148,8 +170,8 @@ impl MeasuredPart {
             let errors = part.errors.iter().map(|(name, count)| (Cow::Owned(name.clone()), *count)).collect();
             *tallies.of(*kind) = Tally { attempted, ok, retransmitted, cancelled, bytes, errors, histogram };
         }
-        let mut lateness = LatencyHistogram::new();
-        lateness.add_buckets(&self.lateness);
+        let mut lateness = LatenessLog::default();
+        self.lateness.add_to(&mut lateness);
         let cut_short = match (self.ended, mine.cut_short) {
             (Ended::InTime, _) => None,
             (Ended::Stopped, _) => Some(CutShort::Stopped),
@@ -166,6 +188,8 @@ impl MeasuredPart {
         Measured {
             tallies,
             lateness,
+            late_ranks: self.late_ranks,
+            full: self.full,
             planned: self.planned,
             sent: self.sent,
             ok_within: self.ok_within,
@@ -194,7 +218,7 @@ impl MeasuredPart {
 #[derive(Default)]
 struct Sums {
     by_kind: BTreeMap<u8, (TallyPart, LatencyHistogram)>,
-    lateness: LatencyHistogram,
+    lateness: LatenessLog,
     /// All the rest; its buckets and kinds stay empty until the end.
     whole: MeasuredPart,
 }
@@ -212,8 +236,10 @@ impl Sums {
             }
             histogram.add_buckets(&tally.buckets);
         }
-        self.lateness.add_buckets(&part.lateness);
+        part.lateness.add_to(&mut self.lateness);
         let whole = &mut self.whole;
+        whole.late_ranks.extend(part.late_ranks.iter().cloned());
+        whole.full = whole.full.max(part.full);
         whole.planned += part.planned;
         whole.sent += part.sent;
         whole.ok_within += part.ok_within;
@@ -234,7 +260,7 @@ impl Sums {
             .by_kind
             .into_iter()
             .map(|(kind, (sum, histogram))| (kind, TallyPart { buckets: histogram.buckets(), ..sum }));
-        MeasuredPart { by_kind: by_kind.collect(), lateness: self.lateness.buckets(), ..self.whole }
+        MeasuredPart { by_kind: by_kind.collect(), lateness: LatenessPart::of(&self.lateness), ..self.whole }
     }
 }
 

@@ -59,6 +59,8 @@ fn a_request_that_never_went_out_ends_with_its_load_point() {
             assert_eq!(ended, stats.attempted, "{name} at {:?}/s", point.offered_per_sec);
         }
     }
-    assert!(outcome.points[0].saturated && outcome.points[0].unsent > 0);
+    // Without a lighter level before it, nothing says whether the storage or its 70 slots were the limit.
+    let first = &outcome.points[0];
+    assert!(first.verdict.has("transport-full") && first.unsent > 0, "{}", first.verdict);
     assert!(!outcome.points[2].saturated, "{}", outcome.points[2].verdict);
 }

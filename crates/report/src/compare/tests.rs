@@ -335,6 +335,7 @@ fn open_point(offered_per_sec: f64) -> measure::LoadPoint {
         saturated: false,
         verdict: measure::Verdict::valid(),
         parts: vec![],
+        pacing: None,
     }
 }
 

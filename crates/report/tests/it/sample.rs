@@ -228,6 +228,7 @@ impl Sweep {
             saturated: false,
             verdict: Verdict::valid(),
             parts: vec![],
+            pacing: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use harness::open_loop::WaitChoice;
+use measure::LatencyHistogram;
 
 use super::Counted;
 use crate::client::{Fault, Flight, Reply};
@@ -22,6 +23,8 @@ pub(super) struct Books {
     moments: Moments,
     /// The proxy's own use, by phase.
     watch: Option<Watch>,
+    /// Lateness of sending since it was last told how it goes.
+    recent_late: LatencyHistogram,
     told: Told,
 }
 
@@ -42,6 +45,7 @@ impl Books {
             tallies: vec![Tally::default(); phases],
             moments: Moments::default(),
             watch,
+            recent_late: LatencyHistogram::new(),
             told: Told { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
         }
     }
@@ -75,7 +79,8 @@ impl Books {
 
     /// It goes out, `late` after its moment.
     pub fn late(&mut self, flight: &Flight, late: Duration) {
-        self.tally_of(flight).lateness.record(late);
+        self.tally_of(flight).lateness.sending.record(late);
+        self.recent_late.record(late);
     }
 
     /// It has gone out for the first time.
@@ -104,6 +109,8 @@ impl Books {
             tally.ok_within += 1;
         }
         self.tally_of(flight).good(&flight.planned, &good);
+        let from_sent = now.saturating_duration_since(flight.sent);
+        self.tally_of(flight).lateness.answered(from_sent, flight.waited.then_some(latency));
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
         self.told.latency_sum += latency;
@@ -159,6 +166,7 @@ impl Books {
                 .checked_div(answered.min(u64::from(u32::MAX)) as u32)
                 .unwrap_or_default(),
             hit_share: (hits - before.hits) as f64 / answered.max(1) as f64,
+            late_p99: std::mem::take(&mut self.recent_late).quantile(0.99),
             failed,
         }
     }

@@ -11,7 +11,7 @@ use crate::raw::RawFile;
 /// A rank's load point in which each operation took what `samples_ns` says, by kind.
 fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
     let mut tallies = Tallies::empty();
-    let mut lateness = LatencyHistogram::new();
+    let mut lateness = harness::open_loop::LatenessLog::default();
     for (kind, ns) in samples_ns {
         let tally = tallies.of(*kind);
         tally.attempted += 1;
@@ -22,12 +22,16 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
             tally.bytes += ns % 8192;
             tally.histogram.record(Duration::from_nanos(*ns));
         }
-        lateness.record(Duration::from_nanos(ns / 100));
+        lateness.sending.record(Duration::from_nanos(ns / 100));
+        lateness.from_sent.record(Duration::from_nanos(*ns));
+        lateness.corrected_to.record(Duration::from_nanos(ns / 2));
     }
     let all = samples_ns.len() as u64;
     Measured {
         tallies,
         lateness,
+        late_ranks: vec![],
+        full: Duration::ZERO,
         planned: all + rank,
         sent: all,
         answered_within: all / 2,

@@ -61,6 +61,9 @@ pub fn show(progress: &mut Progress, live: &Live) {
         ms_text(live.response_mean.as_secs_f64() * 1e6),
         100.0 * live.hit_share,
     );
+    if !live.late_p99.is_zero() {
+        text.push_str(&format!(", sent late p99 {} ms", ms_text(live.late_p99.as_secs_f64() * 1e6)));
+    }
     if live.failed > 0 {
         text.push_str(&format!(", {} failed", count_text(live.failed)));
     }

@@ -1,0 +1,286 @@
+//! How late a generator sent, and what that did to the latencies it reports.
+//!
+//! ```text
+//!        planned        really sent                   taken
+//!           |-- sending ---|------- the storage --------|
+//!           |----------------- latency -----------------|
+//! ```
+//!
+//! A latency counts from the planned moment, so that every request that was due in a stall meets it. The lateness of
+//! sending in it is the generator's. The generator therefore keeps a second distribution, of the same latencies without it.
+//! A level is INVALID when a figure of the first is too far from that of the second, whatever made the requests late.
+//!
+//! Not here: waiting itself (see `pacer`), requests that were not answered in time (see `shortfall`).
+
+use std::time::Duration;
+
+use measure::{LatencyHistogram, LatencySummary, Verdict};
+
+/// When an open-loop generator, and not the storage, made a load point what it is. The defaults are those that the guide
+/// documents, and they are the same for every open-loop benchmark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GeneratorLimits {
+    /// Microseconds by which late sending may move any figure of the latencies. Default 5: clock and scheduler are not
+    /// better.
+    pub moved_us_max: f64,
+    /// Share of a figure, 0 to 1, by which the generator may move it beside those microseconds. Default 0.01.
+    pub moved_share_max: f64,
+    /// Share of a core, 0 to 1, above which the generating thread may be the limit. Default 0.95.
+    pub busy_max: f64,
+    /// Share of the requests due, 0 to 1, that must be answered in time; with less the level is saturated. Default 0.995.
+    pub held_min: f64,
+}
+
+impl Default for GeneratorLimits {
+    fn default() -> Self {
+        Self { moved_us_max: 5.0, moved_share_max: 0.01, busy_max: 0.95, held_min: 0.995 }
+    }
+}
+
+/// Code of the verdict on a load point whose generator was late.
+pub const GENERATOR_LATE: &str = "generator-late";
+
+/// Samples from which a 99.9th percentile rests on ten, so that it is judged.
+const P999_SAMPLES: u64 = 10_000;
+
+/// What one generator measured of its own lateness in a load point.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LatenessLog {
+    /// Actual minus planned send time, except for requests that waited for room in the transport.
+    pub sending: LatencyHistogram,
+    /// From the moment a request was really sent to its reply.
+    pub from_sent: LatencyHistogram,
+    /// Of `from_sent`, the requests that had waited for room, which is no lateness of the generator's.
+    pub corrected_from: LatencyHistogram,
+    /// The same requests without the generator's lateness.
+    pub corrected_to: LatencyHistogram,
+}
+
+impl LatenessLog {
+    /// Counts requests that were not answered within `waited`: the storage's doing, however late they were sent.
+    pub fn unanswered(&mut self, waited: Duration, requests: u64) {
+        self.from_sent.add_buckets(&[(waited.as_nanos() as u64, requests)]);
+    }
+
+    /// Counts a reply to a request that was really sent `from_sent` ago. `waited_since_planned`: the time since its planned
+    /// moment, when it had to wait for room in the transport.
+    #[inline]
+    pub fn answered(&mut self, from_sent: Duration, waited_since_planned: Option<Duration>) {
+        self.from_sent.record(from_sent);
+        if let Some(latency) = waited_since_planned {
+            self.corrected_from.record(from_sent);
+            self.corrected_to.record(latency);
+        }
+    }
+
+    /// Adds what another generator measured.
+    pub fn merge(&mut self, other: &Self) {
+        self.histograms_mut()
+            .into_iter()
+            .zip(other.histograms())
+            .for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
+    /// All histograms, in the order in which [`Self::histograms_mut`] has them.
+    pub fn histograms(&self) -> [&LatencyHistogram; 4] {
+        let Self { sending, from_sent, corrected_from, corrected_to } = self;
+        [sending, from_sent, corrected_from, corrected_to]
+    }
+
+    /// The same, to add to.
+    pub fn histograms_mut(&mut self) -> [&mut LatencyHistogram; 4] {
+        let Self { sending, from_sent, corrected_from, corrected_to } = self;
+        [sending, from_sent, corrected_from, corrected_to]
+    }
+
+    /// Beside the latencies that it is a part of.
+    pub fn beside(&self, latency: LatencySummary) -> Lateness {
+        let mut without = self.from_sent.clone();
+        without.subtract(&self.corrected_from);
+        without.merge(&self.corrected_to);
+        Lateness {
+            sending: self.sending.summary(),
+            latency,
+            from_sent: self.from_sent.summary(),
+            without: without.summary(),
+        }
+    }
+}
+
+/// How late a generator was, beside the latency that this lateness is a part of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lateness {
+    /// Actual minus planned send time.
+    pub sending: LatencySummary,
+    /// From the planned send time to the reply.
+    pub latency: LatencySummary,
+    /// From the moment really sent to the reply.
+    pub from_sent: LatencySummary,
+    /// From the planned send time to the reply, without the generator's lateness.
+    pub without: LatencySummary,
+}
+
+/// A figure of the latencies that the generator's lateness moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moved {
+    /// Such as "p99".
+    pub figure: &'static str,
+    /// As measured, microseconds.
+    pub with_us: f64,
+    /// Without the generator's lateness, microseconds.
+    pub without_us: f64,
+}
+
+impl Moved {
+    /// Microseconds beyond the limit; negative within it.
+    fn beyond_us(&self, us_max: f64, share_max: f64) -> f64 {
+        (self.with_us - self.without_us).abs() - us_max - share_max * self.without_us
+    }
+}
+
+/// Pairs the figures of two distributions of the same requests that have enough samples to be judged.
+fn figures(with: &LatencySummary, without: &LatencySummary) -> impl Iterator<Item = Moved> + use<> {
+    let has_p999 = without.count >= P999_SAMPLES;
+    let figures = [
+        ("mean", with.mean, without.mean),
+        ("median", with.p50, without.p50),
+        ("p90", with.p90, without.p90),
+        ("p99", with.p99, without.p99),
+        ("p99.9", with.p999, without.p999),
+    ];
+    let judged = if without.count == 0 { 0 } else { figures.len() - usize::from(!has_p999) };
+    figures.into_iter().take(judged).map(|(figure, with_us, without_us)| Moved {
+        figure,
+        with_us,
+        without_us,
+    })
+}
+
+impl Lateness {
+    /// The figure that the generator moved furthest beyond its limit, relative to the figure; none when none was.
+    pub fn moved(&self, limits: &GeneratorLimits) -> Option<Moved> {
+        let beyond = |figure: &Moved| figure.beyond_us(limits.moved_us_max, limits.moved_share_max);
+        let relative = |figure: &Moved| beyond(figure) / figure.without_us.max(1.0);
+        figures(&self.latency, &self.without)
+            .filter(|figure| beyond(figure) > 0.0)
+            .max_by(|a, b| relative(a).total_cmp(&relative(b)))
+    }
+
+    /// "was late: the p99 of the latencies is 1200 us with its lateness and 300 us without (it sent 31 us late on average, p99
+    /// 900 us)", for the reason of a verdict. None when it was not late.
+    pub fn text(&self, limits: &GeneratorLimits) -> Option<String> {
+        let Moved { figure, with_us, without_us } = self.moved(limits)?;
+        let LatencySummary { mean, p99, .. } = self.sending;
+        Some(format!(
+            "was late: the {figure} of the latencies is {with_us:.0} us with its lateness and {without_us:.0} us without (it \
+             sent {mean:.0} us late on average, p99 {p99:.0} us)",
+        ))
+    }
+
+    /// Makes the verdict INVALID when the generator's lateness moved a figure too far.
+    pub fn judge(&self, limits: &GeneratorLimits, verdict: &mut Verdict) {
+        if let Some(text) = self.text(limits) {
+            let advice = "give it a core of its own (--pin, --wait spin) or lower the rate";
+            verdict.invalidate(GENERATOR_LATE, format!("the generator {text}; {advice}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    /// Requests that the storage answers in `storage`, of which each `every`th is sent `late`.
+    fn lateness(storage: Duration, every: u64, late: Duration) -> Lateness {
+        let (mut log, mut latency) = (LatenessLog::default(), LatencyHistogram::new());
+        for number in 0..20_000 {
+            let late = if u64::is_multiple_of(number, every) { late } else { Duration::ZERO };
+            log.sending.record(late);
+            log.answered(storage, None);
+            latency.record(storage + late);
+        }
+        log.beside(latency.summary())
+    }
+
+    #[test]
+    fn a_stall_is_called_by_a_figure_that_it_moves_and_left_alone_when_it_moves_none() {
+        let limits = GeneratorLimits::default();
+        for (storage_us, every, late_us, is_called) in [
+            (20_000, 1, 100, false),
+            (20_000, 1, 300, true),
+            (20_000, 100_000, 900_000, false),
+            (20_000, 50, 1_000, true),
+            (20_000, 200, 10_000, true),
+            (100, 1, 5, false),
+            (100, 1, 8, true),
+            (100, 100, 1_000, true),
+        ] {
+            let moved = lateness(us(storage_us), every, us(late_us)).moved(&limits);
+            let what = format!("{storage_us} us, one in {every} late by {late_us} us: {moved:?}");
+            assert_eq!(moved.is_some(), is_called, "{what}");
+            if every > 1 {
+                assert!(moved.is_none_or(|moved| moved.figure.starts_with("p99")), "{what}");
+            }
+        }
+    }
+
+    /// The figures of idle machines: sent 3 us late on average, 3 to 14 us at the 99th percentile, answered in 30 to 150 us.
+    #[test]
+    fn an_idle_machine_is_not_called_late() {
+        let (mut log, mut latency) = (LatenessLog::default(), LatencyHistogram::new());
+        for number in 0..20_000_u64 {
+            let late = us(if number.is_multiple_of(90) { 14 } else { 2 + number % 3 });
+            let storage = us(30 + number * 7919 % 120);
+            log.sending.record(late);
+            log.answered(storage, None);
+            latency.record(storage + late);
+        }
+        let lateness = log.beside(latency.summary());
+        assert!((2.5..3.5).contains(&lateness.sending.mean), "{:?}", lateness.sending);
+        assert_eq!(lateness.moved(&GeneratorLimits::default()), None);
+    }
+
+    #[test]
+    fn a_late_generator_makes_the_verdict_invalid_and_a_punctual_one_leaves_it_alone() {
+        let judged = |late| {
+            let mut verdict = Verdict::valid();
+            lateness(us(200), 1, us(late)).judge(&GeneratorLimits::default(), &mut verdict);
+            verdict
+        };
+        let punctual = judged(5);
+        assert!(punctual.valid && punctual.reasons.is_empty(), "{punctual}");
+        let late = judged(50);
+        assert!(!late.valid && late.has(GENERATOR_LATE));
+        let text = &late.reasons[0].text;
+        assert!(text.contains("250 us with its lateness and 200 us without"), "{text}");
+        assert!(text.contains("sent 50 us late on average"), "{text}");
+    }
+
+    #[test]
+    fn waiting_for_room_in_the_transport_is_no_lateness() {
+        let (mut log, mut latency) = (LatenessLog::default(), LatencyHistogram::new());
+        log.answered(us(2_000), Some(us(10_000)));
+        latency.record(us(10_000));
+        let lateness = log.beside(latency.summary());
+        assert!((lateness.from_sent.max - 2_000.0).abs() < 5.0, "{:?}", lateness.from_sent);
+        assert_eq!(lateness.moved(&GeneratorLimits::default()), None);
+    }
+
+    #[test]
+    fn requests_never_answered_are_the_storages_and_no_lateness() {
+        let (mut log, mut latency) = (LatenessLog::default(), LatencyHistogram::new());
+        for _ in 0..50 {
+            log.answered(us(100), None);
+            latency.record(us(100));
+        }
+        log.unanswered(us(10_000_000), 50);
+        latency.add_buckets(&[(10_000_000_000, 50)]);
+        let lateness = log.beside(latency.summary());
+        assert!(lateness.without.p99 > 9_990_000.0, "{:?}", lateness.without);
+        assert_eq!(lateness.moved(&GeneratorLimits::default()), None);
+    }
+}
