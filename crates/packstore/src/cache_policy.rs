@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::eviction::FILES_FOR_LANES;
 use crate::lanes::{Lane, Lanes, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
 use crate::memory::Memory;
-use crate::options::{CacheOptions, Eviction, Mode};
+use crate::options::{CacheOptions, Eviction};
 use crate::packed::Packed;
 
 /// The choices of a cache.
@@ -120,17 +120,12 @@ fn lane_to_empty(files: &[Arc<Packed>], lane: Lane) -> Lane {
     if enough { Lane::Newcomers } else { Lane::Proven }
 }
 
-/// Whether a store of this mode evicts.
-pub(crate) fn evicts(mode: Mode, read_only: bool) -> bool {
-    mode == Mode::Cache && !read_only
-}
-
 #[cfg(test)]
 mod tests {
     use testkit::SimulatedDisk;
 
     use super::*;
-    use crate::options::Admission;
+    use crate::options::{Admission, Mode};
     use crate::packed::Access;
 
     fn policy(options: &CacheOptions) -> CachePolicy {

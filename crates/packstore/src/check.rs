@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
+use crate::compact::keep_voids;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED, damaged_behind};
+use crate::iterate::index_of_live;
+use crate::objects::Objects;
+use crate::objects::read::{Depth, Record};
 use crate::packed::{Onward, Packed};
-use crate::read::{Depth, Record};
 use crate::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
 use crate::refill::{IndexRead, Lost};
-use crate::segments::LostParts;
+use crate::segments::{LostParts, Segments};
 use crate::store::Store;
+use crate::volume_copy::write_copy;
 use crate::write_queue::group::Held;
 
 /// What a check found.
@@ -58,15 +61,15 @@ impl Store {
     /// # Errors
     /// When the disk fails.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<CheckReport, StoreError> {
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         self.flush()?;
-        let files = self.core.segments.all_files();
-        let mut report = CheckReport { faults: self.core.lost_parts(), ..CheckReport::default() };
+        let files = self.objects.segments.all_files();
+        let mut report = CheckReport { faults: lost_parts(&self.objects.segments), ..CheckReport::default() };
         for (done, file) in files.iter().enumerate() {
             progress(done as u64, files.len() as u64);
-            check_file(&self.core, file, &mut report)?;
+            check_file(&self.objects, file, &mut report)?;
         }
-        for uncertain in self.core.index.doubts() {
+        for uncertain in self.objects.index.doubts() {
             let what = "its control block is damaged: what the key names is not known".to_owned();
             let key = Some(uncertain.key);
             report.faults.push(Fault { file: Some(uncertain.file), key, what, is_damaged: true });
@@ -81,11 +84,11 @@ impl Store {
     /// # Errors
     /// When the store could not be learnt.
     pub fn missing_parts(&self) -> Result<Vec<Fault>, StoreError> {
-        self.core.wait_ready()?;
-        let mut faults = self.core.gone_parts();
-        for file in self.core.segments.all_files() {
-            let what = match self.core.index_of_live(&file) {
-                Ok(Some(read)) => self.core.what_an_index_lacks(&file, &read),
+        self.readiness.wait_ready()?;
+        let mut faults = gone_parts(&self.objects.segments);
+        for file in self.objects.segments.all_files() {
+            let what = match index_of_live(&self.objects, &file) {
+                Ok(Some(read)) => what_an_index_lacks(&self.objects, &file, &read),
                 Ok(None) => None,
                 Err(error) => Some(error.to_string()),
             };
@@ -116,7 +119,7 @@ impl Store {
                 report.deleted += 1;
             }
         }
-        for file in self.core.segments.all_files() {
+        for file in self.objects.segments.all_files() {
             let is_damaged = report
                 .found
                 .faults
@@ -125,117 +128,117 @@ impl Store {
             if file.lacks_body() {
                 self.give_up(&file)?;
             } else if is_damaged || file.is_unfit() {
-                if let Some(read) = self.core.index_of_live(&file)?.filter(|read| read.lost.is_none()) {
-                    let cut = self.core.cut_off(&file, &read)?;
-                    adopt(&self.core, &file, &cut)?;
+                if let Some(read) = index_of_live(&self.objects, &file)?.filter(|read| read.lost.is_none()) {
+                    let cut = cut_off(&self.objects, &file, &read)?;
+                    adopt(&self.objects, &file, &cut)?;
                     self.flush()?;
                 }
                 file.may_fill();
-                write_anew(&self.core, &file, true)?;
+                write_anew(&self.objects, &file, true)?;
             }
         }
         // The heads were written anew when the store was opened; the table is when it is closed.
-        self.core.segments.damage_was_repaired();
+        self.objects.segments.damage_was_repaired();
         report.left = self.check(progress)?.faults;
         // Once it was said that they are lost, they are expected no more.
-        for volume in self.core.segments.give_up_files() {
-            self.core.write_copy(volume, None)?;
+        for volume in self.objects.segments.give_up_files() {
+            write_copy(&self.objects.segments, volume, None)?;
         }
         Ok(report)
     }
 
     /// Forgets what is left of a packed file whose body is missing, pieces of large objects for example, and removes its index.
     fn give_up(&self, file: &Arc<Packed>) -> Result<(), StoreError> {
-        let core = &self.core;
-        let Some(IndexRead { salt, bytes, .. }) = core.index_of_live(file)? else { return Ok(()) };
+        let objects = &self.objects;
+        let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, file)? else { return Ok(()) };
         for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
-            let hash = put.name.hash(core.hash_seed);
-            if let Some(place) = core.index.place_of(hash, file.number, put.block) {
-                let blocks = core.shape.blocks(put.record_bytes());
-                core.remove(&Held { hash, place, blocks, visible: !put.name.internal });
+            let hash = put.name.hash(objects.setup.hash_seed);
+            if let Some(place) = objects.index.place_of(hash, file.number, put.block) {
+                let blocks = objects.setup.shape.blocks(put.record_bytes());
+                objects.remove(&Held { hash, place, blocks, visible: !put.name.internal });
             }
         }
         self.flush()?;
-        core.keep_voids(file, &bytes, salt)?;
+        keep_voids(objects, file, &bytes, salt)?;
         self.flush()?;
         self.remove_file(file)
     }
 }
 
-impl Core {
-    /// What an index lacks since it was cut off. After a clean stop the table tells better.
-    fn cut_off(&self, file: &Packed, read: &IndexRead) -> Result<Vec<CutRecord>, StoreError> {
-        if !self.index.is_rebuilt() || read.lost.is_some() {
-            return Ok(Vec::new());
-        }
-        cut_records(self, file, read)
+/// What an index lacks since it was cut off. After a clean stop the table tells better.
+fn cut_off(objects: &Objects, file: &Packed, read: &IndexRead) -> Result<Vec<CutRecord>, StoreError> {
+    if !objects.index.is_rebuilt() || read.lost.is_some() {
+        return Ok(Vec::new());
     }
-
-    /// Why objects may be missing that an index told of.
-    fn what_an_index_lacks(&self, file: &Packed, read: &IndexRead) -> Option<String> {
-        let (mut told, mut marked_end) = (0, 0);
-        let mut controls = Controls::new(&read.bytes, read.salt);
-        for (_, control) in controls.by_ref() {
-            match control {
-                Control::Put(put)
-                    if self
-                        .index
-                        .place_of(put.name.hash(self.hash_seed), file.number, put.block)
-                        .is_some() =>
-                {
-                    told += self.shape.blocks(put.record_bytes());
-                }
-                Control::Mark { durable_end } => marked_end = marked_end.max(durable_end),
-                _ => {}
-            }
-        }
-        if controls.damaged.iter().any(|&at| at < marked_end) {
-            return Some("its index has control blocks that cannot be read".to_owned());
-        }
-        let is_short = match self.index.is_rebuilt() {
-            // Its index alone told what there is.
-            true => read.lost.is_none() && looks_cut(self, file, read),
-            false => told < file.live_blocks.load(Ordering::Relaxed),
-        };
-        (is_short && !file.lacks_body()).then(|| "its index lacks objects that it held".to_owned())
-    }
-
-    /// What is known to have been there and is not, and damage of volumes themselves.
-    fn lost_parts(&self) -> Vec<Fault> {
-        let LostParts { mut heads, table, .. } = self.segments.lost();
-        heads.extend(table.map(|place| {
-            format!("{place}: the file `table` is damaged; the indexes alone tell what there is, and what was deleted")
-        }));
-        let fault = |what| Fault { file: None, key: None, what, is_damaged: false };
-        heads.into_iter().map(fault).chain(self.gone_parts()).collect()
-    }
-
-    /// Volumes and packed files that are not there.
-    fn gone_parts(&self) -> Vec<Fault> {
-        let lost = self.segments.lost();
-        let fault = |file, what| Fault { file, key: None, what, is_damaged: false };
-        let mut faults = Vec::new();
-        let records = match lost.records {
-            Some(records) => format!("{records} records of the last clean stop are missing"),
-            None => "what was on it may be missing".to_owned(),
-        };
-        if lost.volumes > 0 {
-            let away = if lost.volumes == 1 {
-                "a volume is".to_owned()
-            } else {
-                format!("{} volumes are", lost.volumes)
-            };
-            faults.push(fault(None, format!("{away} not here: {records}")));
-        }
-        for number in lost.files.into_keys() {
-            faults.push(fault(Some(number), format!("its body and its index are missing: {records}")));
-        }
-        faults
-    }
+    cut_records(objects, file, read)
 }
 
-fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<(), StoreError> {
+/// Why objects may be missing that an index told of.
+fn what_an_index_lacks(objects: &Objects, file: &Packed, read: &IndexRead) -> Option<String> {
+    let (mut told, mut marked_end) = (0, 0);
+    let mut controls = Controls::new(&read.bytes, read.salt);
+    for (_, control) in controls.by_ref() {
+        match control {
+            Control::Put(put)
+                if objects
+                    .index
+                    .place_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
+                    .is_some() =>
+            {
+                told += objects.setup.shape.blocks(put.record_bytes());
+            }
+            Control::Mark { durable_end } => marked_end = marked_end.max(durable_end),
+            _ => {}
+        }
+    }
+    if controls.damaged.iter().any(|&at| at < marked_end) {
+        return Some("its index has control blocks that cannot be read".to_owned());
+    }
+    let is_short = match objects.index.is_rebuilt() {
+        // Its index alone told what there is.
+        true => read.lost.is_none() && looks_cut(objects, file, read),
+        false => told < file.live_blocks.load(Ordering::Relaxed),
+    };
+    (is_short && !file.lacks_body()).then(|| "its index lacks objects that it held".to_owned())
+}
+
+/// What is known to have been there and is not, and damage of volumes themselves.
+fn lost_parts(segments: &Segments) -> Vec<Fault> {
+    let LostParts { mut heads, table, .. } = segments.lost();
+    heads.extend(table.map(|place| {
+        format!(
+            "{place}: the file `table` is damaged; the indexes alone tell what there is, and what was deleted"
+        )
+    }));
+    let fault = |what| Fault { file: None, key: None, what, is_damaged: false };
+    heads.into_iter().map(fault).chain(gone_parts(segments)).collect()
+}
+
+/// Volumes and packed files that are not there.
+fn gone_parts(segments: &Segments) -> Vec<Fault> {
+    let lost = segments.lost();
+    let fault = |file, what| Fault { file, key: None, what, is_damaged: false };
+    let mut faults = Vec::new();
+    let records = match lost.records {
+        Some(records) => format!("{records} records of the last clean stop are missing"),
+        None => "what was on it may be missing".to_owned(),
+    };
+    if lost.volumes > 0 {
+        let away = if lost.volumes == 1 {
+            "a volume is".to_owned()
+        } else {
+            format!("{} volumes are", lost.volumes)
+        };
+        faults.push(fault(None, format!("{away} not here: {records}")));
+    }
+    for number in lost.files.into_keys() {
+        faults.push(fault(Some(number), format!("its body and its index are missing: {records}")));
+    }
+    faults
+}
+
+fn check_file(objects: &Objects, file: &Packed, report: &mut CheckReport) -> Result<(), StoreError> {
     let fault_of = |key: Option<&[u8]>, what: String, is_damaged| Fault {
         file: Some(file.number),
         key: key.map(<[u8]>::to_vec),
@@ -246,7 +249,7 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
     let is_filled = || file.filling.load(Ordering::SeqCst) && !file.is_unfit();
     // What is being written meanwhile may be read half.
     let was_filled = is_filled();
-    let read = match core.index_of_live(file) {
+    let read = match index_of_live(objects, file) {
         Ok(Some(read)) => read,
         Ok(None) => return Ok(()),
         Err(error) => {
@@ -271,7 +274,10 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
     for (_, control) in controls.by_ref() {
         match control {
             Control::Put(put)
-                if core.index.place_of(put.name.hash(core.hash_seed), file.number, put.block).is_some() =>
+                if objects
+                    .index
+                    .place_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
+                    .is_some() =>
             {
                 live.push(put);
             }
@@ -283,13 +289,13 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
         report.faults.push(fault(None, format!("the index is damaged from byte {at} on")));
     }
     if read.lost.is_none()
-        && let Some(what) = wrong_at_the_end(core, &read, marked_end)
+        && let Some(what) = wrong_at_the_end(objects, &read, marked_end)
         && !was_filled
         && !is_filled()
     {
         report.faults.push(fault(None, what));
     }
-    let told = live.iter().map(|put| core.shape.blocks(put.record_bytes())).sum::<u32>();
+    let told = live.iter().map(|put| objects.setup.shape.blocks(put.record_bytes())).sum::<u32>();
     for at in &read.mended {
         report.faults.push(fault(None, format!("the index has a flipped bit after byte {at}")));
     }
@@ -297,7 +303,7 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
     let mut end = 0;
     let mut onward = Onward::of(file);
     for put in live {
-        onward.at(core.shape.offset(put.block));
+        onward.at(objects.setup.shape.offset(put.block));
         report.objects += u64::from(!put.name.internal);
         report.bytes += put.record_bytes() as u64;
         let key = (!put.name.internal).then_some(put.name.key);
@@ -307,26 +313,26 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
         if put.block < end {
             report.faults.push(fault(key, "its blocks are another's too".to_owned()));
         }
-        end = put.block + core.shape.blocks(put.record_bytes());
-        match wrong_with(core, &put) {
+        end = put.block + objects.setup.shape.blocks(put.record_bytes());
+        match wrong_with(objects, &put) {
             Ok(None) => {}
             Ok(Some(what)) => report.faults.push(fault(key, what)),
             Err(error) => report.faults.push(fault_of(key, error.to_string(), false)),
         }
     }
-    let cut = if file.lacks_body() { Vec::new() } else { core.cut_off(file, &read)? };
+    let cut = if file.lacks_body() { Vec::new() } else { cut_off(objects, file, &read)? };
     if !cut.is_empty() {
         report.faults.push(fault(None, "its index was cut off".to_owned()));
     }
     for put in cut.iter().map(CutRecord::put).filter(|put| !put.name.internal) {
-        let found = core.find(put.name, put.name.hash(core.hash_seed), Depth::Head);
+        let found = objects.find(put.name, put.name.hash(objects.setup.hash_seed), Depth::Head);
         if !found.is_ok_and(|found| found.is_some_and(|found| found.head.sequence >= put.sequence)) {
             let what = "it may be missing: no control block tells of it".to_owned();
             report.faults.push(fault_of(Some(put.name.key), what, false));
         }
     }
     if told < file.live_blocks.load(Ordering::Relaxed) && !file.lacks_body() {
-        for key in untold(core, file, &read)?.keys {
+        for key in untold(objects, file, &read)?.keys {
             let what = match key {
                 Some(key) => format!("the index lacks the control block of {}", printable(&key)),
                 None => "the index lacks the control block of a part of an object".to_owned(),
@@ -339,7 +345,7 @@ fn check_file(core: &Core, file: &Packed, report: &mut CheckReport) -> Result<()
 }
 
 /// What is wrong behind an index's last mark. An opening for writing clears what power cut short there.
-fn wrong_at_the_end(core: &Core, read: &IndexRead, marked_end: u64) -> Option<String> {
+fn wrong_at_the_end(objects: &Objects, read: &IndexRead, marked_end: u64) -> Option<String> {
     let may_be = "objects deleted last may be back, and those put last may be missing";
     if let Some(damaged) = damaged_behind(&read.bytes, read.salt, marked_end).first() {
         return Some(format!(
@@ -350,21 +356,19 @@ fn wrong_at_the_end(core: &Core, read: &IndexRead, marked_end: u64) -> Option<St
     // A clean stop leaves a mark at the end of each, unless power was lost soon after it.
     let last = Controls::new(&read.bytes, read.salt).last();
     let is_marked = last.is_none_or(|(at, last)| last == Control::Mark { durable_end: at });
-    (core.segments.is_table_damaged() && !is_marked)
+    (objects.segments.is_table_damaged() && !is_marked)
         .then(|| format!("the end of the index is missing: {may_be}"))
 }
 
-fn wrong_with(core: &Core, put: &Put<'_>) -> Result<Option<String>, StoreError> {
+fn wrong_with(objects: &Objects, put: &Put<'_>) -> Result<Option<String>, StoreError> {
     let damaged = |found: Result<Option<Box<Record>>, StoreError>| match found {
         Err(StoreError::Damaged { why, .. }) => Ok(Err(why.to_owned())),
         Err(error) => Err(error),
         Ok(found) => Ok(Ok(found)),
     };
-    let before = core.damaged_reads.load(Ordering::Relaxed);
-    let hash = put.name.hash(core.hash_seed);
-    let found = damaged(core.find(put.name, hash, Depth::Whole))?;
+    let hash = put.name.hash(objects.setup.hash_seed);
     // A check is no reading by users.
-    core.damaged_reads.store(before, Ordering::Relaxed);
+    let found = damaged(objects.uncounted(|| objects.find(put.name, hash, Depth::Whole)))?;
     let record = match found {
         Err(why) => return Ok(Some(why)),
         // Deleted meanwhile.
@@ -378,10 +382,10 @@ fn wrong_with(core: &Core, put: &Put<'_>) -> Result<Option<String>, StoreError> 
                 return Ok(Some("its list of pieces is none".to_owned()));
             };
             for (part, &len) in manifest.piece_lens.iter().enumerate() {
-                let piece = damaged(core.find_internal(manifest.id, part as u32, Depth::Whole))?;
+                let piece = damaged(objects.find_internal(manifest.id, part as u32, Depth::Whole))?;
                 match piece {
                     // Evicted: the object is, when it is next asked for.
-                    Ok(None) if core.mode == crate::options::Mode::Cache => return Ok(None),
+                    Ok(None) if objects.setup.mode == crate::options::Mode::Cache => return Ok(None),
                     Ok(Some(piece)) if piece.head.body_len == len => {}
                     Ok(_) => return Ok(Some(format!("piece {part} of {} is gone", printable(put.name.key)))),
                     Err(why) => return Ok(Some(format!("piece {part}: {why}"))),
@@ -390,8 +394,8 @@ fn wrong_with(core: &Core, put: &Put<'_>) -> Result<Option<String>, StoreError> 
             Ok(None)
         }
         Kind::Alias => {
-            let id = core.shared_id(&record)?;
-            match damaged(core.find_internal(id, SHARED, Depth::Whole))? {
+            let id = objects.shared_id(&record)?;
+            match damaged(objects.find_internal(id, SHARED, Depth::Whole))? {
                 Ok(Some(shared)) => {
                     let key = crate::format::internal_key(id, SHARED);
                     let name = Name { internal: true, key: &key };

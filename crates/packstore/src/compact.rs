@@ -7,15 +7,16 @@ use std::sync::atomic::Ordering;
 
 use disk::DiskError;
 
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Tombstone};
 use crate::lanes::Lane;
+use crate::objects::Objects;
+use crate::objects::read::Depth;
 use crate::packed::{Onward, Packed};
-use crate::read::Depth;
 use crate::refill::IndexRead;
 use crate::store::Store;
 use crate::volume::{Volume, is_full};
+use crate::volume_copy::write_copy;
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::NewRecord;
 
@@ -41,7 +42,7 @@ impl Store {
     /// # Errors
     /// When the disk fails; [`StoreError::Full`] when there is no room to move to.
     pub fn compact(&self, bytes_max: u64) -> Result<CompactReport, StoreError> {
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         let mut report = CompactReport::default();
         let mut damaged = HashSet::new();
         loop {
@@ -80,13 +81,13 @@ impl Store {
 
     /// The emptiest file that is worth it: the others have room for what is in it, twice over.
     fn emptiest(&self, damaged: &HashSet<u32>) -> Option<Arc<Packed>> {
-        let blocks = self.core.shape.packed_blocks;
+        let blocks = self.objects.setup.shape.packed_blocks;
         let live = |file: &Arc<Packed>| file.live_blocks.load(Ordering::Relaxed);
-        let files = self.core.segments.all_files();
+        let files = self.objects.segments.all_files();
         let usable = |file: &&Arc<Packed>| {
             !file.filling.load(Ordering::SeqCst)
                 && !damaged.contains(&file.number)
-                && self.core.segments.volume(file.volume).failed.get().is_none()
+                && self.objects.segments.volume(file.volume).failed.get().is_none()
         };
         let file = files.iter().filter(usable).min_by_key(|file| live(file))?;
         let others = files.iter().filter(|other| other.number != file.number);
@@ -97,26 +98,26 @@ impl Store {
 
     /// False when a record in it still counts.
     pub(crate) fn empty(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<bool, StoreError> {
-        let core = &self.core;
-        let IndexRead { salt, bytes, .. } = crate::refill::index_of(core, file)?;
+        let objects = &self.objects;
+        let IndexRead { salt, bytes, .. } = crate::refill::index_of(objects, file)?;
         let mut pending = Vec::new();
         let mut onward = Onward::of(file);
         for (_, control) in Controls::new(&bytes, salt) {
             let Control::Put(put) = control else { continue };
-            let hash = put.name.hash(core.hash_seed);
-            if core.index.place_of(hash, file.number, put.block).is_none() {
+            let hash = put.name.hash(objects.setup.hash_seed);
+            if objects.index.place_of(hash, file.number, put.block).is_none() {
                 continue;
             }
-            let taken = Taken::one(core.queue.keys(), hash);
-            onward.at(core.shape.offset(put.block));
-            let record = match core.find(put.name, hash, Depth::Whole) {
+            let taken = Taken::one(objects.queue.keys(), hash);
+            onward.at(objects.setup.shape.offset(put.block));
+            let record = match objects.find(put.name, hash, Depth::Whole) {
                 Ok(Some(record)) if record.spot.file == file.number => record,
                 // Gone or moved meanwhile.
                 Ok(_) => continue,
                 Err(error) => return Err(error),
             };
             let mut new_head = record.head;
-            new_head.sequence = core.queue.next_sequence();
+            new_head.sequence = objects.queue.next_sequence();
             let moved = NewRecord {
                 head: new_head,
                 key: record.key(),
@@ -143,7 +144,7 @@ impl Store {
         // What made its records void, before they go. Nothing is put here meanwhile.
         self.flush()?;
         // What its records made void elsewhere must outlive it.
-        core.keep_voids(file, &bytes, salt)?;
+        keep_voids(objects, file, &bytes, salt)?;
         self.flush()?;
         self.remove_file(file)?;
         report.files_removed += 1;
@@ -152,8 +153,8 @@ impl Store {
 
     /// Removes a file in which nothing counts any more.
     pub(crate) fn remove_file(&self, file: &Arc<Packed>) -> Result<(), StoreError> {
-        let core = &self.core;
-        let volume: Arc<Volume> = core.segments.volume(file.volume);
+        let objects = &self.objects;
+        let volume: Arc<Volume> = objects.segments.volume(file.volume);
         file.removed.store(true, Ordering::SeqCst);
         // The body's other name says that the removal has begun, so that an opening after a kill goes on with it: never is a file
         // removed because the other is missing. Until the index is gone what makes its records void must be kept, so the file is
@@ -164,7 +165,7 @@ impl Store {
         };
         // On a full disk the copy is written when the file is gone, which makes room: a kill in between leaves a copy that names
         // a file too many, which `check` reports and `repair` gives up.
-        let copy_later = match core.write_copy(file.volume, Some(file.number)) {
+        let copy_later = match write_copy(&objects.segments, file.volume, Some(file.number)) {
             Ok(()) => false,
             Err(error) if is_full(&error) => true,
             Err(error) => return Err(volume.fail(&error)),
@@ -175,10 +176,10 @@ impl Store {
         unless_gone(volume.disk.remove(&Packed::index_name(file.number)))?;
         volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
         unless_gone(volume.disk.remove(&gone))?;
-        core.segments.forget(file.number);
+        objects.segments.forget(file.number);
         volume.full.store(false, Ordering::SeqCst);
         if copy_later {
-            core.write_copy(file.volume, None).map_err(|error| match is_full(&error) {
+            write_copy(&objects.segments, file.volume, None).map_err(|error| match is_full(&error) {
                 true => StoreError::Full,
                 false => volume.fail(&error),
             })?;
@@ -187,32 +188,35 @@ impl Store {
     }
 }
 
-impl Core {
-    /// Tells again, elsewhere, what the records of an index made void and is still needed.
-    pub(crate) fn keep_voids(&self, file: &Packed, bytes: &[u8], salt: u32) -> Result<(), StoreError> {
-        let mut voids = Vec::new();
-        for (_, control) in Controls::new(bytes, salt) {
-            let void = match control {
-                Control::Put(put) => match put.victim {
-                    Some(victim) => Tombstone {
-                        sequence: put.sequence,
-                        hash: put.name.hash(self.hash_seed),
-                        victim,
-                        deleted_s: 0,
-                    },
-                    None => continue,
+/// Tells again, elsewhere, what the records of an index made void and is still needed.
+pub(crate) fn keep_voids(
+    objects: &Objects,
+    file: &Packed,
+    bytes: &[u8],
+    salt: u32,
+) -> Result<(), StoreError> {
+    let mut voids = Vec::new();
+    for (_, control) in Controls::new(bytes, salt) {
+        let void = match control {
+            Control::Put(put) => match put.victim {
+                Some(victim) => Tombstone {
+                    sequence: put.sequence,
+                    hash: put.name.hash(objects.setup.hash_seed),
+                    victim,
+                    deleted_s: 0,
                 },
-                Control::Tombstone(tombstone) => tombstone,
-                Control::Mark { .. } => continue,
-            };
-            let torn = self.index.is_torn(void.sequence);
-            if void.victim.file != file.number && !torn && self.segments.is_needed(void.victim) {
-                voids.push(void);
-            }
+                None => continue,
+            },
+            Control::Tombstone(tombstone) => tombstone,
+            Control::Mark { .. } => continue,
+        };
+        let torn = objects.index.is_torn(void.sequence);
+        if void.victim.file != file.number && !torn && objects.segments.is_needed(void.victim) {
+            voids.push(void);
         }
-        if voids.is_empty() {
-            return Ok(());
-        }
-        self.queue.stage_voids(&voids)
     }
+    if voids.is_empty() {
+        return Ok(());
+    }
+    objects.queue.stage_voids(&voids)
 }

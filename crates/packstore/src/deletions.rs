@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::format::{Control, Controls};
+use crate::iterate::index_of_live;
 use crate::store::Store;
 
 impl Store {
@@ -17,8 +18,8 @@ impl Store {
         }
         let hash = self.name_hash(key);
         let mut newest = None;
-        for file in self.core.segments.all_files() {
-            let Ok(Some(read)) = self.core.index_of_live(&file) else { continue };
+        for file in self.objects.segments.all_files() {
+            let Ok(Some(read)) = index_of_live(&self.objects, &file) else { continue };
             for (_, control) in Controls::new(&read.bytes, read.salt) {
                 if let Control::Tombstone(tombstone) = control
                     && tombstone.hash == hash

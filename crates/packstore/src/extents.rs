@@ -15,13 +15,13 @@ use std::sync::atomic::Ordering;
 use disk::DiskFile;
 use rustix::io::Errno;
 
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
 use crate::object::Stat;
+use crate::objects::read::{Depth, Record};
 use crate::packed::Pin;
-use crate::read::{Depth, Record};
 use crate::store::Store;
+use crate::touching::requested;
 
 /// A stretch of a body.
 pub struct Extent {
@@ -93,19 +93,19 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn extents(&self, key: &[u8]) -> Result<Option<Extents>, StoreError> {
-        let core = &self.core;
-        if key.is_empty() || core.read_only || !core.is_ready() {
+        let objects = &self.objects;
+        if key.is_empty() || objects.setup.read_only || !self.readiness.is_ready() {
             return Ok(None);
         }
         let hash = self.name_hash(key);
-        let Some(named) = core.find_sampled(Name::of(key), hash)? else { return Ok(None) };
-        core.requested(key, &named.held, named.head.requested_s);
+        let Some(named) = objects.find_sampled(Name::of(key), hash)? else { return Ok(None) };
+        requested(objects, key, &named.held, named.head.requested_s);
         let mut stat = crate::getting::stat_of(&named);
         let mut body = named;
         if body.head.kind == Kind::Alias {
-            let Some(alias) = core.find(Name::of(key), hash, Depth::Whole)? else { return Ok(None) };
-            let id = core.shared_id(&alias)?;
-            let Some(shared) = core.find_internal(id, SHARED, Depth::Whole)? else { return Ok(None) };
+            let Some(alias) = objects.find(Name::of(key), hash, Depth::Whole)? else { return Ok(None) };
+            let id = objects.shared_id(&alias)?;
+            let Some(shared) = objects.find_internal(id, SHARED, Depth::Whole)? else { return Ok(None) };
             (stat.length, stat.meta_bytes) = (shared.head.body_len.into(), shared.head.meta_len);
             body = shared;
         }
@@ -115,16 +115,16 @@ impl Store {
             return Ok(Some(Extents { stat, meta, parts: vec![part] }));
         }
         let name = Name { internal: body.head.internal, key: body.key() };
-        let Some(list) = core.find(name, body.held.hash, Depth::Whole)? else { return Ok(None) };
-        let Some(manifest) = core.manifest_of(&list)? else { return Ok(None) };
+        let Some(list) = objects.find(name, body.held.hash, Depth::Whole)? else { return Ok(None) };
+        let Some(manifest) = objects.manifest_of(&list)? else { return Ok(None) };
         stat.length = manifest.length();
         let mut parts = Vec::with_capacity(manifest.piece_lens.len());
         for (part, &length) in manifest.piece_lens.iter().enumerate() {
             let key = crate::format::internal_key(manifest.id, part as u32);
             let name = Name { internal: true, key: &key };
-            let hash = name.hash(core.hash_seed);
-            let Some(piece) = core.find_sampled(name, hash)? else { return Ok(None) };
-            core.index.touch(&piece.held);
+            let hash = name.hash(objects.setup.hash_seed);
+            let Some(piece) = objects.find_sampled(name, hash)? else { return Ok(None) };
+            objects.index.touch(&piece.held);
             let Some(extent) = self.extent(&piece).filter(|extent| extent.length == u64::from(length)) else {
                 return Ok(None);
             };
@@ -134,30 +134,22 @@ impl Store {
     }
 
     fn extent(&self, record: &Record) -> Option<Extent> {
-        let core = &self.core;
-        let file = core.segments.file(record.spot.file)?;
-        if file.pins.load(Ordering::SeqCst) == 0 && core.segments.is_much_pinned() {
+        let objects = &self.objects;
+        let file = objects.segments.file(record.spot.file)?;
+        if file.pins.load(Ordering::SeqCst) == 0 && objects.segments.is_much_pinned() {
             return None;
         }
         let pin = file.pin();
         // Whoever seeks free blocks in this file from now on sees the pin; who began before may give these away yet.
         let sought = file.sorting.load(Ordering::SeqCst);
         let body = file.body().ok()?.clone();
-        let counts =
-            self.is_at(&record.held) && core.segments.generation_of(file.number) == Some(record.generation);
-        if sought || !counts || core.is_unwritten(record.spot) || body.descriptor().is_none() {
+        let counts = self.is_at(&record.held)
+            && objects.segments.generation_of(file.number) == Some(record.generation);
+        if sought || !counts || objects.is_unwritten(record.spot) || body.descriptor().is_none() {
             return None;
         }
-        let start = core.shape.offset(record.spot.block);
+        let start = objects.setup.shape.offset(record.spot.block);
         let offset = start + record.body_start() as u64;
         Some(Extent { file: body, offset, length: record.head.body_len.into(), _pin: pin })
-    }
-}
-
-impl Core {
-    /// As [`Core::find`]; the body is read, and compared, as often as the store's sampling says.
-    fn find_sampled(&self, name: Name<'_>, hash: u64) -> Result<Option<Box<Record>>, StoreError> {
-        let depth = if self.samples() { Depth::Proven } else { Depth::Head };
-        self.find(name, hash, depth)
     }
 }

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
 use crate::object::{Object, Pieces, Stat};
+use crate::objects::Objects;
+use crate::objects::read::{Depth, ReadBefore, Record};
 use crate::options::Mode;
 use crate::packed::Packed;
-use crate::read::{Depth, ReadBefore, Record};
 use crate::signatures::Place;
 use crate::spot::Spot;
 use crate::store::Store;
+use crate::touching::requested;
 use crate::write_queue::group::{Change, Held};
 
 impl Store {
@@ -30,13 +31,13 @@ impl Store {
         if let Some(object) = self.in_memory(key, hash) {
             return Ok(Some(object));
         }
-        self.read_object(key, hash, self.core.policy.memory().forgotten(), None)
+        self.read_object(key, hash, self.objects.policy.memory().forgotten(), None)
     }
 
     fn in_memory(&self, key: &[u8], hash: u64) -> Option<Object> {
-        let core = &self.core;
-        let record = core.policy.memory().find(&core.index, &core.segments, Name::of(key), hash)?;
-        self.core.requested(key, &record.held, record.head.requested_s);
+        let objects = &self.objects;
+        let record = objects.policy.memory().find(&objects.index, &objects.segments, Name::of(key), hash)?;
+        requested(&self.objects, key, &record.held, record.head.requested_s);
         Some(Object::of(stat_of(&record), record, None))
     }
 
@@ -52,9 +53,9 @@ impl Store {
         if let Some(object) = self.in_memory(key, hash) {
             return Ok(Begun::Done(Some(object)));
         }
-        let forgotten = self.core.policy.memory().forgotten();
-        if let Some(reading) = self.core.reading(hash, forgotten) {
-            return Ok(Begun::Read(reading));
+        let forgotten = self.objects.policy.memory().forgotten();
+        if let Some(begun) = reading(&self.objects, hash, forgotten) {
+            return Ok(Begun::Read(begun));
         }
         self.read_object(key, hash, forgotten, None).map(Begun::Done)
     }
@@ -74,7 +75,9 @@ impl Store {
         // Cut off at the end of a file, or by a signal: who waits for it can tell.
         let before = read.filter(|read| read.len() == bytes);
         let before = before.map(|bytes| ReadBefore { place, generation, bytes });
-        self.core.disk_reads.fetch_add(u64::from(before.is_some()), Ordering::Relaxed);
+        if before.is_some() {
+            self.objects.note_disk_read();
+        }
         self.read_object(key, hash, forgotten, before)
     }
 
@@ -87,23 +90,27 @@ impl Store {
     ) -> Result<Option<Object>, StoreError> {
         let name = Name::of(key);
         loop {
-            let Some(record) = self.core.find_with(name, hash, Depth::Whole, before.take())? else {
-                return self.core.is_missing(name, hash).map(|()| None);
+            let Some(record) = self.objects.find_with(name, hash, Depth::Whole, before.take())? else {
+                return self.objects.is_missing(name, hash).map(|()| None);
             };
             let (mut stat, named) = (stat_of(&record), record.held);
             let mut body = record;
             if body.head.kind == Kind::Alias {
-                let id = self.core.shared_id(&body)?;
-                let Some(shared) = self.core.find_internal(id, SHARED, Depth::Whole)? else {
-                    if self.core.mode == Mode::Cache && self.core.remove(&body.held) {
+                let id = self.objects.shared_id(&body)?;
+                let Some(shared) = self.objects.find_internal(id, SHARED, Depth::Whole)? else {
+                    if self.objects.setup.mode == Mode::Cache && self.objects.remove(&body.held) {
                         // The body was evicted: the object is, then.
-                        self.core.apply_now(&[Change::Unlink(id)]);
+                        self.objects.apply_now(&[Change::Unlink(id)]);
                         return Ok(None);
                     }
                     if self.is_at(&body.held) {
-                        return Err(self.core.damaged(name, body.spot, "the object that it names is gone"));
+                        return Err(self.objects.damaged(
+                            name,
+                            body.spot,
+                            "the object that it names is gone",
+                        ));
                     }
-                    forgotten = self.core.policy.memory().forgotten();
+                    forgotten = self.objects.policy.memory().forgotten();
                     continue;
                 };
                 body = shared;
@@ -111,44 +118,48 @@ impl Store {
                 stat.meta_bytes = body.head.meta_len;
             }
             let mut pieces = None;
-            if let Some(manifest) = self.core.manifest_of(&body)? {
-                self.core.open_large(manifest.id);
+            if let Some(manifest) = self.objects.manifest_of(&body)? {
+                self.objects.open_large(manifest.id);
                 stat.length = manifest.length();
-                pieces =
-                    Some(Pieces { core: self.core.clone(), manifest, key: key.to_vec(), spot: body.spot });
+                pieces = Some(Pieces {
+                    objects: self.objects.clone(),
+                    manifest,
+                    key: key.to_vec(),
+                    spot: body.spot,
+                });
                 if !self.is_at(&body.held) {
-                    forgotten = self.core.policy.memory().forgotten();
+                    forgotten = self.objects.policy.memory().forgotten();
                     continue;
                 }
                 let pieces = &pieces.as_ref().expect("just made").manifest;
-                if self.core.mode == Mode::Cache && !self.core.has_pieces(pieces) {
+                if self.objects.setup.mode == Mode::Cache && !self.objects.has_pieces(pieces) {
                     // One was evicted: the object is, then.
-                    if self.core.remove(&body.held) {
-                        self.core.remove_pieces(pieces);
+                    if self.objects.remove(&body.held) {
+                        self.objects.remove_pieces(pieces);
                     }
                     return Ok(None);
                 }
             }
             let record = Arc::from(body);
-            self.core.requested(key, &named, stat.requested_s);
+            requested(&self.objects, key, &named, stat.requested_s);
             if pieces.is_none() {
-                self.core.policy.memory().keep(&record, forgotten);
+                self.objects.policy.memory().keep(&record, forgotten);
             }
             return Ok(Some(Object::of(stat, record, pieces)));
         }
     }
 
     pub(crate) fn is_at(&self, held: &Held) -> bool {
-        self.core.index.has(held.hash, held.place)
+        self.objects.index.has(held.hash, held.place)
     }
 
     /// Whether what is on disk is known; waits for it in store mode.
     fn known(&self) -> Result<bool, StoreError> {
-        if !self.core.is_ready() {
-            if self.core.mode == Mode::Cache {
+        if !self.readiness.is_ready() {
+            if self.objects.setup.mode == Mode::Cache {
                 return Ok(false);
             }
-            self.core.wait_ready()?;
+            self.readiness.wait_ready()?;
         }
         Ok(true)
     }
@@ -156,12 +167,12 @@ impl Store {
     /// Waits until the store knows all that it holds, but no longer than this; whether it does. Only after a kill there is
     /// something to wait for: until then a cache misses.
     pub fn wait_until_ready(&self, longest: Duration) -> bool {
-        self.core.wait_ready_for(longest)
+        self.readiness.wait_ready_for(longest)
     }
 
     /// Whether an object has the key, as memory alone tells: a miss is certain, a hit almost.
     pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.core.index.may_have(self.name_hash(key)) || !self.core.is_ready()
+        self.objects.index.may_have(self.name_hash(key)) || !self.readiness.is_ready()
     }
 
     /// Length and times of an object.
@@ -172,10 +183,10 @@ impl Store {
         if !self.known()? || key.is_empty() {
             return Ok(None);
         }
-        match self.core.find(Name::of(key), self.name_hash(key), Depth::Head)? {
+        match self.objects.find(Name::of(key), self.name_hash(key), Depth::Head)? {
             Some(record) if record.head.kind == Kind::Whole => Ok(Some(stat_of(&record))),
             Some(_) => Ok(self.get(key)?.map(|object| object.stat)),
-            None => self.core.is_missing(Name::of(key), self.name_hash(key)).map(|()| None),
+            None => self.objects.is_missing(Name::of(key), self.name_hash(key)).map(|()| None),
         }
     }
 
@@ -184,12 +195,12 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn attributes(&self, key: &[u8]) -> Result<Option<(Stat, Vec<u8>)>, StoreError> {
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         if key.is_empty() {
             return Ok(None);
         }
         let name = Name::of(key);
-        match self.core.find(name, self.name_hash(key), Depth::Head)? {
+        match self.objects.find(name, self.name_hash(key), Depth::Head)? {
             Some(record) if record.head.kind == Kind::Whole => {
                 Ok(Some((stat_of(&record), record.meta().to_vec())))
             }
@@ -239,24 +250,22 @@ impl AsFd for Reading {
     }
 }
 
-impl Core {
-    /// What has to be read for an object of this hash, if it is as simple as that.
-    fn reading(&self, hash: u64, forgotten: u64) -> Option<Reading> {
-        let place = self.index.find(hash).next()?;
-        let spot = Spot::of(place, self.shape);
-        let file = self.segments.file(spot.file)?;
-        let generation = file.generation.load(Ordering::SeqCst);
-        // In this order: what lies there now lies there for as long as that is the generation.
-        if !self.index.has(hash, place) {
-            return None;
-        }
-        if self.segments.volume(file.volume).queue.may_have_unwritten() && self.is_unwritten(spot) {
-            return None;
-        }
-        file.body().ok()?.descriptor()?;
-        let (offset, bytes) = (self.shape.offset(spot.block), self.shape.bytes_at_most(spot));
-        Some(Reading { file, hash, place, generation, forgotten, offset, bytes })
+/// What has to be read for an object of this hash, if it is as simple as that.
+fn reading(objects: &Objects, hash: u64, forgotten: u64) -> Option<Reading> {
+    let place = objects.index.find(hash).next()?;
+    let spot = Spot::of(place, objects.setup.shape);
+    let file = objects.segments.file(spot.file)?;
+    let generation = file.generation.load(Ordering::SeqCst);
+    // In this order: what lies there now lies there for as long as that is the generation.
+    if !objects.index.has(hash, place) {
+        return None;
     }
+    if objects.segments.volume(file.volume).queue.may_have_unwritten() && objects.is_unwritten(spot) {
+        return None;
+    }
+    file.body().ok()?.descriptor()?;
+    let (offset, bytes) = (objects.setup.shape.offset(spot.block), objects.setup.shape.bytes_at_most(spot));
+    Some(Reading { file, hash, place, generation, forgotten, offset, bytes })
 }
 
 pub(crate) fn stat_of(record: &Record) -> Stat {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Name};
 use crate::object::Stat;
+use crate::objects::Objects;
+use crate::objects::read::Record;
 use crate::packed::Packed;
-use crate::read::Record;
 use crate::recover::index_or_records;
 use crate::refill::IndexRead;
 use crate::spot::Spot;
@@ -28,7 +28,7 @@ pub struct Entry {
 /// All objects, in the order of packed files. What is put or deleted meanwhile may be there or not, and so may what
 /// [`Store::compact`] moves meanwhile.
 pub struct Iter {
-    core: Arc<Core>,
+    objects: Arc<Objects>,
     files: std::vec::IntoIter<Arc<Packed>>,
     entries: std::vec::IntoIter<Entry>,
 }
@@ -52,10 +52,10 @@ impl Store {
     /// # Errors
     /// When what waits in memory cannot be written.
     pub fn iter(&self) -> Result<Iter, StoreError> {
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         self.flush()?;
-        let files = self.core.segments.all_files().into_iter();
-        Ok(Iter { core: self.core.clone(), files, entries: Vec::new().into_iter() })
+        let files = self.objects.segments.all_files().into_iter();
+        Ok(Iter { objects: self.objects.clone(), files, entries: Vec::new().into_iter() })
     }
 
     /// Objects whose keys begin so, in the order of their keys' bytes. A scan of all index files, sorted in memory: about
@@ -88,7 +88,7 @@ impl Iterator for Iter {
                 return Some(Ok(entry));
             }
             let file = self.files.next()?;
-            match self.core.entries_of(&file) {
+            match entries_of(&self.objects, &file) {
                 Ok(entries) => self.entries = entries.into_iter(),
                 Err(error) => return Some(Err(error)),
             }
@@ -104,88 +104,89 @@ impl Iterator for OrderedIter {
     }
 }
 
-impl Core {
-    /// An index that is read while it is replaced by its next generation is read again.
-    pub(crate) fn index_of_live(&self, file: &Packed) -> Result<Option<IndexRead>, StoreError> {
-        match index_or_records(self, file) {
-            Err(_) if file.removed.load(std::sync::atomic::Ordering::SeqCst) => Ok(None),
-            read => read.map(Some),
-        }
+/// An index that is read while it is replaced by its next generation is read again.
+pub(crate) fn index_of_live(objects: &Objects, file: &Packed) -> Result<Option<IndexRead>, StoreError> {
+    match index_or_records(objects, file) {
+        Err(_) if file.removed.load(std::sync::atomic::Ordering::SeqCst) => Ok(None),
+        read => read.map(Some),
     }
+}
 
-    fn entries_of(&self, file: &Packed) -> Result<Vec<Entry>, StoreError> {
-        let Some(IndexRead { salt, bytes, .. }) = self.index_of_live(file)? else { return Ok(Vec::new()) };
-        let mut entries = Vec::new();
-        for (_, control) in Controls::new(&bytes, salt) {
-            let Control::Put(put) = control else { continue };
-            if put.name.internal
-                || self.index.place_of(put.name.hash(self.hash_seed), file.number, put.block).is_none()
-            {
-                continue;
-            }
-            let stat = Stat {
-                length: put.object_bytes(),
-                meta_bytes: put.meta_len,
-                created_s: put.created_s,
-                requested_s: put.created_s,
-                expires_s: put.expires_s,
-                sequence: put.sequence,
-            };
-            entries.push(Entry { key: put.name.key.to_vec(), stat, recovered: put.recovered });
+fn entries_of(objects: &Objects, file: &Packed) -> Result<Vec<Entry>, StoreError> {
+    let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, file)? else { return Ok(Vec::new()) };
+    let mut entries = Vec::new();
+    for (_, control) in Controls::new(&bytes, salt) {
+        let Control::Put(put) = control else { continue };
+        if put.name.internal
+            || objects
+                .index
+                .place_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
+                .is_none()
+        {
+            continue;
         }
-        Ok(entries)
-    }
-
-    /// A record that cannot be read, as its control block tells it: enough to delete or replace it.
-    pub(crate) fn record_from_index(
-        &self,
-        name: Name<'_>,
-        hash: u64,
-        file: u32,
-        block: u32,
-    ) -> Result<Option<Box<Record>>, StoreError> {
-        let Some(packed) = self.segments.file(file) else { return Ok(None) };
-        let Some(IndexRead { salt, bytes, .. }) = self.index_of_live(&packed)? else {
-            return Ok(None);
+        let stat = Stat {
+            length: put.object_bytes(),
+            meta_bytes: put.meta_len,
+            created_s: put.created_s,
+            requested_s: put.created_s,
+            expires_s: put.expires_s,
+            sequence: put.sequence,
         };
-        for (_, control) in Controls::new(&bytes, salt) {
-            let Control::Put(put) = control else { continue };
-            let Some(place) = self.index.place_of(hash, file, block) else { return Ok(None) };
-            if put.block != block || put.name != name {
-                continue;
-            }
-            // A list of pieces that cannot be read: the pieces come back on the next rebuild.
-            let (kind, body) = match put.kind {
-                Kind::Alias => (Kind::Alias, put.id.to_le_bytes().to_vec()),
-                _ => (Kind::Whole, Vec::new()),
-            };
-            let mut record = vec![0; crate::format::RECORD_HEAD_BYTES];
-            record.extend_from_slice(name.key);
-            record.extend_from_slice(&body);
-            let head = crate::format::RecordHead {
-                kind,
-                internal: name.internal,
-                key_len: name.key.len() as u16,
-                sequence: put.sequence,
-                meta_len: 0,
-                body_len: body.len() as u32,
-                body_crc: 0,
-                created_s: put.created_s,
-                requested_s: 0,
-                expires_s: put.expires_s,
-            };
-            let blocks = self.shape.blocks(put.record_bytes());
-            let held = Held { hash, place, blocks, visible: !name.internal };
-            let spot = Spot::of(place, self.shape);
-            return Ok(Some(Box::new(Record {
-                held,
-                head,
-                bytes: record,
-                spot,
-                generation: 0,
-                compared: false,
-            })));
-        }
-        Ok(None)
+        entries.push(Entry { key: put.name.key.to_vec(), stat, recovered: put.recovered });
     }
+    Ok(entries)
+}
+
+/// A record that cannot be read, as its control block tells it: enough to delete or replace it.
+pub(crate) fn record_from_index(
+    objects: &Objects,
+    name: Name<'_>,
+    hash: u64,
+    file: u32,
+    block: u32,
+) -> Result<Option<Box<Record>>, StoreError> {
+    let Some(packed) = objects.segments.file(file) else { return Ok(None) };
+    let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, &packed)? else {
+        return Ok(None);
+    };
+    for (_, control) in Controls::new(&bytes, salt) {
+        let Control::Put(put) = control else { continue };
+        let Some(place) = objects.index.place_of(hash, file, block) else { return Ok(None) };
+        if put.block != block || put.name != name {
+            continue;
+        }
+        // A list of pieces that cannot be read: the pieces come back on the next rebuild.
+        let (kind, body) = match put.kind {
+            Kind::Alias => (Kind::Alias, put.id.to_le_bytes().to_vec()),
+            _ => (Kind::Whole, Vec::new()),
+        };
+        let mut record = vec![0; crate::format::RECORD_HEAD_BYTES];
+        record.extend_from_slice(name.key);
+        record.extend_from_slice(&body);
+        let head = crate::format::RecordHead {
+            kind,
+            internal: name.internal,
+            key_len: name.key.len() as u16,
+            sequence: put.sequence,
+            meta_len: 0,
+            body_len: body.len() as u32,
+            body_crc: 0,
+            created_s: put.created_s,
+            requested_s: 0,
+            expires_s: put.expires_s,
+        };
+        let blocks = objects.setup.shape.blocks(put.record_bytes());
+        let held = Held { hash, place, blocks, visible: !name.internal };
+        let spot = Spot::of(place, objects.setup.shape);
+        return Ok(Some(Box::new(Record {
+            held,
+            head,
+            bytes: record,
+            spot,
+            generation: 0,
+            compared: false,
+        })));
+    }
+    Ok(None)
 }

@@ -11,7 +11,7 @@ use crate::locks::locked;
 use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
 use crate::store::Store;
 use crate::volume::{HEAD_NAME, Volume, hold, write_head};
-use crate::volume_copy::COPY_NAME;
+use crate::volume_copy::{COPY_NAME, write_copy};
 
 impl Store {
     /// Makes an empty store and opens it.
@@ -64,11 +64,11 @@ impl Store {
     /// # Errors
     /// When a volume failed.
     pub fn flush(&self) -> Result<(), StoreError> {
-        if self.core.read_only {
+        if self.objects.setup.read_only {
             return Ok(());
         }
         let mut result = Ok(());
-        let gates = self.core.segments.all_volumes().into_iter().map(|volume| {
+        let gates = self.objects.segments.all_volumes().into_iter().map(|volume| {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
@@ -85,28 +85,29 @@ impl Store {
     /// # Errors
     /// When the directory holds a store already, or its disk fails.
     pub fn add_volume(&self, spec: VolumeSpec) -> Result<(), StoreError> {
-        self.core.wait_ready()?;
-        if self.core.read_only {
+        self.readiness.wait_ready()?;
+        if self.objects.setup.read_only {
             return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
         }
-        let shape = self.core.shape;
+        let shape = self.objects.setup.shape;
         if spec.size_bytes < shape.packed_bytes() * 5 / 4 {
             let why = "room for a packed file and its index";
             return Err(StoreError::Setting { name: "size_bytes", given: spec.size_bytes, why });
         }
-        let (volume, index) = self.core.segments.grow(|volumes| added_to(volumes, spec))?;
+        let (volume, index) = self.objects.segments.grow(|volumes| added_to(volumes, spec))?;
         for index in 0..=index {
-            self.core.write_copy(index, None)?;
+            write_copy(&self.objects.segments, index, None)?;
         }
         self.start_writer(&volume, index);
         Ok(())
     }
 
     pub(crate) fn start_writer(&self, volume: &Arc<Volume>, index: usize) {
-        let (core, volume) = (self.core.clone(), volume.clone());
+        let (objects, volume) = (self.objects.clone(), volume.clone());
         let name = format!("pack-writer-{}", volume.number);
-        let spawned =
-            std::thread::Builder::new().name(name).spawn(move || crate::writer::run(&core, &volume, index));
+        let spawned = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || crate::writer::run(&objects, &volume, index));
         locked(&self.threads).push(spawned.expect("a thread can be started"));
     }
 
@@ -115,26 +116,23 @@ impl Store {
     /// # Errors
     /// When a volume failed.
     pub fn close(self) -> Result<(), StoreError> {
-        let ready = self.core.wait_ready();
-        if self.core.read_only {
+        let ready = self.readiness.wait_ready();
+        if self.objects.setup.read_only {
             return Ok(());
         }
-        let gone = std::mem::take(&mut *locked(&self.core.open));
-        gone.into_values()
-            .filter_map(|opened| opened.gone)
-            .for_each(|manifest| self.core.remove_pieces(&manifest));
+        self.objects.close_all_large();
         let flushed = self.flush();
         self.stop();
-        ready.and(flushed).and_then(|()| crate::table_file::write(&self.core))
+        ready.and(flushed).and_then(|()| crate::table_file::write(&self.objects))
     }
 
     fn stop(&self) {
-        self.core.queue.stop();
+        self.objects.queue.stop();
         let threads = std::mem::take(&mut *locked(&self.threads));
         for thread in threads {
             let _ = thread.join();
         }
-        for volume in self.core.segments.all_volumes() {
+        for volume in self.objects.segments.all_volumes() {
             volume.queue.let_go_of_files();
         }
     }

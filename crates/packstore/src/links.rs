@@ -3,8 +3,8 @@
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED, crc, internal_key};
 use crate::lanes::Lane;
+use crate::objects::read::Depth;
 use crate::options::PutOptions;
-use crate::read::Depth;
 use crate::store::Store;
 use crate::write_queue::group::Change;
 use crate::write_queue::keys::Taken;
@@ -19,15 +19,15 @@ impl Store {
     pub fn link(&self, key: &[u8], new_key: &[u8]) -> Result<bool, StoreError> {
         Self::checked(key, &[])?;
         Self::checked(new_key, &[])?;
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         let (hash, new_hash) = (self.name_hash(key), self.name_hash(new_key));
-        let taken = Taken::two(self.core.queue.keys(), hash, new_hash);
-        let Some(record) = self.core.find(Name::of(key), hash, Depth::Whole)? else { return Ok(false) };
+        let taken = Taken::two(self.objects.queue.keys(), hash, new_hash);
+        let Some(record) = self.objects.find(Name::of(key), hash, Depth::Whole)? else { return Ok(false) };
         if key == new_key {
             return Ok(true);
         }
         let replaced = self.old(new_key, new_hash)?;
-        let mut more = replaced.as_ref().map_or(Ok(Vec::new()), |old| self.core.ends_with(old))?;
+        let mut more = replaced.as_ref().map_or(Ok(Vec::new()), |old| self.objects.ends_with(old))?;
         let replaced = replaced.map(|old| old.held);
         let times = PutOptions {
             meta: &[],
@@ -48,7 +48,7 @@ impl Store {
             lane: Lane::Proven,
         };
         if record.head.kind == Kind::Alias {
-            let id = self.core.shared_id(&record)?;
+            let id = self.objects.shared_id(&record)?;
             let target = id.to_le_bytes();
             let length = self.stat(key)?.map_or(0, |stat| stat.length);
             more.insert(0, Change::Link(id));
@@ -57,11 +57,11 @@ impl Store {
             self.staged(&[alias], &[], more, taken)?.wait()?;
             return Ok(true);
         }
-        let id = self.core.queue.next_sequence();
+        let id = self.objects.queue.next_sequence();
         let target = id.to_le_bytes();
         let shared_key = internal_key(id, SHARED);
-        let shared_hash = Name { internal: true, key: &shared_key }.hash(self.core.hash_seed);
-        let manifest = self.core.manifest_of(&record)?;
+        let shared_hash = Name { internal: true, key: &shared_key }.hash(self.objects.setup.hash_seed);
+        let manifest = self.objects.manifest_of(&record)?;
         let length = manifest.as_ref().map_or(u64::from(record.head.body_len), |manifest| manifest.length());
         let shared_options = PutOptions { meta: record.meta(), ..times };
         let body = record.body();

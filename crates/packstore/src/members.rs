@@ -13,7 +13,7 @@ use crate::compact::CompactReport;
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::volume::{HEAD_NAME, TABLE_NAME, Volume, read_head, write_head};
-use crate::volume_copy::COPY_NAME;
+use crate::volume_copy::{COPY_NAME, write_copy};
 
 /// A packed file that a writer still holds is free again within moments.
 const HELD_MAX: Duration = Duration::from_secs(60);
@@ -27,8 +27,8 @@ impl Store {
     /// the volume stays in the store, with what was not moved yet.
     pub fn remove_volume(&self, place: &str) -> Result<CompactReport, StoreError> {
         self.can_change()?;
-        let volumes = self.core.segments.all_volumes();
-        let away = self.core.segments.lost().volumes;
+        let volumes = self.objects.segments.all_volumes();
+        let away = self.objects.segments.lost().volumes;
         if away > 0 {
             return Err(StoreError::Missing { found: volumes.len(), expected: volumes.len() + away });
         }
@@ -72,14 +72,14 @@ impl Store {
     /// When a volume cannot be written.
     pub fn give_up_missing(&self) -> Result<Option<u64>, StoreError> {
         self.can_change()?;
-        let records = self.core.segments.give_up_volumes();
+        let records = self.objects.segments.give_up_volumes();
         self.count_volumes()?;
         Ok(records)
     }
 
     fn can_change(&self) -> Result<(), StoreError> {
-        self.core.wait_ready()?;
-        match self.core.read_only {
+        self.readiness.wait_ready()?;
+        match self.objects.setup.read_only {
             true => Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() }),
             false => Ok(()),
         }
@@ -87,7 +87,7 @@ impl Store {
 
     /// Writes into all heads how many volumes there are.
     fn count_volumes(&self) -> Result<(), StoreError> {
-        let volumes = self.core.segments.all_volumes();
+        let volumes = self.objects.segments.all_volumes();
         let stays = |volume: &&Arc<Volume>| !volume.leaving.load(Ordering::SeqCst);
         let count = volumes.iter().filter(stays).count() as u32;
         for volume in volumes.iter().filter(stays) {
@@ -96,7 +96,7 @@ impl Store {
             write_head(&volume.disk, &head)?;
         }
         for (index, _) in volumes.iter().enumerate().filter(|(_, volume)| stays(volume)) {
-            self.core.write_copy(index, None)?;
+            write_copy(&self.objects.segments, index, None)?;
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Store {
         volume.queue.let_go_of_files();
         let begun = Instant::now();
         loop {
-            let files = self.core.segments.all_files();
+            let files = self.objects.segments.all_files();
             let Some(file) = files.iter().find(|file| file.volume == index) else { return Ok(report) };
             if file.is_unfit() {
                 let why = format!("packed file {:08} is damaged: run `crumb pack repair` first", file.number);

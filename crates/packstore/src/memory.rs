@@ -13,7 +13,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::format::{Kind, Name};
 use crate::hashed::Hashed;
 use crate::index::Index;
-use crate::read::Record;
+use crate::objects::read::Record;
 use crate::segments::Segments;
 
 /// Beyond its bytes, what an entry costs, about.
@@ -120,8 +120,8 @@ mod tests {
     use testkit::SimulatedDisk;
 
     use super::*;
+    use crate::objects::read::Depth;
     use crate::options::{PutOptions, StoreOptions, VolumeSpec};
-    use crate::read::Depth;
     use crate::store::Store;
 
     /// Symptom: an object touched long ago has the times of before. Cause: a reader that had begun before the touch gave the
@@ -134,11 +134,11 @@ mod tests {
         store.put(b"key", b"body", PutOptions::default()).expect("put");
         let hash = store.name_hash(b"key");
         let read = || {
-            let record = store.core.find(Name::of(b"key"), hash, Depth::Whole).expect("readable");
+            let record = store.objects.find(Name::of(b"key"), hash, Depth::Whole).expect("readable");
             Arc::from(record.expect("put"))
         };
         let expires_s = || store.get(b"key").expect("readable").expect("put").stat().expires_s;
-        let memory = store.core.policy.memory();
+        let memory = store.objects.policy.memory();
         let (forgotten, record) = (memory.forgotten(), read());
         assert!(store.touch(b"key", Some(99)).expect("touched"));
         memory.keep(&record, forgotten);

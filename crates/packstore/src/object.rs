@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::core::Core;
 use crate::error::{StoreError, printable};
 use crate::format::{Manifest, Name};
-use crate::read::{Depth, Record};
+use crate::objects::Objects;
+use crate::objects::read::{Depth, Record};
 use crate::spot::Spot;
 
 /// What is known of an object without its body. Times in seconds since 1970; 0: never, or not known.
@@ -40,7 +40,7 @@ pub struct Object {
 }
 
 pub(crate) struct Pieces {
-    pub core: Arc<Core>,
+    pub objects: Arc<Objects>,
     pub manifest: Manifest,
     pub key: Vec<u8>,
     pub spot: Spot,
@@ -48,16 +48,16 @@ pub(crate) struct Pieces {
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        self.core.close_large(self.manifest.id);
+        self.objects.close_large(self.manifest.id);
     }
 }
 
 impl Pieces {
     fn piece(&self, part: usize) -> Result<(Vec<u8>, usize), StoreError> {
         let name = Name::of(&self.key);
-        let gone = || self.core.damaged(name, self.spot, "a piece of it is gone");
+        let gone = || self.objects.damaged(name, self.spot, "a piece of it is gone");
         let record =
-            self.core.find_internal(self.manifest.id, part as u32, Depth::Whole)?.ok_or_else(gone)?;
+            self.objects.find_internal(self.manifest.id, part as u32, Depth::Whole)?.ok_or_else(gone)?;
         if record.head.body_len != self.manifest.piece_lens[part] {
             return Err(gone());
         }

@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering;
 
 use disk::Disk;
 
-use crate::core::{Core, CoreParts};
+use crate::cache_policy::CachePolicy;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, INDEX_HEAD_BYTES, IndexHead, OBJECT_OVERHEAD_BYTES, VolumeHead};
+use crate::index::Index;
+use crate::objects::{Objects, Setup};
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::packed::{Access, Packed};
 use crate::rebuild::{SPILL_NAME, rebuild};
@@ -19,7 +21,8 @@ use crate::signatures::Signatures;
 use crate::store::Store;
 use crate::table_file::{self, TableFile};
 use crate::volume::{Volume, hold, read_head_or_copy, write_head};
-use crate::volume_copy::{VolumeCopy, head_from_others};
+use crate::volume_copy::{VolumeCopy, head_from_others, write_copy};
+use crate::write_queue::WriteQueue;
 
 pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Store, StoreError> {
     let mut volumes = Vec::new();
@@ -141,45 +144,49 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
             (Signatures::with_capacity(usize::try_from(objects).unwrap_or(usize::MAX).max(1024)), None)
         }
     };
-    let core = Core::new(CoreParts {
+    let setup = Setup {
         store: first.store,
         hash_seed: first.hash_seed,
         mode,
         read_only: options.read_only,
         shape,
-        cache: options.cache,
         verify: options.verify,
-        direct_writes: options.direct_writes,
-        memory_bytes_max: options.memory_bytes_max,
-        segments: Arc::new(Segments::new(shape, volumes.clone(), files, lost)),
-        table,
-        objects_expected,
+        direct_writes: options.direct_writes.unwrap_or(mode == Mode::Cache),
         openings: if options.read_only { openings } else { openings + 1 },
-    });
-    let store = Store { core: Arc::new(core), threads: Default::default() };
+    };
+    let segments = Arc::new(Segments::new(shape, volumes.clone(), files, lost));
+    let table = if setup.evicts() { table.counting() } else { table };
+    let objects = Objects::new(
+        setup,
+        segments.clone(),
+        Index::new(table, shape),
+        CachePolicy::new(setup.evicts(), &options.cache, options.memory_bytes_max, objects_expected),
+        WriteQueue::new(mode, options.read_only, shape, &options.cache, segments),
+    );
+    let store = Store { objects: Arc::new(objects), readiness: Arc::default(), threads: Default::default() };
     let known = known.is_some_and(|rest| {
-        rest.apply(&store.core);
+        rest.apply(&store.objects);
         true
     });
     if !options.read_only {
         for volume in 0..volumes.len() {
-            store.core.write_copy(volume, None)?;
+            write_copy(&store.objects.segments, volume, None)?;
         }
     }
     match known {
         true => {
             let is_lost = |file: &Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
-            if store.core.segments.all_files().iter().any(is_lost) && !options.read_only {
-                spawn(&store, "pack-restore", |core| {
-                    restore(core, true);
+            if store.objects.segments.all_files().iter().any(is_lost) && !options.read_only {
+                spawn(&store, "pack-restore", |objects| {
+                    restore(objects, true);
                     Ok(())
                 });
             } else {
-                store.core.set_ready(Ok(()));
+                store.readiness.set_ready(Ok(()));
             }
         }
-        false if store.core.segments.all_files().is_empty() => store.core.set_ready(Ok(())),
-        false => spawn(&store, "pack-rebuild", move |core| rebuild(core, options.rebuild_bytes_max)),
+        false if store.objects.segments.all_files().is_empty() => store.readiness.set_ready(Ok(())),
+        false => spawn(&store, "pack-rebuild", move |objects| rebuild(objects, options.rebuild_bytes_max)),
     }
     if !options.read_only {
         for (index, volume) in volumes.iter().enumerate() {
@@ -190,11 +197,11 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
 }
 
 /// Learns what is there in the background; then the store is ready.
-fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Core) -> Result<(), StoreError> + Send + 'static) {
-    let core = store.core.clone();
+fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Objects) -> Result<(), StoreError> + Send + 'static) {
+    let (objects, readiness) = (store.objects.clone(), store.readiness.clone());
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let learnt = learn(&core);
-        core.set_ready(learnt);
+        let learnt = learn(&objects);
+        readiness.set_ready(learnt);
     });
     crate::locks::locked(&store.threads).push(spawned.expect("a thread can be started"));
 }

@@ -24,7 +24,6 @@ use spill::{PARTS, Spill};
 use torn::{Suspect, torn};
 
 use crate::bitmap::Bitmap;
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
@@ -32,6 +31,7 @@ use crate::format::{
 };
 use crate::index::Uncertain;
 use crate::locks::locked;
+use crate::objects::Objects;
 use crate::options::Mode;
 use crate::packed::Packed;
 use crate::recover::{index_or_records, is_gone, looks_cut, restore};
@@ -82,11 +82,11 @@ impl Heap {
 const SEEK_BYTES: usize = 1 << 20;
 
 /// Fills the table. `bytes_max`: of records, in memory.
-pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
-    core.index.note_rebuild();
-    let files = core.segments.all_files();
+pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<(), StoreError> {
+    objects.index.note_rebuild();
+    let files = objects.segments.all_files();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(8));
-    let spill = Spill::new(core, bytes_max, threads);
+    let spill = Spill::new(objects, bytes_max, threads);
     let heaps = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -94,13 +94,13 @@ pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
             scope.spawn(|| {
                 let mut heap = Heap { parts: (0..PARTS).map(|_| Vec::new()).collect(), ..Heap::default() };
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if core.queue.is_closing() {
+                    if objects.queue.is_closing() {
                         break;
                     }
-                    if let Err(error) = read_file(core, file, &mut heap) {
+                    if let Err(error) = read_file(objects, file, &mut heap) {
                         // It costs its objects; it is never written again, so that it can be mended.
                         tracing::error!(%error, "a packed file's index cannot be read");
-                        core.segments.note_damaged_file();
+                        objects.segments.note_damaged_file();
                         file.never_fill();
                     }
                     spill.relieve(&mut heap.parts);
@@ -109,25 +109,25 @@ pub(crate) fn rebuild(core: &Core, bytes_max: u64) -> Result<(), StoreError> {
             });
         }
     });
-    if core.queue.is_closing() {
+    if objects.queue.is_closing() {
         return Err(StoreError::Closed);
     }
     let heaps = heaps.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let lost = heaps.iter().any(|heap| heap.lost);
     // What was purged must not come back, and the lost index may be all that told so.
-    let drops_all = lost && core.mode == Mode::Cache;
+    let drops_all = lost && objects.setup.mode == Mode::Cache;
     if drops_all {
         tracing::error!("a lost index may have told what was purged: the cache begins empty");
     }
-    resolve(core, heaps, &spill, threads, lost)?;
-    restore(core, drops_all);
+    resolve(objects, heaps, &spill, threads, lost)?;
+    restore(objects, drops_all);
     Ok(())
 }
 
-fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreError> {
-    let mut read = match index_as_it_is(core, file) {
+fn read_file(objects: &Objects, file: &Packed, heap: &mut Heap) -> Result<(), StoreError> {
+    let mut read = match index_as_it_is(objects, file) {
         Ok(read) => read,
-        Err(error) => known_otherwise(core, file, error)?,
+        Err(error) => known_otherwise(objects, file, error)?,
     };
     if read.lost == Some(Lost::Whole)
         && Controls::new(&read.bytes, read.salt).any(|(_, control)| matches!(control, Control::Put(_)))
@@ -139,12 +139,12 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
     file.lane.store(read.head.lane, Ordering::Relaxed);
     heap.sequence_max = heap.sequence_max.max(read.head.generation);
     let before = heap.lens();
-    let mut learned = learn(core, file, &read, heap);
+    let mut learned = learn(objects, file, &read, heap);
     if !learned.damaged.is_empty() {
         // Seldom, so that it is worth to read all once more then.
         heap.cut_to(&before);
         read.mend();
-        learned = learn(core, file, &read, heap);
+        learned = learn(objects, file, &read, heap);
     }
     let Learned { durable_end, damaged } = learned;
     if !read.mended.is_empty() {
@@ -153,24 +153,24 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
             mended = read.mended.len(),
             "flipped bits of an index were put right"
         );
-        core.segments.note_damaged_controls(read.mended.len() as u64);
+        objects.segments.note_damaged_controls(read.mended.len() as u64);
     }
     let suspects =
         Controls::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, control)| {
             let Control::Put(put) = control else { return None };
-            found_of(core, file, &put).map(|found| Suspect { found, block: put.block })
+            found_of(objects, file, &put).map(|found| Suspect { found, block: put.block })
         });
     // Without a body file all of them are damaged, which is said when they are asked for.
     if !file.lacks_body() {
-        heap.tear(&before, &torn(core, file, suspects));
+        heap.tear(&before, &torn(objects, file, suspects));
     }
-    if read.lost.is_none() && looks_cut(core, file, &read) {
+    if read.lost.is_none() && looks_cut(objects, file, &read) {
         tracing::error!(file = file.number, "the index of a packed file was cut off: run `crumb pack check`");
-        core.segments.note_damaged_file();
+        objects.segments.note_damaged_file();
         file.never_fill();
     }
     if read.lost.is_none() {
-        end_index(core, file, &read, durable_end);
+        end_index(objects, file, &read, durable_end);
     }
     let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
     if damaged > 0 {
@@ -179,8 +179,8 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
             damaged,
             "control blocks fail their checksums; run `crumb pack check`"
         );
-        core.segments.note_damaged_controls(damaged as u64);
-        seek_untold(core, file, &read.bytes, read.salt, heap)?;
+        objects.segments.note_damaged_controls(damaged as u64);
+        seek_untold(objects, file, &read.bytes, read.salt, heap)?;
     }
     Ok(())
 }
@@ -188,18 +188,18 @@ fn read_file(core: &Core, file: &Packed, heap: &mut Heap) -> Result<(), StoreErr
 /// What is behind an index's last mark and no control block: after a stop that was not clean it is what power or a kill left of a
 /// write that was never acknowledged. It is cleared, so that whatever is there later is known to be damage. After a clean stop it
 /// is damage, and may have been deletions.
-fn end_index(core: &Core, file: &Packed, read: &IndexRead, durable_end: u64) {
+fn end_index(objects: &Objects, file: &Packed, read: &IndexRead, durable_end: u64) {
     let stretches = damaged_behind(&read.bytes, read.salt, durable_end);
     if stretches.is_empty() {
         return;
     }
-    if core.segments.is_table_damaged() {
+    if objects.segments.is_table_damaged() {
         tracing::error!(
             file = file.number,
             "the end of a packed file's index is damaged, and so is `table`: what was deleted last may be back; run `crumb pack check`"
         );
         file.never_fill();
-    } else if !core.read_only {
+    } else if !objects.setup.read_only {
         tracing::warn!(file = file.number, "the last write to the index of a packed file was cut short");
         if let Err(error) = file.clear_in_index(&stretches) {
             tracing::warn!(%error, "what it left could not be cleared: `crumb pack check` will call it damage");
@@ -208,16 +208,16 @@ fn end_index(core: &Core, file: &Packed, read: &IndexRead, durable_end: u64) {
 }
 
 /// What is known of a file whose index cannot be used.
-fn known_otherwise(core: &Core, file: &Packed, error: StoreError) -> Result<IndexRead, StoreError> {
+fn known_otherwise(objects: &Objects, file: &Packed, error: StoreError) -> Result<IndexRead, StoreError> {
     file.recovered.store(true, Ordering::SeqCst);
-    let mut read = index_or_records(core, file).map_err(|_| error.clone())?;
-    if core.mode == Mode::Cache && read.lost == Some(Lost::Whole) {
+    let mut read = index_or_records(objects, file).map_err(|_| error.clone())?;
+    if objects.setup.mode == Mode::Cache && read.lost == Some(Lost::Whole) {
         // Nothing of it is kept.
         file.index_lost.store(true, Ordering::SeqCst);
     }
     if !is_gone(&error) {
         tracing::error!(%error, "a packed file's index is damaged: run `crumb pack repair`");
-        core.segments.note_damaged_file();
+        objects.segments.note_damaged_file();
     }
     // Until its index is written anew.
     file.never_fill();
@@ -232,7 +232,7 @@ struct Learned {
     damaged: Vec<u64>,
 }
 
-fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learned {
+fn learn(objects: &Objects, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
     let mut controls = Controls::new(&read.bytes, read.salt);
     for (_, control) in controls.by_ref() {
@@ -243,7 +243,7 @@ fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learn
                 heap.parts[part_of(hash)].push(Found::tombstone(hash, sequence, victim.file));
             }
             Control::Put(put) => {
-                let Some(found) = found_of(core, file, &put) else { continue };
+                let Some(found) = found_of(objects, file, &put) else { continue };
                 heap.sequence_max = heap.sequence_max.max(put.sequence);
                 if put.kind != Kind::Whole {
                     heap.specials.insert(put.sequence, Special { id: put.id, pieces: put.pieces() });
@@ -265,29 +265,30 @@ fn learn(core: &Core, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learn
 /// Records of a body file that no control block tells of: one was damaged, or they were void long ago. Which of the two is not
 /// known, so they are not served; but what they replaced must not come back.
 fn seek_untold(
-    core: &Core,
+    objects: &Objects,
     file: &Packed,
     index: &[u8],
     salt: u32,
     heap: &mut Heap,
 ) -> Result<(), StoreError> {
-    let mut told = Bitmap::new(core.shape.packed_blocks);
+    let mut told = Bitmap::new(objects.setup.shape.packed_blocks);
     for (_, control) in Controls::new(index, salt) {
         if let Control::Put(put) = control {
-            told.mark(put.block, core.shape.blocks(put.record_bytes()));
+            told.mark(put.block, objects.setup.shape.blocks(put.record_bytes()));
         }
     }
-    let (block_bytes, body_salt) = (core.shape.block_bytes as usize, core.body_salt(file.number));
+    let (block_bytes, body_salt) =
+        (objects.setup.shape.block_bytes as usize, objects.setup.body_salt(file.number));
     let body = file.body()?;
     // As much as the longest head, key and attributes, so that each is whole in one of two reads.
     let head_bytes_max = RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX;
     let step_blocks = (SEEK_BYTES / block_bytes) as u32;
     let mut block = 0;
-    while block < core.shape.packed_blocks {
+    while block < objects.setup.shape.packed_blocks {
         let mut bytes = vec![0; step_blocks as usize * block_bytes + head_bytes_max];
-        let read = body.read_at(&mut bytes, core.shape.offset(block))?;
+        let read = body.read_at(&mut bytes, objects.setup.shape.offset(block))?;
         bytes.truncate(read);
-        for step in 0..step_blocks.min(core.shape.packed_blocks - block) {
+        for step in 0..step_blocks.min(objects.setup.shape.packed_blocks - block) {
             let Some(from) = bytes.get(step as usize * block_bytes..) else { break };
             let at = block + step;
             if told.is_taken(at) {
@@ -297,10 +298,10 @@ fn seek_untold(
                 continue;
             };
             let key = &from[RECORD_HEAD_BYTES..][..head.key_len as usize];
-            let hash = Name::of(key).hash(core.hash_seed);
+            let hash = Name::of(key).hash(objects.setup.hash_seed);
             heap.sequence_max = heap.sequence_max.max(head.sequence);
-            let blocks = core.shape.blocks(head.record_bytes());
-            let Some(place) = place(file.number, at, blocks, core.shape) else { continue };
+            let blocks = objects.setup.shape.blocks(head.record_bytes());
+            let Some(place) = place(file.number, at, blocks, objects.setup.shape) else { continue };
             let found = Found::record(hash, head.sequence, head.kind, place, 0).uncertain();
             heap.parts[part_of(hash)].push(found);
             let uncertain = Uncertain { key: key.to_vec(), file: file.number, block: at };
@@ -315,14 +316,14 @@ fn part_of(hash: u64) -> usize {
     (hash >> 56) as usize
 }
 
-fn found_of(core: &Core, file: &Packed, put: &Put<'_>) -> Option<Found> {
-    let blocks = core.shape.blocks(put.record_bytes());
+fn found_of(objects: &Objects, file: &Packed, put: &Put<'_>) -> Option<Found> {
+    let blocks = objects.setup.shape.blocks(put.record_bytes());
     // Beyond the file's end: no record of ours.
-    if put.block.checked_add(blocks)? > core.shape.packed_blocks {
+    if put.block.checked_add(blocks)? > objects.setup.shape.packed_blocks {
         return None;
     }
-    let place = place(file.number, put.block, blocks, core.shape)?;
-    let hash = put.name.hash(core.hash_seed);
+    let place = place(file.number, put.block, blocks, objects.setup.shape)?;
+    let hash = put.name.hash(objects.setup.hash_seed);
     let mut found = Found::record(hash, put.sequence, put.kind, place, blocks);
     found.victim = put.victim.map_or(found.victim, |victim| victim.file);
     Some(found)

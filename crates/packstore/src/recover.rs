@@ -18,14 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::bitmap::Bitmap;
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, INDEX_HEAD_BYTES, IndexHead, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest, Name, Put,
     RECORD_HEAD_BYTES, RecordHead, SHARED, Tombstone, crc, decode_control, salt_of, u16_at,
 };
+use crate::objects::Objects;
+use crate::objects::read::Depth;
 use crate::packed::Packed;
-use crate::read::Depth;
 use crate::refill::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
 use crate::spot::place;
 use crate::write_queue::group::{Change, Held};
@@ -51,35 +51,35 @@ impl Record<'_> {
 }
 
 /// What a packed file's index holds; when it cannot be used, what can be learnt otherwise.
-pub(crate) fn index_or_records(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
-    let whole = index_of(core, packed);
+pub(crate) fn index_or_records(objects: &Objects, packed: &Packed) -> Result<IndexRead, StoreError> {
+    let whole = index_of(objects, packed);
     let Err(why) = whole else { return whole };
     if packed.removed.load(Ordering::SeqCst) {
         return Err(why);
     }
-    if let Some(read) = without_head(core, packed) {
+    if let Some(read) = without_head(objects, packed) {
         return Ok(read);
     }
     // When the body cannot be read either, the index is what is to be told of.
-    index_from_records(core, packed).map_err(|_| why)
+    index_from_records(objects, packed).map_err(|_| why)
 }
 
 /// The control blocks of an index whose head alone is damaged.
-fn without_head(core: &Core, packed: &Packed) -> Option<IndexRead> {
+fn without_head(objects: &Objects, packed: &Packed) -> Option<IndexRead> {
     let mut bytes = packed.read_index().ok()?;
     let salt = salt_of(&bytes)?;
     // In place of the damaged one, so that what reads it finds none of it; its generation is not known.
-    let head = index_head(core, packed);
+    let head = index_head(objects, packed);
     bytes[..INDEX_HEAD_BYTES].copy_from_slice(&head.encode());
-    let mut read = IndexRead { salt, ..index_in(core, packed, bytes).ok()? };
+    let mut read = IndexRead { salt, ..index_in(objects, packed, bytes).ok()? };
     read.mend();
     read.lost = Some(Lost::Head);
     Some(read)
 }
 
-fn index_head(core: &Core, packed: &Packed) -> IndexHead {
+fn index_head(objects: &Objects, packed: &Packed) -> IndexHead {
     IndexHead {
-        store: core.store,
+        store: objects.setup.store,
         file: packed.number,
         generation: packed.generation.load(Ordering::SeqCst),
         since: packed.since.load(Ordering::SeqCst),
@@ -89,13 +89,13 @@ fn index_head(core: &Core, packed: &Packed) -> IndexHead {
 }
 
 /// An index made from the records of the body file.
-fn index_from_records(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
-    let head = index_head(core, packed);
+fn index_from_records(objects: &Objects, packed: &Packed) -> Result<IndexRead, StoreError> {
+    let head = index_head(objects, packed);
     let salt = head.salt();
     let recovered = packed.recovered.load(Ordering::SeqCst);
     let mut bytes = head.encode().to_vec();
-    each_record(core, packed, |record| {
-        if let Some(put) = put_of(core, record, recovered) {
+    each_record(objects, packed, |record| {
+        if let Some(put) = put_of(objects, record, recovered) {
             Control::Put(put).encode(salt, &mut bytes);
         }
     })?;
@@ -105,7 +105,7 @@ fn index_from_records(core: &Core, packed: &Packed) -> Result<IndexRead, StoreEr
 }
 
 /// The control block of a record; `None` when it is not one that the store wrote.
-fn put_of<'a>(core: &Core, record: &'a Record<'_>, recovered: bool) -> Option<Put<'a>> {
+fn put_of<'a>(objects: &Objects, record: &'a Record<'_>, recovered: bool) -> Option<Put<'a>> {
     let (id, length) = match record.head.kind {
         Kind::Whole => (0, 0),
         Kind::Manifest => {
@@ -114,7 +114,7 @@ fn put_of<'a>(core: &Core, record: &'a Record<'_>, recovered: bool) -> Option<Pu
         }
         Kind::Alias => {
             let id = u64::from_le_bytes(*record.body.first_chunk()?);
-            (id, length_of_shared(core, id))
+            (id, length_of_shared(objects, id))
         }
     };
     Some(Put {
@@ -134,9 +134,9 @@ fn put_of<'a>(core: &Core, record: &'a Record<'_>, recovered: bool) -> Option<Pu
 }
 
 /// 0 as long as the table does not tell where it is.
-fn length_of_shared(core: &Core, id: u64) -> u64 {
-    let Ok(Some(shared)) = core.find_internal(id, SHARED, Depth::Whole) else { return 0 };
-    match core.manifest_of(&shared) {
+fn length_of_shared(objects: &Objects, id: u64) -> u64 {
+    let Ok(Some(shared)) = objects.find_internal(id, SHARED, Depth::Whole) else { return 0 };
+    match objects.manifest_of(&shared) {
         Ok(Some(manifest)) => manifest.length(),
         _ => shared.head.body_len.into(),
     }
@@ -144,34 +144,36 @@ fn length_of_shared(core: &Core, id: u64) -> u64 {
 
 /// Goes through all whole records of a body file. One that begins within another is not seen.
 pub(crate) fn each_record(
-    core: &Core,
+    objects: &Objects,
     packed: &Packed,
     mut each: impl FnMut(&Record<'_>),
 ) -> Result<(), StoreError> {
-    let block_bytes = core.shape.block_bytes as usize;
-    let salt = core.body_salt(packed.number);
+    let block_bytes = objects.setup.shape.block_bytes as usize;
+    let salt = objects.setup.body_salt(packed.number);
     let body = packed.body()?;
     // The longest record but a long list of pieces is whole in one of two reads.
-    let record_bytes_max = RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX + core.shape.piece_bytes();
+    let record_bytes_max =
+        RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX + objects.setup.shape.piece_bytes();
     let step_blocks = (STEP_BYTES / block_bytes) as u32;
     let mut bytes = vec![0; step_blocks as usize * block_bytes + record_bytes_max];
     let mut block = 0;
-    while block < core.shape.packed_blocks {
+    while block < objects.setup.shape.packed_blocks {
         let first = block;
-        let read = body.read_at(&mut bytes, core.shape.offset(first))?;
+        let read = body.read_at(&mut bytes, objects.setup.shape.offset(first))?;
         let step = &bytes[..read];
         if step.is_empty() {
             break;
         }
-        let end = (first + step_blocks).min(core.shape.packed_blocks);
+        let end = (first + step_blocks).min(objects.setup.shape.packed_blocks);
         while block < end {
             let from = step.get((block - first) as usize * block_bytes..).unwrap_or_default();
             let blocks = match RecordHead::decode(from, salt) {
                 Some(head) => {
-                    let blocks = core.shape.blocks(head.record_bytes());
-                    let fits = block.checked_add(blocks).is_some_and(|end| end <= core.shape.packed_blocks);
+                    let blocks = objects.setup.shape.blocks(head.record_bytes());
+                    let fits =
+                        block.checked_add(blocks).is_some_and(|end| end <= objects.setup.shape.packed_blocks);
                     let is_whole =
-                        fits && look(body, core.shape.offset(block), block, head, from, &mut each)?;
+                        fits && look(body, objects.setup.shape.offset(block), block, head, from, &mut each)?;
                     if is_whole { blocks } else { 1 }
                 }
                 None => 1,
@@ -214,16 +216,17 @@ fn look(
 
 /// Control blocks of the records that count by the table and of which the index tells nothing; and their keys, where they are
 /// a user's.
-pub(crate) fn untold(core: &Core, packed: &Packed, read: &IndexRead) -> Result<Untold, StoreError> {
-    let told = told_blocks(core, read);
+pub(crate) fn untold(objects: &Objects, packed: &Packed, read: &IndexRead) -> Result<Untold, StoreError> {
+    let told = told_blocks(objects, read);
     let recovered = packed.recovered.load(Ordering::SeqCst);
     let mut untold = Untold::default();
-    each_record(core, packed, |record| {
-        let hash = record.name().hash(core.hash_seed);
-        if told.is_taken(record.block) || core.index.place_of(hash, packed.number, record.block).is_none() {
+    each_record(objects, packed, |record| {
+        let hash = record.name().hash(objects.setup.hash_seed);
+        if told.is_taken(record.block) || objects.index.place_of(hash, packed.number, record.block).is_none()
+        {
             return;
         }
-        if let Some(put) = put_of(core, record, recovered) {
+        if let Some(put) = put_of(objects, record, recovered) {
             Control::Put(put).encode(read.salt, &mut untold.controls);
             untold.keys.push((!record.head.internal).then(|| record.key.to_vec()));
         }
@@ -232,11 +235,11 @@ pub(crate) fn untold(core: &Core, packed: &Packed, read: &IndexRead) -> Result<U
 }
 
 /// First blocks of the records that an index tells of.
-fn told_blocks(core: &Core, read: &IndexRead) -> Bitmap {
-    let mut told = Bitmap::new(core.shape.packed_blocks);
+fn told_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
+    let mut told = Bitmap::new(objects.setup.shape.packed_blocks);
     for (_, control) in Controls::new(&read.bytes, read.salt) {
         if let Control::Put(put) = control
-            && put.block < core.shape.packed_blocks
+            && put.block < objects.setup.shape.packed_blocks
         {
             told.mark(put.block, 1);
         }
@@ -271,20 +274,20 @@ impl CutRecord {
 /// Records that were written after an index that was longer than it is now, and of which it tells nothing, when one of them
 /// says so. Records that power loss left without a control block say nothing of the sort.
 pub(crate) fn cut_records(
-    core: &Core,
+    objects: &Objects,
     packed: &Packed,
     read: &IndexRead,
 ) -> Result<Vec<CutRecord>, StoreError> {
-    let (told, end, salt) = (told_blocks(core, read), end_of(read), read.salt);
+    let (told, end, salt) = (told_blocks(objects, read), end_of(read), read.salt);
     let (mut cut, mut index_end) = (Vec::new(), 0);
-    each_record(core, packed, |record| {
+    each_record(objects, packed, |record| {
         // Older ones were dropped from the index when it was written anew, or may have been.
         if record.head.sequence <= read.head.generation && !read.head.is_first {
             return;
         }
         index_end = index_end.max(record.index_end);
         if !told.is_taken(record.block)
-            && let Some(put) = put_of(core, record, true)
+            && let Some(put) = put_of(objects, record, true)
         {
             let mut bytes = Vec::new();
             Control::Put(put).encode(salt, &mut bytes);
@@ -299,35 +302,38 @@ pub(crate) fn cut_records(
 
 /// Whether an index seems to be cut off, by what lies where the next record would have been written. A look, not a proof of
 /// the contrary: what is in the file is not overwritten then.
-pub(crate) fn looks_cut(core: &Core, packed: &Packed, read: &IndexRead) -> bool {
-    let mut told = Bitmap::new(core.shape.packed_blocks);
+pub(crate) fn looks_cut(objects: &Objects, packed: &Packed, read: &IndexRead) -> bool {
+    let mut told = Bitmap::new(objects.setup.shape.packed_blocks);
     let mut newest = (0, 0);
     for (_, control) in Controls::new(&read.bytes, read.salt) {
         let Control::Put(put) = control else { continue };
-        let blocks = core.shape.blocks(put.record_bytes());
-        let Some(end) = put.block.checked_add(blocks).filter(|&end| end <= core.shape.packed_blocks) else {
+        let blocks = objects.setup.shape.blocks(put.record_bytes());
+        let Some(end) = put.block.checked_add(blocks).filter(|&end| end <= objects.setup.shape.packed_blocks)
+        else {
             continue;
         };
         told.mark(put.block, blocks);
         newest = newest.max((put.sequence, end));
     }
-    let first_free = (0..core.shape.packed_blocks).find(|&block| !told.is_taken(block));
+    let first_free = (0..objects.setup.shape.packed_blocks).find(|&block| !told.is_taken(block));
     let end = end_of(read);
     let Ok(body) = packed.body() else { return false };
     let mut bytes = vec![0; LOOK_BYTES];
     for mut block in [Some(newest.1), first_free].into_iter().flatten() {
         // One after the other: the first of them may be of the time when the index was no longer than it is now.
         for _ in 0..LOOKS_MAX {
-            let Ok(length) = body.read_at(&mut bytes, core.shape.offset(block)) else { break };
+            let Ok(length) = body.read_at(&mut bytes, objects.setup.shape.offset(block)) else { break };
             let record = &bytes[..length];
-            let Some(head) = RecordHead::decode(record, core.body_salt(packed.number)) else { break };
+            let Some(head) = RecordHead::decode(record, objects.setup.body_salt(packed.number)) else {
+                break;
+            };
             if head.sequence <= read.head.generation && !read.head.is_first {
                 break;
             }
             if RecordHead::index_end(record) > end {
                 return true;
             }
-            block = block.saturating_add(core.shape.blocks(head.record_bytes()));
+            block = block.saturating_add(objects.setup.shape.blocks(head.record_bytes()));
         }
     }
     false
@@ -340,30 +346,30 @@ const LOOK_BYTES: usize = 8 << 10;
 
 /// Makes records count again that a cut index lacks, where they are the newest of their key. Parts of objects come first. The index is
 /// written anew after this.
-pub(crate) fn adopt(core: &Core, packed: &Packed, cut: &[CutRecord]) -> Result<(), StoreError> {
+pub(crate) fn adopt(objects: &Objects, packed: &Packed, cut: &[CutRecord]) -> Result<(), StoreError> {
     packed.recovered.store(true, Ordering::SeqCst);
     let mut puts = cut.iter().map(CutRecord::put).collect::<Vec<_>>();
     puts.sort_by_key(|put| (!put.name.internal, put.sequence));
     for put in puts {
-        let hash = put.name.hash(core.hash_seed);
-        let _taken = Taken::one(core.queue.keys(), hash);
-        let old = core.find(put.name, hash, Depth::Whole)?;
-        let blocks = core.shape.blocks(put.record_bytes());
-        let Some(place) = place(packed.number, put.block, blocks, core.shape) else { continue };
+        let hash = put.name.hash(objects.setup.hash_seed);
+        let _taken = Taken::one(objects.queue.keys(), hash);
+        let old = objects.find(put.name, hash, Depth::Whole)?;
+        let blocks = objects.setup.shape.blocks(put.record_bytes());
+        let Some(place) = place(packed.number, put.block, blocks, objects.setup.shape) else { continue };
         if old.as_ref().is_some_and(|old| old.head.sequence >= put.sequence)
-            || !has_parts(core, packed, &put)?
+            || !has_parts(objects, packed, &put)?
         {
             continue;
         }
         let visible = !put.name.internal;
-        let mut changes = old.as_ref().map_or(Ok(Vec::new()), |old| core.ends_with(old))?;
+        let mut changes = old.as_ref().map_or(Ok(Vec::new()), |old| objects.ends_with(old))?;
         if put.kind == Kind::Alias {
             changes.insert(0, Change::Link(put.id));
         }
         if let Some((old, victim)) =
-            old.as_ref().and_then(|old| Some((old, core.segments.victim_of(old.held.place)?)))
+            old.as_ref().and_then(|old| Some((old, objects.segments.victim_of(old.held.place)?)))
         {
-            core.queue.stage_voids(&[Tombstone {
+            objects.queue.stage_voids(&[Tombstone {
                 sequence: old.head.sequence,
                 hash,
                 victim,
@@ -372,21 +378,21 @@ pub(crate) fn adopt(core: &Core, packed: &Packed, cut: &[CutRecord]) -> Result<(
         }
         let new = Held { hash, place, blocks, visible };
         changes.insert(0, Change::Put { new, old: old.map(|old| old.held) });
-        core.apply_now(&changes);
+        objects.apply_now(&changes);
     }
     Ok(())
 }
 
 /// Whether the parts of an object, or the object that it names, are there.
-fn has_parts(core: &Core, packed: &Packed, put: &Put<'_>) -> Result<bool, StoreError> {
+fn has_parts(objects: &Objects, packed: &Packed, put: &Put<'_>) -> Result<bool, StoreError> {
     match put.kind {
         Kind::Whole => Ok(true),
-        Kind::Alias => Ok(core.find_internal(put.id, SHARED, Depth::Head)?.is_some()),
+        Kind::Alias => Ok(objects.find_internal(put.id, SHARED, Depth::Head)?.is_some()),
         Kind::Manifest => {
             let mut bytes = vec![0; put.record_bytes()];
-            packed.body()?.read_at(&mut bytes, core.shape.offset(put.block))?;
+            packed.body()?.read_at(&mut bytes, objects.setup.shape.offset(put.block))?;
             let manifest = Manifest::decode(&bytes[put.record_bytes() - put.body_len as usize..]);
-            Ok(manifest.is_some_and(|manifest| core.has_pieces(&manifest)))
+            Ok(manifest.is_some_and(|manifest| objects.has_pieces(&manifest)))
         }
     }
 }
@@ -400,21 +406,21 @@ pub(crate) struct Untold {
 
 /// Writes lost indexes anew, once it is known which records count. `others`: first the other indexes, without what counts no
 /// more, as what made it void may have been told in a lost one.
-pub(crate) fn restore(core: &Core, others: bool) {
-    let files = core.segments.all_files();
+pub(crate) fn restore(objects: &Objects, others: bool) {
+    let files = objects.segments.all_files();
     let is_lost = |file: &&Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
-    if core.read_only || !files.iter().any(|file| is_lost(&file)) {
+    if objects.setup.read_only || !files.iter().any(|file| is_lost(&file)) {
         return;
     }
     // What was made void by name while the table was filled, before the indexes that show the need are whole again.
-    core.make_durable();
+    objects.make_durable();
     let mut turns = HashMap::from([(false, Vec::new()), (true, Vec::new())]);
     for file in &files {
         turns.entry(is_lost(&file)).or_default().push(file);
     }
     if others {
         for file in &turns[&false] {
-            let done = write_anew(core, file, false);
+            let done = write_anew(objects, file, false);
             if let Err(error) = done {
                 tracing::error!(%error, file = file.number, "an index could not be written anew: lost ones stay lost");
                 return;
@@ -423,7 +429,7 @@ pub(crate) fn restore(core: &Core, others: bool) {
     }
     for file in &turns[&true] {
         file.may_fill();
-        match write_anew(core, file, true) {
+        match write_anew(objects, file, true) {
             Ok(()) => file.index_lost.store(false, Ordering::SeqCst),
             Err(error) => {
                 file.never_fill();
@@ -435,13 +441,13 @@ pub(crate) fn restore(core: &Core, others: bool) {
 
 /// Writes an index anew, without what counts no more; one that is lost only when that is asked for. Nothing happens to a file
 /// that is being filled, or is never filled.
-pub(crate) fn write_anew(core: &Core, file: &Arc<Packed>, lost: bool) -> Result<(), StoreError> {
+pub(crate) fn write_anew(objects: &Objects, file: &Arc<Packed>, lost: bool) -> Result<(), StoreError> {
     if file.filling.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
-    let volume = core.segments.volume(file.volume);
-    let read = if lost { all_told(core, file) } else { index_of(core, file) };
-    let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(core, &volume, file, read));
+    let volume = objects.segments.volume(file.volume);
+    let read = if lost { all_told(objects, file) } else { index_of(objects, file) };
+    let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(objects, &volume, file, read));
     if let Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) = done {
         // It stays as it is.
         file.never_fill();
@@ -459,9 +465,9 @@ pub(crate) fn write_anew(core: &Core, file: &Arc<Packed>, lost: bool) -> Result<
 }
 
 /// All that counts in a file, whatever its index lacks.
-fn all_told(core: &Core, file: &Packed) -> Result<IndexRead, StoreError> {
-    let mut read = index_or_records(core, file)?;
-    let untold = untold(core, file, &read)?;
+fn all_told(objects: &Objects, file: &Packed) -> Result<IndexRead, StoreError> {
+    let mut read = index_or_records(objects, file)?;
+    let untold = untold(objects, file, &read)?;
     read.bytes.resize(read.bytes.len().next_multiple_of(8), 0);
     read.bytes.extend_from_slice(&untold.controls);
     Ok(read)

@@ -13,14 +13,15 @@ use std::sync::{Arc, Mutex};
 use disk::{DiskError, DiskOpen};
 
 use crate::bitmap::Bitmap;
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, IndexHead, Kind, Put, Tombstone, Victim, mend_controls};
 use crate::lanes::Lane;
+use crate::objects::Objects;
 use crate::options::Mode;
 use crate::packed::{Access, Packed};
 use crate::recover::untold;
 use crate::volume::{Counters, Volume, replace_file};
+use crate::volume_copy::write_copy;
 use crate::write_queue::direct::Direct;
 use crate::write_queue::filling::{Filling, Session, TOLD_AGAIN_AFTER_BYTES};
 use crate::write_queue::group::{Change, Held};
@@ -45,27 +46,29 @@ const SPARE_BYTES: u64 = 512 << 10;
 
 /// The next file to fill.
 pub(crate) fn prepare(
-    core: &Core,
+    objects: &Objects,
     volume: &Arc<Volume>,
     index: usize,
     want_blocks: u32,
     lane: Lane,
 ) -> Result<Filling, NoRoom> {
-    let files = volume.size_bytes.load(Ordering::Relaxed) / core.shape.packed_bytes();
-    let two = core.policy.has_lanes(files);
-    let blocks = core.shape.packed_blocks;
+    let files = volume.size_bytes.load(Ordering::Relaxed) / objects.setup.shape.packed_bytes();
+    let two = objects.policy.has_lanes(files);
+    let blocks = objects.setup.shape.packed_blocks;
     let mut may_create = true;
     loop {
         let mine =
-            core.segments.all_files().into_iter().filter(|file| file.volume == index).collect::<Vec<_>>();
+            objects.segments.all_files().into_iter().filter(|file| file.volume == index).collect::<Vec<_>>();
         let used = mine
             .iter()
-            .map(|file| core.shape.packed_bytes() + file.index_bytes.load(Ordering::Relaxed))
+            .map(|file| objects.setup.shape.packed_bytes() + file.index_bytes.load(Ordering::Relaxed))
             .sum::<u64>();
         // The new file's index will be as large as the others'.
         let index_mean =
-            if mine.is_empty() { 0 } else { used / mine.len() as u64 - core.shape.packed_bytes() };
-        let needed = used + core.shape.packed_bytes() + index_mean.max(core.shape.packed_bytes() / 64);
+            if mine.is_empty() { 0 } else { used / mine.len() as u64 - objects.setup.shape.packed_bytes() };
+        let needed = used
+            + objects.setup.shape.packed_bytes()
+            + index_mean.max(objects.setup.shape.packed_bytes() / 64);
         let idle = |file: &&Arc<Packed>| {
             !file.filling.load(Ordering::SeqCst) && file.pins.load(Ordering::SeqCst) == 0
         };
@@ -85,39 +88,39 @@ pub(crate) fn prepare(
         let emptiest = mine.iter().filter(idle).filter(worth).filter(of_lane).max_by_key(|file| free(file));
         if let Some(file) = emptiest
             && free(file) >= blocks / 2
-            && let Some(filling) = refill(core, volume, file, lane)?
+            && let Some(filling) = refill(objects, volume, file, lane)?
         {
             return Ok(filling);
         }
         if may_create && (needed <= volume.size_bytes.load(Ordering::Relaxed) || mine.is_empty()) {
-            match create(core, volume, index, lane) {
+            match create(objects, volume, index, lane) {
                 Err(NoRoom::Full) => may_create = false,
                 done => return done,
             }
         }
-        let enough = match core.mode {
+        let enough = match objects.setup.mode {
             Mode::Store => 0,
             Mode::Cache => blocks / 10 * 3,
         };
         if let Some(file) = emptiest
             && free(file) >= enough
-            && let Some(filling) = refill(core, volume, file, lane)?
+            && let Some(filling) = refill(objects, volume, file, lane)?
         {
             return Ok(filling);
         }
-        if core.mode == Mode::Store {
+        if objects.setup.mode == Mode::Store {
             return Err(NoRoom::Full);
         }
-        let turns = core.policy.to_empty(&mine, lane, two, idle);
+        let turns = objects.policy.to_empty(&mine, lane, two, idle);
         // Those that what is being read fills, only when there is nothing else.
         let Some(first) = turns.first() else { return Err(NoRoom::Full) };
         for (file, sparing) in turns.iter().map(|file| (file, true)).chain([(first, false)]) {
-            match evict(core, volume, file, want_blocks, two, sparing) {
+            match evict(objects, volume, file, want_blocks, two, sparing) {
                 Ok(false) => continue,
                 Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) => {}
                 done => drop(done?),
             }
-            if let Some(filling) = refill(core, volume, file, lane)? {
+            if let Some(filling) = refill(objects, volume, file, lane)? {
                 return Ok(filling);
             }
             break;
@@ -125,19 +128,19 @@ pub(crate) fn prepare(
     }
 }
 
-fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result<Filling, NoRoom> {
+fn create(objects: &Objects, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result<Filling, NoRoom> {
     // A body file that is there under a free number was left alone when the store was opened: it is not ours to replace.
     let is_there = |number: u32| volume.disk.open(&Packed::body_name(number), DiskOpen::Read).is_ok();
-    let reserved = core.segments.reserve_number(is_there);
+    let reserved = objects.segments.reserve_number(is_there);
     let number = reserved.number();
-    let most = crate::spot::BLOCKS_MAX / u64::from(core.shape.packed_blocks);
+    let most = crate::spot::BLOCKS_MAX / u64::from(objects.setup.shape.packed_blocks);
     if u64::from(number) >= most {
         return Err(NoRoom::Full);
     }
-    let generation = core.queue.next_sequence();
+    let generation = objects.queue.next_sequence();
     // A full disk could not even take the index of a file that makes room.
-    let spare = core.shape.packed_bytes() / 8 + SPARE_BYTES;
-    if volume.disk.room().is_ok_and(|room| room.free_bytes < core.shape.packed_bytes() + spare) {
+    let spare = objects.setup.shape.packed_bytes() / 8 + SPARE_BYTES;
+    if volume.disk.room().is_ok_and(|room| room.free_bytes < objects.setup.shape.packed_bytes() + spare) {
         return Err(NoRoom::Full);
     }
     // Only this name is ever deleted as left over: a body file under its own name is never taken for one.
@@ -147,12 +150,12 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
         _ => {}
     }
     let body = volume.disk.open(&body_new, DiskOpen::New)?;
-    if let Err(error) = body.reserve(0, core.shape.packed_bytes()) {
+    if let Err(error) = body.reserve(0, objects.setup.shape.packed_bytes()) {
         let _ = volume.disk.remove(&body_new);
         return Err(error.into());
     }
     let head = IndexHead {
-        store: core.store,
+        store: objects.setup.store,
         file: number,
         generation,
         since: generation,
@@ -164,17 +167,24 @@ fn create(core: &Core, volume: &Arc<Volume>, index: usize, lane: Lane) -> Result
     replace_file(&volume.disk, &Packed::index_name(number), &[&head.encode()])?;
     volume.disk.rename(&body_new, &Packed::body_name(number))?;
     volume.disk.sync_names()?;
-    let access = Access::of(core.mode, core.read_only);
+    let access = Access::of(objects.setup.mode, objects.setup.read_only);
     let packed = Arc::new(Packed::new(number, index, volume.disk.clone(), access, generation));
     packed.filling.store(true, Ordering::SeqCst);
     packed.lane.store(lane.code(), Ordering::Relaxed);
-    core.segments.add(reserved, packed.clone());
-    core.write_copy(index, None)?;
-    session(core, volume, packed, &head, head.encode().len() as u64, Bitmap::new(core.shape.packed_blocks))
+    objects.segments.add(reserved, packed.clone());
+    write_copy(&objects.segments, index, None)?;
+    session(
+        objects,
+        volume,
+        packed,
+        &head,
+        head.encode().len() as u64,
+        Bitmap::new(objects.setup.shape.packed_blocks),
+    )
 }
 
 fn session(
-    core: &Core,
+    objects: &Objects,
     volume: &Arc<Volume>,
     packed: Arc<Packed>,
     head: &IndexHead,
@@ -185,10 +195,13 @@ fn session(
     let index = volume.disk.open(&Packed::index_name(packed.number), DiskOpen::Write)?;
     packed.index_bytes.store(end, Ordering::Relaxed);
     let session = Session {
-        body_salt: core.body_salt(packed.number),
+        body_salt: objects.setup.body_salt(packed.number),
         index_salt: head.salt(),
         packed,
-        direct: Direct::of(&body, core.direct_writes && bitmap.free() > core.shape.packed_blocks / 2),
+        direct: Direct::of(
+            &body,
+            objects.setup.direct_writes && bitmap.free() > objects.setup.shape.packed_blocks / 2,
+        ),
         body,
         index,
         index_end: AtomicU64::new(end),
@@ -223,8 +236,8 @@ pub(crate) enum Lost {
 }
 
 /// What a packed file's index holds, whole.
-pub(crate) fn index_of(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
-    let mut read = index_as_it_is(core, packed)?;
+pub(crate) fn index_of(objects: &Objects, packed: &Packed) -> Result<IndexRead, StoreError> {
+    let mut read = index_as_it_is(objects, packed)?;
     read.mend();
     Ok(read)
 }
@@ -237,17 +250,21 @@ impl IndexRead {
 }
 
 /// As [`index_of`], with the control blocks as they are.
-pub(crate) fn index_as_it_is(core: &Core, packed: &Packed) -> Result<IndexRead, StoreError> {
-    index_in(core, packed, packed.read_index()?)
+pub(crate) fn index_as_it_is(objects: &Objects, packed: &Packed) -> Result<IndexRead, StoreError> {
+    index_in(objects, packed, packed.read_index()?)
 }
 
 /// As [`index_as_it_is`], from the bytes of the file.
-pub(crate) fn index_in(core: &Core, packed: &Packed, mut bytes: Vec<u8>) -> Result<IndexRead, StoreError> {
-    let place = core.segments.volume(packed.volume).disk.place();
+pub(crate) fn index_in(
+    objects: &Objects,
+    packed: &Packed,
+    mut bytes: Vec<u8>,
+) -> Result<IndexRead, StoreError> {
+    let place = objects.segments.volume(packed.volume).disk.place();
     let name = Packed::index_name(packed.number);
     let (head, head_mended) = IndexHead::decode_mending(&mut bytes)
         .map_err(|why| StoreError::NotAVolume { place: format!("{place}/{name}"), why })?;
-    if head.store != core.store || head.file != packed.number {
+    if head.store != objects.setup.store || head.file != packed.number {
         return Err(StoreError::Foreign {
             place: format!("{place}/{name}"),
             why: "it is the index of another packed file".to_owned(),
@@ -259,7 +276,7 @@ pub(crate) fn index_in(core: &Core, packed: &Packed, mut bytes: Vec<u8>) -> Resu
 
 /// A file that is there, to be filled where it is free; `None` when somebody holds it.
 fn refill(
-    core: &Core,
+    objects: &Objects,
     volume: &Arc<Volume>,
     packed: &Arc<Packed>,
     lane: Lane,
@@ -275,17 +292,17 @@ fn refill(
         return Ok(None);
     }
     packed.lane.store(lane.code(), Ordering::Relaxed);
-    let rewritten = index_of(core, packed)
-        .and_then(|read| lacks_nothing(core, packed, &read).map(|()| read))
+    let rewritten = index_of(objects, packed)
+        .and_then(|read| lacks_nothing(objects, packed, &read).map(|()| read))
         .map_err(NoRoom::Failed)
-        .and_then(|read| rewrite_index(core, volume, packed, read));
+        .and_then(|read| rewrite_index(objects, volume, packed, read));
     packed.sorting.store(false, Ordering::SeqCst);
     let (head, end, bitmap) = match rewritten {
         Ok(rewritten) => rewritten,
         Err(NoRoom::Failed(error @ (StoreError::NotAVolume { .. } | StoreError::Foreign { .. }))) => {
             // It stays as it is, never to be filled, for `crumb pack check` to see; the others go on.
             tracing::error!(%error, "a packed file's index is damaged: it takes no more objects");
-            core.segments.note_damaged_file();
+            objects.segments.note_damaged_file();
             packed.never_fill();
             return Ok(None);
         }
@@ -296,56 +313,62 @@ fn refill(
     };
     packed.exhausted_at.store(u32::MAX, Ordering::Relaxed);
     packed.exhausted_for.store(u32::MAX, Ordering::Relaxed);
-    session(core, volume, packed.clone(), &head, end, bitmap).map(Some)
+    session(objects, volume, packed.clone(), &head, end, bitmap).map(Some)
 }
 
 /// An index that lacks control blocks of records that count must not be written anew: their blocks would be given to others.
-fn lacks_nothing(core: &Core, packed: &Arc<Packed>, read: &IndexRead) -> Result<(), StoreError> {
+fn lacks_nothing(objects: &Objects, packed: &Arc<Packed>, read: &IndexRead) -> Result<(), StoreError> {
     let mut told = 0;
     for (_, control) in Controls::new(&read.bytes, read.salt) {
         if let Control::Put(put) = control
-            && core.index.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
+            && objects
+                .index
+                .place_of(put.name.hash(objects.setup.hash_seed), packed.number, put.block)
+                .is_some()
         {
-            told += core.shape.blocks(put.record_bytes());
+            told += objects.setup.shape.blocks(put.record_bytes());
         }
     }
     // Blocks of what is being deleted may count a little longer than it does: whether there is any is seen in the body file.
-    if told >= packed.live_blocks.load(Ordering::Relaxed) || untold(core, packed, read)?.keys.is_empty() {
+    if told >= packed.live_blocks.load(Ordering::Relaxed) || untold(objects, packed, read)?.keys.is_empty() {
         return Ok(());
     }
-    let place =
-        format!("{}/{}", core.segments.volume(packed.volume).disk.place(), Packed::index_name(packed.number));
+    let place = format!(
+        "{}/{}",
+        objects.segments.volume(packed.volume).disk.place(),
+        Packed::index_name(packed.number)
+    );
     Err(StoreError::Foreign { place, why: "it lacks control blocks of objects that are there".to_owned() })
 }
 
 /// The index anew, without what counts no more.
 pub(crate) fn rewrite_index(
-    core: &Core,
+    objects: &Objects,
     volume: &Arc<Volume>,
     packed: &Arc<Packed>,
     read: IndexRead,
 ) -> Result<(IndexHead, u64, Bitmap), NoRoom> {
     let IndexRead { salt: old_salt, head: old_head, bytes, .. } = read;
-    let generation = core.queue.next_sequence();
+    let generation = objects.queue.next_sequence();
     // Who changes a key from now on names this generation; who began before is found busy below.
     packed.generation.store(generation, Ordering::SeqCst);
-    let from = core.queue.keys().instant();
+    let from = objects.queue.keys().instant();
     let from_before = packed.generation_from.swap(from, Ordering::SeqCst);
-    let mut bitmap = Bitmap::new(core.shape.packed_blocks);
+    let mut bitmap = Bitmap::new(objects.setup.shape.packed_blocks);
     let mut dying_since = u64::MAX;
     let mut live = Vec::new();
     for (at, control) in Controls::new(&bytes, old_salt) {
         let Control::Put(put) = control else { continue };
-        let hash = put.name.hash(core.hash_seed);
-        if core.index.place_of(hash, packed.number, put.block).is_none() {
+        let hash = put.name.hash(objects.setup.hash_seed);
+        if objects.index.place_of(hash, packed.number, put.block).is_none() {
             continue;
         }
-        if !bitmap.mark(put.block, core.shape.blocks(put.record_bytes())) {
+        if !bitmap.mark(put.block, objects.setup.shape.blocks(put.record_bytes())) {
             let why = "its objects overlap";
             let place = format!("{}/{}", volume.disk.place(), Packed::index_name(packed.number));
             return Err(NoRoom::Failed(StoreError::Foreign { place, why: why.to_owned() }));
         }
-        dying_since = dying_since.min(core.queue.keys().busy_since(hash).unwrap_or(u64::MAX));
+        dying_since = dying_since.min(objects.queue.keys().busy_since(hash).unwrap_or(u64::MAX));
         live.push(at);
     }
     // Changes on their way name the generation that was when they were staged: the last one, unless they take very long. Were
@@ -355,12 +378,19 @@ pub(crate) fn rewrite_index(
         since if since >= from_before => old_head.generation.max(packed.since.load(Ordering::SeqCst)),
         _ => packed.since.load(Ordering::SeqCst),
     };
-    if core.mode == Mode::Cache {
+    if objects.setup.mode == Mode::Cache {
         // What made the others void may be in memory only, on any volume.
-        core.make_durable();
+        objects.make_durable();
     }
     let lane = packed.lane.load(Ordering::Relaxed);
-    let head = IndexHead { store: core.store, file: packed.number, generation, since, lane, is_first: false };
+    let head = IndexHead {
+        store: objects.setup.store,
+        file: packed.number,
+        generation,
+        since,
+        lane,
+        is_first: false,
+    };
     let mut out = head.encode().to_vec();
     let mut live = live.into_iter().peekable();
     // Each of them once here, and once more at the end.
@@ -369,7 +399,7 @@ pub(crate) fn rewrite_index(
         if victim.file == packed.number {
             victim.generation >= since
         } else {
-            core.segments.is_needed(victim)
+            objects.segments.is_needed(victim)
         }
     };
     let needed = |victim: Option<Victim>| victim.filter(|&victim| is_needed(victim));
@@ -380,10 +410,10 @@ pub(crate) fn rewrite_index(
                 Control::Put(Put { victim: needed(put.victim), ..put }).encode(head.salt(), &mut out);
             }
             // It never counted, so it made nothing void.
-            Control::Put(put) if core.index.is_torn(put.sequence) => {}
+            Control::Put(put) if objects.index.is_torn(put.sequence) => {}
             Control::Put(put) => {
                 if let Some(victim) = needed(put.victim) {
-                    let hash = put.name.hash(core.hash_seed);
+                    let hash = put.name.hash(objects.setup.hash_seed);
                     let void = Tombstone { sequence: put.sequence, hash, victim, deleted_s: 0 };
                     Control::Tombstone(void).encode(head.salt(), &mut tombstones);
                 }
@@ -419,7 +449,7 @@ const FREE_AT_LEAST_OF: u32 = 8;
 /// lately, and what lies in the way. Pieces of a large object that is being read go last; `sparing`: not at all, and false when
 /// that leaves too little.
 fn evict(
-    core: &Core,
+    objects: &Objects,
     volume: &Arc<Volume>,
     packed: &Arc<Packed>,
     want_blocks: u32,
@@ -427,19 +457,22 @@ fn evict(
     sparing: bool,
 ) -> Result<bool, NoRoom> {
     let newcomers = two && packed.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
-    let touches_min = core.policy.touches_to_stay(newcomers);
-    let blocks = core.shape.packed_blocks;
-    let IndexRead { salt, bytes, .. } = index_of(core, packed).map_err(NoRoom::Failed)?;
+    let touches_min = objects.policy.touches_to_stay(newcomers);
+    let blocks = objects.setup.shape.packed_blocks;
+    let IndexRead { salt, bytes, .. } = index_of(objects, packed).map_err(NoRoom::Failed)?;
     let puts = || {
         Controls::new(&bytes, salt).filter_map(|(_, control)| match control {
             Control::Put(put) => Some(put),
             _ => None,
         })
     };
-    let blocks_of = |put: &Put<'_>| put.block..put.block + core.shape.blocks(put.record_bytes());
+    let blocks_of = |put: &Put<'_>| put.block..put.block + objects.setup.shape.blocks(put.record_bytes());
     let is_read = |put: &Put<'_>| {
-        core.is_read(put)
-            && core.index.place_of(put.name.hash(core.hash_seed), packed.number, put.block).is_some()
+        objects.is_read(put)
+            && objects
+                .index
+                .place_of(put.name.hash(objects.setup.hash_seed), packed.number, put.block)
+                .is_some()
     };
     let taken: Vec<_> = puts().filter(is_read).map(|put| blocks_of(&put)).collect();
     let taken_blocks: u32 = taken.iter().map(|its| its.end - its.start).sum();
@@ -450,26 +483,26 @@ fn evict(
     };
     let (mut spared, mut read) = (Vec::new(), Vec::new());
     for put in puts() {
-        let hash = put.name.hash(core.hash_seed);
+        let hash = put.name.hash(objects.setup.hash_seed);
         let its = blocks_of(&put);
         let in_the_way = its.start < stretch.end && stretch.start < its.end;
-        let Some(place) = core.index.place_of(hash, packed.number, put.block) else { continue };
+        let Some(place) = objects.index.place_of(hash, packed.number, put.block) else { continue };
         if let Some(touches_min) =
-            touches_min.filter(|&least| !in_the_way && core.index.touches(hash, place) >= least)
+            touches_min.filter(|&least| !in_the_way && objects.index.touches(hash, place) >= least)
         {
-            core.index.untouch(hash, place, touches_min);
+            objects.index.untouch(hash, place, touches_min);
             spared.push(put);
         } else if !in_the_way && is_read(&put) {
             read.push(put);
         } else {
-            forget(core, volume, packed, &put, newcomers);
+            forget(objects, volume, packed, &put, newcomers);
         }
     }
     for put in spared.into_iter().chain(read) {
         if blocks - packed.live_blocks.load(Ordering::Relaxed).min(blocks) >= blocks / FREE_AT_LEAST_OF {
             break;
         }
-        forget(core, volume, packed, &put, newcomers);
+        forget(objects, volume, packed, &put, newcomers);
     }
     Ok(true)
 }
@@ -487,19 +520,23 @@ fn stretch_beside(mut taken: Vec<Range<u32>>, want_blocks: u32, blocks: u32) -> 
     (start + want_blocks <= blocks).then_some(start..start + want_blocks)
 }
 
-fn forget(core: &Core, volume: &Volume, packed: &Packed, put: &Put<'_>, newcomer: bool) {
-    let hash = put.name.hash(core.hash_seed);
-    let Some(place) = core.index.place_of(hash, packed.number, put.block) else { return };
-    let held =
-        Held { hash, place, blocks: core.shape.blocks(put.record_bytes()), visible: !put.name.internal };
-    if !core.remove(&held) {
+fn forget(objects: &Objects, volume: &Volume, packed: &Packed, put: &Put<'_>, newcomer: bool) {
+    let hash = put.name.hash(objects.setup.hash_seed);
+    let Some(place) = objects.index.place_of(hash, packed.number, put.block) else { return };
+    let held = Held {
+        hash,
+        place,
+        blocks: objects.setup.shape.blocks(put.record_bytes()),
+        visible: !put.name.internal,
+    };
+    if !objects.remove(&held) {
         return;
     }
     if newcomer && held.visible {
-        core.policy.note_gone(hash);
+        objects.policy.note_gone(hash);
     }
     Counters::add(&volume.counters.evicted, u64::from(held.visible));
     if put.kind == Kind::Alias {
-        core.apply_now(&[Change::Unlink(put.id)]);
+        objects.apply_now(&[Change::Unlink(put.id)]);
     }
 }

@@ -1,26 +1,49 @@
 //! The store as its users see it.
+//!
+//! ```text
+//! Store     readiness, threads
+//! Objects   large and shared objects, how records are read and changes count
+//! Index | Segments | WriteQueue | CachePolicy
+//! ```
+//!
+//! Locks, in order:
+//!
+//! 1. keys, by hash (`write_queue::keys`); two of them in the order of their hashes;
+//! 2. a volume's turn to write (`write_queue`);
+//! 3. what is staged on a volume (`write_queue`);
+//! 4. the group that is being written; links; readers of large objects; doubts and torn puts of the index; shards of its table;
+//!    volumes and files of the segments; parts of the cache policy. None of these is held while another is taken.
+//!
+//! Keys and the turn alone are held across disk access; besides, `Volume::copying`, which is taken before the locks of the
+//! segments, and the list of volumes while one is added.
+
+mod readiness;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use crate::core::{Core, now_s};
+use crate::clock::now_s;
 use crate::error::StoreError;
 use crate::format::{KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, Tombstone, Victim, crc};
+use crate::iterate::record_from_index;
 use crate::lanes::Lane;
+use crate::objects::Objects;
+use crate::objects::read::{Depth, Record};
 use crate::options::{Mode, PutOptions};
-use crate::read::{Depth, Record};
 use crate::stream::ObjectWriter;
 use crate::write_queue::group::{Change, Gate, Held};
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Patience};
+pub(crate) use readiness::Readiness;
 
 /// A packed object store. Shared between threads; reads wait for no writes.
 ///
 /// Dropping it without [`Store::close`] is a kill: what was acknowledged is there, and the next opening looks through the
 /// index files.
 pub struct Store {
-    pub(crate) core: Arc<Core>,
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) readiness: Arc<Readiness>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -41,7 +64,7 @@ impl Pending {
 
 impl Store {
     pub(crate) fn name_hash(&self, key: &[u8]) -> u64 {
-        Name::of(key).hash(self.core.hash_seed)
+        Name::of(key).hash(self.objects.setup.hash_seed)
     }
 
     pub(crate) fn checked(key: &[u8], meta: &[u8]) -> Result<(), StoreError> {
@@ -78,24 +101,24 @@ impl Store {
         body: &[u8],
         options: PutOptions<'_>,
     ) -> Result<Pending, StoreError> {
-        if body.len() > self.core.shape.piece_bytes() {
+        if body.len() > self.objects.setup.shape.piece_bytes() {
             let mut writer = self.put_stream(key, options)?;
             writer.write(body)?;
             return writer.commit_deferred();
         }
         Self::checked(key, options.meta)?;
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         let hash = self.name_hash(key);
         let body_crc = crc(body);
-        let taken = Taken::one(self.core.queue.keys(), hash);
+        let taken = Taken::one(self.objects.queue.keys(), hash);
         let old = self.old(key, hash)?;
-        let more = old.as_ref().map_or(Ok(Vec::new()), |old| self.core.ends_with(old))?;
-        if old.is_none() && !self.core.policy.admits(hash) {
+        let more = old.as_ref().map_or(Ok(Vec::new()), |old| self.objects.ends_with(old))?;
+        if old.is_none() && !self.objects.policy.admits(hash) {
             return Ok(Pending { gate: None });
         }
         let head = self.head(Kind::Whole, false, key, body, body_crc, options);
         let old = old.map(|old| old.held);
-        let lane = self.core.lane_for(hash, old.as_ref());
+        let lane = self.objects.lane_for(hash, old.as_ref());
         let meta = options.meta;
         let record = NewRecord {
             head,
@@ -125,14 +148,14 @@ impl Store {
     /// nothing has changed. Else as [`Store::put`].
     pub fn try_put(&self, key: &[u8], body: &[u8], options: PutOptions<'_>) -> Result<(), StoreError> {
         Self::checked(key, options.meta)?;
-        let core = &self.core;
-        let simple = body.len() <= core.shape.piece_bytes() && core.policy.admits_all();
-        if core.mode != Mode::Cache || !core.is_ready() || !simple {
+        let objects = &self.objects;
+        let simple = body.len() <= objects.setup.shape.piece_bytes() && objects.policy.admits_all();
+        if objects.setup.mode != Mode::Cache || !self.readiness.is_ready() || !simple {
             return Err(StoreError::Busy);
         }
         let hash = self.name_hash(key);
-        let taken = Taken::one_at_once(core.queue.keys(), hash).ok_or(StoreError::Busy)?;
-        let old = match core.find(Name::of(key), hash, Depth::Head) {
+        let taken = Taken::one_at_once(objects.queue.keys(), hash).ok_or(StoreError::Busy)?;
+        let old = match objects.find(Name::of(key), hash, Depth::Head) {
             // Its place is learnt from the index then.
             Err(StoreError::Damaged { .. }) => return Err(StoreError::Busy),
             old => old?,
@@ -142,7 +165,7 @@ impl Store {
         }
         let head = self.head(Kind::Whole, false, key, body, crc(body), options);
         let old = old.map(|old| old.held);
-        let lane = core.lane_for(hash, old.as_ref());
+        let lane = objects.lane_for(hash, old.as_ref());
         let record = NewRecord {
             head,
             key,
@@ -156,11 +179,11 @@ impl Store {
             recovered: false,
             lane,
         };
-        match core.stage(&[record], &[], &[], Some(taken), Patience::None) {
+        match objects.stage(&[record], &[], &[], Some(taken), Patience::None) {
             Err(StoreError::Full | StoreError::Busy) => {
                 if lane == Lane::Proven {
                     // It is proven still when it is put again; shorter stretches may do then.
-                    core.policy.note_gone(hash);
+                    objects.policy.note_gone(hash);
                 }
                 Err(StoreError::Busy)
             }
@@ -184,7 +207,7 @@ impl Store {
     /// When key or attributes are too long.
     pub fn put_stream(&self, key: &[u8], options: PutOptions<'_>) -> Result<ObjectWriter<'_>, StoreError> {
         Self::checked(key, options.meta)?;
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         Ok(ObjectWriter::new(self, key, options))
     }
 
@@ -227,7 +250,7 @@ impl Store {
             kind,
             internal,
             key_len: key.len() as u16,
-            sequence: self.core.queue.next_sequence(),
+            sequence: self.objects.queue.next_sequence(),
             meta_len: options.meta.len() as u32,
             body_len: body.len() as u32,
             body_crc,
@@ -240,13 +263,13 @@ impl Store {
     /// What a key has now; read whole only when more than its head matters. Its key must be taken.
     pub(crate) fn old(&self, key: &[u8], hash: u64) -> Result<Option<Box<Record>>, StoreError> {
         let name = Name::of(key);
-        let found = match self.core.find(name, hash, Depth::Head) {
+        let found = match self.objects.find(name, hash, Depth::Head) {
             // A damaged object can be replaced and deleted: its place is known, and its length is in its index.
             Err(StoreError::Damaged { file, block, .. }) => return self.damaged_old(key, hash, file, block),
             found => found?,
         };
         match found {
-            Some(record) if record.head.kind != Kind::Whole => self.core.find(name, hash, Depth::Whole),
+            Some(record) if record.head.kind != Kind::Whole => self.objects.find(name, hash, Depth::Whole),
             found => Ok(found),
         }
     }
@@ -259,7 +282,7 @@ impl Store {
         file: u32,
         block: u32,
     ) -> Result<Option<Box<Record>>, StoreError> {
-        self.core.record_from_index(Name::of(key), hash, file, block)
+        record_from_index(&self.objects, Name::of(key), hash, file, block)
     }
 
     pub(crate) fn staged(
@@ -269,8 +292,8 @@ impl Store {
         more: Vec<Change>,
         taken: Taken<'_>,
     ) -> Result<Pending, StoreError> {
-        let gate = self.core.stage(records, voids, &more, Some(taken), Patience::Some)?;
-        Ok(Pending { gate: (self.core.mode == Mode::Store).then_some(gate) })
+        let gate = self.objects.stage(records, voids, &more, Some(taken), Patience::Some)?;
+        Ok(Pending { gate: (self.objects.setup.mode == Mode::Store).then_some(gate) })
     }
 
     /// Deletes an object; false when there was none.
@@ -289,25 +312,25 @@ impl Store {
     /// As [`Store::delete`].
     pub fn delete_deferred(&self, key: &[u8]) -> Result<(bool, Pending), StoreError> {
         Self::checked(key, &[])?;
-        self.core.wait_ready()?;
+        self.readiness.wait_ready()?;
         let hash = self.name_hash(key);
-        let taken = Taken::one(self.core.queue.keys(), hash);
+        let taken = Taken::one(self.objects.queue.keys(), hash);
         let Some(old) = self.old(key, hash)? else {
-            let known = self.core.index.make_certain(hash);
+            let known = self.objects.index.make_certain(hash);
             let voided = known.and_then(|known| {
-                let generation = self.core.segments.file(known.file)?.generation.load(Ordering::SeqCst);
+                let generation = self.objects.segments.file(known.file)?.generation.load(Ordering::SeqCst);
                 let victim = Victim { file: known.file, generation };
-                let sequence = self.core.queue.next_sequence();
+                let sequence = self.objects.queue.next_sequence();
                 Some(Tombstone { sequence, hash, victim, deleted_s: now_s() })
             });
             if let Some(void) = voided {
-                self.core.queue.stage_voids(&[void])?;
+                self.objects.queue.stage_voids(&[void])?;
                 self.flush()?;
             }
             return Ok((voided.is_some(), Pending { gate: None }));
         };
-        let more = self.core.ends_with(&old)?;
-        let void = (self.core.queue.next_sequence(), old.held);
+        let more = self.objects.ends_with(&old)?;
+        let void = (self.objects.queue.next_sequence(), old.held);
         Ok((true, self.staged(&[], &[void], more, taken)?))
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::core::now_s;
+use crate::clock::now_s;
 use crate::error::StoreError;
 use crate::format::{Kind, Manifest, Name, crc, internal_key};
 use crate::lanes::Lane;
+use crate::objects::read::Depth;
 use crate::options::PutOptions;
-use crate::read::Depth;
 use crate::store::{Pending, Store};
 use crate::write_queue::group::Gate;
 use crate::write_queue::keys::Taken;
@@ -44,12 +44,12 @@ impl<'a> ObjectWriter<'a> {
             expires_s: options.expires_s,
             created_s: options.created_s.unwrap_or_else(now_s),
             rest: Vec::new(),
-            manifest: Manifest { id: store.core.queue.next_sequence(), piece_lens: Vec::new() },
+            manifest: Manifest { id: store.objects.queue.next_sequence(), piece_lens: Vec::new() },
             gates: Vec::new(),
-            piece_bytes: store.core.shape.piece_bytes(),
+            piece_bytes: store.objects.setup.shape.piece_bytes(),
             lane: Lane::Newcomers,
             refused: None,
-            admitted: store.core.mode == crate::options::Mode::Store,
+            admitted: store.objects.setup.mode == crate::options::Mode::Store,
             done: false,
         }
     }
@@ -91,7 +91,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     fn stage_piece(&mut self, piece: &[u8]) -> Result<(), StoreError> {
-        let core = &self.store.core;
+        let objects = &self.store.objects;
         if !self.admitted && self.refused.is_none() && !self.is_admitted()? {
             self.refused = Some(0);
         }
@@ -100,14 +100,15 @@ impl<'a> ObjectWriter<'a> {
             return Ok(());
         }
         // The list itself must fit into one extent.
-        if self.manifest.piece_lens.len() * 4 + 64 > core.shape.piece_bytes() {
-            let most = (core.shape.piece_bytes() / 4 - 16) as u64 * core.shape.piece_bytes() as u64;
+        if self.manifest.piece_lens.len() * 4 + 64 > objects.setup.shape.piece_bytes() {
+            let most = (objects.setup.shape.piece_bytes() / 4 - 16) as u64
+                * objects.setup.shape.piece_bytes() as u64;
             let bytes = self.manifest.length() + piece.len() as u64;
             return Err(StoreError::Length { what: "object", bytes, bytes_min: 0, bytes_max: most });
         }
         let part = self.manifest.piece_lens.len() as u32;
         let key = internal_key(self.manifest.id, part);
-        let hash = Name { internal: true, key: &key }.hash(core.hash_seed);
+        let hash = Name { internal: true, key: &key }.hash(objects.setup.hash_seed);
         let options = PutOptions { created_s: Some(self.created_s), ..PutOptions::default() };
         let head = self.store.head(Kind::Whole, true, &key, piece, crc(piece), options);
         let record = NewRecord {
@@ -123,7 +124,7 @@ impl<'a> ObjectWriter<'a> {
             recovered: false,
             lane: self.lane,
         };
-        let gate = match core.stage(&[record], &[], &[], None, Patience::Some) {
+        let gate = match objects.stage(&[record], &[], &[], None, Patience::Some) {
             // No stretch is long enough, but shorter ones may be.
             Err(StoreError::Full) if piece.len() >= CUT_BYTES_MIN * 2 => {
                 let (first, second) = piece.split_at(piece.len() / 2);
@@ -132,7 +133,7 @@ impl<'a> ObjectWriter<'a> {
             }
             gate => gate?,
         };
-        if core.mode == crate::options::Mode::Store
+        if objects.setup.mode == crate::options::Mode::Store
             && self.gates.last().is_none_or(|last| !Arc::ptr_eq(last, &gate))
         {
             self.gates.push(gate);
@@ -143,13 +144,13 @@ impl<'a> ObjectWriter<'a> {
 
     /// Asked once, before the first piece: also where the pieces go.
     fn is_admitted(&mut self) -> Result<bool, StoreError> {
-        let (store, core) = (self.store, &self.store.core);
+        let (store, objects) = (self.store, &self.store.objects);
         let hash = store.name_hash(&self.key);
-        let old = core.find(Name::of(&self.key), hash, Depth::Head)?.map(|old| old.held);
-        if old.is_none() && !core.policy.admits(hash) {
+        let old = objects.find(Name::of(&self.key), hash, Depth::Head)?.map(|old| old.held);
+        if old.is_none() && !objects.policy.admits(hash) {
             return Ok(false);
         }
-        self.lane = core.lane_for(hash, old.as_ref());
+        self.lane = objects.lane_for(hash, old.as_ref());
         self.admitted = true;
         Ok(true)
     }
@@ -199,12 +200,12 @@ impl<'a> ObjectWriter<'a> {
         for gate in self.gates.drain(..) {
             gate.wait()?;
         }
-        let (store, core) = (self.store, &self.store.core);
+        let (store, objects) = (self.store, &self.store.objects);
         let body = self.manifest.encode();
         let hash = store.name_hash(&self.key);
-        let taken = Taken::one(core.queue.keys(), hash);
+        let taken = Taken::one(objects.queue.keys(), hash);
         let old = store.old(&self.key, hash)?;
-        let more = old.as_ref().map_or(Ok(Vec::new()), |old| core.ends_with(old))?;
+        let more = old.as_ref().map_or(Ok(Vec::new()), |old| objects.ends_with(old))?;
         let options =
             PutOptions { meta: &self.meta, expires_s: self.expires_s, created_s: Some(self.created_s) };
         let record = NewRecord {
@@ -238,6 +239,6 @@ impl Drop for ObjectWriter<'_> {
         for gate in self.gates.drain(..) {
             let _ = gate.wait();
         }
-        self.store.core.remove_pieces(&self.manifest);
+        self.store.objects.remove_pieces(&self.manifest);
     }
 }

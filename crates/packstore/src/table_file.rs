@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering;
 
 use disk::{Disk, DiskFile, DiskOpen};
 
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
-use crate::locks::locked;
+use crate::objects::Objects;
 use crate::packed::Packed;
 use crate::signatures::Signatures;
 use crate::volume::TABLE_NAME;
@@ -51,13 +50,13 @@ impl TableFile {
 }
 
 impl Rest {
-    pub(crate) fn apply(self, core: &Core) {
-        core.queue.set_sequence(self.sequence);
+    pub(crate) fn apply(self, objects: &Objects) {
+        objects.queue.set_sequence(self.sequence);
         let mut away = false;
         for (number, entry) in self.files {
-            let Some(file) = core.segments.file(number) else {
+            let Some(file) = objects.segments.file(number) else {
                 away = true;
-                core.segments.note_missing_file(number);
+                objects.segments.note_missing_file(number);
                 continue;
             };
             file.live_blocks.store(entry.live_blocks, Ordering::Relaxed);
@@ -66,29 +65,30 @@ impl Rest {
             file.exhausted_at.store(entry.exhausted_at, Ordering::Relaxed);
             file.lane.store(entry.lane, Ordering::Relaxed);
         }
-        let mut objects = self.objects;
+        let mut count = self.objects;
         if away {
             // Its pieces and shared objects are not told apart here: the count is then a little low.
-            let gone = core.index.retain(|place| core.segments.file_at(place).is_some());
-            objects -= gone as i64;
-            core.segments.note_missing_records(gone as u64);
+            let gone = objects.index.retain(|place| objects.segments.file_at(place).is_some());
+            count -= gone as i64;
+            objects.segments.note_missing_records(gone as u64);
         }
-        core.index.learn(objects, self.torn);
-        *locked(&core.links) = self.links;
+        objects.index.learn(count, self.torn);
+        objects.set_links(self.links);
     }
 }
 
 /// Writes it to the first volume that takes writes.
-pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
-    let Some(volume) = core.segments.all_volumes().into_iter().find(|volume| volume.takes_objects()) else {
+pub(crate) fn write(objects: &Objects) -> Result<(), StoreError> {
+    let Some(volume) = objects.segments.all_volumes().into_iter().find(|volume| volume.takes_objects())
+    else {
         return Ok(());
     };
     // A failed volume's files may hold less than the table says.
-    if core.segments.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
+    if objects.segments.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
         return Ok(());
     }
     let mut list = Vec::new();
-    let files = core.segments.all_files();
+    let files = objects.segments.all_files();
     for file in &files {
         list.extend_from_slice(&file.number.to_le_bytes());
         list.extend_from_slice(&file.live_blocks.load(Ordering::Relaxed).to_le_bytes());
@@ -97,20 +97,20 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
         list.extend_from_slice(&file.exhausted_at.load(Ordering::Relaxed).to_le_bytes());
         list.extend_from_slice(&u32::from(file.lane.load(Ordering::Relaxed)).to_le_bytes());
     }
-    let links = locked(&core.links).clone();
+    let links = objects.links();
     for (id, count) in &links {
         list.extend_from_slice(&id.to_le_bytes());
         list.extend_from_slice(&u64::from(*count).to_le_bytes());
     }
-    let torn = core.index.torn();
+    let torn = objects.index.torn();
     for sequence in &torn {
         list.extend_from_slice(&sequence.to_le_bytes());
     }
     let mut head = [0; HEAD_BYTES];
     head[..8].copy_from_slice(b"CRUMBTAB");
     head[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    head[16..32].copy_from_slice(&core.store.to_le_bytes());
-    let words = [core.openings.load(Ordering::Relaxed), core.queue.sequence(), core.index.objects()];
+    head[16..32].copy_from_slice(&objects.setup.store.to_le_bytes());
+    let words = [objects.setup.openings, objects.queue.sequence(), objects.index.objects()];
     for (at, word) in words.into_iter().enumerate() {
         head[32 + at * 8..40 + at * 8].copy_from_slice(&word.to_le_bytes());
     }
@@ -134,7 +134,7 @@ pub(crate) fn write(core: &Core) -> Result<(), StoreError> {
         })
     };
     sink.write_all(&head).and_then(|()| sink.write_all(&list)).map_err(told)?;
-    core.index.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(told)?;
+    objects.index.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(told)?;
     file.sync()?;
     volume.disk.rename(&name, TABLE_NAME)?;
     Ok(volume.disk.sync_names()?)

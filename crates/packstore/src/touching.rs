@@ -7,12 +7,11 @@
 //! the key is being changed: the next request notes it again.
 //! Not here: `Store::touch`, which writes at once and always.
 
-use rustix::time::{ClockId, clock_gettime};
-
-use crate::core::{Core, now_s};
+use crate::clock::{about_now_s, now_s};
 use crate::error::StoreError;
 use crate::format::{Name, TIMES_AT, encode_times};
-use crate::read::{Depth, Record};
+use crate::objects::Objects;
+use crate::objects::read::{Depth, Record};
 use crate::store::Store;
 use crate::volume::is_full;
 use crate::write_queue::group::Held;
@@ -29,20 +28,20 @@ impl Store {
     /// When it cannot be read or written.
     pub fn touch(&self, key: &[u8], expires_s: Option<u32>) -> Result<bool, StoreError> {
         Self::checked(key, &[])?;
-        self.core.wait_ready()?;
-        if self.core.read_only {
+        self.readiness.wait_ready()?;
+        if self.objects.setup.read_only {
             return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
         }
         let hash = self.name_hash(key);
-        let _taken = Taken::one(self.core.queue.keys(), hash);
-        let Some(record) = self.core.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
-        self.core.index.touch(&record.held);
-        if self.core.is_unwritten(record.spot) {
+        let _taken = Taken::one(self.objects.queue.keys(), hash);
+        let Some(record) = self.objects.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
+        self.objects.index.touch(&record.held);
+        if self.objects.is_unwritten(record.spot) {
             // The group that brings the record to disk would write over the times.
             self.flush()?;
         }
         let expires_s = expires_s.unwrap_or(record.head.expires_s);
-        self.core.write_times(&record, expires_s)
+        write_times(&self.objects, &record, expires_s)
     }
 }
 
@@ -51,59 +50,52 @@ fn is_old(requested_s: u32, now_s: u32) -> bool {
     requested_s != 0 && now_s.saturating_sub(requested_s) >= STEP_S
 }
 
-/// As [`crate::core::now_s`], by some milliseconds late, and never a system call.
-fn about_now_s() -> u32 {
-    u32::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
+/// Somebody requested an object: counts for eviction, and for its time when that is old.
+pub(crate) fn requested(objects: &Objects, key: &[u8], held: &Held, requested_s: u32) {
+    objects.index.touch(held);
+    if objects.setup.read_only || !is_old(requested_s, about_now_s()) {
+        return;
+    }
+    let Some(file) = objects.segments.file_at(held.place) else { return };
+    objects.segments.volume(file.volume).queue.note_request(held.hash, key);
 }
 
-impl Core {
-    /// Somebody requested an object: counts for eviction, and for its time when that is old.
-    pub(crate) fn requested(&self, key: &[u8], held: &Held, requested_s: u32) {
-        self.index.touch(held);
-        if self.read_only || !is_old(requested_s, about_now_s()) {
-            return;
-        }
-        let Some(file) = self.segments.file_at(held.place) else { return };
-        self.segments.volume(file.volume).queue.note_request(held.hash, key);
+/// Writes that an object was requested, unless it is being changed or waits to be written itcore. By the volume's writer, which
+/// must wait for neither: both may wait for it.
+///
+/// # Errors
+/// When the record cannot be read or written.
+pub(crate) fn write_request(objects: &Objects, hash: u64, key: &[u8]) -> Result<(), StoreError> {
+    let Some(_taken) = Taken::one_at_once(objects.queue.keys(), hash) else { return Ok(()) };
+    let Some(record) = objects.find(Name::of(key), hash, Depth::Head)? else { return Ok(()) };
+    if is_old(record.head.requested_s, about_now_s()) && !objects.is_unwritten(record.spot) {
+        write_times(objects, &record, record.head.expires_s)?;
     }
+    Ok(())
+}
 
-    /// Writes that an object was requested, unless it is being changed or waits to be written itself. By the volume's writer, which
-    /// must wait for neither: both may wait for it.
-    ///
-    /// # Errors
-    /// When the record cannot be read or written.
-    pub(crate) fn write_request(&self, hash: u64, key: &[u8]) -> Result<(), StoreError> {
-        let Some(_taken) = Taken::one_at_once(self.queue.keys(), hash) else { return Ok(()) };
-        let Some(record) = self.find(Name::of(key), hash, Depth::Head)? else { return Ok(()) };
-        if is_old(record.head.requested_s, about_now_s()) && !self.is_unwritten(record.spot) {
-            self.write_times(&record, record.head.expires_s)?;
-        }
-        Ok(())
+/// Writes into a record that it was requested now, and when it expires; false when it is not there any more. Its key must be
+/// taken, and it must have reached the disk.
+pub(crate) fn write_times(objects: &Objects, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
+    let times = encode_times(record.head.sequence, now_s(), expires_s);
+    let Some(file) = objects.segments.file(record.spot.file) else { return Ok(false) };
+    let volume = objects.segments.volume(file.volume);
+    if let Some(failure) = volume.failure() {
+        return Err(failure);
     }
-
-    /// Writes into a record that it was requested now, and when it expires; false when it is not there any more. Its key must be
-    /// taken, and it must have reached the disk.
-    pub(crate) fn write_times(&self, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
-        let times = encode_times(record.head.sequence, now_s(), expires_s);
-        let Some(file) = self.segments.file(record.spot.file) else { return Ok(false) };
-        let volume = self.segments.volume(file.volume);
-        if let Some(failure) = volume.failure() {
-            return Err(failure);
-        }
-        let pin = file.pin();
-        if !self.index.has(record.held.hash, record.held.place) {
-            return Ok(false);
-        }
-        let offset = self.shape.offset(record.spot.block) + TIMES_AT;
-        let written = pin.0.body()?.write_at(&times, offset);
-        // Not before: whoever reads meanwhile keeps the old times.
-        self.policy.memory().forget(record.held.hash);
-        match written {
-            Ok(()) => Ok(true),
-            // A full disk is no broken one: on a file system that copies on writing, this too takes room.
-            Err(error) if is_full(&error) => Err(StoreError::Full),
-            Err(error) => Err(volume.fail(&error)),
-        }
+    let pin = file.pin();
+    if !objects.index.has(record.held.hash, record.held.place) {
+        return Ok(false);
+    }
+    let offset = objects.setup.shape.offset(record.spot.block) + TIMES_AT;
+    let written = pin.0.body()?.write_at(&times, offset);
+    // Not before: whoever reads meanwhile keeps the old times.
+    objects.policy.memory().forget(record.held.hash);
+    match written {
+        Ok(()) => Ok(true),
+        // A full disk is no broken one: on a file system that copies on writing, this too takes room.
+        Err(error) if is_full(&error) => Err(StoreError::Full),
+        Err(error) => Err(volume.fail(&error)),
     }
 }
 

@@ -73,32 +73,34 @@ pub struct VolumeState {
 impl Store {
     /// Figures of the store.
     pub fn usage(&self) -> Usage {
-        let core = &self.core;
-        let files = core.segments.all_files();
-        let block_bytes = u64::from(core.shape.block_bytes);
-        let links = crate::locks::locked(&core.links).len() as u64;
+        let objects = &self.objects;
+        let files = objects.segments.all_files();
+        let block_bytes = u64::from(objects.setup.shape.block_bytes);
+        let links = objects.shared_objects() as u64;
         let mut usage = Usage {
-            objects: core.index.objects(),
+            objects: objects.index.objects(),
             packed_files: files.len() as u64,
             live_bytes: files
                 .iter()
                 .map(|file| u64::from(file.live_blocks.load(Ordering::Relaxed)) * block_bytes)
                 .sum(),
-            body_bytes: files.len() as u64 * core.shape.packed_bytes(),
+            body_bytes: files.len() as u64 * objects.setup.shape.packed_bytes(),
             index_bytes: files.iter().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum(),
-            memory_bytes: core.index.memory_bytes() as u64 + core.policy.memory_bytes() as u64 + links * 16,
-            memory_tier_bytes: core.policy.memory().memory_bytes(),
-            memory_hits: core.policy.memory().hits(),
-            refused: core.policy.refused(),
-            disk_reads: core.disk_reads.load(Ordering::Relaxed),
-            damaged_reads: core.damaged_reads.load(Ordering::Relaxed),
-            damaged_controls: core.segments.damaged_controls(),
-            damaged_files: core.segments.damaged_files(),
-            torn_puts: core.index.torn().len() as u64,
-            ready: core.is_ready(),
+            memory_bytes: objects.index.memory_bytes() as u64
+                + objects.policy.memory_bytes() as u64
+                + links * 16,
+            memory_tier_bytes: objects.policy.memory().memory_bytes(),
+            memory_hits: objects.policy.memory().hits(),
+            refused: objects.policy.refused(),
+            disk_reads: objects.disk_reads(),
+            damaged_reads: objects.damaged_reads(),
+            damaged_controls: objects.segments.damaged_controls(),
+            damaged_files: objects.segments.damaged_files(),
+            torn_puts: objects.index.torn().len() as u64,
+            ready: self.readiness.is_ready(),
             ..Usage::default()
         };
-        for volume in core.segments.all_volumes() {
+        for volume in objects.segments.all_volumes() {
             let counters = &volume.counters;
             usage.size_bytes += volume.size_bytes.load(Ordering::Relaxed);
             usage.body_written_bytes += counters.body_bytes.load(Ordering::Relaxed);
@@ -112,9 +114,9 @@ impl Store {
 
     /// Each volume.
     pub fn volumes(&self) -> Vec<VolumeState> {
-        let core = &self.core;
-        let files = core.segments.all_files();
-        let block_bytes = u64::from(core.shape.block_bytes);
+        let objects = &self.objects;
+        let files = objects.segments.all_files();
+        let block_bytes = u64::from(objects.setup.shape.block_bytes);
         let state = |(index, volume): (usize, Arc<crate::volume::Volume>)| {
             let mine = files.iter().filter(|file| file.volume == index);
             VolumeState {
@@ -128,31 +130,31 @@ impl Store {
                 failed: volume.failed.get().map(|why| why.to_string()),
             }
         };
-        core.segments.all_volumes().into_iter().enumerate().map(state).collect()
+        objects.segments.all_volumes().into_iter().enumerate().map(state).collect()
     }
 
     /// What the store promises.
     pub fn mode(&self) -> Mode {
-        self.core.mode
+        self.objects.setup.mode
     }
 
     /// Whether the store was opened for reading alone.
     pub fn is_read_only(&self) -> bool {
-        self.core.read_only
+        self.objects.setup.read_only
     }
 
     /// A random number that the store got when it was created: it tells this store from others.
     pub fn random_id(&self) -> u64 {
-        self.core.hash_seed
+        self.objects.setup.hash_seed
     }
 
     /// The disk of the first volume, where a layer above may keep scratch files of its own.
     pub fn first_disk(&self) -> Arc<dyn Disk> {
-        self.core.segments.volume(0).disk.clone()
+        self.objects.segments.volume(0).disk.clone()
     }
 
     /// Bytes of a block, and blocks of a packed file.
     pub fn shape(&self) -> (u32, u32) {
-        (self.core.shape.block_bytes, self.core.shape.packed_blocks)
+        (self.objects.setup.shape.block_bytes, self.objects.setup.shape.packed_blocks)
     }
 }

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 
 use disk::{Disk, DiskError, DiskOpen};
 
-use crate::core::Core;
 use crate::format::{IndexHead, VOLUME_HEAD_BYTES, VolumeHead, crc, u32_at};
 use crate::locks::locked;
+use crate::segments::Segments;
 use crate::volume::{read_head, replace_file};
 
 pub(crate) const COPY_NAME: &str = "volume.copy";
@@ -68,33 +68,30 @@ impl VolumeCopy {
     }
 }
 
-impl Core {
-    /// Writes the copy of a volume: its packed files, but for one that is about to be removed; and those that were lost, until
-    /// they are given up.
-    pub(crate) fn write_copy(&self, index: usize, without: Option<u32>) -> Result<(), DiskError> {
-        let volume = self.segments.volume(index);
-        let _copying = locked(&volume.copying);
-        let mut heads = vec![];
-        for other in self.segments.all_volumes() {
-            // One that cannot be read now is left out: the volume has its own.
-            let own = other.number == volume.number;
-            if other.leaving.load(Ordering::SeqCst) && !own {
-                continue;
-            }
-            if let Ok(head) = read_head(&other.disk) {
-                heads.insert(if own { 0 } else { heads.len() }, head);
-            }
+/// Writes the copy of a volume: its packed files, but for one that is about to be removed; and those that were lost, until
+/// they are given up.
+pub(crate) fn write_copy(segments: &Segments, index: usize, without: Option<u32>) -> Result<(), DiskError> {
+    let volume = segments.volume(index);
+    let _copying = locked(&volume.copying);
+    let mut heads = vec![];
+    for other in segments.all_volumes() {
+        // One that cannot be read now is left out: the volume has its own.
+        let own = other.number == volume.number;
+        if other.leaving.load(Ordering::SeqCst) && !own {
+            continue;
         }
-        if heads.first().is_none_or(|head| head.volume != volume.number) {
-            return Ok(());
+        if let Ok(head) = read_head(&other.disk) {
+            heads.insert(if own { 0 } else { heads.len() }, head);
         }
-        let here =
-            self.segments.all_files().into_iter().filter(|file| file.volume == index).map(|file| file.number);
-        let lost = self.segments.lost().files;
-        let lost = lost.into_iter().filter(|&(_, volume)| volume == index).map(|(number, _)| number);
-        let files = here.chain(lost).filter(|&number| Some(number) != without).collect();
-        VolumeCopy { heads, files }.write(&volume.disk)
     }
+    if heads.first().is_none_or(|head| head.volume != volume.number) {
+        return Ok(());
+    }
+    let here = segments.all_files().into_iter().filter(|file| file.volume == index).map(|file| file.number);
+    let lost = segments.lost().files;
+    let lost = lost.into_iter().filter(|&(_, volume)| volume == index).map(|(number, _)| number);
+    let files = here.chain(lost).filter(|&number| Some(number) != without).collect();
+    VolumeCopy { heads, files }.write(&volume.disk)
 }
 
 /// The head of a volume that lost its own and the copy, as another volume of its store has it: the store's number is in the

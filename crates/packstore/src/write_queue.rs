@@ -25,6 +25,8 @@ mod requests;
 pub(crate) mod staging;
 mod syncing;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod writing;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,27 +2,35 @@
 
 use std::sync::Arc;
 
-use crate::core::Core;
 use crate::lanes::Lane;
+use crate::objects::Objects;
 use crate::refill::{NoRoom, prepare};
+use crate::touching::write_request;
 use crate::volume::Volume;
 use crate::write_queue::{Pace, Task};
 
 /// Writes until told to stop, and then what is left.
-pub(crate) fn run(core: &Core, volume: &Arc<Volume>, index: usize) {
+pub(crate) fn run(objects: &Objects, volume: &Arc<Volume>, index: usize) {
     let mut pace = Pace::default();
     loop {
-        match core.queue.next_task(volume, &mut pace) {
+        match objects.queue.next_task(volume, &mut pace) {
             Task::Stop => return,
-            Task::Room { blocks, lane } => make_room(core, volume, index, blocks, lane, &mut pace),
-            Task::Requests(requests) => write_requests(core, volume, &requests),
-            Task::Group => core.write_group(volume, false),
+            Task::Room { blocks, lane } => make_room(objects, volume, index, blocks, lane, &mut pace),
+            Task::Requests(requests) => write_requests(objects, volume, &requests),
+            Task::Group => objects.write_group(volume, false),
         }
     }
 }
 
-fn make_room(core: &Core, volume: &Arc<Volume>, index: usize, blocks: u32, lane: Lane, pace: &mut Pace) {
-    match prepare(core, volume, index, blocks, lane) {
+fn make_room(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    index: usize,
+    blocks: u32,
+    lane: Lane,
+    pace: &mut Pace,
+) {
+    match prepare(objects, volume, index, blocks, lane) {
         Ok(filling) => volume.queue.give_room(volume, lane, filling),
         Err(NoRoom::Full) => volume.queue.give_none(volume, lane, blocks, pace),
         Err(NoRoom::Failed(error)) => volume.queue.fail(volume, &error),
@@ -30,12 +38,12 @@ fn make_room(core: &Core, volume: &Arc<Volume>, index: usize, blocks: u32, lane:
 }
 
 /// The next request of an object notes again what could not be written.
-fn write_requests(core: &Core, volume: &Volume, requests: &[(u64, Vec<u8>)]) {
+fn write_requests(objects: &Objects, volume: &Volume, requests: &[(u64, Vec<u8>)]) {
     for (hash, key) in requests {
         if volume.failed.get().is_some() {
             return;
         }
-        if let Err(error) = core.write_request(*hash, key) {
+        if let Err(error) = write_request(objects, *hash, key) {
             tracing::debug!(%error, "the time of a request was not written");
         }
     }

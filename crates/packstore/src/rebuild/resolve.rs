@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::found::Found;
 use super::spill::{PARTS, Spill};
 use super::{Heap, Special};
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::{Kind, SHARED, Tombstone, Victim};
 use crate::index::Uncertain;
 use crate::locks::locked;
+use crate::objects::Objects;
 use crate::options::Mode;
 use crate::signatures::Place;
 use crate::spot::Spot;
@@ -25,7 +25,7 @@ const SEQUENCES_LOST_MAX: u64 = 1 << 20;
 /// # Errors
 /// When what was spilled cannot be read again, or the store is being closed.
 pub(super) fn resolve(
-    core: &Core,
+    objects: &Objects,
     heaps: Vec<Heap>,
     spill: &Spill,
     threads: usize,
@@ -45,8 +45,8 @@ pub(super) fn resolve(
             locked(part).push(found);
         }
     }
-    core.queue.set_sequence(sequence_max + SEQUENCES_LOST_MAX);
-    if lost && core.mode == Mode::Cache {
+    objects.queue.set_sequence(sequence_max + SEQUENCES_LOST_MAX);
+    if lost && objects.setup.mode == Mode::Cache {
         return Ok(());
     }
 
@@ -62,12 +62,12 @@ pub(super) fn resolve(
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(kept) = parts.get(number) else { return Ok(settled) };
-            if core.queue.is_closing() {
+            if objects.queue.is_closing() {
                 return Err(StoreError::Closed);
             }
             let mut part = std::mem::take(&mut *locked(kept)).concat();
             spill.read(number, &mut part)?;
-            settled.part(core, &ours, part);
+            settled.part(objects, &ours, part);
         }
     };
     let mut settled = Settled::default();
@@ -89,10 +89,10 @@ pub(super) fn resolve(
         let wanted =
             if *part == SHARED { settled.links.contains_key(id) } else { settled.owners.contains(id) };
         if let Some(place) = found.place().filter(|_| wanted) {
-            count(core, found, place);
+            count(objects, found, place);
         }
     }
-    settled.tell(core, untold);
+    settled.tell(objects, untold);
     Ok(())
 }
 
@@ -161,18 +161,18 @@ struct Settled {
 
 impl Settled {
     /// All records whose hash begins alike.
-    fn part(&mut self, core: &Core, ours: &Ours, mut part: Vec<Found>) {
+    fn part(&mut self, objects: &Objects, ours: &Ours, mut part: Vec<Found>) {
         // One that is uncertain before the tombstone that was made for what it replaced; a tombstone before what it voids.
         part.sort_unstable_by_key(|found| {
             (found.hash, Reverse(found.sequence), !found.is_uncertain(), found.place().is_some())
         });
         for group in part.chunk_by(|one, other| one.hash == other.hash) {
-            self.group(core, ours, group);
+            self.group(objects, ours, group);
         }
     }
 
     /// All records of a hash, the newest first.
-    fn group(&mut self, core: &Core, ours: &Ours, group: &[Found]) {
+    fn group(&mut self, objects: &Objects, ours: &Ours, group: &[Found]) {
         for (at, found) in group.iter().enumerate() {
             let place = found.place();
             let named = if place.is_none() || found.is_uncertain() {
@@ -186,15 +186,15 @@ impl Settled {
                 named
             };
             // What is newer than the one that counts is torn and made nothing void.
-            if core.mode == Mode::Cache || self.lost {
-                self.voids.extend(untold_voids(core, &group[at..]));
+            if objects.setup.mode == Mode::Cache || self.lost {
+                self.voids.extend(untold_voids(objects, &group[at..]));
             }
             if found.is_uncertain() {
                 self.uncertain.push((found.hash, found.sequence));
                 let older = group.iter().filter(|older| older.sequence < found.sequence);
                 self.voids.extend(older.filter_map(|older| {
                     let place = older.place().filter(|_| !older.is_uncertain())?;
-                    Some((found.sequence, found.hash, Spot::of(place, core.shape).file))
+                    Some((found.sequence, found.hash, Spot::of(place, objects.setup.shape).file))
                 }));
             } else if let (Some(place), Some(names)) = (place, named) {
                 match (found.kind(), names) {
@@ -204,7 +204,7 @@ impl Settled {
                     }
                     _ => {}
                 }
-                count(core, found, place);
+                count(objects, found, place);
                 self.objects += 1;
             }
             return;
@@ -222,23 +222,23 @@ impl Settled {
         self.voids.extend(other.voids);
     }
 
-    fn tell(self, core: &Core, mut untold: HashMap<u64, Uncertain>) {
-        core.index.learn(self.objects, self.torn);
-        *locked(&core.links) = self.links;
+    fn tell(self, objects: &Objects, mut untold: HashMap<u64, Uncertain>) {
+        objects.index.learn(self.objects, self.torn);
+        objects.set_links(self.links);
         for (hash, sequence) in self.uncertain {
             if let Some(what) = untold.remove(&sequence) {
-                core.index.doubt(hash, what);
+                objects.index.doubt(hash, what);
             }
         }
         // For good, as the damaged index may be written anew before the next stop.
         let voids = self.voids.into_iter().filter_map(|(sequence, hash, file)| {
-            let generation = core.segments.file(file)?.generation.load(Ordering::SeqCst);
+            let generation = objects.segments.file(file)?.generation.load(Ordering::SeqCst);
             Some(Tombstone { sequence, hash, victim: Victim { file, generation }, deleted_s: 0 })
         });
         let voids = voids.collect::<Vec<_>>();
         if !voids.is_empty()
-            && !core.read_only
-            && let Err(error) = core.queue.stage_voids(&voids)
+            && !objects.setup.read_only
+            && let Err(error) = objects.queue.stage_voids(&voids)
         {
             tracing::warn!(%error, "what a damaged control block made void could not be told again");
         }
@@ -247,8 +247,8 @@ impl Settled {
 
 /// Older records that nothing newer names as its victim: what did was lost with power, before it was durable, while something
 /// newer yet was not. They must be made void by name, or they are back when the newer one is dropped.
-fn untold_voids(core: &Core, group: &[Found]) -> Vec<(u64, u64, u32)> {
-    let file = |found: &Found| found.place().map(|place| Spot::of(place, core.shape).file);
+fn untold_voids(objects: &Objects, group: &[Found]) -> Vec<(u64, u64, u32)> {
+    let file = |found: &Found| found.place().map(|place| Spot::of(place, objects.setup.shape).file);
     let older = group.iter().enumerate().skip(1).filter(|(_, older)| older.sequence < group[0].sequence);
     let untold = older.filter_map(|(at, older)| {
         let file = file(older)?;
@@ -258,9 +258,9 @@ fn untold_voids(core: &Core, group: &[Found]) -> Vec<(u64, u64, u32)> {
     untold.collect()
 }
 
-fn count(core: &Core, found: &Found, place: Place) {
-    core.index.insert_found(found.hash, place);
-    if let Some(file) = core.segments.file_at(place) {
+fn count(objects: &Objects, found: &Found, place: Place) {
+    objects.index.insert_found(found.hash, place);
+    if let Some(file) = objects.segments.file_at(place) {
         file.gain(found.blocks);
     }
 }

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use disk::{Disk, DiskError, DiskFile, DiskOpen};
 
 use super::found::{FOUND_BYTES, Found};
-use crate::core::Core;
 use crate::error::StoreError;
 use crate::format::crc;
 use crate::locks::locked;
+use crate::objects::Objects;
 
 /// Parts that records are told apart in.
 pub(super) const PARTS: usize = 256;
@@ -45,11 +45,11 @@ struct Run {
 
 impl Spill {
     /// On the volume with the most room, once the threads have more than so many bytes between them.
-    pub fn new(core: &Core, bytes_max: u64, threads: usize) -> Self {
+    pub fn new(objects: &Objects, bytes_max: u64, threads: usize) -> Self {
         let free = |disk: &Arc<dyn Disk>| disk.room().map_or(0, |room| room.free_bytes);
-        let disks = core.segments.all_volumes().into_iter().map(|volume| volume.disk.clone());
+        let disks = objects.segments.all_volumes().into_iter().map(|volume| volume.disk.clone());
         Self {
-            disk: disks.filter(|_| !core.read_only).max_by_key(free),
+            disk: disks.filter(|_| !objects.setup.read_only).max_by_key(free),
             records_max: (bytes_max / FOUND_BYTES as u64) as usize / threads.max(1),
             file: Mutex::default(),
             end: AtomicU64::new(0),

@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 
 use super::found::Found;
-use crate::core::Core;
 use crate::format::{RecordHead, crc};
+use crate::objects::Objects;
 use crate::packed::Packed;
 
 /// What one read takes at most; a longer record is read by itself.
@@ -25,8 +25,12 @@ impl Suspect {
 }
 
 /// Those of a file's records, as its index tells of them, that are torn.
-pub(super) fn torn(core: &Core, file: &Packed, suspects: impl Iterator<Item = Suspect>) -> HashSet<Found> {
-    let blocks_max = READ_BYTES / core.shape.block_bytes;
+pub(super) fn torn(
+    objects: &Objects,
+    file: &Packed,
+    suspects: impl Iterator<Item = Suspect>,
+) -> HashSet<Found> {
+    let blocks_max = READ_BYTES / objects.setup.shape.block_bytes;
     let mut torn = HashSet::new();
     let mut run: Vec<Suspect> = Vec::new();
     for suspect in suspects {
@@ -34,32 +38,34 @@ pub(super) fn torn(core: &Core, file: &Packed, suspects: impl Iterator<Item = Su
             .first()
             .is_none_or(|first| suspect.block >= first.block && suspect.end() - first.block <= blocks_max);
         if !is_close {
-            look(core, file, &run, &mut torn);
+            look(objects, file, &run, &mut torn);
             run.clear();
         }
         run.push(suspect);
     }
-    look(core, file, &run, &mut torn);
+    look(objects, file, &run, &mut torn);
     torn
 }
 
 /// Reads a run at once, and adds what of it is torn.
-fn look(core: &Core, file: &Packed, run: &[Suspect], torn: &mut HashSet<Found>) {
+fn look(objects: &Objects, file: &Packed, run: &[Suspect], torn: &mut HashSet<Found>) {
     let Some(start) = run.first().map(|first| first.block) else { return };
     let end = run.iter().map(Suspect::end).max().unwrap_or(start);
-    let bytes_of = |blocks: u32| blocks as usize * core.shape.block_bytes as usize;
+    let bytes_of = |blocks: u32| blocks as usize * objects.setup.shape.block_bytes as usize;
     let mut bytes = vec![0; bytes_of(end - start)];
-    match file.body().and_then(|body| body.read_at(&mut bytes, core.shape.offset(start))) {
+    match file.body().and_then(|body| body.read_at(&mut bytes, objects.setup.shape.offset(start))) {
         Ok(read) => {
             let is_torn = |suspect: &&Suspect| {
                 let end = bytes_of(suspect.end() - start).min(read);
                 let record = bytes.get(bytes_of(suspect.block - start)..end);
-                !record.is_some_and(|record| is_whole(&suspect.found, record, core.body_salt(file.number)))
+                !record.is_some_and(|record| {
+                    is_whole(&suspect.found, record, objects.setup.body_salt(file.number))
+                })
             };
             torn.extend(run.iter().filter(is_torn).map(|suspect| suspect.found));
         }
         // Where one cannot be read, the others may be whole.
-        Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| look(core, file, one, torn)),
+        Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| look(objects, file, one, torn)),
         Err(_) => torn.extend(run.iter().map(|suspect| suspect.found)),
     }
 }

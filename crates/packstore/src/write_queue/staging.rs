@@ -11,7 +11,7 @@ use super::filling::{Filling, Session};
 use super::group::{After, Change, Gate, Group, Held, Run};
 use super::{Apply, Staging, WriteQueue};
 use crate::cache_policy::CachePolicy;
-use crate::core::now_s;
+use crate::clock::now_s;
 use crate::error::StoreError;
 use crate::format::{Control, Name, Put, RecordHead, Tombstone};
 use crate::lanes::Lane;

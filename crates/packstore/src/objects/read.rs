@@ -5,16 +5,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
 use crate::error::{StoreError, printable};
-use crate::format::{Kind, Manifest, Name, Put, RECORD_HEAD_BYTES, RecordHead, SHARED, crc, internal_key};
-use crate::locks::locked;
+use crate::format::{Name, RECORD_HEAD_BYTES, RecordHead, crc, internal_key};
+use crate::objects::Objects;
 use crate::options::{Mode, Verify};
 use crate::packed::Packed;
 use crate::recover::is_gone;
 use crate::signatures::Place;
 use crate::spot::Spot;
-use crate::write_queue::group::{Change, Held};
+use crate::write_queue::group::Held;
 
 /// A record as read.
 pub(crate) struct Record {
@@ -88,7 +87,7 @@ pub(crate) struct ReadBefore {
     pub bytes: Vec<u8>,
 }
 
-impl Core {
+impl Objects {
     /// The record of this name; `None` when there is none.
     pub(crate) fn find(
         &self,
@@ -99,7 +98,7 @@ impl Core {
         self.find_with(name, hash, depth, None)
     }
 
-    /// As [`Core::find`]; what was read before is not read again, if it still counts.
+    /// As [`Objects::find`]; what was read before is not read again, if it still counts.
     pub(crate) fn find_with(
         &self,
         name: Name<'_>,
@@ -129,6 +128,14 @@ impl Core {
         }
     }
 
+    /// An object that is not there: an error when it is not known whether it is.
+    pub(crate) fn is_missing(&self, name: Name<'_>, hash: u64) -> Result<(), StoreError> {
+        let Some(doubt) = self.index.doubt_of(name.key, hash) else { return Ok(()) };
+        let spot = Spot { file: doubt.file, block: doubt.block, blocks_max: 0 };
+        Err(self.damaged(name, spot, "its control block is damaged"))
+    }
+
+    /// The error of an object whose bytes are wrong. Counts it.
     pub(crate) fn damaged(&self, name: Name<'_>, spot: Spot, why: &'static str) -> StoreError {
         self.damaged_reads.fetch_add(1, Ordering::Relaxed);
         let place = self
@@ -142,7 +149,7 @@ impl Core {
 
     fn look(&self, place: Place, sought: Sought<'_>, before: Option<ReadBefore>) -> Result<Look, StoreError> {
         let Sought { hash, depth, .. } = sought;
-        let spot = Spot::of(place, self.shape);
+        let spot = Spot::of(place, self.setup.shape);
         let in_table = || self.index.has(hash, place);
         let Some(file) = self.segments.file(spot.file) else {
             return Ok(if in_table() { Look::Damaged(spot, "its packed file is gone") } else { Look::Moved });
@@ -182,9 +189,9 @@ impl Core {
         Sought { name, hash, depth }: Sought<'_>,
         before: Option<Vec<u8>>,
     ) -> Result<Look, StoreError> {
-        let all = self.shape.bytes_at_most(spot);
+        let all = self.setup.shape.bytes_at_most(spot);
         let want = if depth == Depth::Head { all.min(HEAD_READ_BYTES) } else { all };
-        let salt = self.body_salt(spot.file);
+        let salt = self.setup.body_salt(spot.file);
         let mut bytes = match before.map_or_else(|| self.bytes_at(file, spot.block, want), Ok) {
             // The others are there.
             Err(error) if is_gone(&error) => return Ok(Look::Damaged(spot, "its body file is missing")),
@@ -196,7 +203,7 @@ impl Core {
             head = RecordHead::decode(&bytes, salt);
         }
         let Some(head) = head else { return Ok(Look::Damaged(spot, "its head fails its checksum")) };
-        let blocks = self.shape.blocks(head.record_bytes());
+        let blocks = self.setup.shape.blocks(head.record_bytes());
         let held = Held { hash, place, blocks, visible: !head.internal };
         let mut record = Box::new(Record { held, head, bytes, spot, generation: 0, compared: false });
         if head.internal != name.internal || record.key() != name.key {
@@ -214,14 +221,42 @@ impl Core {
         Ok(Look::Found(record))
     }
 
+    /// As [`Objects::find`]; the body is read, and compared, as often as the store's sampling says.
+    pub(crate) fn find_sampled(&self, name: Name<'_>, hash: u64) -> Result<Option<Box<Record>>, StoreError> {
+        let depth = if self.samples() { Depth::Proven } else { Depth::Head };
+        self.find(name, hash, depth)
+    }
+
     /// Whether the next body is one to be compared.
-    pub(crate) fn samples(&self) -> bool {
-        match self.verify {
+    fn samples(&self) -> bool {
+        match self.setup.verify {
             Verify::Always => true,
             Verify::OneIn(reads) => {
-                self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(u64::from(reads.max(1)))
+                self.sampled.fetch_add(1, Ordering::Relaxed).is_multiple_of(u64::from(reads.max(1)))
             }
         }
+    }
+
+    pub(crate) fn note_disk_read(&self) {
+        self.disk_reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Since the opening: reads of body files.
+    pub(crate) fn disk_reads(&self) -> u64 {
+        self.disk_reads.load(Ordering::Relaxed)
+    }
+
+    /// Since the opening: objects that were asked for and found damaged.
+    pub(crate) fn damaged_reads(&self) -> u64 {
+        self.damaged_reads.load(Ordering::Relaxed)
+    }
+
+    /// Reads without counting what is damaged.
+    pub(crate) fn uncounted<T>(&self, read: impl FnOnce() -> T) -> T {
+        let before = self.damaged_reads();
+        let read = read();
+        self.damaged_reads.store(before, Ordering::Relaxed);
+        read
     }
 
     /// Whether the record at this place is only in memory.
@@ -233,15 +268,15 @@ impl Core {
 
     /// Bytes from a block on: from memory while they are not written yet.
     fn bytes_at(&self, file: &Arc<Packed>, block: u32, len: usize) -> Result<Vec<u8>, StoreError> {
-        if self.mode == Mode::Cache && !self.read_only {
+        if self.setup.mode == Mode::Cache && !self.setup.read_only {
             let volume = self.segments.volume(file.volume);
             if let Some(bytes) = volume.queue.unwritten(file.number, block) {
                 return Ok(bytes);
             }
         }
-        self.disk_reads.fetch_add(1, Ordering::Relaxed);
+        self.note_disk_read();
         let mut bytes = vec![0; len];
-        let read = file.body()?.read_at(&mut bytes, self.shape.offset(block))?;
+        let read = file.body()?.read_at(&mut bytes, self.setup.shape.offset(block))?;
         bytes.truncate(read);
         Ok(bytes)
     }
@@ -254,119 +289,11 @@ impl Core {
     ) -> Result<Option<Box<Record>>, StoreError> {
         let key = internal_key(id, part);
         let name = Name { internal: true, key: &key };
-        let hash = name.hash(self.hash_seed);
+        let hash = name.hash(self.setup.hash_seed);
         let found = self.find(name, hash, depth)?;
         if let Some(record) = &found {
             self.index.touch(&record.held);
         }
         Ok(found)
-    }
-
-    /// The manifest that a record is, if it is one.
-    pub(crate) fn manifest_of(&self, record: &Record) -> Result<Option<Manifest>, StoreError> {
-        if record.head.kind != Kind::Manifest {
-            return Ok(None);
-        }
-        let name = Name { internal: record.head.internal, key: record.key() };
-        let manifest = Manifest::decode(record.body());
-        manifest.map(Some).ok_or_else(|| self.damaged(name, record.spot, "its list of pieces is none"))
-    }
-
-    /// Changes that go with a record's end: its pieces, its name.
-    pub(crate) fn ends_with(&self, record: &Record) -> Result<Vec<Change>, StoreError> {
-        match record.head.kind {
-            Kind::Whole => Ok(Vec::new()),
-            Kind::Manifest => {
-                let manifest = self.manifest_of(record)?.expect("it is a manifest");
-                Ok(vec![Change::Pieces(manifest)])
-            }
-            Kind::Alias => Ok(vec![Change::Unlink(self.shared_id(record)?)]),
-        }
-    }
-
-    pub(crate) fn shared_id(&self, record: &Record) -> Result<u64, StoreError> {
-        let name = Name { internal: record.head.internal, key: record.key() };
-        let bytes = record.body().first_chunk::<8>();
-        let id = bytes.map(|bytes| u64::from_le_bytes(*bytes));
-        id.ok_or_else(|| self.damaged(name, record.spot, "it names no shared object"))
-    }
-
-    /// Forgets a large object's pieces, now or when its last reader is done.
-    pub(crate) fn remove_pieces(&self, manifest: &Manifest) {
-        if let Some(opened) = locked(&self.open).get_mut(&manifest.id) {
-            opened.gone = Some(manifest.clone());
-            return;
-        }
-        for (part, &len) in manifest.piece_lens.iter().enumerate() {
-            // It may move meanwhile: until it is gone.
-            while let Some(held) = self.piece_held(manifest.id, part as u32, len) {
-                if self.remove(&held) {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Whether all of a large object is still there, as memory alone tells.
-    pub(crate) fn has_pieces(&self, manifest: &Manifest) -> bool {
-        (0..manifest.piece_lens.len()).all(|part| {
-            let key = internal_key(manifest.id, part as u32);
-            let name = Name { internal: true, key: &key };
-            self.index.may_have(name.hash(self.hash_seed))
-        })
-    }
-
-    /// Where a piece is, as a rule without reading it.
-    fn piece_held(&self, id: u64, part: u32, len: u32) -> Option<Held> {
-        let key = internal_key(id, part);
-        let hash = Name { internal: true, key: &key }.hash(self.hash_seed);
-        let alike = self.index.find(hash).collect::<Vec<_>>();
-        let place = match alike[..] {
-            // A stranger with its signature, when it is gone itself: one in millions, and told by the length below.
-            [only] => only,
-            [] => return None,
-            _ => self.find_internal(id, part, Depth::Head).ok()??.held.place,
-        };
-        let blocks = self.shape.blocks(RECORD_HEAD_BYTES + key.len() + len as usize);
-        Some(Held { hash, place, blocks, visible: false })
-    }
-
-    /// Keeps a large object's pieces until [`Core::close_large`].
-    pub(crate) fn open_large(&self, id: u64) {
-        locked(&self.open).entry(id).or_default().readers += 1;
-    }
-
-    /// Whether it is a piece of a large object that is being read.
-    pub(crate) fn is_read(&self, put: &Put<'_>) -> bool {
-        let id = || put.name.key.first_chunk().map(|id| u64::from_le_bytes(*id));
-        put.name.internal && id().is_some_and(|id| locked(&self.open).contains_key(&id))
-    }
-
-    pub(crate) fn close_large(&self, id: u64) {
-        let mut open = locked(&self.open);
-        let Some(opened) = open.get_mut(&id) else { return };
-        opened.readers -= 1;
-        if opened.readers == 0 {
-            let gone = open.remove(&id).and_then(|opened| opened.gone);
-            drop(open);
-            if let Some(manifest) = gone {
-                self.remove_pieces(&manifest);
-            }
-        }
-    }
-
-    /// A shared object that has no name any more.
-    pub(crate) fn forget_shared(&self, id: u64) {
-        let found = self.find_internal(id, SHARED, Depth::Whole);
-        let Ok(Some(record)) = found else {
-            tracing::warn!(
-                id,
-                "a shared object without names could not be read: its room comes back on a rebuild"
-            );
-            return;
-        };
-        let more = self.ends_with(&record).unwrap_or_default();
-        self.remove(&record.held);
-        self.apply_now(&more);
     }
 }

@@ -1,25 +1,129 @@
-//! What counts once a change is where it must be: the table, the counts, and what is known for certain.
+//! The objects of a store, above the four components that keep them: how a change counts, how a record is read, what large
+//! and shared objects are made of.
+//!
+//! ```text
+//! Store --stage--> WriteQueue --apply--> Index, live blocks of Segments, links
+//! Store --find---> Index --> unwritten bytes of WriteQueue, else the body file of a segment --> Record
+//! ```
+//!
+//! Always holds: a change counts as a whole or not at all; what it leaves without an owner (pieces, shared objects) is
+//! forgotten after it, without locks.
+//! Not here: when the store is ready and what its users call (`store`); recovery, compaction, checks (`procedures`).
+//! Locks: `links` and `open` are leaves.
 
-use std::sync::Arc;
+mod large;
+pub(crate) mod read;
 
-use crate::core::Core;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use large::Opened;
+
+use crate::cache_policy::CachePolicy;
 use crate::error::StoreError;
-use crate::format::Name;
+use crate::format::body_salt;
+use crate::index::Index;
+use crate::lanes::Lane;
 use crate::locks::locked;
-use crate::options::Mode;
-use crate::spot::Spot;
+use crate::options::{Mode, Shape, Verify};
+use crate::segments::Segments;
 use crate::volume::Volume;
-use crate::write_queue::Apply;
 use crate::write_queue::group::{After, Change, Gate, Held};
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Operation, Patience};
+use crate::write_queue::{Apply, WriteQueue};
 
-impl Core {
-    /// An object that is not there: an error when it is not known whether it is.
-    pub(crate) fn is_missing(&self, name: Name<'_>, hash: u64) -> Result<(), StoreError> {
-        let Some(doubt) = self.index.doubt_of(name.key, hash) else { return Ok(()) };
-        let spot = Spot { file: doubt.file, block: doubt.block, blocks_max: 0 };
-        Err(self.damaged(name, spot, "its control block is damaged"))
+/// The components of a store, and the objects in them.
+pub(crate) struct Objects {
+    pub setup: Setup,
+    pub segments: Arc<Segments>,
+    pub index: Index,
+    pub policy: CachePolicy,
+    pub queue: WriteQueue,
+    /// Names of each shared object.
+    links: Mutex<HashMap<u64, u32>>,
+    /// Large objects that somebody reads.
+    open: Mutex<HashMap<u64, Opened>>,
+    damaged_reads: AtomicU64,
+    disk_reads: AtomicU64,
+    /// Counts reads, to choose those that are compared.
+    sampled: AtomicU64,
+}
+
+/// What does not change while a store is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup {
+    /// The store's number.
+    pub store: u128,
+    pub hash_seed: u64,
+    pub mode: Mode,
+    pub read_only: bool,
+    pub shape: Shape,
+    pub verify: Verify,
+    /// Whether long writes bypass the page cache.
+    pub direct_writes: bool,
+    /// How often the store was opened for writing, this time included.
+    pub openings: u64,
+}
+
+impl Setup {
+    /// Whether objects are evicted.
+    pub(crate) fn evicts(&self) -> bool {
+        self.mode == Mode::Cache && !self.read_only
+    }
+
+    /// With what the checksums of a body file's records are salted.
+    pub(crate) fn body_salt(&self, file: u32) -> u32 {
+        body_salt(self.store, file)
+    }
+}
+
+impl Objects {
+    pub(crate) fn new(
+        setup: Setup,
+        segments: Arc<Segments>,
+        index: Index,
+        policy: CachePolicy,
+        queue: WriteQueue,
+    ) -> Self {
+        Self {
+            setup,
+            segments,
+            index,
+            policy,
+            queue,
+            links: Mutex::default(),
+            open: Mutex::default(),
+            damaged_reads: AtomicU64::new(0),
+            disk_reads: AtomicU64::new(0),
+            sampled: AtomicU64::new(0),
+        }
+    }
+
+    /// Where an object goes that replaces another, or none.
+    pub(crate) fn lane_for(&self, hash: u64, old: Option<&Held>) -> Lane {
+        if self.setup.mode == Mode::Store {
+            return Lane::Newcomers;
+        }
+        match old.and_then(|old| self.segments.file_at(old.place)) {
+            Some(file) => Lane::of(file.lane.load(Ordering::Relaxed)),
+            None => self.policy.lane_of_new(hash),
+        }
+    }
+
+    /// How many names each shared object has.
+    pub(crate) fn links(&self) -> HashMap<u64, u32> {
+        locked(&self.links).clone()
+    }
+
+    pub(crate) fn set_links(&self, links: HashMap<u64, u32>) {
+        *locked(&self.links) = links;
+    }
+
+    /// Shared objects.
+    pub(crate) fn shared_objects(&self) -> usize {
+        locked(&self.links).len()
     }
 
     /// Stages records, and removals of objects, all on one volume and in one group. Cache mode: they count at once. The keys
@@ -36,7 +140,7 @@ impl Core {
         let operation = Operation { records, voids, more, keys, patience };
         let (gate, after) = self.queue.stage(&operation, &self.policy, self)?;
         after.iter().for_each(|after| self.do_after(after));
-        if let Some(taken) = taken.filter(|_| self.mode == Mode::Store) {
+        if let Some(taken) = taken.filter(|_| self.setup.mode == Mode::Store) {
             // By the volume's writer.
             taken.hand_over();
         }
@@ -78,7 +182,7 @@ impl Core {
     }
 }
 
-impl Apply for Core {
+impl Apply for Objects {
     fn apply(&self, change: &Change) -> Option<After> {
         match change {
             Change::Put { new, old } => {
