@@ -31,6 +31,12 @@ pub enum PackFsError {
         /// Why.
         source: io::Error,
     },
+    /// A tar stream ended between two entries, without the block of zeros that says that these were all.
+    #[error("the stream has no end: it may have been cut off after {last}; what came before is in the store")]
+    CutStream {
+        /// The last entry, for people.
+        last: String,
+    },
     /// A tar stream could not be read or written.
     #[error(transparent)]
     Stream(#[from] io::Error),

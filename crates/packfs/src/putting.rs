@@ -296,7 +296,8 @@ impl<'a> Putting<'a> {
         if from.fill_buf()?.is_empty() {
             return Err(PackFsError::EmptyStream);
         }
-        let mut archive = tar::Archive::new(from);
+        let mut archive = tar::Archive::new(Ended { from, is_at_end: false });
+        let mut last = String::new();
         for entry in archive.entries()? {
             let mut entry = entry?;
             if self.stop.load(Ordering::Relaxed) {
@@ -304,22 +305,19 @@ impl<'a> Putting<'a> {
             }
             let path = entry.path()?.into_owned();
             let what = shown(path.as_os_str().as_bytes());
-            let key = match key_of(&path) {
-                Ok(key) if key.is_empty() => continue,
-                Ok(key) => key,
-                Err(_) => {
-                    self.refuse(&what, "its path holds `..`, which leads out of wherever it is unpacked");
+            last.clone_from(&what);
+            // A damaged length there tells another place for all that follows.
+            let pax = read_pax(&mut entry)
+                .map_err(|source| PackFsError::BrokenStream { what: what.clone(), source })?;
+            let target = entry.link_name()?.map(|target| target.into_owned());
+            let key = match key_in_stream(&entry, &path, target.as_deref(), pax) {
+                Ok(Some(key)) => key,
+                Ok(None) => continue,
+                Err(why) => {
+                    self.refuse(&what, why);
                     continue;
                 }
             };
-            if is_pax_sparse(&mut entry)? {
-                self.refuse(
-                    &what,
-                    "is a sparse file in the pax form (GNU.sparse), which is not read; make the stream with tar --format=gnu, or \
-                     without -S",
-                );
-                continue;
-            }
             let header = entry.header();
             let (mode, mtime_s) = (header.mode().unwrap_or(0o644), header.mtime().unwrap_or(0));
             let (kind, length) = (header.entry_type(), entry.size());
@@ -328,7 +326,6 @@ impl<'a> Putting<'a> {
                 mtime_ns: 0,
                 ..FileMeta::new(kind, (mode & 0o7777) as u16)
             };
-            let target = entry.link_name()?.map(|target| target.into_owned());
             let done = match (kind, target) {
                 (tar::EntryType::Directory, _) => self.directory(&key, meta(FileType::Directory)),
                 (tar::EntryType::Symlink, Some(target)) if !target.as_os_str().is_empty() => {
@@ -356,15 +353,99 @@ impl<'a> Putting<'a> {
             }
             self.settled(&what, done)?;
         }
+        if archive.into_inner().is_at_end {
+            return Err(PackFsError::CutStream { last });
+        }
         Ok(())
     }
 }
 
-/// Whether an entry holds the data of a sparse file with a map of its holes that stands in the entry's pax header or in the data:
-/// taken as it is, it would be another file.
-fn is_pax_sparse<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bool> {
-    let Some(extensions) = entry.pax_extensions()? else { return Ok(false) };
-    Ok(extensions.flatten().any(|extension| extension.key_bytes().starts_with(b"GNU.sparse.")))
+/// The key of an entry; none for the directory that all of a stream is in.
+///
+/// # Errors
+/// Why the entry cannot be put.
+fn key_in_stream<R: Read>(
+    entry: &tar::Entry<'_, R>,
+    path: &Path,
+    target: Option<&Path>,
+    pax: Pax,
+) -> Result<Option<Vec<u8>>, &'static str> {
+    let holds_zero = |path: &Path| path.as_os_str().as_bytes().contains(&0);
+    if holds_zero(path) || target.is_some_and(holds_zero) {
+        return Err("its path, or what it links to, holds a zero byte, which no file's path can");
+    }
+    let key = key_of(path).map_err(|_| "its path holds `..`, which leads out of wherever it is unpacked")?;
+    if key.is_empty() {
+        let is_root = entry.header().entry_type().is_dir() && !path.as_os_str().is_empty();
+        return if is_root { Ok(None) } else { Err("it has no name") };
+    }
+    if pax.is_sparse {
+        return Err(
+            "is a sparse file in the pax form (GNU.sparse), which is not read; make the stream with tar --format=gnu, or without -S",
+        );
+    }
+    Ok(Some(key))
+}
+
+/// What matters here of an entry's pax header.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pax {
+    /// The entry holds the data of a sparse file with a map of its holes that stands in the pax header or in the data: taken as
+    /// it is, it would be another file.
+    is_sparse: bool,
+}
+
+/// Reads an entry's pax header.
+///
+/// # Errors
+/// When a record of it is damaged, or a number is not one: the reader of tar streams would go by the entry's header then.
+fn read_pax<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<Pax> {
+    let mut pax = Pax::default();
+    let Some(extensions) = entry.pax_extensions()? else { return Ok(pax) };
+    for extension in extensions {
+        let extension = extension.map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidData, "a record of its pax header is damaged")
+        })?;
+        let (key, value) = (extension.key_bytes(), extension.value_bytes());
+        pax.is_sparse |= key.starts_with(b"GNU.sparse.");
+        let is_right = match key {
+            b"size" | b"uid" | b"gid" => {
+                str::from_utf8(value).is_ok_and(|value| value.parse::<u64>().is_ok())
+            }
+            b"mtime" | b"atime" | b"ctime" => is_time(value),
+            _ => true,
+        };
+        // An empty value takes back what a header for all entries said.
+        if !is_right && !value.is_empty() {
+            let (key, value) = (key.escape_ascii(), value.escape_ascii());
+            let why = format!("its pax header says {key}={value}, which is not a number");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+    }
+    Ok(pax)
+}
+
+/// Seconds, perhaps with a sign and a fraction.
+fn is_time(value: &[u8]) -> bool {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    let whole = digits.iter().take_while(|digit| digit.is_ascii_digit()).count();
+    let fraction = digits[whole..].strip_prefix(b".").unwrap_or(&digits[whole..]);
+    whole > 0 && fraction.iter().all(u8::is_ascii_digit)
+}
+
+/// A stream that knows whether it was read to its end. The reader of tar streams stops at the first block of zeros, which
+/// says that there are no more entries; when it came to the end of the stream instead, that block is missing.
+struct Ended<R> {
+    from: R,
+    is_at_end: bool,
+}
+
+impl<R: Read> Read for Ended<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(bytes)?;
+        self.is_at_end |= read == 0 && !bytes.is_empty();
+        Ok(read)
+    }
 }
 
 /// An entry of a stream: its end before the length that was told is an error. The reader of tar streams takes it for the entry's end, and finds

@@ -201,3 +201,86 @@ fn a_stream_that_is_empty_breaks_off_or_cannot_be_read_is_an_error_and_what_came
     let (put, refused) = place.put(|putting| putting.object(Broken, b"key"));
     assert_eq!((put.expect("the others go on").refused, refused), (1, vec!["key: pulled out".to_owned()]));
 }
+
+/// Symptom: a stream that was cut off between two entries was put without a word. Cause: the reader of tar streams takes the end
+/// of its input for the end blocks. Fix: the input notes that it was read to its end.
+#[test]
+fn a_stream_cut_off_between_two_entries_is_an_error_and_what_came_before_is_put() {
+    let place = Place::new();
+    let mut stream = tar::Builder::new(Vec::new());
+    add(&mut stream, tar::EntryType::Regular, "first", "", b"12345");
+    add(&mut stream, tar::EntryType::Regular, "second", "", &[0; 512]);
+    add(&mut stream, tar::EntryType::Regular, "third", "", b"");
+    let bytes = stream.into_inner().expect("in memory");
+    for (end, last) in [(1024, "first"), (2048, "second"), (2560, "third")] {
+        let (put, _) = place.put(|putting| putting.tar(&bytes[..end]));
+        assert!(matches!(&put, Err(PackFsError::CutStream { last: told }) if told == last), "{end}: {put:?}");
+    }
+    assert!(place.store.get(b"second").expect("readable").is_some());
+    // One of the two end blocks is enough, and what follows them is not read.
+    for rest in [&[0; 512][..], &[0; 1024], &[0; 10_240]] {
+        let whole = [&bytes[..2560], rest].concat();
+        let (put, refused) = place.put(|putting| putting.tar(&whole[..]));
+        assert_eq!((put.expect("put").files, refused.len()), (3, 0));
+    }
+}
+
+/// Adds a pax header for the next entry.
+fn add_pax(stream: &mut tar::Builder<Vec<u8>>, records: &[u8]) {
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(tar::EntryType::XHeader);
+    header.set_size(records.len() as u64);
+    header.set_cksum();
+    stream.append(&header, records).expect("in memory");
+}
+
+/// Symptom: a file was cut short, or took what follows it for its own. Cause: a length in a pax header that is not a number was
+/// passed over, and the header's, which may be anything then, was taken.
+#[test]
+fn a_pax_header_with_a_damaged_record_or_number_ends_the_stream() {
+    let damaged: [&[u8]; 5] =
+        [b"12 size=1z3\n", b"11 size=-5\n", b"99 size=5\n", b"13 mtime=1.x\n", b"8 uid=\xff\n"];
+    for records in damaged {
+        let place = Place::new();
+        let mut stream = tar::Builder::new(Vec::new());
+        add(&mut stream, tar::EntryType::Regular, "before", "", b"12345");
+        add_pax(&mut stream, records);
+        add(&mut stream, tar::EntryType::Regular, "file", "", b"12345");
+        let bytes = stream.into_inner().expect("in memory");
+        let (put, _) = place.put(|putting| putting.tar(&bytes[..]));
+        let what = records.escape_ascii();
+        assert!(
+            matches!(&put, Err(PackFsError::BrokenStream { what, .. }) if what == "file"),
+            "{what}: {put:?}"
+        );
+        assert!(place.store.get(b"before").expect("readable").is_some(), "{what}");
+        assert!(place.store.get(b"file").expect("readable").is_none(), "{what}");
+    }
+    let place = Place::new();
+    let mut stream = tar::Builder::new(Vec::new());
+    add_pax(&mut stream, b"10 size=5\n19 mtime=-1.000001\n7 uid=\n");
+    add(&mut stream, tar::EntryType::Regular, "file", "", b"12345");
+    let bytes = stream.into_inner().expect("in memory");
+    let (put, refused) = place.put(|putting| putting.tar(&bytes[..]));
+    assert_eq!((put.expect("put").files, refused.len()), (1, 0), "{refused:?}");
+}
+
+#[test]
+fn an_entry_without_a_name_and_one_whose_path_holds_a_zero_byte_are_refused_and_told() {
+    let place = Place::new();
+    let mut stream = tar::Builder::new(Vec::new());
+    add(&mut stream, tar::EntryType::Directory, "./", "", b"");
+    add(&mut stream, tar::EntryType::Regular, "", "", b"12345");
+    add(&mut stream, tar::EntryType::Regular, "/", "", b"12345");
+    add_pax(&mut stream, b"12 path=a\0b\n");
+    add(&mut stream, tar::EntryType::Regular, "short", "", b"12345");
+    add_pax(&mut stream, b"16 linkpath=a\0b\n");
+    add(&mut stream, tar::EntryType::Symlink, "link", "short", b"");
+    add(&mut stream, tar::EntryType::Regular, "last", "", b"12345");
+    let bytes = stream.into_inner().expect("in memory");
+    let (put, refused) = place.put(|putting| putting.tar(&bytes[..]));
+    assert_eq!(put.expect("put").objects(), 1, "{refused:?}");
+    assert!(place.store.get(b"last").expect("readable").is_some());
+    let why = |what: &str| refused.iter().filter(|refused| refused.contains(what)).count();
+    assert_eq!((why("has no name"), why("holds a zero byte"), refused.len()), (2, 2, 4), "{refused:?}");
+}
