@@ -11,14 +11,17 @@
 //! Not here: removing what was chosen (`refill`); requests of objects, which the index counts beside their places.
 //! Locks: those of its parts, all leaves.
 
+pub(crate) mod lanes;
+pub(crate) mod memory;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cache_policy::lanes::{Lane, Lanes, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
+use crate::cache_policy::memory::Memory;
 use crate::eviction::FILES_FOR_LANES;
-use crate::lanes::{Lane, Lanes, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
-use crate::memory::Memory;
 use crate::options::{CacheOptions, Eviction};
-use crate::packed::Packed;
+use crate::segments::packed::Packed;
 
 /// The choices of a cache.
 pub(crate) struct CachePolicy {
@@ -126,7 +129,7 @@ mod tests {
 
     use super::*;
     use crate::options::{Admission, Mode};
-    use crate::packed::Access;
+    use crate::segments::packed::Access;
 
     fn policy(options: &CacheOptions) -> CachePolicy {
         CachePolicy::new(true, options, 0, 1000)

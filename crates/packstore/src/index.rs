@@ -9,16 +9,19 @@
 //! Not here: how many blocks of a segment are live (`segments`), the names of shared objects (`links`).
 //! The lock of each set is a leaf. Look-ups take none, except for a key that is not there while some key is uncertain.
 
+pub mod signatures;
+pub(crate) mod spot;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use crate::hashed::Hashed;
+use crate::index::spot::Spot;
 use crate::locks::locked;
 use crate::options::Shape;
 use crate::signatures::{Candidates, Place, Signatures};
-use crate::spot::Spot;
 use crate::write_queue::group::Held;
 
 /// The objects of a store.
@@ -195,7 +198,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spot::place;
+    use crate::index::spot::place;
 
     const SHAPE: Shape = Shape { block_bytes: 64, packed_blocks: 1 << 14 };
 

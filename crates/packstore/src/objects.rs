@@ -12,6 +12,7 @@
 //! Locks: `links` and `open` are leaves.
 
 mod large;
+pub(crate) mod object;
 pub(crate) mod read;
 
 use std::collections::HashMap;
@@ -21,14 +22,14 @@ use std::sync::{Arc, Mutex};
 use large::Opened;
 
 use crate::cache_policy::CachePolicy;
+use crate::cache_policy::lanes::Lane;
 use crate::error::StoreError;
 use crate::format::body_salt;
 use crate::index::Index;
-use crate::lanes::Lane;
 use crate::locks::locked;
 use crate::options::{Mode, Shape, Verify};
 use crate::segments::Segments;
-use crate::volume::Volume;
+use crate::segments::volume::Volume;
 use crate::write_queue::group::{After, Change, Gate, Held};
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Operation, Patience};

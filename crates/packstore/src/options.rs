@@ -6,7 +6,7 @@ use std::time::Duration;
 use disk::Disk;
 
 use crate::error::StoreError;
-use crate::spot::Spot;
+use crate::index::spot::Spot;
 
 /// A directory that takes part in a store (disk splicing).
 #[derive(Clone)]
@@ -163,7 +163,7 @@ impl StoreOptions {
         if let Some(small) = volumes.iter().find(|volume| volume.size_bytes < packed_bytes * 5 / 4) {
             return Err(wrong("size_bytes", small.size_bytes, "room for a packed file and its index"));
         }
-        if total / block_bytes >= crate::spot::BLOCKS_MAX / 2 {
+        if total / block_bytes >= crate::index::spot::BLOCKS_MAX / 2 {
             return Err(wrong("size of all volumes", total, "below 2^33 blocks: take larger blocks"));
         }
         Ok(Shape { block_bytes: self.block_bytes, packed_blocks: (packed_bytes / block_bytes) as u32 })

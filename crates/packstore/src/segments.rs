@@ -8,18 +8,24 @@
 //! held while another is taken, except in `grow`, which keeps the volumes locked while it makes one.
 //! Not here: what is in the files (`index`), which of them is filled next (`refill`).
 
+pub(crate) mod bitmap;
+pub(crate) mod packed;
+pub(crate) mod stretches;
+pub(crate) mod volume;
+pub(crate) mod volume_copy;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::error::StoreError;
 use crate::format::Victim;
+use crate::index::spot::Spot;
 use crate::locks::locked;
 use crate::options::Shape;
-use crate::packed::Packed;
+use crate::segments::packed::Packed;
+use crate::segments::volume::Volume;
 use crate::signatures::Place;
-use crate::spot::Spot;
-use crate::volume::Volume;
 
 /// The volumes and packed files of a store.
 pub(crate) struct Segments {
@@ -310,7 +316,7 @@ mod tests {
 
     use super::*;
     use crate::options::Mode;
-    use crate::packed::Access;
+    use crate::segments::packed::Access;
 
     fn segments(lost: &[u32]) -> Segments {
         let files = lost.iter().map(|&number| (number, 0)).collect();

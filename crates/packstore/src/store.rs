@@ -17,21 +17,31 @@
 //! Keys and the turn alone are held across disk access; besides, `Volume::copying`, which is taken before the locks of the
 //! segments, and the list of volumes while one is added.
 
+mod deletions;
+pub(crate) mod extents;
+pub(crate) mod getting;
+pub(crate) mod iterate;
+pub(crate) mod lifetime;
+mod links;
+pub(crate) mod opening;
 mod readiness;
+pub(crate) mod stream;
+pub(crate) mod touching;
+pub(crate) mod usage;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use crate::cache_policy::lanes::Lane;
 use crate::clock::now_s;
 use crate::error::StoreError;
 use crate::format::{KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, Tombstone, Victim, crc};
-use crate::iterate::record_from_index;
-use crate::lanes::Lane;
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
 use crate::options::{Mode, PutOptions};
-use crate::stream::ObjectWriter;
+use crate::store::iterate::record_from_index;
+use crate::store::stream::ObjectWriter;
 use crate::write_queue::group::{Change, Gate, Held};
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Patience};

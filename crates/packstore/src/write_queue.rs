@@ -151,7 +151,7 @@ struct Turn {
 /// What waits to be written.
 struct Staging {
     group: Group,
-    /// Where objects go, by [`crate::lanes::Lane`].
+    /// Where objects go, by [`crate::cache_policy::lanes::Lane`].
     lanes: [Fillings; 2],
     stop: bool,
     /// A group is being written.

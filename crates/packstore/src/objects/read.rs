@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 
 use crate::error::{StoreError, printable};
 use crate::format::{Name, RECORD_HEAD_BYTES, RecordHead, crc, internal_key};
+use crate::index::spot::Spot;
 use crate::objects::Objects;
 use crate::options::{Mode, Verify};
-use crate::packed::Packed;
-use crate::recover::is_gone;
+use crate::procedures::recover::is_gone;
+use crate::segments::packed::Packed;
 use crate::signatures::Place;
-use crate::spot::Spot;
 use crate::write_queue::group::Held;
 
 /// A record as read.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use disk::DiskFile;
 
 use super::direct::Direct;
-use crate::bitmap::Bitmap;
 use crate::locks::locked;
-use crate::packed::Packed;
-use crate::stretches::Stretches;
+use crate::segments::bitmap::Bitmap;
+use crate::segments::packed::Packed;
+use crate::segments::stretches::Stretches;
 
 /// A packed file being written: ends, when the last that writes to it lets go.
 pub(crate) struct Session {

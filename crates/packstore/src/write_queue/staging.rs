@@ -11,15 +11,15 @@ use super::filling::{Filling, Session};
 use super::group::{After, Change, Gate, Group, Held, Run};
 use super::{Apply, Staging, WriteQueue};
 use crate::cache_policy::CachePolicy;
+use crate::cache_policy::lanes::Lane;
 use crate::clock::now_s;
 use crate::error::StoreError;
 use crate::format::{Control, Name, Put, RecordHead, Tombstone};
-use crate::lanes::Lane;
+use crate::index::spot::place;
 use crate::locks::locked;
 use crate::options::Mode;
+use crate::segments::volume::Volume;
 use crate::signatures::Place;
-use crate::spot::place;
-use crate::volume::Volume;
 
 /// A group is written when it has so many bytes, or when there is nothing to wait for.
 pub(crate) const GROUP_BYTES: usize = 1 << 20;

@@ -8,11 +8,11 @@ use super::filling::Filling;
 use super::group::Group;
 use super::staging::GROUP_BYTES;
 use super::{Staging, VolumeQueue, WriteQueue};
+use crate::cache_policy::lanes::Lane;
 use crate::error::StoreError;
-use crate::lanes::Lane;
 use crate::locks::locked;
 use crate::options::Mode;
-use crate::volume::Volume;
+use crate::segments::volume::Volume;
 
 /// The writer waits for others to join a group for as long as a part of what the last one took, and not longer than this.
 const GATHER_MAX: Duration = Duration::from_millis(1);

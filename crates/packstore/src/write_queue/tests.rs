@@ -9,13 +9,13 @@ use super::direct::Direct;
 use super::filling::{Filling, Session};
 use super::staging::{NewRecord, Operation, Patience, Staged};
 use super::*;
-use crate::bitmap::Bitmap;
 use crate::cache_policy::CachePolicy;
+use crate::cache_policy::lanes::Lane;
 use crate::format::{Kind, Name, RecordHead, crc};
-use crate::lanes::Lane;
-use crate::packed::{Access, Packed};
 use crate::segments::LostParts;
-use crate::volume::Volume;
+use crate::segments::bitmap::Bitmap;
+use crate::segments::packed::{Access, Packed};
+use crate::segments::volume::Volume;
 
 const SHAPE: Shape = Shape { block_bytes: 64, packed_blocks: 1 << 14 };
 

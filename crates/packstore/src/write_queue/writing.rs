@@ -16,8 +16,8 @@ use crate::error::StoreError;
 use crate::format::{Control, MARK_BYTES};
 use crate::locks::locked;
 use crate::options::Mode;
-use crate::packed::Packed;
-use crate::volume::{Counters, Volume};
+use crate::segments::packed::Packed;
+use crate::segments::volume::{Counters, Volume};
 
 /// Room of an index file is taken in such steps.
 const INDEX_STEP_BYTES: u64 = 64 << 10;

@@ -15,7 +15,7 @@ use disk::{Disk, DiskError, DiskOpen};
 use crate::format::{IndexHead, VOLUME_HEAD_BYTES, VolumeHead, crc, u32_at};
 use crate::locks::locked;
 use crate::segments::Segments;
-use crate::volume::{read_head, replace_file};
+use crate::segments::volume::{read_head, replace_file};
 
 pub(crate) const COPY_NAME: &str = "volume.copy";
 

@@ -9,9 +9,9 @@ use crate::error::StoreError;
 use crate::format::VolumeHead;
 use crate::locks::locked;
 use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
+use crate::segments::volume::{HEAD_NAME, Volume, hold, write_head};
+use crate::segments::volume_copy::{COPY_NAME, write_copy};
 use crate::store::Store;
-use crate::volume::{HEAD_NAME, Volume, hold, write_head};
-use crate::volume_copy::{COPY_NAME, write_copy};
 
 impl Store {
     /// Makes an empty store and opens it.
@@ -56,7 +56,7 @@ impl Store {
     /// # Errors
     /// When another process has it, no volume is one, they do not belong together, or one is missing in store mode.
     pub fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Self, StoreError> {
-        crate::opening::open(disks, options)
+        crate::store::opening::open(disks, options)
     }
 
     /// Makes all that was done durable.
@@ -107,7 +107,7 @@ impl Store {
         let name = format!("pack-writer-{}", volume.number);
         let spawned = std::thread::Builder::new()
             .name(name)
-            .spawn(move || crate::writer::run(&objects, &volume, index));
+            .spawn(move || crate::procedures::writer::run(&objects, &volume, index));
         locked(&self.threads).push(spawned.expect("a thread can be started"));
     }
 
@@ -123,7 +123,7 @@ impl Store {
         self.objects.close_all_large();
         let flushed = self.flush();
         self.stop();
-        ready.and(flushed).and_then(|()| crate::table_file::write(&self.objects))
+        ready.and(flushed).and_then(|()| crate::procedures::table_file::write(&self.objects))
     }
 
     fn stop(&self) {
@@ -149,13 +149,13 @@ fn added_to(volumes: &[Arc<Volume>], spec: VolumeSpec) -> Result<Arc<Volume>, St
     let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);
     let staying = volumes.iter().filter(|volume| !volume.leaving.load(Ordering::SeqCst));
     let Some(first) = staying.clone().next() else { return Err(StoreError::Closed) };
-    let mut head = crate::volume::read_head(&first.disk)?;
+    let mut head = crate::segments::volume::read_head(&first.disk)?;
     // As many as there are, not the highest number: one may have been removed.
     let count = head.volumes + 1;
     (head.volume, head.size_bytes, head.volumes) = (number, spec.size_bytes, count);
     make_volume(&spec.disk, &head)?;
     for volume in staying {
-        let mut other = crate::volume::read_head(&volume.disk)?;
+        let mut other = crate::segments::volume::read_head(&volume.disk)?;
         other.volumes = count;
         write_head(&volume.disk, &other)?;
     }

@@ -23,20 +23,20 @@ pub(crate) use spill::SPILL_NAME;
 use spill::{PARTS, Spill};
 use torn::{Suspect, torn};
 
-use crate::bitmap::Bitmap;
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
     Tombstone, damaged_behind, u32_at, u64_at,
 };
 use crate::index::Uncertain;
+use crate::index::spot::place;
 use crate::locks::locked;
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::packed::Packed;
-use crate::recover::{index_or_records, is_gone, looks_cut, restore};
-use crate::refill::{IndexRead, Lost, index_as_it_is};
-use crate::spot::place;
+use crate::procedures::recover::{index_or_records, is_gone, looks_cut, restore};
+use crate::procedures::refill::{IndexRead, Lost, index_as_it_is};
+use crate::segments::bitmap::Bitmap;
+use crate::segments::packed::Packed;
 
 /// Number and count of pieces of a manifest; number of an alias' object.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use disk::{Disk, DiskError, DiskLock, DiskOpen};
 
 use crate::error::StoreError;
 use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
-use crate::volume_copy::VolumeCopy;
+use crate::segments::volume_copy::VolumeCopy;
 use crate::write_queue::VolumeQueue;
 
 pub(crate) const HEAD_NAME: &str = "volume";

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::found::Found;
 use crate::format::{RecordHead, crc};
 use crate::objects::Objects;
-use crate::packed::Packed;
+use crate::segments::packed::Packed;
 
 /// What one read takes at most; a longer record is read by itself.
 const READ_BYTES: u32 = 1 << 20;

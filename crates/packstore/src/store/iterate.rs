@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Name};
-use crate::object::Stat;
+use crate::index::spot::Spot;
 use crate::objects::Objects;
+use crate::objects::object::Stat;
 use crate::objects::read::Record;
-use crate::packed::Packed;
-use crate::recover::index_or_records;
-use crate::refill::IndexRead;
-use crate::spot::Spot;
+use crate::procedures::recover::index_or_records;
+use crate::procedures::refill::IndexRead;
+use crate::segments::packed::Packed;
 use crate::store::Store;
 use crate::write_queue::group::Held;
 

@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex};
 
 use disk::{DiskError, DiskOpen};
 
-use crate::bitmap::Bitmap;
+use crate::cache_policy::lanes::Lane;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, IndexHead, Kind, Put, Tombstone, Victim, mend_controls};
-use crate::lanes::Lane;
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::packed::{Access, Packed};
-use crate::recover::untold;
-use crate::volume::{Counters, Volume, replace_file};
-use crate::volume_copy::write_copy;
+use crate::procedures::recover::untold;
+use crate::segments::bitmap::Bitmap;
+use crate::segments::packed::{Access, Packed};
+use crate::segments::volume::{Counters, Volume, replace_file};
+use crate::segments::volume_copy::write_copy;
 use crate::write_queue::direct::Direct;
 use crate::write_queue::filling::{Filling, Session, TOLD_AGAIN_AFTER_BYTES};
 use crate::write_queue::group::{Change, Held};
@@ -133,7 +133,7 @@ fn create(objects: &Objects, volume: &Arc<Volume>, index: usize, lane: Lane) -> 
     let is_there = |number: u32| volume.disk.open(&Packed::body_name(number), DiskOpen::Read).is_ok();
     let reserved = objects.segments.reserve_number(is_there);
     let number = reserved.number();
-    let most = crate::spot::BLOCKS_MAX / u64::from(objects.setup.shape.packed_blocks);
+    let most = crate::index::spot::BLOCKS_MAX / u64::from(objects.setup.shape.packed_blocks);
     if u64::from(number) >= most {
         return Err(NoRoom::Full);
     }

@@ -10,9 +10,9 @@ use disk::{Disk, DiskFile, DiskOpen};
 use crate::error::StoreError;
 use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
 use crate::objects::Objects;
-use crate::packed::Packed;
+use crate::segments::packed::Packed;
+use crate::segments::volume::TABLE_NAME;
 use crate::signatures::Signatures;
-use crate::volume::TABLE_NAME;
 
 const HEAD_BYTES: usize = 80;
 const FILE_BYTES: usize = 32;

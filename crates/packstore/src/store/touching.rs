@@ -12,8 +12,8 @@ use crate::error::StoreError;
 use crate::format::{Name, TIMES_AT, encode_times};
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
+use crate::segments::volume::is_full;
 use crate::store::Store;
-use crate::volume::is_full;
 use crate::write_queue::group::Held;
 use crate::write_queue::keys::Taken;
 

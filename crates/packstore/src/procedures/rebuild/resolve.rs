@@ -11,11 +11,11 @@ use super::{Heap, Special};
 use crate::error::StoreError;
 use crate::format::{Kind, SHARED, Tombstone, Victim};
 use crate::index::Uncertain;
+use crate::index::spot::Spot;
 use crate::locks::locked;
 use crate::objects::Objects;
 use crate::options::Mode;
 use crate::signatures::Place;
-use crate::spot::Spot;
 
 /// Sequence numbers that an unclean stop may have used up unseen.
 const SEQUENCES_LOST_MAX: u64 = 1 << 20;

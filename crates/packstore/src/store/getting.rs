@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
-use crate::object::{Object, Pieces, Stat};
+use crate::index::spot::Spot;
 use crate::objects::Objects;
+use crate::objects::object::{Object, Pieces, Stat};
 use crate::objects::read::{Depth, ReadBefore, Record};
 use crate::options::Mode;
-use crate::packed::Packed;
+use crate::segments::packed::Packed;
 use crate::signatures::Place;
-use crate::spot::Spot;
 use crate::store::Store;
-use crate::touching::requested;
+use crate::store::touching::requested;
 use crate::write_queue::group::{Change, Held};
 
 impl Store {

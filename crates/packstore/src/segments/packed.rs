@@ -46,7 +46,7 @@ pub(crate) struct Packed {
     unfit: AtomicBool,
     /// Which of the body file's records count was not known when its lost index was replaced.
     pub recovered: AtomicBool,
-    /// A [`crate::lanes::Lane`].
+    /// A [`crate::cache_policy::lanes::Lane`].
     pub lane: AtomicU8,
     disk: Arc<dyn Disk>,
     body: OnceLock<Arc<dyn DiskFile>>,

@@ -117,7 +117,7 @@ impl Store {
         let objects = &self.objects;
         let files = objects.segments.all_files();
         let block_bytes = u64::from(objects.setup.shape.block_bytes);
-        let state = |(index, volume): (usize, Arc<crate::volume::Volume>)| {
+        let state = |(index, volume): (usize, Arc<crate::segments::volume::Volume>)| {
             let mine = files.iter().filter(|file| file.volume == index);
             VolumeState {
                 place: volume.disk.place(),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::bitmap::Bitmap;
+use crate::segments::bitmap::Bitmap;
 
 /// Stretches of free blocks, by length, then place.
 #[derive(Debug, Default)]

@@ -13,15 +13,15 @@ use crate::format::{Control, Controls, INDEX_HEAD_BYTES, IndexHead, OBJECT_OVERH
 use crate::index::Index;
 use crate::objects::{Objects, Setup};
 use crate::options::{Mode, OpenOptions, Shape};
-use crate::packed::{Access, Packed};
-use crate::rebuild::{SPILL_NAME, rebuild};
-use crate::recover::restore;
+use crate::procedures::rebuild::{SPILL_NAME, rebuild};
+use crate::procedures::recover::restore;
+use crate::procedures::table_file::{self, TableFile};
+use crate::segments::packed::{Access, Packed};
+use crate::segments::volume::{Volume, hold, read_head_or_copy, write_head};
+use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
 use crate::segments::{LostParts, Segments};
 use crate::signatures::Signatures;
 use crate::store::Store;
-use crate::table_file::{self, TableFile};
-use crate::volume::{Volume, hold, read_head_or_copy, write_head};
-use crate::volume_copy::{VolumeCopy, head_from_others, write_copy};
 use crate::write_queue::WriteQueue;
 
 pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<Store, StoreError> {
@@ -251,7 +251,7 @@ fn find_files(
 ) -> Result<Vec<Packed>, StoreError> {
     let mut names = HashSet::from_iter(disk.names()?);
     end_removals(disk, access, &mut names)?;
-    let most = crate::spot::BLOCKS_MAX / u64::from(shape.packed_blocks);
+    let most = crate::index::spot::BLOCKS_MAX / u64::from(shape.packed_blocks);
     for number in names.iter().filter_map(|name| number_of(name, ".index")) {
         if u64::from(number) >= most {
             let place = format!("{}/{}", disk.place(), Packed::index_name(number));

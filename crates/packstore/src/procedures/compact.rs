@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 
 use disk::DiskError;
 
+use crate::cache_policy::lanes::Lane;
 use crate::error::StoreError;
 use crate::format::{Control, Controls, Kind, Tombstone};
-use crate::lanes::Lane;
 use crate::objects::Objects;
 use crate::objects::read::Depth;
-use crate::packed::{Onward, Packed};
-use crate::refill::IndexRead;
+use crate::procedures::refill::IndexRead;
+use crate::segments::packed::{Onward, Packed};
+use crate::segments::volume::{Volume, is_full};
+use crate::segments::volume_copy::write_copy;
 use crate::store::Store;
-use crate::volume::{Volume, is_full};
-use crate::volume_copy::write_copy;
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::NewRecord;
 
@@ -99,7 +99,7 @@ impl Store {
     /// False when a record in it still counts.
     pub(crate) fn empty(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<bool, StoreError> {
         let objects = &self.objects;
-        let IndexRead { salt, bytes, .. } = crate::refill::index_of(objects, file)?;
+        let IndexRead { salt, bytes, .. } = crate::procedures::refill::index_of(objects, file)?;
         let mut pending = Vec::new();
         let mut onward = Onward::of(file);
         for (_, control) in Controls::new(&bytes, salt) {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::compact::CompactReport;
 use crate::error::StoreError;
+use crate::procedures::compact::CompactReport;
+use crate::segments::volume::{HEAD_NAME, TABLE_NAME, Volume, read_head, write_head};
+use crate::segments::volume_copy::{COPY_NAME, write_copy};
 use crate::store::Store;
-use crate::volume::{HEAD_NAME, TABLE_NAME, Volume, read_head, write_head};
-use crate::volume_copy::{COPY_NAME, write_copy};
 
 /// A packed file that a writer still holds is free again within moments.
 const HELD_MAX: Duration = Duration::from_secs(60);

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
-use crate::object::Stat;
+use crate::objects::object::Stat;
 use crate::objects::read::{Depth, Record};
-use crate::packed::Pin;
+use crate::segments::packed::Pin;
 use crate::store::Store;
-use crate::touching::requested;
+use crate::store::touching::requested;
 
 /// A stretch of a body.
 pub struct Extent {
@@ -100,7 +100,7 @@ impl Store {
         let hash = self.name_hash(key);
         let Some(named) = objects.find_sampled(Name::of(key), hash)? else { return Ok(None) };
         requested(objects, key, &named.held, named.head.requested_s);
-        let mut stat = crate::getting::stat_of(&named);
+        let mut stat = crate::store::getting::stat_of(&named);
         let mut body = named;
         if body.head.kind == Kind::Alias {
             let Some(alias) = objects.find(Name::of(key), hash, Depth::Whole)? else { return Ok(None) };

@@ -17,17 +17,17 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::bitmap::Bitmap;
 use crate::error::StoreError;
 use crate::format::{
     Control, Controls, INDEX_HEAD_BYTES, IndexHead, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest, Name, Put,
     RECORD_HEAD_BYTES, RecordHead, SHARED, Tombstone, crc, decode_control, salt_of, u16_at,
 };
+use crate::index::spot::place;
 use crate::objects::Objects;
 use crate::objects::read::Depth;
-use crate::packed::Packed;
-use crate::refill::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
-use crate::spot::place;
+use crate::procedures::refill::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
+use crate::segments::bitmap::Bitmap;
+use crate::segments::packed::Packed;
 use crate::write_queue::group::{Change, Held};
 use crate::write_queue::keys::Taken;
 

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::compact::keep_voids;
 use crate::error::{StoreError, printable};
 use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED, damaged_behind};
-use crate::iterate::index_of_live;
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
-use crate::packed::{Onward, Packed};
-use crate::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
-use crate::refill::{IndexRead, Lost};
+use crate::procedures::compact::keep_voids;
+use crate::procedures::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
+use crate::procedures::refill::{IndexRead, Lost};
+use crate::segments::packed::{Onward, Packed};
+use crate::segments::volume_copy::write_copy;
 use crate::segments::{LostParts, Segments};
 use crate::store::Store;
-use crate::volume_copy::write_copy;
+use crate::store::iterate::index_of_live;
 use crate::write_queue::group::Held;
 
 /// What a check found.

@@ -1,8 +1,8 @@
 //! Second names of objects, and other names.
 
+use crate::cache_policy::lanes::Lane;
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED, crc, internal_key};
-use crate::lanes::Lane;
 use crate::objects::read::Depth;
 use crate::options::PutOptions;
 use crate::store::Store;

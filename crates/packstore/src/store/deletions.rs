@@ -2,8 +2,8 @@
 
 use crate::error::StoreError;
 use crate::format::{Control, Controls};
-use crate::iterate::index_of_live;
 use crate::store::Store;
+use crate::store::iterate::index_of_live;
 
 impl Store {
     /// When the object that had this key was deleted, in seconds since 1970. Told for as long as the deletion's tombstone is kept,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::lanes::Lane;
+use crate::cache_policy::lanes::Lane;
 use crate::objects::Objects;
-use crate::refill::{NoRoom, prepare};
-use crate::touching::write_request;
-use crate::volume::Volume;
+use crate::procedures::refill::{NoRoom, prepare};
+use crate::segments::volume::Volume;
+use crate::store::touching::write_request;
 use crate::write_queue::{Pace, Task};
 
 /// Writes until told to stop, and then what is left.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::cache_policy::lanes::Lane;
 use crate::clock::now_s;
 use crate::error::StoreError;
 use crate::format::{Kind, Manifest, Name, crc, internal_key};
-use crate::lanes::Lane;
 use crate::objects::read::Depth;
 use crate::options::PutOptions;
 use crate::store::{Pending, Store};

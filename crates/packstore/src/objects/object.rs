@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::error::{StoreError, printable};
 use crate::format::{Manifest, Name};
+use crate::index::spot::Spot;
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
-use crate::spot::Spot;
 
 /// What is known of an object without its body. Times in seconds since 1970; 0: never, or not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
