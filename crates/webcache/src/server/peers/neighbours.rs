@@ -158,7 +158,7 @@ impl Asker {
     }
 
     /// Asks all siblings and parents that speak ICP and are not left out, for as long as the configuration says.
-    pub async fn send_to_upstreams(self: &Rc<Self>, url: &str, config: &Config, pool: &Pool) -> Found {
+    pub async fn ask(self: &Rc<Self>, url: &str, config: &Config, pool: &Pool) -> Found {
         let siblings = config.siblings.iter().map(|sibling| (&sibling.upstream, sibling.icp_port, true));
         let parents = config.parents.iter().filter(|parent| parent.icp_port != 0);
         let parents = parents.map(|parent| (&parent.upstream, parent.icp_port, false));
