@@ -190,7 +190,7 @@ impl Server {
                         side,
                     ));
                 }
-                tokio::task::spawn_local(upstream::health::watch(std::rc::Rc::clone(&worker)));
+                tokio::task::spawn_local(upstream::health::probe_origins(std::rc::Rc::clone(&worker)));
                 until_done(&worker).await;
             })?);
         }

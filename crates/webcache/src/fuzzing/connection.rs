@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Runtime;
 
 use crate::server::ReplyBody;
-use crate::server::client::request_guard::{ClientTimeouts, Parking, RequestGuard, Watched};
+use crate::server::client::request_guard::{ClientTimeouts, ConnectionState, Parking, RequestGuard};
 
 /// Longest head that the request guard of these runs takes, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -77,7 +77,7 @@ fn follow(stream: &[u8], cut: u8) -> (usize, bool) {
     let mut request_guard = request_guard(Script::default());
     let mut seen = 0;
     for piece in pieces(stream, cut) {
-        seen += request_guard.follow(piece);
+        seen += request_guard.scan(piece);
         if request_guard.is_refused() {
             break;
         }
@@ -88,7 +88,7 @@ fn follow(stream: &[u8], cut: u8) -> (usize, bool) {
 fn request_guard(io: Script) -> RequestGuard<Script> {
     let hour = Duration::from_secs(3600);
     let timeouts = ClientTimeouts { idle: hour, head: hour, stall: hour };
-    RequestGuard::new(io, Parking::new(), Arc::new(Watched::default()), timeouts, HEAD_BYTES_MAX)
+    RequestGuard::new(io, Parking::new(), Arc::new(ConnectionState::default()), timeouts, HEAD_BYTES_MAX)
 }
 
 /// Of up to so many bytes, each of another length; in one with 0.

@@ -1,6 +1,7 @@
-//! Which URIs were asked for of late: for admission of what is asked for a second time only.
+//! Remembers which URIs were requested recently, so that a reply is admitted to the store at its second request: a Bloom filter with
+//! one hash, also known as a doorkeeper.
 //!
-//! Always holds: 128 KiB, whatever is asked; forgets all when half of its bits are set.
+//! Always holds: it takes 128 KiB, whatever is requested, and is cleared when half of its bits are set.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -9,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const BITS: usize = 1 << 20;
 
-/// The bits.
+/// The filter.
 pub struct AdmissionFilter {
     words: Vec<AtomicU64>,
     set: AtomicUsize,
@@ -22,7 +23,7 @@ impl Default for AdmissionFilter {
 }
 
 impl AdmissionFilter {
-    /// Notes a URI; says whether it was there before.
+    /// Adds a URI; returns whether it was present before.
     pub fn note(&self, key: &CacheKey) -> bool {
         let bit = xxh3_64(key.as_str().as_bytes()) as usize % BITS;
         let before = self.words[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);

@@ -1,10 +1,13 @@
-//! What the operator took out by prefix or tag: stored replies that are older than the ban do not count.
+//! Bans by prefix or tag: stored replies older than a matching ban are not used.
 //!
-//! Always holds: a ban is one comparison for each hit, and a look at the list only for replies older than the newest ban;
-//! bans outlive the process (file `bans`, a line each: seconds, kind, text), and a file that cannot be read is an error,
-//! as what was taken out would come back; of more than 1,000 the oldest are forgotten, together with everything that is
-//! older than they are. A request never waits for the disk that bans are written to.
-//! Locks: `list`, a leaf; `file`, held while it is written, which only those wait for who ban.
+//! Always holds:
+//! - A ban costs each hit one comparison; only replies older than the newest ban are checked against the list.
+//! - Bans survive a restart (file `bans`, one line each: seconds, kind, text). A file that cannot be read is an error, as banned
+//!   replies would be served again.
+//! - Of more than 1,000 bans the oldest are replaced by one that covers everything older than they are.
+//! - No request waits while bans are written to the disk.
+//!
+//! Locks: `list`, a leaf; `file`, held while the file is written, for which only the operator's requests wait.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -20,7 +23,7 @@ const BANS_MAX: usize = 1000;
 /// What is banned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Banned {
-    /// Keys that begin so.
+    /// Keys with this prefix.
     Prefix(String),
     /// Replies with this word in Cache-Tag or Surrogate-Key.
     Tag(String),
@@ -28,7 +31,7 @@ pub enum Banned {
 
 /// All bans.
 pub struct Bans {
-    /// Where they outlive the process, and how many changes it holds.
+    /// The file, and the number of the last change that it contains.
     file: Option<(PathBuf, Mutex<u64>)>,
     newest: AtomicI64,
     list: RwLock<List>,
@@ -41,10 +44,10 @@ struct List {
 }
 
 impl Bans {
-    /// Those of an earlier run.
+    /// Reads the bans of an earlier run.
     ///
     /// # Errors
-    /// When the file is there and is no list of bans.
+    /// When the file exists and is not a valid list of bans.
     pub fn read(file: Option<PathBuf>) -> io::Result<Self> {
         let text = match file.as_ref().map(std::fs::read_to_string) {
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -54,10 +57,10 @@ impl Bans {
         Ok(Self { file: file.map(|file| (file, Mutex::new(0))), ..Self::parse(&text)? })
     }
 
-    /// Those of a list, to be written nowhere.
+    /// Parses a list of bans that has no file.
     ///
     /// # Errors
-    /// When it is no list of bans.
+    /// When it is not a valid list of bans.
     pub(crate) fn parse(text: &str) -> io::Result<Self> {
         let line = |(number, line): (usize, &str)| {
             let wrong = || {
@@ -77,12 +80,12 @@ impl Bans {
         Ok(Self { file: None, newest: AtomicI64::new(newest), list: RwLock::new(List { changes: 0, bans }) })
     }
 
-    /// As they are written.
+    /// The list as it is written to the file.
     pub(crate) fn text(&self) -> String {
         self.list.read().unwrap_or_else(PoisonError::into_inner).text()
     }
 
-    /// Bans what was stored until now. Prefixes may be spelt as anybody spells URIs.
+    /// Bans everything stored until now. A prefix may be spelled in any equivalent way.
     ///
     /// # Errors
     /// When the file cannot be written; the ban then holds until the process ends.
@@ -95,10 +98,10 @@ impl Bans {
             let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
             list.bans.retain(|(_, there)| *there != banned);
             if list.bans.len() >= BANS_MAX {
-                // What it covered must stay covered: the next oldest becomes a ban of everything.
+                // Turn the next oldest ban into one of everything, so that the dropped one stays in effect.
                 let (at, _) = list.bans.remove(0);
                 let next = &mut list.bans[0];
-                // It is not the later one when the clock was set back between them.
+                // The clock may have been set back between them.
                 *next = (at.max(next.0), Banned::Prefix(String::new()));
             }
             list.bans.push((now, banned));
@@ -108,7 +111,7 @@ impl Bans {
         };
         let Some((file, written)) = &self.file else { return Ok(()) };
         let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-        // A later list, with this ban in it, may have been written already.
+        // Another thread may have written a later list, with this ban in it.
         if *written < change {
             write(file, &text)?;
             *written = change;
@@ -116,7 +119,7 @@ impl Bans {
         Ok(())
     }
 
-    /// Whether a stored reply is banned. `fields` is asked for only when a tag decides.
+    /// Whether a stored reply is banned. `fields` is called only when a tag decides.
     pub fn covers(&self, key: &str, stored_at: WallSeconds, fields: impl Fn() -> Option<HeaderMap>) -> bool {
         if stored_at.0 > self.newest.load(Ordering::Acquire) {
             return false;
@@ -129,7 +132,7 @@ impl Bans {
         })
     }
 
-    /// How many there are.
+    /// How many bans there are.
     pub fn count(&self) -> usize {
         self.list.read().unwrap_or_else(PoisonError::into_inner).bans.len()
     }
@@ -242,7 +245,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| bans.add(Banned::Prefix("http://a/".to_owned()), WallSeconds(100)));
             let began = std::time::Instant::now();
-            // The one who bans waits for the file by then; the list is free.
+            // By then the other thread waits for the file, and the list is free.
             while !bans.list.try_read().is_ok_and(|list| list.bans.len() == 1) {
                 assert!(began.elapsed().as_secs() < 30, "the list is locked while the file is written");
                 std::thread::yield_now();

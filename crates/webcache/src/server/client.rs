@@ -1,4 +1,4 @@
-//! A client's connection: accepted, guarded, its requests read, its replies written.
+//! A client's connection: accept it, guard it, parse its requests, write its replies.
 //!
 //! ```text
 //! listener ─> connection (request_guard ─ hyper) ─> parsed_request ─> ... ─> reply_body ─> access_entry

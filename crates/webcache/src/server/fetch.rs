@@ -45,7 +45,7 @@ use crate::server::fetch::body_relay::{RelayInput, StoragePlan, expires_s};
 use crate::server::fetch::collapsing::FetchGuard;
 use crate::server::fetch::completing::CompletedPart;
 use crate::server::fetch::streaming_reply::{FetchResult, SharedHead};
-use crate::server::peers::neighbours::Found;
+use crate::server::peers::neighbours::IcpResult;
 use crate::server::upstream::connection::ArrivingBody;
 use crate::server::upstream::request::{RequestBody, RequestHead};
 use crate::server::upstream::{NamedBy, UpstreamError};
@@ -145,7 +145,7 @@ impl RequestHandler {
         let mut answer = self.send_to_upstreams(headers, body, &found).await;
         let mut action = self.decide_response(stored.as_deref(), role, self.came(&answer).as_fetch_outcome());
         if let (ResponseAction::RetryUnconditional, Some(headers)) = (action, unconditional) {
-            answer = self.send_to_upstreams(headers, RequestBody::Nothing, &Found::default()).await;
+            answer = self.send_to_upstreams(headers, RequestBody::Nothing, &IcpResult::default()).await;
             action = self.decide_response(
                 stored.as_deref(),
                 Role::Doubtful,
@@ -210,21 +210,21 @@ impl RequestHandler {
     /// The error reply to the client when upstream gave none.
     pub(super) fn no_reply(&mut self, error: &UpstreamError, why: ForwardReason) -> Response<ReplyBody> {
         let (status, outcome) = match error {
-            UpstreamError::Late { .. } => (StatusCode::GATEWAY_TIMEOUT, Outcome::Failed),
+            UpstreamError::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, Outcome::Failed),
             error if error.is_refusal() => (StatusCode::FORBIDDEN, Outcome::Denied),
-            UpstreamError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, Outcome::Denied),
-            UpstreamError::Silent(_) | UpstreamError::TooSlow(_) => {
+            UpstreamError::BodyTooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, Outcome::Denied),
+            UpstreamError::BodyStalled(_) | UpstreamError::BodyTooSlow(_) => {
                 (StatusCode::REQUEST_TIMEOUT, Outcome::Failed)
             }
-            UpstreamError::Broken(_) => (StatusCode::BAD_REQUEST, Outcome::Denied),
+            UpstreamError::BodyBroken(_) => (StatusCode::BAD_REQUEST, Outcome::Denied),
             _ => (StatusCode::BAD_GATEWAY, Outcome::Failed),
         };
         let mut reply = plain(status, &error_chain(error));
-        if error.is_the_clients() {
+        if error.is_client_body() {
             // The rest of the body may follow, and is not read.
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let detail = if error.is_the_clients() { "request body" } else { "no reply" };
+        let detail = if error.is_client_body() { "request body" } else { "no reply" };
         let status =
             CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&self.config.proxy.name, why) };
         status.append_to(reply.headers_mut());
@@ -272,7 +272,7 @@ impl RequestHandler {
     }
 
     /// The upstreams to try, in order; true for those that are used as a proxy.
-    fn candidates(&self, neighbours: &Found) -> Vec<(Upstream, bool)> {
+    fn candidates(&self, neighbours: &IcpResult) -> Vec<(Upstream, bool)> {
         let pool = &self.worker.pool;
         let mut found: Vec<(Upstream, bool)> = match &self.parsed.route {
             Route::Site(site) => {
@@ -313,7 +313,7 @@ impl RequestHandler {
         &mut self,
         mut headers: HeaderMap,
         body: RequestBody,
-        neighbours: &Found,
+        neighbours: &IcpResult,
     ) -> Result<UpstreamReply, UpstreamError> {
         if let Some((sibling, true)) = &neighbours.hit
             && let Some(answer) = Box::pin(self.fetch_from_sibling(sibling, &headers)).await
@@ -331,7 +331,7 @@ impl RequestHandler {
         for (number, (upstream, as_proxy)) in candidates.iter().cycle().take(tries).enumerate() {
             head.uri = match as_proxy {
                 true => self.parsed.target.clone(),
-                false if self.parsed.of_server => Uri::from_static("*"),
+                false if self.parsed.server_wide => Uri::from_static("*"),
                 false => origin_form(&self.parsed.target),
             };
             if let Some(password) = &password {
@@ -341,8 +341,8 @@ impl RequestHandler {
                     head.headers.remove(PROXY_AUTHORIZATION);
                 }
             }
-            if let Some(ledger) = &mut self.ledger {
-                ledger.asked(&upstream.host, *as_proxy);
+            if let Some(access_entry) = &mut self.access_entry {
+                access_entry.set_upstream(&upstream.host, *as_proxy);
             }
             let requested_at = now();
             let body = body.take().unwrap_or(RequestBody::Nothing);
@@ -552,7 +552,7 @@ impl RequestHandler {
         let client_status = if slice.is_some() { StatusCode::PARTIAL_CONTENT } else { status };
         let (body, fetched) = match completed_part {
             Some(completed_part) => completed_part.body(body, &self.config),
-            None => (ReplyBody::through(body, self.config.upstream.reply_time), 0..u64::MAX),
+            None => (ReplyBody::pass_through(body, self.config.upstream.reply_time), 0..u64::MAX),
         };
         let sliced = |body: ReplyBody| match slice {
             Some((skip, bytes)) => body.slice(skip, bytes),

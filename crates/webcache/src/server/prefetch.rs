@@ -1,13 +1,13 @@
-//! Fetching ahead what a page embeds, as soon as the page is stored.
+//! Prefetches the objects that a page embeds as soon as the page is stored.
 //!
 //! ```text
-//! page stored ─ page::embedded, on a thread of its own ─> queue, bounded ─> slots, bounded ─ not stored? ─> fetch ─> store
-//! hit of what came so, for the first time ─> counted as used
+//! page stored ─ page::embedded, on a blocking thread ─> bounded queue ─> bounded slots ─ not stored? ─> fetch ─> store
+//! first hit of a prefetched object ─> counted as used
 //! ```
 //!
-//! Always holds: off unless told; asked for as the page's client could ask, by the same rules of access, but without his
-//! cookies, name and password; what is fetched so is not looked through in turn; nobody waits for it but who asks for the
-//! same object; at most `prefetch.in_flight_max` at a time, and a few times as many that wait.
+//! Always holds: off by default. A prefetch obeys the access rules of the page's client, but carries none of the client's cookies
+//! and credentials. Prefetched pages are not scanned in turn. A request waits for a prefetch only if it wants the same object. At
+//! most `prefetch.in_flight_max` run at a time, and a few times as many wait.
 //! Locks: `Prefetches::unused`, a leaf.
 //! Compare: Wcol, by Chinen and Yamaguchi, "An interactive prefetching proxy server for improvement of WWW latency", INET 1997.
 
@@ -38,25 +38,25 @@ use crate::server::client::parsed_request::{ParsedRequest, Side};
 use crate::server::fetch::collapsing::JoinResult;
 use crate::server::worker::{Stage, Worker};
 
-/// Says to origins what it is for (the Fetch standard).
+/// Tells origins that it is a prefetch (the Fetch standard).
 const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
-/// URIs that wait for one slot at most.
+/// URIs that may wait, per slot.
 const WAITING_PER_SLOT: usize = 16;
-/// Objects remembered as not used yet. Beyond it all are forgotten, so that fewer are counted as used.
+/// Prefetched objects remembered as unused. When the set is full it is cleared, so that fewer are counted as used.
 const UNUSED_MAX: usize = 1 << 16;
 
-/// What is fetched ahead, for all loops.
+/// The prefetches of all loops.
 pub struct Prefetches {
     slots: Semaphore,
     waiting: AtomicUsize,
     waiting_max: usize,
-    /// Hashes of keys.
+    /// Hashes of the keys of objects that no client has requested yet.
     unused: Mutex<HashSet<u64>>,
     unused_count: AtomicUsize,
 }
 
 impl Prefetches {
-    /// With so many at a time.
+    /// With this many slots.
     pub fn new(in_flight_max: usize) -> Self {
         Self {
             slots: Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)),
@@ -83,13 +83,13 @@ impl Prefetches {
         });
     }
 
-    /// Whether an object that is asked for was fetched ahead, and is used for the first time.
+    /// Whether a requested object was prefetched and is used for the first time.
     pub fn is_first_use(&self, key: &CacheKey) -> bool {
         self.unused_count.load(Ordering::Relaxed) > 0 && self.change(key, |unused, hash| unused.remove(&hash))
     }
 }
 
-/// A page on its way to the store, of which more may be fetched.
+/// A page that is being stored, with what its embedded objects are requested with.
 pub struct Page {
     worker: Rc<Worker>,
     config: Arc<Config>,
@@ -101,7 +101,7 @@ pub struct Page {
 }
 
 impl RequestHandler {
-    /// The page that a reply to this request is, if what it embeds is to be fetched.
+    /// The page that a reply to this request is, if its embedded objects are to be prefetched.
     pub(super) fn page(&self, status: StatusCode, reply: &HeaderMap) -> Option<Page> {
         let is_html = || {
             let kind = reply.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
@@ -122,7 +122,7 @@ impl RequestHandler {
             _ => return None,
         };
         wanted.then(|| {
-            // As the client's own requests will look, so that they find the same variant.
+            // As the client's own requests will be, so that they match the same variant.
             let mut fields = HeaderMap::new();
             for name in [ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT] {
                 for value in self.parsed.headers.get_all(&name) {
@@ -142,8 +142,8 @@ impl RequestHandler {
         })
     }
 
-    /// Fetches it for the store, if it is neither there nor on its way.
-    async fn fetch_ahead(self) {
+    /// Fetches the object into the store, unless it is there or being fetched.
+    async fn prefetch(self) {
         let worker = Rc::clone(&self.worker);
         if matches!(self.look_up(LookUpAt::BeforePrefetch).await, Lookup::Reply(_)) {
             return;
@@ -154,10 +154,10 @@ impl RequestHandler {
         }
         let key = self.parsed.key.clone();
         let prefetches = &worker.shared.prefetches;
-        // Before it comes: whoever joins it on its way uses it.
+        // Note it first: a client may join the fetch.
         prefetches.note(&key);
-        let most = self.config.prefetch.object_bytes_max;
-        match self.refetch(guard, ForwardReason::UriMiss, most).await {
+        let bytes_max = self.config.prefetch.object_bytes_max;
+        match self.refetch(guard, ForwardReason::UriMiss, bytes_max).await {
             Some(bytes) => {
                 worker.counters.prefetched.add(1);
                 worker.counters.prefetched_bytes.add(bytes);
@@ -171,23 +171,23 @@ impl RequestHandler {
 }
 
 impl Page {
-    /// The longest page that is looked through.
+    /// The longest page that is scanned, in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.config.prefetch.page_bytes_max
     }
 
-    /// Fetches what it embeds, in the background.
+    /// Prefetches the embedded objects in the background.
     pub fn fetch_embedded(self, body: Vec<Bytes>) {
         tokio::task::spawn_local(async move {
-            let (target, hosts, most) =
+            let (target, hosts, objects_max) =
                 (self.target.clone(), self.config.prefetch.hosts, self.config.prefetch.page_objects_max);
             let gzip = self.gzip;
             let look = move || {
                 let body = body.concat();
                 let html = if gzip { page::inflated(&body) } else { body };
-                page::embedded(&html, &target, hosts, most)
+                page::embedded(&html, &target, hosts, objects_max)
             };
-            // Some milliseconds of work, which would hold up all others in the loop.
+            // Takes milliseconds, which would delay everything else on the loop.
             let Ok(found) = tokio::task::spawn_blocking(look).await else { return };
             let page = Rc::new(self);
             for uri in found {
@@ -212,9 +212,9 @@ impl Page {
         if *shared.stage.borrow() >= Stage::Draining {
             return;
         }
-        // Hosts and ports that are not served are not served this way either.
+        // The access rules apply to prefetches too.
         let Ok(parsed) = ParsedRequest::read(request.into_parts().0, self.side, &self.config) else { return };
-        let exchange = RequestHandler {
+        let handler = RequestHandler {
             worker: Rc::clone(&self.worker),
             config: Arc::clone(&self.config),
             client: self.client,
@@ -222,12 +222,12 @@ impl Page {
             request_id: self.worker.request_id(),
             epoch: shared.collapse_table.epoch(&parsed.key),
             parsed,
-            ledger: None,
+            access_entry: None,
             ahead: true,
             has_body: false,
             upgrades: false,
         };
-        exchange.fetch_ahead().await;
+        handler.prefetch().await;
         drop(slot);
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates: ours for clients, and whose we believe of origins.
+//! TLS: the certificate for clients, and the authorities that are trusted for origins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn acceptor(config: &Config) -> Result<TlsAcceptor, ServerError> {
     Ok(TlsAcceptor::from(Arc::new(server)))
 }
 
-/// For origins: what the system believes. Without any, https:// origins cannot be reached.
+/// For origins: the system's trusted authorities. Without any, https:// origins cannot be reached.
 pub(super) fn client() -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,15 +1,17 @@
-//! Connections to origins and parents: each loop its own, kept for reuse.
+//! Connections to origins and parents. Each loop has its own and keeps them for reuse.
 //!
 //! ```text
-//! send ─> idle connection, the one used last ─┐
-//!      └> name ─> addresses ─> TCP (─> TLS) ──┴─> request ─> reply's head; kept again when the body has ended
+//! send ─> idle connection, the most recently used ─┐
+//!      └> name ─> addresses ─> TCP (─> TLS) ───────┴─> request ─> head of the reply; idle again when the body has ended
 //! ```
 //!
-//! Always holds: connecting and waiting for a head are bounded; a request is sent a second time only if it may be repeated
-//! and no byte of a reply came; addresses and connections kept are bounded by time and number; the proxy is no origin of
-//! itself: its own listeners are not reached through it, whatever name they are called by; what a client named is connected to,
-//! and a kept connection used for it, only after the very address has been judged (`access.internal`,
-//! `access.destinations_denied`); a connection whose reply could be read in two ways is not used again.
+//! Always holds:
+//! - Connecting and waiting for a head are bounded in time. Cached addresses and idle connections are bounded in time and number.
+//! - A request is sent a second time only if it is repeatable and no byte of a reply arrived.
+//! - The proxy never connects to its own listeners, whatever name a request uses for them.
+//! - For a destination named by a client, the very address is checked before connecting and before reusing an idle connection
+//!   (`access.internal`, `access.destinations_denied`).
+//! - A connection whose reply two parsers could read differently is not reused.
 
 pub(super) mod connection;
 pub(super) mod health;
@@ -38,28 +40,30 @@ use crate::config::{Config, DeniedBy, IdleMax, Upstream};
 use crate::server::counters::Counters;
 use crate::server::upstream::connection::{ArrivingBody, OriginConnection};
 use crate::server::upstream::idle_pool::IdlePool;
-use crate::server::upstream::request::{BrokenBody, RequestBody, RequestHead, Silent, TooLong, TooSlow};
+use crate::server::upstream::request::{
+    BodyBroken, BodyStalled, BodyTooLong, BodyTooSlow, RequestBody, RequestHead,
+};
 
-/// Names whose addresses are remembered at most.
-const NAMES_MAX: usize = 4096;
+/// Most names whose addresses are cached.
+const DNS_CACHE_MAX: usize = 4096;
 
-/// Read from an origin at once, in bytes: most replies whole, their head included.
+/// Read buffer per upstream connection, in bytes: holds most replies completely, with their heads.
 pub const READ_BYTES: usize = 32 << 10;
 
-/// A connection that was used so lately is open in all likelihood.
-const FRESH: Duration = Duration::from_secs(1);
+/// A connection used within this time is almost certainly still open.
+const RECENT_USE: Duration = Duration::from_secs(1);
 
-/// No reply.
+/// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
     /// The name has no address.
     #[error("{host}: no address for this name")]
     Name {
-        /// Whose.
+        /// The name.
         host: String,
     },
-    /// It cannot be reached.
+    /// Connecting failed.
     #[error("{authority}: cannot be reached")]
     Connect {
         /// Who.
@@ -67,7 +71,7 @@ pub enum UpstreamError {
         /// Why.
         source: io::Error,
     },
-    /// It does not speak HTTP as it should.
+    /// The reply is not valid HTTP.
     #[error("{authority}: no proper reply")]
     Reply {
         /// Who.
@@ -75,15 +79,15 @@ pub enum UpstreamError {
         /// Why.
         source: hyper::Error,
     },
-    /// It took too long.
-    #[error("{authority}: no reply within {}", humane(*.after))]
-    Late {
+    /// No reply arrived in time.
+    #[error("{authority}: no reply within {}", in_ms(*.after))]
+    Timeout {
         /// Who.
         authority: String,
-        /// How long was waited.
+        /// How long the proxy waited.
         after: Duration,
     },
-    /// Where its reply ends could be read in two ways.
+    /// Two parsers could disagree about where the reply ends.
     #[error("{authority}: its reply is refused")]
     Framing {
         /// Who.
@@ -91,67 +95,70 @@ pub enum UpstreamError {
         /// Why.
         source: Violation,
     },
-    /// It speaks something else from now on, which nobody asked for.
+    /// It switched to another protocol, which the request did not ask for.
     #[error("{authority}: switches protocols unasked")]
     Switched {
         /// Who.
         authority: String,
     },
-    /// This proxy itself.
+    /// The destination is this proxy.
     #[error("{authority}: is this proxy itself, which fetches nothing from its own listening addresses")]
-    Own {
+    OwnAddress {
         /// As it was asked for.
         authority: String,
     },
-    /// All its addresses are denied to clients.
+    /// Clients may not reach any of its addresses.
     #[error("{authority}: leads to no address that clients may reach ({})", by.key())]
     Denied {
         /// As the client named it.
         authority: String,
-        /// What denies it.
+        /// The rule that denies them.
         by: DeniedBy,
     },
-    /// The client's body.
+    /// The client's body is too long.
     #[error(transparent)]
-    TooLong(#[from] TooLong),
-    /// The client sends nothing of its body.
+    BodyTooLong(#[from] BodyTooLong),
+    /// The client stopped sending its body.
     #[error(transparent)]
-    Silent(#[from] Silent),
-    /// The client's body is not one.
+    BodyStalled(#[from] BodyStalled),
+    /// The client's body is incomplete or malformed.
     #[error(transparent)]
-    Broken(#[from] BrokenBody),
+    BodyBroken(#[from] BodyBroken),
     /// The client sends its body too slowly.
     #[error(transparent)]
-    TooSlow(#[from] TooSlow),
+    BodyTooSlow(#[from] BodyTooSlow),
 }
 
 impl UpstreamError {
-    /// Whether it is about the client's body, of which more may follow that nobody will read.
-    pub fn is_the_clients(&self) -> bool {
-        matches!(self, Self::TooLong(_) | Self::Silent(_) | Self::TooSlow(_) | Self::Broken(_))
+    /// Whether the client's body is at fault; more of it may follow, which is not read.
+    pub fn is_client_body(&self) -> bool {
+        matches!(
+            self,
+            Self::BodyTooLong(_) | Self::BodyStalled(_) | Self::BodyTooSlow(_) | Self::BodyBroken(_)
+        )
     }
 
-    /// Whether another try, with whomever, would end so too.
+    /// Whether another upstream would fail in the same way.
     pub fn is_final(&self) -> bool {
-        self.is_refusal() || self.is_the_clients()
+        self.is_refusal() || self.is_client_body()
     }
 
-    /// Whether this proxy does not connect there for a client.
+    /// Whether the proxy refuses to connect there for a client.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Own { .. } | Self::Denied { .. })
+        matches!(self, Self::OwnAddress { .. } | Self::Denied { .. })
     }
 }
 
-fn humane(time: Duration) -> String {
+fn in_ms(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// Who chose an upstream.
+/// Who named an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
     /// The operator, in the configuration.
     Operator,
-    /// A client: its addresses are judged.
+    /// A client: the addresses are checked.
     Client,
 }
 
@@ -164,13 +171,13 @@ impl NamedBy {
     }
 }
 
-/// Of a name, and until when they count.
+/// The addresses of a name, and when they expire.
 type Addresses = (Instant, Vec<SocketAddr>);
 
-/// One loop's connections.
+/// The upstream connections of one loop.
 pub struct Pool {
     idle: RefCell<IdlePool<OriginConnection>>,
-    names: RefCell<HashMap<(String, u16), Addresses>>,
+    dns_cache: RefCell<HashMap<(String, u16), Addresses>>,
     down: RefCell<HashMap<Upstream, Instant>>,
     tls: Arc<rustls::ClientConfig>,
     counters: Arc<Counters>,
@@ -178,7 +185,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// None yet. `listeners`: where this proxy listens.
+    /// Without any connection. `listeners` are the proxy's own listening addresses.
     pub fn new(
         tls: Arc<rustls::ClientConfig>,
         counters: Arc<Counters>,
@@ -186,7 +193,7 @@ impl Pool {
     ) -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::new(IdlePool::new()),
-            names: RefCell::default(),
+            dns_cache: RefCell::default(),
             down: RefCell::default(),
             tls,
             counters,
@@ -194,12 +201,12 @@ impl Pool {
         })
     }
 
-    /// Whether it could be reached when it was last tried, or that is long ago.
+    /// Whether the last attempt reached it, or is long ago.
     pub fn is_up(&self, upstream: &Upstream) -> bool {
         self.down.borrow().get(upstream).is_none_or(|until| *until <= Instant::now())
     }
 
-    /// Says that it is to be left out for a while, or not any more.
+    /// Marks an upstream as down until then, or as up.
     pub fn set_down(&self, upstream: &Upstream, until: Option<Instant>) {
         let mut down = self.down.borrow_mut();
         match until {
@@ -212,8 +219,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request and waits for the head of its reply: once more on a new connection when it may be repeated and a kept
-    /// one turned out to be closed.
+    /// Sends a request and waits for the head of the reply. Retries once on a new connection if the request is repeatable and an idle
+    /// connection turned out to be closed.
     ///
     /// # Errors
     /// When there is no reply.
@@ -252,45 +259,51 @@ impl Pool {
         config: &Config,
     ) -> Result<Response<ArrivingBody>, UpstreamError> {
         let repeatable = body.may_be_repeated(&head.method);
-        let moved = match &body {
+        let last_progress = match &body {
             RequestBody::Nothing => None,
-            RequestBody::Client(body) => Some(body.moved()),
+            RequestBody::Client(body) => Some(body.last_progress()),
         };
-        // Taken out of what clients send: only there when this proxy asks for it.
+        // Requests of clients lose this field: it is present only when the proxy itself asks for a switch.
         let may_switch = head.headers.contains_key(UPGRADE);
-        // What cannot be sent twice goes where the origin spoke a moment ago, or on a new connection: one that lay idle may
-        // have been closed without our knowing yet.
+        // A request that cannot be repeated uses a connection that was active a moment ago, or a new one: an idle connection may have been
+        // closed already.
         let age_max =
-            if repeatable { config.upstream.idle_time } else { config.upstream.idle_time.min(FRESH) };
-        let arriving = |mut reply: Response<Incoming>, link| {
+            if repeatable { config.upstream.idle_time } else { config.upstream.idle_time.min(RECENT_USE) };
+        let arriving = |mut reply: Response<Incoming>, connection| {
             check(upstream, &mut reply, may_switch)?;
-            Ok(reply.map(|body| ArrivingBody::new(body, link, self, upstream, config.upstream_idle_max())))
+            Ok(reply
+                .map(|body| ArrivingBody::new(body, connection, self, upstream, config.upstream_idle_max())))
         };
-        while let Some(mut link) = self.kept(upstream, named_by, age_max, config) {
+        while let Some(mut connection) = self.take_idle(upstream, named_by, age_max, config) {
             let request = head.with(std::mem::replace(&mut body, RequestBody::Nothing));
-            match self.within(upstream, config, moved.as_deref(), link.send(request)).await? {
-                Ok(reply) => return arriving(reply, link),
+            match self
+                .wait_for_head(upstream, config, last_progress.as_deref(), connection.send(request))
+                .await?
+            {
+                Ok(reply) => return arriving(reply, connection),
                 Err(mut error) => match error.take_message() {
-                    // Closed before it was sent at all.
+                    // Closed before any of it was sent.
                     Some(unsent) => body = unsent.into_body(),
-                    // Closed by the origin before it replied: what happens to idle connections.
+                    // Closed by the origin before it replied, which happens to idle connections.
                     None if repeatable
                         && (error.error().is_incomplete_message() || error.error().is_closed()) => {}
                     None => return Err(reply_error(upstream, error.into_error())),
                 },
             }
         }
-        let mut link = Box::pin(self.connect(upstream, named_by, config)).await?;
-        let sent = self.within(upstream, config, moved.as_deref(), link.send(head.with(body))).await?;
-        arriving(sent.map_err(|error| reply_error(upstream, error.into_error()))?, link)
+        let mut connection = Box::pin(self.connect(upstream, named_by, config)).await?;
+        let sent = self
+            .wait_for_head(upstream, config, last_progress.as_deref(), connection.send(head.with(body)))
+            .await?;
+        arriving(sent.map_err(|error| reply_error(upstream, error.into_error()))?, connection)
     }
 
-    /// Waits for a reply's head, from when the last byte of the request's body moved on.
-    async fn within<T>(
+    /// Waits for the head of a reply; the timeout starts again whenever bytes of the request body are sent.
+    async fn wait_for_head<T>(
         &self,
         upstream: &Upstream,
         config: &Config,
-        moved: Option<&Cell<Instant>>,
+        last_progress: Option<&Cell<Instant>>,
         work: impl Future<Output = T>,
     ) -> Result<T, UpstreamError> {
         let mut work = std::pin::pin!(work);
@@ -300,54 +313,60 @@ impl Pool {
             if let Ok(done) = tokio::time::timeout_at(until.into(), work.as_mut()).await {
                 return Ok(done);
             }
-            match moved.map(Cell::get) {
+            match last_progress.map(Cell::get) {
                 Some(at) if at > since => since = at,
                 _ => {
                     let authority = upstream.authority();
-                    return Err(UpstreamError::Late { authority, after: config.upstream.reply_time });
+                    return Err(UpstreamError::Timeout { authority, after: config.upstream.reply_time });
                 }
             }
         }
     }
 
-    /// Apart, so that nothing is borrowed any more while the link is used.
-    fn kept(
+    /// A separate function, so that the pool is no longer borrowed while the connection is used.
+    fn take_idle(
         &self,
         upstream: &Upstream,
         named_by: NamedBy,
         age_max: Duration,
         config: &Config,
     ) -> Option<OriginConnection> {
-        // It may have been made for a site, or under other rules.
-        let may_be_used =
-            |link: &mut OriginConnection| named_by.denies(link.peer(), config).is_none() && link.is_ready();
+        // The connection may have been opened for a site, or under other rules.
+        let may_be_used = |connection: &mut OriginConnection| {
+            named_by.denies(connection.peer(), config).is_none() && connection.is_ready()
+        };
         self.idle.borrow_mut().take(upstream, age_max, may_be_used)
     }
 
-    /// A link that a reply has come by whole, for reuse.
-    pub fn take_back(self: &Rc<Self>, mut link: OriginConnection, upstream: Upstream, idle_max: IdleMax) {
-        if link.is_ready() {
-            self.idle.borrow_mut().put(upstream, link, idle_max);
-        } else if !link.is_closed() {
-            // The request may go on for longer than its reply.
+    /// Returns a connection whose reply has ended, for reuse.
+    pub fn return_connection(
+        self: &Rc<Self>,
+        mut connection: OriginConnection,
+        upstream: Upstream,
+        idle_max: IdleMax,
+    ) {
+        if connection.is_ready() {
+            self.idle.borrow_mut().put(upstream, connection, idle_max);
+        } else if !connection.is_closed() {
+            // The request may still be sent after its reply has ended.
             let pool = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                if link.ready().await.is_ok() {
-                    pool.idle.borrow_mut().put(upstream, link, idle_max);
+                if connection.ready().await.is_ok() {
+                    pool.idle.borrow_mut().put(upstream, connection, idle_max);
                 }
             });
         }
     }
 
-    /// Closes what was not used for long.
+    /// Closes connections that were idle for too long.
     pub fn sweep(&self, config: &Config) {
         self.idle.borrow_mut().sweep(config.upstream.idle_time, OriginConnection::is_ready);
     }
 
-    /// A TCP connection.
+    /// Opens a TCP connection.
     ///
     /// # Errors
-    /// When there is none to be had in time, or none that a client may have.
+    /// When that fails or takes too long, or clients may not reach the destination.
     pub async fn tcp(
         &self,
         host: &str,
@@ -367,8 +386,8 @@ impl Pool {
                 }
                 tried = true;
                 match TcpStream::connect(address).await {
-                    Ok(stream) if self.is_own(&stream) => {
-                        return Err(UpstreamError::Own { authority: authority() });
+                    Ok(stream) if self.leads_back_here(&stream) => {
+                        return Err(UpstreamError::OwnAddress { authority: authority() });
                     }
                     Ok(stream) => {
                         let _ = stream.set_nodelay(true);
@@ -377,7 +396,7 @@ impl Pool {
                     Err(error) => last = error,
                 }
             }
-            self.names.borrow_mut().remove(&(host.to_owned(), port));
+            self.dns_cache.borrow_mut().remove(&(host.to_owned(), port));
             if let (false, Some(by)) = (tried, denied) {
                 return Err(UpstreamError::Denied { authority: authority(), by });
             }
@@ -391,23 +410,23 @@ impl Pool {
         }
     }
 
-    /// Whether a connection leads back to this proxy: to a listener's own address, or to any of this machine where a listener takes
-    /// all of them. That an address is this machine's can be told for sure only once the connection is there: it then has
-    /// the same address at both ends. No byte has been sent by then.
-    fn is_own(&self, stream: &TcpStream) -> bool {
+    /// Whether a connection leads back to this proxy: to the very address of a listener, or to any address of this machine where a
+    /// listener is bound to all of them. Only an established connection shows for certain that its peer is this machine, as both
+    /// ends then have the same address. No byte has been sent by then.
+    fn leads_back_here(&self, stream: &TcpStream) -> bool {
         let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return false };
         let (peer_ip, local_ip) = (peer.ip().to_canonical(), local.ip().to_canonical());
         self.listeners.iter().filter(|listener| listener.port() == peer.port()).any(|listener| {
-            let door_ip = listener.ip().to_canonical();
-            if door_ip.is_unspecified() {
+            let listener_ip = listener.ip().to_canonical();
+            if listener_ip.is_unspecified() {
                 peer_ip.is_loopback() || peer_ip == local_ip
             } else {
-                door_ip == peer_ip
+                listener_ip == peer_ip
             }
         })
     }
 
-    /// Addresses of a name, remembered for `upstream.dns_s`.
+    /// The addresses of a name, cached for `upstream.dns_s`.
     ///
     /// # Errors
     /// When it has none.
@@ -421,7 +440,7 @@ impl Pool {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         let name = (host.to_owned(), port);
-        if let Some((until, addresses)) = self.names.borrow().get(&name)
+        if let Some((until, addresses)) = self.dns_cache.borrow().get(&name)
             && *until > Instant::now()
         {
             return Ok(addresses.clone());
@@ -430,11 +449,11 @@ impl Pool {
             Ok(found) => found.collect(),
             Err(_) => return Err(UpstreamError::Name { host: name.0 }),
         };
-        let mut names = self.names.borrow_mut();
-        if names.len() >= NAMES_MAX {
-            names.clear();
+        let mut dns_cache = self.dns_cache.borrow_mut();
+        if dns_cache.len() >= DNS_CACHE_MAX {
+            dns_cache.clear();
         }
-        names.insert(name, (Instant::now() + config.upstream.dns_time, found.clone()));
+        dns_cache.insert(name, (Instant::now() + config.upstream.dns_time, found.clone()));
         Ok(found)
     }
 
@@ -449,7 +468,7 @@ impl Pool {
         let peer = tcp
             .peer_addr()
             .map_err(|source| UpstreamError::Connect { authority: upstream.authority(), source })?;
-        let link = if upstream.tls {
+        let connection = if upstream.tls {
             let failed = |source| UpstreamError::Connect { authority: upstream.authority(), source };
             let name = ServerName::try_from(upstream.host.clone())
                 .map_err(|error| failed(io::Error::other(error)))?;
@@ -464,7 +483,7 @@ impl Pool {
         } else {
             OriginConnection::over(TokioIo::new(tcp), peer, config.limits.head_bytes_max).await
         };
-        link.map_err(|source| reply_error(upstream, source))
+        connection.map_err(|source| reply_error(upstream, source))
     }
 }
 
@@ -481,16 +500,16 @@ fn check(upstream: &Upstream, reply: &mut Response<Incoming>, may_switch: bool) 
 fn reply_error(upstream: &Upstream, source: hyper::Error) -> UpstreamError {
     let mut cause = std::error::Error::source(&source);
     while let Some(error) = cause {
-        if let Some(too_long) = error.downcast_ref::<TooLong>() {
+        if let Some(too_long) = error.downcast_ref::<BodyTooLong>() {
             return (*too_long).into();
         }
-        if let Some(silent) = error.downcast_ref::<Silent>() {
+        if let Some(silent) = error.downcast_ref::<BodyStalled>() {
             return (*silent).into();
         }
-        if let Some(broken) = error.downcast_ref::<BrokenBody>() {
+        if let Some(broken) = error.downcast_ref::<BodyBroken>() {
             return (*broken).into();
         }
-        if let Some(slow) = error.downcast_ref::<TooSlow>() {
+        if let Some(slow) = error.downcast_ref::<BodyTooSlow>() {
             return (*slow).into();
         }
         cause = error.source();

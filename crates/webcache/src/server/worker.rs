@@ -20,7 +20,7 @@ use crate::server::admission_filter::AdmissionFilter;
 use crate::server::bans::Bans;
 use crate::server::counters::Counters;
 use crate::server::fetch::collapsing::CollapseTable;
-use crate::server::peers::neighbours::{Asker, Neighbours};
+use crate::server::peers::neighbours::{IcpClient, Neighbours};
 use crate::server::prefetch::Prefetches;
 use crate::server::upstream::Pool;
 
@@ -179,7 +179,7 @@ pub struct Worker {
     /// Its own, where the kernel can read without anybody who waits.
     pub reads: Option<Rc<Reads>>,
     /// Its own, to ask other caches.
-    pub asker: Rc<Asker>,
+    pub icp_client: Rc<IcpClient>,
     /// Connections, fetches and checks that must end before the loop does.
     pub busy: Cell<usize>,
     known: RefCell<(u64, InForce)>,
@@ -194,13 +194,13 @@ impl Worker {
         // Ids of two loops and two starts differ in their high bits.
         let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let first = xxhash_rust::xxh3::xxh3_64(&[seed.to_le_bytes(), (number as u64).to_le_bytes()].concat());
-        let asker = Asker::new(Arc::clone(&shared.neighbours), Arc::clone(&counters));
+        let icp_client = IcpClient::new(Arc::clone(&shared.neighbours), Arc::clone(&counters));
         Rc::new(Self {
             shared,
             counters,
             pool,
             reads: Reads::start(),
-            asker,
+            icp_client,
             busy: Cell::new(0),
             known,
             next_id: Cell::new(first),

@@ -42,7 +42,7 @@ impl RequestHandler {
             headers,
             version: self.parsed.version,
             route: self.parsed.route.clone(),
-            of_server: false,
+            server_wide: false,
         };
         let background = RequestHandler {
             worker: Rc::clone(&self.worker),
@@ -52,7 +52,7 @@ impl RequestHandler {
             side: self.side,
             request_id: self.worker.request_id(),
             epoch: self.epoch,
-            ledger: None,
+            access_entry: None,
             ahead: false,
             has_body: false,
             upgrades: false,
@@ -77,7 +77,7 @@ impl RequestHandler {
         // Read like a client, so that the fetch runs to its end, but stop as soon as the reply is not being stored.
         let mut bytes = 0;
         let whole = loop {
-            if !body.fills_store() || body.size_hint().lower().saturating_add(bytes) > bytes_max {
+            if !body.is_being_stored() || body.size_hint().lower().saturating_add(bytes) > bytes_max {
                 break false;
             }
             match std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {

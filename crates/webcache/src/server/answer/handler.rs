@@ -27,15 +27,15 @@ use crate::config::{Config, Network};
 use crate::log::Entry;
 use crate::server::answer::driver::Upgrade;
 use crate::server::answer::reply::plain;
-use crate::server::client::access_entry::{Ledger, Unflushed};
-use crate::server::client::connection::Since;
-use crate::server::client::parsed_request::{self, ParsedRequest, Side, Unserved};
+use crate::server::client::access_entry::{AccessEntry, Unflushed};
+use crate::server::client::connection::BlockedSince;
+use crate::server::client::parsed_request::{self, ParsedRequest, Rejection, Side};
 use crate::server::client::reply_body::ReplyBody;
-use crate::server::client::request_guard::Watched;
+use crate::server::client::request_guard::ConnectionState;
 use crate::server::client::tunnel;
 use crate::server::counters::Outcome;
 use crate::server::fetch::collapsing::Epoch;
-use crate::server::upstream::request::{Pace, RequestBody};
+use crate::server::upstream::request::{RateAllowance, RequestBody};
 use crate::server::worker::{Admitted, Worker};
 
 /// A client's connection, as its requests see it.
@@ -46,9 +46,9 @@ pub struct Client {
     /// The kind of listener that accepted it.
     pub side: Side,
     /// State shared with the connection's request guard.
-    pub watched: Arc<Watched>,
+    pub conn_state: Arc<ConnectionState>,
     /// For a stream of HTTP/2: since when the client could have taken more of the reply.
-    pub stream: Option<Since>,
+    pub stream: Option<BlockedSince>,
     /// Replies by HTTP/1 that have not left yet.
     pub unflushed: Rc<Unflushed>,
     /// Counts the connection until its last request or tunnel has ended.
@@ -65,7 +65,7 @@ pub struct RequestHandler {
     pub(in crate::server) request_id: u64,
     /// The URI's epoch when the fetch began.
     pub(in crate::server) epoch: Epoch,
-    pub(in crate::server) ledger: Option<Ledger>,
+    pub(in crate::server) access_entry: Option<AccessEntry>,
     /// This is a prefetch.
     pub(in crate::server) ahead: bool,
     /// The request has a body.
@@ -87,25 +87,26 @@ pub async fn answer(
     let config = worker.config();
     let request_id = worker.request_id();
     let entry = worker.logs().then(|| entry(&request, &client, request_id));
-    let mut ledger = Ledger::new(Rc::clone(&worker), &client, began, entry);
-    let refused = |mut ledger: Ledger, unserved: Unserved| {
-        ledger.answered(Outcome::Denied, unserved.status.as_u16(), None);
-        let mut reply = plain(unserved.status, unserved.why).map(|body| body.with(ledger));
-        if ends_connection(unserved.status) {
+    let mut access_entry = AccessEntry::new(Rc::clone(&worker), &client, began, entry);
+    let refused = |mut access_entry: AccessEntry, rejection: Rejection| {
+        access_entry.set_reply(Outcome::Denied, rejection.status.as_u16(), None);
+        let mut reply =
+            plain(rejection.status, rejection.why).map(|body| body.with_access_entry(access_entry));
+        if ends_connection(rejection.status) {
             reply.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(reply)
     };
-    if let Err(unserved) = parsed_request::allowed_method(request.method(), &config) {
-        return refused(ledger, unserved);
+    if let Err(rejection) = parsed_request::allowed_method(request.method(), &config) {
+        return refused(access_entry, rejection);
     }
     if request.method() == Method::CONNECT {
         return Ok(match client.side {
-            Side::Forward => tunnel::open(worker, config, &mut request, ledger, client).await,
+            Side::Forward => tunnel::open(worker, config, &mut request, access_entry, client).await,
             Side::Reverse { .. } => {
-                ledger.answered(Outcome::Denied, 405, None);
+                access_entry.set_reply(Outcome::Denied, 405, None);
                 tunnel::refusal(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is for forward proxies")
-                    .map(|body| body.with(ledger))
+                    .map(|body| body.with_access_entry(access_entry))
             }
         });
     }
@@ -115,16 +116,16 @@ pub async fn answer(
     let too_long = config.limits.body_bytes_max.is_some_and(|most| body.size_hint().lower() > most);
     if too_long {
         let why = "the body is longer than this proxy takes (limits.body_mib)";
-        return refused(ledger, Unserved::new(StatusCode::PAYLOAD_TOO_LARGE, why));
+        return refused(access_entry, Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, why));
     }
     let parsed = match ParsedRequest::read(parts, client.side, &config) {
         Ok(parsed) => parsed,
-        Err(unserved) => return refused(ledger, unserved),
+        Err(rejection) => return refused(access_entry, rejection),
     };
     if forwarding::is_loop(&parsed.headers, &config.via) {
         let why =
             "this request came through this proxy before: give each proxy a name of its own (proxy.name)";
-        return refused(ledger, Unserved::new(StatusCode::LOOP_DETECTED, why));
+        return refused(access_entry, Rejection::new(StatusCode::LOOP_DETECTED, why));
     }
     let epoch = worker.shared.collapse_table.epoch(&parsed.key);
     let has_body = !body.is_end_stream();
@@ -136,7 +137,7 @@ pub async fn answer(
         side: client.side,
         request_id,
         epoch,
-        ledger: Some(ledger),
+        access_entry: Some(access_entry),
         ahead: false,
         has_body,
         upgrades: upgrade.is_some(),
@@ -197,7 +198,7 @@ impl RequestHandler {
     fn body(&self, incoming: Incoming) -> RequestBody {
         // The request guard's timeout also counts bytes of chunk framing as progress; this one counts only the body.
         let stall = self.config.limits.stall_time;
-        let pace = Pace::new(self.config.limits.body_bytes_per_s, stall);
+        let pace = RateAllowance::new(self.config.limits.body_bytes_per_s, stall);
         RequestBody::client(incoming, self.config.limits.body_bytes_max, stall, pace)
     }
 

@@ -84,17 +84,17 @@ impl RequestHandler {
         }
         headers.insert(X_REQUEST_ID, hexadecimal(self.request_id));
         if outcome.is_hit()
-            && self.ledger.is_some()
+            && self.access_entry.is_some()
             && self.worker.shared.prefetches.is_first_use(&self.parsed.key)
         {
             self.worker.counters.prefetch_used.add(1);
         }
-        let mut ledger = self.ledger.take();
-        if let Some(ledger) = &mut ledger {
-            ledger.answered(outcome, status.as_u16(), headers.get(CONTENT_TYPE));
+        let mut access_entry = self.access_entry.take();
+        if let Some(access_entry) = &mut access_entry {
+            access_entry.set_reply(outcome, status.as_u16(), headers.get(CONTENT_TYPE));
         }
-        let body = match ledger {
-            Some(ledger) => body.with(ledger),
+        let body = match access_entry {
+            Some(access_entry) => body.with_access_entry(access_entry),
             None => body,
         };
         let mut reply = Response::new(body);

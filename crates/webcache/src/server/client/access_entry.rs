@@ -1,13 +1,13 @@
-//! One request's entry in counters and log, made when its reply has ended, however it ended.
+//! The access-log entry of one request, with its counters. It is recorded when the reply has ended, in whatever way.
 //!
 //! ```text
-//! Ledger, dropped when hyper has all of the reply ─┬─ HTTP/1: Unflushed, until the socket was flushed ─> counters, log
-//!                                                  └─ broken off, HTTP/2, tunnels ────────────────────> counters, log
+//! AccessEntry, dropped when hyper has the whole reply ─┬─ HTTP/1: Unflushed, until the socket was flushed ─> counters, log
+//!                                                      └─ aborted, HTTP/2, tunnels ───────────────────────> counters, log
 //! ```
 //!
-//! Always holds: a reply by HTTP/1 counts as sent when it has left for the client, not when hyper has taken it; what is left
-//! when the connection ends counts as aborted. Of HTTP/2 it is hyper that knows when a stream's last frame leaves, and it
-//! says so to no caller.
+//! Always holds: a reply by HTTP/1 counts as sent when it has left for the client, not when hyper has taken it. What has not left
+//! when the connection ends counts as aborted. With HTTP/2 only hyper knows when a stream's last frame leaves, and it does not
+//! report that.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,27 +19,27 @@ use std::time::Instant;
 use crate::config::Choice;
 use crate::log::{Entry, Way};
 use crate::server::answer::handler::Client;
-use crate::server::client::connection::Since;
-use crate::server::client::request_guard::Watched;
+use crate::server::client::connection::BlockedSince;
+use crate::server::client::request_guard::ConnectionState;
 use crate::server::counters::Outcome;
 use crate::server::worker::Worker;
 
-/// Written down when it is dropped, or for HTTP/1 when its reply has left.
-pub struct Ledger {
-    watched: Arc<Watched>,
-    stream: Option<Since>,
-    /// Nothing where nobody says when a reply has left.
+/// Recorded when it is dropped, or for HTTP/1 when its reply has left.
+pub struct AccessEntry {
+    conn_state: Arc<ConnectionState>,
+    stream: Option<BlockedSince>,
+    /// `None` where no flush tells when the reply has left.
     unflushed: Option<Rc<Unflushed>>,
-    /// Whether the client waits for us, and not we for it to take what there is.
+    /// Whether the client waits for the proxy, rather than the proxy for the client to read.
     waiting: bool,
-    /// The parent that said it has what is asked for.
-    has_it: Option<String>,
-    /// Taken when it is dropped.
-    reply: Option<Reply>,
+    /// The parent that answered an ICP query with a hit.
+    icp_hit: Option<String>,
+    /// Taken on drop.
+    record: Option<Record>,
 }
 
-/// What is written down of a reply.
-struct Reply {
+/// What is recorded about a reply.
+struct Record {
     worker: Rc<Worker>,
     began: Instant,
     outcome: Outcome,
@@ -48,9 +48,9 @@ struct Reply {
     entry: Option<Box<Entry>>,
 }
 
-impl Reply {
-    /// Counts it and writes its line.
-    fn write_down(self) {
+impl Record {
+    /// Updates the counters and writes the log line.
+    fn record(self) {
         let took = self.began.elapsed();
         let counters = &self.worker.counters;
         counters.reply(self.outcome, self.sent_bytes, took);
@@ -67,59 +67,59 @@ impl Reply {
     }
 }
 
-/// Replies of one connection that hyper has whole, until they have left for the client.
+/// Replies of one connection that hyper has taken completely and that have not left yet.
 #[derive(Default)]
-pub struct Unflushed(RefCell<VecDeque<(u64, Reply)>>);
+pub struct Unflushed(RefCell<VecDeque<(u64, Record)>>);
 
 impl Unflushed {
-    /// Writes down those that have left.
-    pub fn write_down(&self, watched: &Watched) {
-        let flushed = watched.flushed.load(Ordering::Relaxed);
+    /// Records the replies that have left.
+    pub fn record(&self, conn_state: &ConnectionState) {
+        let flushed = conn_state.flushed.load(Ordering::Relaxed);
         loop {
             let left = self.0.borrow_mut().pop_front_if(|(number, _)| *number <= flushed);
             let Some((_, reply)) = left else { return };
-            reply.write_down();
+            reply.record();
         }
     }
 
-    /// The same at the connection's end: what has not left by now never will.
-    pub fn end(&self, watched: &Watched) {
-        self.write_down(watched);
+    /// At the end of the connection: records the others as aborted, as they can no longer leave.
+    pub fn record_rest(&self, conn_state: &ConnectionState) {
+        self.record(conn_state);
         for (_, reply) in self.0.take() {
-            Reply { ended: false, ..reply }.write_down();
+            Record { ended: false, ..reply }.record();
         }
     }
 }
 
-impl Ledger {
-    /// Of a request whose head came at `began`.
+impl AccessEntry {
+    /// For a request whose head arrived at `began`.
     pub fn new(worker: Rc<Worker>, client: &Client, began: Instant, entry: Option<Box<Entry>>) -> Self {
-        let (watched, stream) = (Arc::clone(&client.watched), client.stream.clone());
-        watched.waiting.fetch_add(1, Ordering::Relaxed);
-        watched.progress.fetch_add(1, Ordering::Relaxed);
+        let (conn_state, stream) = (Arc::clone(&client.conn_state), client.stream.clone());
+        conn_state.waiting.fetch_add(1, Ordering::Relaxed);
+        conn_state.progress.fetch_add(1, Ordering::Relaxed);
         let unflushed = stream.is_none().then(|| Rc::clone(&client.unflushed));
-        let reply = Reply { worker, began, outcome: Outcome::Failed, sent_bytes: 0, ended: false, entry };
-        Self { watched, stream, unflushed, waiting: true, has_it: None, reply: Some(reply) }
+        let record = Record { worker, began, outcome: Outcome::Failed, sent_bytes: 0, ended: false, entry };
+        Self { conn_state, stream, unflushed, waiting: true, icp_hit: None, record: Some(record) }
     }
 
-    fn reply(&mut self) -> &mut Reply {
-        self.reply.as_mut().expect("it is taken by drop alone")
+    fn record_mut(&mut self) -> &mut Record {
+        self.record.as_mut().expect("it is taken by drop alone")
     }
 
-    /// Its end is a tunnel's, which outlives the connection that hyper knows: written down when it is dropped.
-    pub fn tunnelled(&mut self) {
+    /// For a tunnel, which outlives hyper's connection: record it on drop, without waiting for a flush.
+    pub fn record_when_dropped(&mut self) {
         self.unflushed = None;
     }
 
-    /// Says who waits for whom: the client for us, or we for it.
-    pub fn client_waits(&mut self, waits: bool) {
+    /// Notes who waits: the client for the proxy, or the proxy for the client to read.
+    pub fn set_client_waiting(&mut self, waits: bool) {
         if !waits {
-            self.watched.progress.fetch_add(1, Ordering::Relaxed);
+            self.conn_state.progress.fetch_add(1, Ordering::Relaxed);
         }
         if waits && !self.waiting {
-            self.watched.waiting.fetch_add(1, Ordering::Relaxed);
+            self.conn_state.waiting.fetch_add(1, Ordering::Relaxed);
         } else if !waits && self.waiting {
-            self.watched.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.conn_state.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         self.waiting = waits;
         if let Some(since) = &self.stream {
@@ -127,66 +127,66 @@ impl Ledger {
         }
     }
 
-    /// How it is answered.
-    pub fn answered(&mut self, outcome: Outcome, status: u16, content_type: Option<&http::HeaderValue>) {
-        let reply = self.reply();
-        reply.outcome = outcome;
-        if let Some(entry) = &mut reply.entry {
+    /// Sets how the request was answered.
+    pub fn set_reply(&mut self, outcome: Outcome, status: u16, content_type: Option<&http::HeaderValue>) {
+        let record = self.record_mut();
+        record.outcome = outcome;
+        if let Some(entry) = &mut record.entry {
             entry.status = status;
             entry.content_type =
                 content_type.and_then(|value| value.to_str().ok()).map_or_else(String::new, str::to_owned);
         }
     }
 
-    /// Who was asked: a parent, or the origin itself.
-    pub fn asked(&mut self, host: &str, is_parent: bool) {
-        if self.reply().entry.is_some() {
-            let way = match self.reply().worker.config().parent_use.choose {
+    /// Sets the upstream: a parent, or the origin itself.
+    pub fn set_upstream(&mut self, host: &str, is_parent: bool) {
+        if self.record_mut().entry.is_some() {
+            let way = match self.record_mut().worker.config().parent_use.choose {
                 _ if !is_parent => Way::Direct,
-                _ if self.has_it.as_deref() == Some(host) => Way::ParentHit,
+                _ if self.icp_hit.as_deref() == Some(host) => Way::ParentHit,
                 Choice::Failover => Way::FirstParent,
                 Choice::Hash => Way::HashedParent,
             };
-            self.asked_by(host, way);
+            self.set_upstream_via(host, way);
         }
     }
 
-    /// Who was asked, and why just that one.
-    pub fn asked_by(&mut self, host: &str, way: Way) {
-        if let Some(entry) = &mut self.reply().entry {
+    /// Sets the upstream, and why it was chosen.
+    pub fn set_upstream_via(&mut self, host: &str, way: Way) {
+        if let Some(entry) = &mut self.record_mut().entry {
             entry.origin = Some((way, host.to_owned()));
         }
     }
 
-    /// A parent that said it has what is asked for.
-    pub fn has_it(&mut self, host: &str) {
-        self.has_it = Some(host.to_owned());
+    /// Notes the parent that answered an ICP query with a hit.
+    pub fn set_icp_hit(&mut self, host: &str) {
+        self.icp_hit = Some(host.to_owned());
     }
 
-    /// Body bytes given to the connection.
-    pub fn sent(&mut self, bytes: u64) {
-        self.reply().sent_bytes += bytes;
+    /// Adds body bytes that the connection has taken.
+    pub fn add_sent_bytes(&mut self, bytes: u64) {
+        self.record_mut().sent_bytes += bytes;
     }
 
-    /// The body is whole.
-    pub fn finished(&mut self) {
-        self.reply().ended = true;
+    /// The body is complete.
+    pub fn set_complete(&mut self) {
+        self.record_mut().ended = true;
     }
 
     /// The body broke off.
-    pub fn broke_off(&mut self) {
-        self.reply().ended = false;
+    pub fn set_aborted(&mut self) {
+        self.record_mut().ended = false;
     }
 }
 
-impl Drop for Ledger {
+impl Drop for AccessEntry {
     fn drop(&mut self) {
-        self.client_waits(false);
-        let number = self.watched.reply_ended();
-        let Some(reply) = self.reply.take() else { return };
+        self.set_client_waiting(false);
+        let number = self.conn_state.reply_ended();
+        let Some(record) = self.record.take() else { return };
         match &self.unflushed {
-            Some(unflushed) if reply.ended => unflushed.0.borrow_mut().push_back((number, reply)),
-            _ => reply.write_down(),
+            Some(unflushed) if record.ended => unflushed.0.borrow_mut().push_back((number, record)),
+            _ => record.record(),
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Where a chunked body ends, followed byte by byte without keeping any (RFC 9112 section 7.1).
+//! Finds the end of a chunked body byte by byte, without storing any of it (RFC 9112 section 7.1).
 //!
-//! Always holds: strict where readers differ: a size is 1 to 15 hexadecimal digits, lines end in CRLF, an extension and
-//! the trailer are bounded.
+//! Always holds: it is strict where parsers differ. A chunk size has 1 to 15 hexadecimal digits, lines end in CRLF, and
+//! extensions and the trailer are bounded.
 
-/// Longest line of a size with its extension, and longest trailer, in bytes.
+/// Longest chunk-size line with its extension, and longest trailer, in bytes.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// How far a body has come.
+/// How far a body has been scanned.
 #[derive(Debug, Default)]
-pub struct Chunks {
-    place: Place,
+pub struct ChunkScanner {
+    state: ChunkState,
     size: u64,
     digits: usize,
     line_bytes: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     #[default]
     Size,
     Extension,
@@ -24,7 +24,7 @@ enum Place {
     Bytes,
     BytesReturn,
     BytesEnd,
-    /// At the beginning of a trailer line, or of the last, empty one.
+    /// At the start of a trailer line, or of the empty line that ends the body.
     Line,
     InLine,
     LineEnd,
@@ -32,29 +32,29 @@ enum Place {
     Done,
 }
 
-/// Not a chunked body.
+/// The bytes are not a valid chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-impl Chunks {
+impl ChunkScanner {
     /// Whether the last chunk and the trailer have passed.
     pub fn is_done(&self) -> bool {
-        self.place == Place::Done
+        self.state == ChunkState::Done
     }
 
-    /// Takes bytes up to the end of the body; gives how many those were.
+    /// Scans bytes up to the end of the body; returns how many belong to it.
     ///
     /// # Errors
-    /// When it is no chunked body.
-    pub fn follow(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
+    /// When they are not a valid chunked body.
+    pub fn scan(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
         let mut at = 0;
-        while at < bytes.len() && self.place != Place::Done {
-            if self.place == Place::Bytes {
+        while at < bytes.len() && self.state != ChunkState::Done {
+            if self.state == ChunkState::Bytes {
                 let taken = self.size.min((bytes.len() - at) as u64);
                 self.size -= taken;
                 at += taken as usize;
                 if self.size == 0 {
-                    self.place = Place::BytesReturn;
+                    self.state = ChunkState::BytesReturn;
                 }
                 continue;
             }
@@ -70,33 +70,33 @@ impl Chunks {
             return Err(Malformed);
         }
         let text = byte == b'\t' || (byte >= 0x20 && byte != 0x7f);
-        self.place = match (self.place, byte) {
-            (Place::Size, _) if byte.is_ascii_hexdigit() && self.digits < 15 => {
+        self.state = match (self.state, byte) {
+            (ChunkState::Size, _) if byte.is_ascii_hexdigit() && self.digits < 15 => {
                 let digit = char::from(byte).to_digit(16).unwrap_or(0);
                 self.size = self.size << 4 | u64::from(digit);
                 self.digits += 1;
-                Place::Size
+                ChunkState::Size
             }
-            (Place::Size, b';' | b' ' | b'\t') if self.digits > 0 => Place::Extension,
-            (Place::Size, b'\r') if self.digits > 0 => Place::SizeEnd,
-            (Place::Extension, b'\r') => Place::SizeEnd,
-            (Place::Extension, _) if text => Place::Extension,
-            (Place::SizeEnd, b'\n') => {
+            (ChunkState::Size, b';' | b' ' | b'\t') if self.digits > 0 => ChunkState::Extension,
+            (ChunkState::Size, b'\r') if self.digits > 0 => ChunkState::SizeEnd,
+            (ChunkState::Extension, b'\r') => ChunkState::SizeEnd,
+            (ChunkState::Extension, _) if text => ChunkState::Extension,
+            (ChunkState::SizeEnd, b'\n') => {
                 (self.digits, self.line_bytes) = (0, 0);
-                if self.size == 0 { Place::Line } else { Place::Bytes }
+                if self.size == 0 { ChunkState::Line } else { ChunkState::Bytes }
             }
-            (Place::BytesReturn, b'\r') => Place::BytesEnd,
-            (Place::BytesEnd, b'\n') => {
+            (ChunkState::BytesReturn, b'\r') => ChunkState::BytesEnd,
+            (ChunkState::BytesEnd, b'\n') => {
                 self.line_bytes = 0;
-                Place::Size
+                ChunkState::Size
             }
-            (Place::Line, b'\r') => Place::LastEnd,
-            // A line that is continued could hide one (RFC 9112 section 5.2).
-            (Place::Line, _) if text && byte != b' ' && byte != b'\t' => Place::InLine,
-            (Place::InLine, b'\r') => Place::LineEnd,
-            (Place::InLine, _) if text => Place::InLine,
-            (Place::LineEnd, b'\n') => Place::Line,
-            (Place::LastEnd, b'\n') => Place::Done,
+            (ChunkState::Line, b'\r') => ChunkState::LastEnd,
+            // A continuation line could hide a field (RFC 9112 section 5.2).
+            (ChunkState::Line, _) if text && byte != b' ' && byte != b'\t' => ChunkState::InLine,
+            (ChunkState::InLine, b'\r') => ChunkState::LineEnd,
+            (ChunkState::InLine, _) if text => ChunkState::InLine,
+            (ChunkState::LineEnd, b'\n') => ChunkState::Line,
+            (ChunkState::LastEnd, b'\n') => ChunkState::Done,
             _ => return Err(Malformed),
         };
         Ok(())
@@ -111,12 +111,12 @@ mod tests {
     fn a_body_ends_where_it_ends_however_it_is_cut() {
         let body = b"4\r\nwiki\r\n00A ; x=\"y\"\r\n0123456789\r\n0\r\nA: b\r\nC: d\r\n\r\n";
         for size in 1..body.len() {
-            let mut chunks = Chunks::default();
-            let taken: usize = body.chunks(size).map(|piece| chunks.follow(piece).expect("chunked")).sum();
-            assert_eq!((taken, chunks.is_done()), (body.len(), true), "in pieces of {size}");
+            let mut scanner = ChunkScanner::default();
+            let taken: usize = body.chunks(size).map(|piece| scanner.scan(piece).expect("chunked")).sum();
+            assert_eq!((taken, scanner.is_done()), (body.len(), true), "in pieces of {size}");
         }
-        let mut chunks = Chunks::default();
-        assert_eq!(chunks.follow(b"0\r\n\r\nGET /"), Ok(5), "what follows is not taken");
+        let mut scanner = ChunkScanner::default();
+        assert_eq!(scanner.scan(b"0\r\n\r\nGET /"), Ok(5), "what follows is not taken");
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             &long,
         ];
         for row in rows {
-            assert_eq!(Chunks::default().follow(row), Err(Malformed), "{}", String::from_utf8_lossy(row));
+            assert_eq!(ChunkScanner::default().scan(row), Err(Malformed), "{}", String::from_utf8_lossy(row));
         }
     }
 }

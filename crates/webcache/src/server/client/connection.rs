@@ -1,8 +1,10 @@
 //! One client's connection, from its first byte to its last.
 //!
-//! Always holds: what a client does not take is held for it for a bounded time: of HTTP/1 by the request guard, of HTTP/2 for the
-//! connection as a whole, and for each stream, so that one that goes on keeps no other; and of a stream of HTTP/2 no more
-//! than a frame is in hyper's hands; of an idle connection of HTTP/1 only the socket is held.
+//! Always holds:
+//! - Bytes that a client does not read are held for a bounded time: with HTTP/1 by the request guard; with HTTP/2 for the
+//!   connection as a whole and for each stream, so that one active stream keeps no other alive.
+//! - hyper holds at most one frame of an HTTP/2 stream.
+//! - An idle HTTP/1 connection holds its socket and nothing else.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -30,11 +32,11 @@ use crate::server::answer::handler::{self, Client};
 use crate::server::client::access_entry::Unflushed;
 use crate::server::client::parsed_request::Side;
 use crate::server::client::reply_body::ReplyBody;
-use crate::server::client::request_guard::{ClientTimeouts, Parked, Parking, RequestGuard, Watched};
+use crate::server::client::request_guard::{ClientTimeouts, ConnectionState, Parked, Parking, RequestGuard};
 use crate::server::counters::Outcome;
 use crate::server::worker::{Admitted, Busy, Stage, Worker};
 
-/// Serves a connection until it ends. Refuses it at once when there are too many, or it comes from where none may.
+/// Serves a connection until it ends. Closes it at once when there are too many, or its address is not allowed.
 pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Side) {
     let config = worker.config();
     let address = peer.ip();
@@ -49,11 +51,11 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     counters.connections_accepted.add(1);
     let _ = stream.set_nodelay(true);
     let busy = Busy::new(worker);
-    let watched = Arc::new(Watched::default());
+    let conn_state = Arc::new(ConnectionState::default());
     let client = Client {
         address,
         side,
-        watched: Arc::clone(&watched),
+        conn_state: Arc::clone(&conn_state),
         stream: None,
         unflushed: Rc::default(),
         admitted: Rc::new(admitted),
@@ -63,16 +65,16 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     tokio::task::spawn_local(async move {
         match tls {
             None => http1(&worker, &config, stream, Rc::new(client)).await,
-            Some(tls) => Box::pin(encrypted(&worker, &config, stream, tls, client)).await,
+            Some(tls) => Box::pin(serve_tls(&worker, &config, stream, tls, client)).await,
         }
-        // After either nothing is read, so that there is one at most.
+        // The guard reads nothing after a refusal, so there is at most one.
         let (refused, long) =
-            (watched.refused.load(Ordering::Relaxed), watched.refused_long.load(Ordering::Relaxed));
+            (conn_state.refused.load(Ordering::Relaxed), conn_state.refused_long.load(Ordering::Relaxed));
         worker
             .counters
             .malformed_requests
-            .add(refused + long + watched.refused_bodies.load(Ordering::Relaxed));
-        // One whose head was read has a line of its own.
+            .add(refused + long + conn_state.refused_bodies.load(Ordering::Relaxed));
+        // A request whose head was read has a log line of its own.
         if refused + long > 0 && worker.logs() {
             let status = if long > 0 { 431 } else { 400 };
             worker.log(&malformed(address, began, worker.request_id(), status));
@@ -82,14 +84,14 @@ pub fn serve(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr, side: Sid
     });
 }
 
-async fn encrypted(
+async fn serve_tls(
     worker: &Rc<Worker>,
     config: &Config,
     stream: TcpStream,
     tls: TlsAcceptor,
     client: Client,
 ) {
-    // A client that says nothing has as long as for a head.
+    // The TLS handshake may take as long as a request head.
     let Ok(Ok(stream)) = tokio::time::timeout(config.limits.head_time, tls.accept(stream)).await else {
         return;
     };
@@ -100,13 +102,13 @@ async fn encrypted(
     }
 }
 
-/// Of a request whose head was refused.
+/// The log entry of a request whose head was refused.
 fn malformed(client: IpAddr, began: Instant, request_id: u64, status: u16) -> Entry {
     Entry {
         at: SystemTime::now(),
         took: began.elapsed(),
         client,
-        // As Squid has it: what was sent is no method and no URL.
+        // As Squid logs it: the bytes contain no valid method and URL.
         method: "NONE".to_owned(),
         url: "error:invalid-request".to_owned(),
         version: "HTTP/0.0",
@@ -122,94 +124,100 @@ fn malformed(client: IpAddr, began: Instant, request_id: u64, status: u16) -> En
     }
 }
 
-/// A socket that says when there is something to read, without a buffer for it.
-trait Wakes {
-    fn poll_wakes(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+/// A socket that reports readiness to read without needing a buffer.
+trait ReadReadiness {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-impl Wakes for TcpStream {
-    fn poll_wakes(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+impl ReadReadiness for TcpStream {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_read_ready(cx)
     }
 }
 
-impl Wakes for TlsStream<TcpStream> {
-    /// All that came before was decrypted and taken.
-    fn poll_wakes(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+impl ReadReadiness for TlsStream<TcpStream> {
+    /// Everything that arrived before was decrypted and taken.
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_ref().0.poll_read_ready(cx)
     }
 }
 
 async fn http1<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Rc<Client>)
 where
-    T: AsyncRead + AsyncWrite + Wakes + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + ReadReadiness + Unpin + Send + 'static,
 {
     let timeouts = ClientTimeouts {
         idle: config.limits.idle_time,
         head: config.limits.head_time,
         stall: config.limits.stall_time,
     };
-    let (parking, watched, head_max_bytes) = (Parking::new(), &client.watched, config.limits.head_bytes_max);
+    let (parking, conn_state, head_max_bytes) =
+        (Parking::new(), &client.conn_state, config.limits.head_bytes_max);
     let mut builder = http1::Builder::new();
-    // The request guard keeps time. hyper looks at the length of a head only when it must read more of it: the request guard lets no longer one
-    // through than hyper has room for.
+    // The request guard has the timeouts. hyper checks the length of a head only when it needs more bytes of it; the guard lets through
+    // no head longer than hyper's buffer.
     builder.header_read_timeout(None).max_buf_size(head_max_bytes).half_close(false);
     let mut request_guard =
-        RequestGuard::new(stream, parking.clone(), Arc::clone(watched), timeouts, head_max_bytes);
+        RequestGuard::new(stream, parking.clone(), Arc::clone(conn_state), timeouts, head_max_bytes);
     loop {
         let service = {
             let (worker, client) = (Rc::clone(worker), Rc::clone(&client));
             service_fn(move |request| handler::answer(Rc::clone(&worker), Rc::clone(&client), request))
         };
         let connection = builder.serve_connection(request_guard, service).with_upgrades();
-        let until_rest = UntilRest { connection, parking: &parking, watched, unflushed: &client.unflushed };
-        // The request guard ends idle ones. In a box, which is let go while the connection rests.
-        let ended = Box::pin(to_its_end(worker, until_rest, std::future::pending(), |until| {
+        let until_parked =
+            UntilParked { connection, parking: &parking, conn_state, unflushed: &client.unflushed };
+        // The request guard ends idle connections. Boxed, so that the memory is freed while the connection is parked.
+        let ended = Box::pin(run_to_end(worker, until_parked, std::future::pending(), |until| {
             Pin::new(&mut until.get_mut().connection).graceful_shutdown();
         }))
         .await;
-        client.unflushed.end(watched);
-        note_end(worker, client.address, watched, ended);
+        client.unflushed.record_rest(conn_state);
+        record_end(worker, client.address, conn_state, ended);
         let Some(parked) = parking.take() else { return };
         worker.counters.connections_rested.add(1);
-        if !wakes(worker, &parked, timeouts.idle).await {
+        if !wait_until_readable(worker, &parked, timeouts.idle).await {
             return;
         }
         request_guard =
-            RequestGuard::again(parked, parking.clone(), Arc::clone(watched), timeouts, head_max_bytes);
+            RequestGuard::resume(parked, parking.clone(), Arc::clone(conn_state), timeouts, head_max_bytes);
     }
 }
 
-/// Counts what hyper says of a connection's end; nothing when it was cut, or its socket was laid down.
-fn note_end(worker: &Worker, client: IpAddr, watched: &Watched, ended: Option<hyper::Result<()>>) {
+/// Counts how a connection ended; `None` when it was cut off or parked.
+fn record_end(
+    worker: &Worker,
+    client: IpAddr,
+    conn_state: &ConnectionState,
+    ended: Option<hyper::Result<()>>,
+) {
     if let Some(Err(error)) = ended {
         worker.counters.connections_broken.add(1);
-        // Clients that leave are everyday; what they did not get is in the access log.
+        // Clients often leave; the access log says which replies they did not get.
         tracing::debug!(%client, error = &error as &dyn std::error::Error, "a client's connection broke");
     }
-    let lost = watched.lost_writes.swap(0, Ordering::Relaxed);
+    let lost = conn_state.lost_writes.swap(0, Ordering::Relaxed);
     if lost > 0 {
         worker.counters.lost_writes.add(lost);
-        tracing::error!(%client, lost, "a reply was written to a connection that was taken for idle: it is lost");
+        tracing::error!(%client, lost, "a reply was written to a connection that was parked: it is lost");
     }
 }
 
-/// A connection, until it ends, with what hyper says of that, or its socket is laid down. Replies are written down as they
-/// leave.
-struct UntilRest<'a, C, T> {
+/// Runs a connection until it ends or its socket is parked. Records replies as they leave.
+struct UntilParked<'a, C, T> {
     connection: C,
     parking: &'a Parking<T>,
-    watched: &'a Watched,
+    conn_state: &'a ConnectionState,
     unflushed: &'a Unflushed,
 }
 
-impl<C: Future<Output = hyper::Result<()>> + Unpin, T> Future for UntilRest<'_, C, T> {
+impl<C: Future<Output = hyper::Result<()>> + Unpin, T> Future for UntilParked<'_, C, T> {
     type Output = hyper::Result<()>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
         let this = self.get_mut();
         let ended = Pin::new(&mut this.connection).poll(cx);
-        this.unflushed.write_down(this.watched);
+        this.unflushed.record(this.conn_state);
         match ended {
             Poll::Pending if this.parking.is_taken() => Poll::Ready(Ok(())),
             ended => ended,
@@ -217,51 +225,52 @@ impl<C: Future<Output = hyper::Result<()>> + Unpin, T> Future for UntilRest<'_, 
     }
 }
 
-/// Waits until a client that lay idle says something: false when it does not in time, or the server drains.
-async fn wakes<T: Wakes>(worker: &Worker, parked: &Parked<T>, idle: Duration) -> bool {
+/// Waits until an idle client sends something; false when it does not in time, or the proxy drains.
+async fn wait_until_readable<T: ReadReadiness>(worker: &Worker, parked: &Parked<T>, idle: Duration) -> bool {
     let mut stage = worker.shared.stage.subscribe();
-    let word = std::future::poll_fn(|cx| parked.io.poll_wakes(cx));
+    let word = std::future::poll_fn(|cx| parked.io.poll_readable(cx));
     tokio::select! {
-        word = tokio::time::timeout_at(parked.heard_at + idle, word) => word.is_ok(),
+        word = tokio::time::timeout_at(parked.last_read_at + idle, word) => word.is_ok(),
         _ = stage.wait_for(|stage| *stage >= Stage::Draining) => false,
     }
 }
 
-/// When the client's turn began to take what there is of one stream's reply; nothing while it is ours.
-pub type Since = Rc<Cell<Option<Instant>>>;
+/// Since when the client could have read more of one stream's reply; `None` while it waits for the proxy.
+pub type BlockedSince = Rc<Cell<Option<Instant>>>;
 
-/// Runs what hyper makes of each stream: its reply, until the last byte has been handed over.
+/// Runs the future that hyper makes for each stream, until it has handed over the last byte of the reply.
 #[derive(Clone)]
-struct Streams {
-    watched: Arc<Watched>,
+struct StreamExecutor {
+    conn_state: Arc<ConnectionState>,
     stall: Duration,
-    /// The stream that hyper called the service for, which it gives the future of right after.
-    called: Rc<RefCell<Option<Since>>>,
+    /// The stream for which hyper last called the service; the next future it spawns belongs to it.
+    next_stream: Rc<RefCell<Option<BlockedSince>>>,
 }
 
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Streams {
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for StreamExecutor {
     fn execute(&self, future: F) {
-        let Some(since) = self.called.take() else { return drop(tokio::task::spawn_local(future)) };
-        let (watched, stall) = (Arc::clone(&self.watched), self.stall);
+        let Some(since) = self.next_stream.take() else { return drop(tokio::task::spawn_local(future)) };
+        let (conn_state, stall) = (Arc::clone(&self.conn_state), self.stall);
         tokio::task::spawn_local(async move {
             tokio::select! {
                 biased;
                 () = future => {}
-                // Dropped, so that the client is told of the reply's end (RST_STREAM).
-                () = not_taken(&since, &watched, stall) => {}
+                // Dropping it resets the stream (RST_STREAM).
+                () = client_blocked(&since, &conn_state, stall) => {}
             }
         });
     }
 }
 
-/// Until a client has taken nothing of one stream for `limits.stall_s` times those that are under way on the connection, as
-/// they share it; or up to twice as late. Twice at least: a client that takes nothing of anything is cut off before.
-async fn not_taken(since: &Cell<Option<Instant>>, watched: &Watched, stall: Duration) {
+/// Waits until a client has read nothing of one stream for `limits.stall_s` times the number of active streams, as they share
+/// the connection; it may take up to twice as long. The factor is at least two: a client that reads nothing at all is cut off
+/// earlier.
+async fn client_blocked(since: &Cell<Option<Instant>>, conn_state: &ConnectionState, stall: Duration) {
     loop {
         let now = Instant::now();
         let until = match since.get() {
             None => now + stall,
-            Some(since) => since + stall * watched.busy.load(Ordering::Relaxed).max(2),
+            Some(since) => since + stall * conn_state.busy.load(Ordering::Relaxed).max(2),
         };
         if until <= now {
             return;
@@ -274,58 +283,60 @@ async fn http2<T>(worker: &Rc<Worker>, config: &Config, stream: T, client: Clien
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (address, watched) = (client.address, Arc::clone(&client.watched));
-    let called = Rc::new(RefCell::new(None));
-    let streams = Streams {
-        watched: Arc::clone(&watched),
+    let (address, conn_state) = (client.address, Arc::clone(&client.conn_state));
+    let next_stream = Rc::new(RefCell::new(None));
+    let executor = StreamExecutor {
+        conn_state: Arc::clone(&conn_state),
         stall: config.limits.stall_time,
-        called: Rc::clone(&called),
+        next_stream: Rc::clone(&next_stream),
     };
     let service = {
         let worker = Rc::clone(worker);
         service_fn(move |request| {
-            // Counted by the request guard for HTTP/1.
-            client.watched.busy.fetch_add(1, Ordering::Relaxed);
-            let since = Since::default();
-            called.replace(Some(Rc::clone(&since)));
+            // The request guard counts them for HTTP/1.
+            client.conn_state.busy.fetch_add(1, Ordering::Relaxed);
+            let since = BlockedSince::default();
+            next_stream.replace(Some(Rc::clone(&since)));
             let client = Rc::new(Client { stream: Some(Rc::clone(&since)), ..client.clone() });
             let answer = handler::answer(Rc::clone(&worker), client, request);
-            async move { answer.await.map(|reply| reply.map(|body| Handed { body, rest: Bytes::new(), since })) }
+            async move {
+                answer.await.map(|reply| reply.map(|body| PacedBody { body, rest: Bytes::new(), since }))
+            }
         })
     };
-    let mut builder = http2::Builder::new(streams);
+    let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(config.limits.idle_time)
         .keep_alive_timeout(config.limits.stall_time)
         .max_header_list_size(u32::try_from(config.limits.head_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(128);
-    let stream = Counted { io: stream, watched: Arc::clone(&watched) };
+    let stream = ProgressIo { io: stream, conn_state: Arc::clone(&conn_state) };
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let (idle, stall) = (config.limits.idle_time, config.limits.stall_time);
-    let silent = Arc::clone(&watched);
-    let bored = async move {
-        match silence(&silent, idle, stall).await {
-            Silence::Idle => stall,
-            Silence::Stalled => Duration::ZERO,
+    let watched_state = Arc::clone(&conn_state);
+    let inactive = async move {
+        match inactivity(&watched_state, idle, stall).await {
+            Inactivity::Idle => stall,
+            Inactivity::Stalled => Duration::ZERO,
         }
     };
-    let ended = to_its_end(worker, connection, bored, |connection| connection.graceful_shutdown()).await;
-    note_end(worker, address, &watched, ended);
+    let ended = run_to_end(worker, connection, inactive, |connection| connection.graceful_shutdown()).await;
+    record_end(worker, address, &conn_state, ended);
 }
 
-/// What hyper is given of a stream's reply at a time, in bytes: it keeps that until the client takes it. A frame holds no
-/// more, unless a client allows it.
-const HANDED_BYTES: usize = 16 << 10;
+/// Bytes of a stream's reply given to hyper at a time, which it holds until the client reads them. One frame holds no more unless
+/// the client allows it.
+const PACED_BYTES: usize = 16 << 10;
 
-/// A reply in small pieces, each handed over when the client has taken those before.
-struct Handed {
+/// A reply in small pieces, each given to hyper when the client has read the previous ones.
+struct PacedBody {
     body: ReplyBody,
     rest: Bytes,
-    since: Since,
+    since: BlockedSince,
 }
 
-impl Body for Handed {
+impl Body for PacedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -341,7 +352,7 @@ impl Body for Handed {
             }
         }
         this.since.set(Some(Instant::now()));
-        let bytes = this.rest.len().min(HANDED_BYTES);
+        let bytes = this.rest.len().min(PACED_BYTES);
         Poll::Ready(Some(Ok(Frame::data(this.rest.split_to(bytes)))))
     }
 
@@ -358,25 +369,25 @@ impl Body for Handed {
     }
 }
 
-/// Writes of more bytes than this bring a client more than a ping.
+/// Writes longer than this carry more than a ping.
 const PROGRESS_BYTES: usize = 64;
 
-/// A client that takes bytes, however few at a time, is not silent.
-struct Counted<T> {
+/// Counts writes as progress, so that a client that reads slowly does not count as inactive.
+struct ProgressIo<T> {
     io: T,
-    watched: Arc<Watched>,
+    conn_state: Arc<ConnectionState>,
 }
 
-impl<T> Counted<T> {
+impl<T> ProgressIo<T> {
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if matches!(written, Poll::Ready(Ok(bytes)) if bytes > PROGRESS_BYTES) {
-            self.watched.progress.fetch_add(1, Ordering::Relaxed);
+            self.conn_state.progress.fetch_add(1, Ordering::Relaxed);
         }
         written
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for ProgressIo<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -386,7 +397,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for ProgressIo<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write(cx, bytes);
@@ -416,50 +427,53 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
     }
 }
 
-enum Silence {
-    /// Nothing was asked for and nothing was under way for `limits.idle_s`.
+/// Why a connection counts as inactive.
+enum Inactivity {
+    /// No request came and none was in progress for `limits.idle_s`.
     Idle,
-    /// The client took nothing of what there was for it for `limits.stall_s`.
+    /// The client read nothing of what was ready for it for `limits.stall_s`.
     Stalled,
 }
 
-/// Until one of the two has lasted so long, or up to a quarter longer. Pings are no sign of life here: whoever answers them
-/// may hold a connection and all that is under way on it by doing nothing else.
-async fn silence(watched: &Watched, idle: Duration, stall: Duration) -> Silence {
+/// Waits until either has lasted that long, or up to a quarter longer. Replies to pings do not count as activity: otherwise a client
+/// could hold a connection with pings alone.
+async fn inactivity(conn_state: &ConnectionState, idle: Duration, stall: Duration) -> Inactivity {
     let step = idle.min(stall) / 4;
     let (mut quiet, mut known) = (Duration::ZERO, 0);
     loop {
         tokio::time::sleep(step).await;
-        let progress = watched.progress.load(Ordering::Relaxed);
-        let (busy, waiting) = (watched.busy.load(Ordering::Relaxed), watched.waiting.load(Ordering::Relaxed));
-        // Where all wait for us there is nothing to complain of.
-        let silent = progress == known && (busy == 0 || waiting < busy);
-        quiet = if silent { quiet + step } else { Duration::ZERO };
+        let progress = conn_state.progress.load(Ordering::Relaxed);
+        let (busy, waiting) =
+            (conn_state.busy.load(Ordering::Relaxed), conn_state.waiting.load(Ordering::Relaxed));
+        // A client that only waits for the proxy is not at fault.
+        let same_as_before = progress == known && (busy == 0 || waiting < busy);
+        quiet = if same_as_before { quiet + step } else { Duration::ZERO };
         known = progress;
         match busy {
-            0 if quiet >= idle => return Silence::Idle,
-            1.. if quiet >= stall => return Silence::Stalled,
+            0 if quiet >= idle => return Inactivity::Idle,
+            1.. if quiet >= stall => return Inactivity::Stalled,
             _ => {}
         }
     }
 }
 
-/// Serves until the client or the server ends it: asked to end when the server drains, cut off when that lasts too long;
-/// asked to end when it is `bored`, and cut off so long after. Gives what comes of it; nothing when it was cut off.
-async fn to_its_end<C: Future>(
+/// Serves until the client or the proxy ends the connection. When the proxy drains, the connection is shut down gracefully, and cut
+/// off if that takes too long. The same happens when it is `inactive`, which returns the time left until the cut. `None` when it was
+/// cut off.
+async fn run_to_end<C: Future>(
     worker: &Worker,
     connection: C,
-    bored: impl Future<Output = Duration>,
-    ask_to_end: impl FnOnce(Pin<&mut C>),
+    inactive: impl Future<Output = Duration>,
+    shut_down: impl FnOnce(Pin<&mut C>),
 ) -> Option<C::Output> {
     let mut connection = std::pin::pin!(connection);
     let mut stage = worker.shared.stage.subscribe();
     let left = tokio::select! {
         ended = connection.as_mut() => return Some(ended),
-        left = bored => Some(left),
+        left = inactive => Some(left),
         _ = stage.wait_for(|stage| *stage >= Stage::Draining) => None,
     };
-    ask_to_end(connection.as_mut());
+    shut_down(connection.as_mut());
     let late = async {
         match left {
             Some(left) => tokio::time::sleep(left).await,

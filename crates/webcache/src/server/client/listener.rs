@@ -1,7 +1,7 @@
-//! Listening sockets, one of each address for every loop: the kernel deals connections out (SO_REUSEPORT).
+//! Listening sockets: one per address and event loop. The kernel distributes connections over them (SO_REUSEPORT).
 //!
-//! Always holds: the first socket of an address is bound without SO_REUSEPORT, which fails while anybody listens there; else
-//! a second proxy of the same user would take a share of the first one's clients, silently.
+//! Always holds: the first socket of an address is bound without SO_REUSEPORT, so that the bind fails while another program
+//! listens there. Otherwise a second proxy of the same user would silently take a share of the first one's clients.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,26 +15,26 @@ use crate::server::client::connection;
 use crate::server::client::parsed_request::Side;
 use crate::server::worker::{Stage, Worker};
 
-/// Connections that wait to be accepted.
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// An address that is listened at.
+/// An address with its listening sockets.
 #[derive(Debug)]
 pub struct Listener {
-    /// With the port that was taken.
+    /// The address, with the port that was bound.
     pub address: SocketAddr,
-    /// For whom.
+    /// The kind of clients.
     pub side: Side,
-    /// One a loop.
+    /// One per event loop.
     pub sockets: Vec<TcpListener>,
 }
 
 impl Listener {
-    /// Opens an address for so many loops. `beside`: addresses that are listened at as well; `[::]` takes IPv4's clients too
-    /// unless `0.0.0.0` with the same port is among them.
+    /// Opens `loops` sockets at an address. `beside` are the other listening addresses: `[::]` accepts IPv4 clients too unless `0.0.0.0`
+    /// with the same port is among them.
     ///
     /// # Errors
-    /// When it is taken.
+    /// When the address cannot be bound.
     pub fn open(
         mut address: SocketAddr,
         side: Side,
@@ -62,13 +62,13 @@ fn listen(address: SocketAddr, first: bool, v6_only: bool) -> io::Result<TcpList
     }
     sockopt::set_socket_reuseport(&socket, !first)?;
     rustix::net::bind(&socket, &address)?;
-    // What is bound alone is shared from here on, with those bound next.
+    // The first socket joins the group now that it is bound.
     sockopt::set_socket_reuseport(&socket, true)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Takes connections until the proxy drains.
+/// Accepts connections until the proxy drains.
 pub async fn accept(worker: Rc<Worker>, socket: TcpListener, side: Side) {
     let socket = match tokio::net::TcpListener::from_std(socket) {
         Ok(socket) => socket,
@@ -80,7 +80,7 @@ pub async fn accept(worker: Rc<Worker>, socket: TcpListener, side: Side) {
             accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => connection::serve(&worker, stream, peer, side),
                 Err(error) => {
-                    // Out of descriptors, say: others must end first.
+                    // For example out of file descriptors: let other connections end first.
                     tracing::warn!(%error, "a connection could not be taken");
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }

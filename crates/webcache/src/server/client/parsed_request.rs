@@ -1,12 +1,12 @@
-//! What a request asks for, and from whom it is to be had.
+//! What a request is for, and which upstreams can answer it.
 //!
 //! ```text
 //! forward   GET http://a/b          ─> target http://a/b, from a or a parent
 //! reverse   GET /b, Host: a         ─> target http://a/b, from the first [[site]] that matches
 //! ```
 //!
-//! Always holds: a target is absolute, and was written in a form that its method may have (RFC 9112 section 3.2);
-//! what access forbids gets no further.
+//! Always holds: a target is absolute, and had a form that its method allows (RFC 9112 section 3.2). A request that the access
+//! rules forbid is rejected here.
 
 use std::net::IpAddr;
 
@@ -19,58 +19,58 @@ use http_cache_rules::{RequestFacts, forwarding};
 
 use crate::config::{Config, DeniedBy, Site, Upstream};
 
-/// Which kind of listener a client came by.
+/// The kind of listener that a client came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It names whole URLs.
+    /// The client names complete URLs.
     Forward,
-    /// It takes us for the site.
+    /// The client takes the proxy for the site.
     Reverse {
-        /// By TLS.
+        /// The listener uses TLS.
         tls: bool,
     },
 }
 
-/// From whom it is to be had.
+/// Where the request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The target's own host, or a parent.
+    /// To the target's own host, or to a parent.
     Direct(Upstream),
-    /// The site with this number.
+    /// To the site with this index.
     Site(usize),
 }
 
-/// A request as the rules want it.
+/// A request in the form that the caching rules need.
 #[derive(Debug)]
 pub struct ParsedRequest {
     /// Its method.
     pub method: Method,
-    /// Absolute.
+    /// The target, absolute.
     pub target: Uri,
-    /// Of the target.
+    /// The cache key of the target.
     pub key: CacheKey,
-    /// As the client sent them, the cookies of HTTP/2 in one line.
+    /// The fields as received; cookies of HTTP/2 are joined into one line.
     pub headers: HeaderMap,
-    /// As the client spoke.
+    /// The client's HTTP version.
     pub version: Version,
-    /// Read of the headers.
+    /// What the caching rules need from the headers.
     pub facts: RequestFacts,
-    /// From whom.
+    /// Where the request goes.
     pub route: Route,
-    /// `OPTIONS *`: about the server, and not about what the target names.
-    pub of_server: bool,
+    /// `OPTIONS *`: about the server, not about the target.
+    pub server_wide: bool,
 }
 
-/// Why a request is not served.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unserved {
-    /// For the client.
+pub struct Rejection {
+    /// Status for the client.
     pub status: StatusCode,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and how to fix it.
     pub why: &'static str,
 }
 
-impl Unserved {
+impl Rejection {
     /// A status with its reason.
     pub fn new(status: StatusCode, why: &'static str) -> Self {
         Self { status, why }
@@ -78,18 +78,18 @@ impl Unserved {
 }
 
 impl ParsedRequest {
-    /// Reads a request that is not CONNECT.
+    /// Parses a request other than CONNECT.
     ///
     /// # Errors
-    /// When it asks for nothing that can be had here.
-    pub fn read(mut parts: http::request::Parts, side: Side, config: &Config) -> Result<Self, Unserved> {
-        let bad = |why| Unserved::new(StatusCode::BAD_REQUEST, why);
-        // Without this its only word would count as a host, before Host.
+    /// When the request is invalid or not served here.
+    pub fn read(mut parts: http::request::Parts, side: Side, config: &Config) -> Result<Self, Rejection> {
+        let bad = |why| Rejection::new(StatusCode::BAD_REQUEST, why);
+        // Otherwise the target itself would count as the host, before the Host field.
         if parts.uri.scheme().is_none() && parts.uri.authority().is_some() {
             return Err(bad("a host alone is a target for CONNECT only: begin a path with /"));
         }
-        let of_server = parts.uri.authority().is_none() && parts.uri.path() == "*";
-        if of_server && parts.method != Method::OPTIONS {
+        let server_wide = parts.uri.authority().is_none() && parts.uri.path() == "*";
+        if server_wide && parts.method != Method::OPTIONS {
             return Err(bad("* is a target for OPTIONS only"));
         }
         let target = match side {
@@ -104,11 +104,11 @@ impl ParsedRequest {
             }
         };
         let key = match CacheKey::of(&target) {
-            // Host is the client's word: what a site answers to it is no answer of the host that it names.
+            // Host is chosen by the client: a reply of a site must not count as a reply of the host with that name.
             Ok(key) if side != Side::Forward => key.within(Realm::Sites),
             Ok(key) => key,
             Err(KeyError::Scheme) => {
-                return Err(Unserved::new(
+                return Err(Rejection::new(
                     StatusCode::NOT_IMPLEMENTED,
                     "only http and https can be asked for",
                 ));
@@ -119,30 +119,30 @@ impl ParsedRequest {
             Err(_) => return Err(bad("the target has no host")),
         };
         if parts.version == Version::HTTP_2 {
-            // Before any rule sees them: Vary: Cookie must not tell two clients apart by how they speak.
+            // Before any rule applies: Vary: Cookie must not depend on the client's HTTP version.
             forwarding::join_cookies(&mut parts.headers);
         }
         let facts = RequestFacts::of(&parts.method, &parts.headers);
         let route = match side {
             Side::Forward => Route::Direct(Upstream::of(&target).ok_or(bad("the target has no host"))?),
             Side::Reverse { .. } => {
-                Route::Site(config.sites.iter().position(|site| serves(site, &target)).ok_or(
-                    Unserved::new(StatusCode::MISDIRECTED_REQUEST, "no site of this name is served here"),
+                Route::Site(config.sites.iter().position(|site| site_matches(site, &target)).ok_or(
+                    Rejection::new(StatusCode::MISDIRECTED_REQUEST, "no site of this name is served here"),
                 )?)
             }
         };
         if let Route::Direct(upstream) = &route {
             allowed_host(&upstream.host, config)?;
             if !config.forward.ports.is_empty() && !config.forward.ports.contains(&upstream.port) {
-                return Err(Unserved::new(StatusCode::FORBIDDEN, "this port is not served (forward.ports)"));
+                return Err(Rejection::new(StatusCode::FORBIDDEN, "this port is not served (forward.ports)"));
             }
         }
         let (method, headers, version) = (parts.method, parts.headers, parts.version);
-        Ok(Self { method, target, key, headers, version, facts, route, of_server })
+        Ok(Self { method, target, key, headers, version, facts, route, server_wide })
     }
 
-    /// Copies what lies in the buffer that the head was read into, which is let go with that: it is many times as large, and
-    /// whoever waits for an origin would hold it for as long.
+    /// Copies the fields and the target out of the buffer that the head was read into, and so releases it. That buffer is many times
+    /// as large, and a request may wait for its origin for long.
     pub fn detach(&mut self) {
         let mut copies = BytesMut::with_capacity(self.headers.values().map(HeaderValue::len).sum());
         for value in self.headers.values_mut() {
@@ -165,23 +165,23 @@ impl ParsedRequest {
     }
 }
 
-/// Whether the operator serves a host.
+/// Checks whether the operator serves a host.
 ///
 /// # Errors
-/// When not.
-pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
-    let Some(host) = plain_host(host) else {
-        return Err(Unserved::new(StatusCode::BAD_REQUEST, "the host is neither a name nor an address"));
+/// When it does not.
+pub fn allowed_host(host: &str, config: &Config) -> Result<(), Rejection> {
+    let Some(host) = normalized_host(host) else {
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, "the host is neither a name nor an address"));
     };
     let is_of = |domain: &String| {
         host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
     if config.access.hosts_denied.iter().any(is_of) {
-        return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts_denied)"));
+        return Err(Rejection::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts_denied)"));
     }
-    // Also what is stored already; where names lead is seen when they are connected to (`upstream`).
+    // This also protects stored replies. The addresses that names resolve to are checked when connecting (`upstream`).
     if let Some(by) = host.parse().ok().and_then(|address| config.destinations.denies(address)) {
-        return Err(Unserved::new(
+        return Err(Rejection::new(
             StatusCode::FORBIDDEN,
             match by {
                 DeniedBy::Internal => "clients may not reach this address (access.internal)",
@@ -190,14 +190,14 @@ pub fn allowed_host(host: &str, config: &Config) -> Result<(), Unserved> {
         ));
     }
     if !config.access.hosts.is_empty() && !config.access.hosts.iter().any(is_of) {
-        return Err(Unserved::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts)"));
+        return Err(Rejection::new(StatusCode::FORBIDDEN, "this host is not served (access.hosts)"));
     }
     Ok(())
 }
 
-/// A host as access has it: addresses in their one spelling, names without the dot of the root. Nothing when it is a
-/// number that only some programs take for an address, as `127.1` and `0x7f000001`.
-fn plain_host(host: &str) -> Option<String> {
+/// A host in the form of the access lists: addresses in canonical form, names without the root's dot. `None` for numbers that only
+/// some programs take for an address, such as `127.1` and `0x7f000001`.
+fn normalized_host(host: &str) -> Option<String> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Some(address.to_canonical().to_string());
     }
@@ -212,11 +212,11 @@ fn plain_host(host: &str) -> Option<String> {
     }
 }
 
-/// Whether the operator serves a method.
+/// Checks whether the operator serves a method.
 ///
 /// # Errors
-/// When not.
-pub fn allowed_method(method: &Method, config: &Config) -> Result<(), Unserved> {
+/// When it does not.
+pub fn allowed_method(method: &Method, config: &Config) -> Result<(), Rejection> {
     let allowed = if config.access.methods.is_empty() {
         *method != Method::TRACE
     } else {
@@ -224,11 +224,11 @@ pub fn allowed_method(method: &Method, config: &Config) -> Result<(), Unserved> 
     };
     allowed
         .then_some(())
-        .ok_or(Unserved::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served (access.methods)"))
+        .ok_or(Rejection::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served (access.methods)"))
 }
 
 fn absolute(uri: Uri, headers: &HeaderMap, tls: bool) -> Option<Uri> {
-    // HTTP/2 and absolute-form have it in the target, before Host (RFC 9112 section 3.2.2).
+    // HTTP/2 and absolute-form carry the authority in the target, which takes precedence over Host (RFC 9112 section 3.2.2).
     let authority = match uri.authority() {
         Some(authority) => authority.clone(),
         None => Authority::try_from(headers.get(HOST)?.as_bytes()).ok()?,
@@ -236,14 +236,14 @@ fn absolute(uri: Uri, headers: &HeaderMap, tls: bool) -> Option<Uri> {
     let mut parts = uri.into_parts();
     parts.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
     parts.authority = Some(authority);
-    // `OPTIONS *` names no resource: it is routed as the root is.
+    // Route `OPTIONS *`, which names no resource, like the root.
     if parts.path_and_query.as_ref().is_none_or(|path| !path.as_str().starts_with('/')) {
         parts.path_and_query = Some(PathAndQuery::from_static("/"));
     }
     Uri::from_parts(parts).ok()
 }
 
-fn serves(site: &Site, target: &Uri) -> bool {
+fn site_matches(site: &Site, target: &Uri) -> bool {
     let host = target.host().unwrap_or_default();
     site.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(host))
         && target.path().starts_with(&site.path)
@@ -269,7 +269,7 @@ mod tests {
             "::ffff:127.0.0.1",
             "::1",
             "0:0::1",
-            // They reach the same programs.
+            // These reach the same programs.
             "127.0.0.2",
             "0.0.0.0",
             "::",

@@ -1,15 +1,15 @@
-//! Bodies of replies to clients, whatever they come from.
+//! The bodies of replies to clients, from every source.
 //!
 //! ```text
-//! Whole (memory) │ Pieces (store, 256 KiB a read, on a thread of its own) │ Reader (fill) │ Through (origin)
-//! Several: of these, one after the other, with text between (multipart/byteranges), or what was missing of a stored part
-//! Slice: what is wanted of that
+//! Whole (memory) │ Pieces (store, 256 KiB per read, on a blocking thread) │ Reader (streaming reply) │ PassThrough (upstream)
+//! Several: these in sequence, with text between (multipart/byteranges), or a stored part with its missing bytes
+//! Slice: the requested range of one of these
 //! ```
 //!
-//! Trailers are passed on behind what is neither stored nor joined, and are not stored (RFC 9110 section 6.5.1).
+//! Trailers are passed on after a body that is neither stored nor combined. They are not stored (RFC 9110 section 6.5.1).
 //!
-//! Always holds: a body that breaks off is an error and never an end; what was promised as its length is its length; an
-//! origin that says nothing for `upstream.reply_s` in the middle of a body has broken off.
+//! Always holds: a body that breaks off ends in an error, never as if complete. Its length is the announced length. An upstream that
+//! sends nothing for `upstream.reply_s` within a body has broken off.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,11 +27,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use crate::object_cache::StoredBody;
-use crate::server::client::access_entry::Ledger;
+use crate::server::client::access_entry::AccessEntry;
 use crate::server::fetch::streaming_reply::{Piece, Reader};
 use crate::server::upstream::connection::ArrivingBody;
 
-/// Read from the store at once, in bytes.
+/// Bytes per read from the store.
 const PIECE_BYTES: u64 = 256 << 10;
 
 type Read = JoinHandle<io::Result<Bytes>>;
@@ -49,35 +49,35 @@ enum Source {
     Whole(Bytes),
     Pieces(Pieces),
     Reader(Reader),
-    Through(Through),
+    PassThrough(PassThrough),
     Several(VecDeque<Source>),
     Slice(Box<Slice>),
 }
 
-/// A part of a body that comes from its beginning.
+/// A range of a body that is produced from its start.
 struct Slice {
     source: Source,
     skip: u64,
     left: u64,
 }
 
-/// A body that comes for one client alone.
-struct Through {
+/// A body that is received for one client only.
+struct PassThrough {
     incoming: ArrivingBody,
-    patience: Duration,
-    /// Bytes still to come, where another part follows or length was told otherwise than by the framing.
-    owed: Option<u64>,
-    /// While nothing comes.
+    silence_max: Duration,
+    /// Bytes still to come, where the framing does not give the length of this part.
+    expected: Option<u64>,
+    /// Runs while nothing arrives.
     silence: Option<Pin<Box<Sleep>>>,
-    /// What came behind it.
+    /// Trailers that were received.
     trailers: Option<Box<HeaderMap>>,
 }
 
 /// One of several parts of a body.
 pub enum Part {
-    /// Of our own making.
+    /// Bytes of the proxy's own.
     Text(Bytes),
-    /// Bytes from here to before there of what is stored.
+    /// Bytes of a stored body, from the first offset to before the second.
     Stored(StoredBody, u64, u64),
 }
 
@@ -85,31 +85,31 @@ pub enum Part {
 pub struct ReplyBody {
     source: Source,
     left: Option<u64>,
-    ledger: Option<Ledger>,
-    broken: Option<Broken>,
+    access_entry: Option<AccessEntry>,
+    pending_error: Option<PendingError>,
 }
 
-/// How a body broke off, told after so many turns.
-struct Broken {
+/// How a body broke off, delivered after this many polls.
+struct PendingError {
     error: io::Error,
-    turns: u8,
+    polls: u8,
 }
 
-/// Told at once, it would keep what came before it from being written: a turn to hand that to the socket, and one for which the
-/// socket may wait (`request_guard`).
-const TURNS_TO_WRITE: u8 = 2;
+/// An error delivered at once would keep earlier bytes from being written: one poll hands them to the socket, and the socket may
+/// defer the write by another (`request_guard`).
+const POLLS_BEFORE_ERROR: u8 = 2;
 
 impl ReplyBody {
     fn of(source: Source, left: Option<u64>) -> Self {
-        Self { source, left, ledger: None, broken: None }
+        Self { source, left, access_entry: None, pending_error: None }
     }
 
-    /// None.
+    /// An empty body.
     pub fn nothing() -> Self {
         Self::of(Source::Nothing, Some(0))
     }
 
-    /// In memory.
+    /// A body in memory.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         let left = Some(bytes.len() as u64);
@@ -121,7 +121,7 @@ impl ReplyBody {
         Self::of(Source::stored(body, from, end), Some(end - from))
     }
 
-    /// Parts, one after the other.
+    /// Parts in sequence.
     pub fn several(parts: Vec<Part>) -> Self {
         let bytes = |part: &Part| match part {
             Part::Text(text) => text.len() as u64,
@@ -135,76 +135,82 @@ impl ReplyBody {
         Self::of(Source::Several(parts.into_iter().map(source).collect()), left)
     }
 
-    /// What is on its way from the origin.
+    /// A reply that is being received.
     pub fn streamed(reader: Reader, announced: Option<u64>) -> Self {
         Self::of(Source::Reader(reader), announced)
     }
 
-    /// What comes from the origin. `patience`: the longest silence of an origin that lives.
-    pub fn through(incoming: ArrivingBody, patience: Duration) -> Self {
+    /// A body from upstream. `silence_max` is the longest pause before upstream counts as broken.
+    pub fn pass_through(incoming: ArrivingBody, silence_max: Duration) -> Self {
         let left = incoming.size_hint().exact();
-        let through = Through { incoming, patience, owed: None, silence: None, trailers: None };
-        Self::of(Source::Through(through), left)
+        let pass_through =
+            PassThrough { incoming, silence_max, expected: None, silence: None, trailers: None };
+        Self::of(Source::PassThrough(pass_through), left)
     }
 
-    /// What is stored with `bytes` from the origin before or behind it.
+    /// A stored body with `bytes` from upstream before it, or after it if `behind`.
     pub fn completed(
         stored: StoredBody,
         incoming: ArrivingBody,
         bytes: u64,
         behind: bool,
-        patience: Duration,
+        silence_max: Duration,
     ) -> Self {
         let left = Some(stored.bytes() + bytes);
         let whole = stored.bytes();
         let stored = Source::stored(stored, 0, whole);
-        let through =
-            Source::Through(Through { incoming, patience, owed: Some(bytes), silence: None, trailers: None });
-        let parts = if behind { [stored, through] } else { [through, stored] };
+        let pass_through = Source::PassThrough(PassThrough {
+            incoming,
+            silence_max,
+            expected: Some(bytes),
+            silence: None,
+            trailers: None,
+        });
+        let parts = if behind { [stored, pass_through] } else { [pass_through, stored] };
         Self::of(Source::Several(parts.into()), left)
     }
 
-    /// So many bytes of it, without so many before.
+    /// `bytes` bytes of the body after the first `skip`.
     pub fn slice(self, skip: u64, bytes: u64) -> Self {
         let slice = Slice { source: self.source, skip, left: bytes };
         Self {
             source: Source::Slice(Box::new(slice)),
             left: Some(bytes),
-            ledger: self.ledger,
-            broken: self.broken,
+            access_entry: self.access_entry,
+            pending_error: self.pending_error,
         }
     }
 
-    /// Whether reading it brings something into the store.
-    pub fn fills_store(&self) -> bool {
-        self.source.fills_store()
+    /// Whether reading it still fills the store.
+    pub fn is_being_stored(&self) -> bool {
+        self.source.is_being_stored()
     }
 
-    /// Whose end is written down.
-    pub fn with(mut self, mut ledger: Ledger) -> Self {
+    /// Attaches the access-log entry, which is completed when the body ends.
+    pub fn with_access_entry(mut self, mut access_entry: AccessEntry) -> Self {
         if self.left == Some(0) {
-            ledger.finished();
+            access_entry.set_complete();
         }
-        // It is the client's turn now, to take the head.
-        ledger.client_waits(false);
-        self.ledger = Some(ledger);
+        // The client can now read the head.
+        access_entry.set_client_waiting(false);
+        self.access_entry = Some(access_entry);
         self
     }
 }
 
 impl Source {
-    fn fills_store(&self) -> bool {
+    fn is_being_stored(&self) -> bool {
         match self {
             Self::Reader(reader) => reader.is_storing(),
-            Self::Slice(slice) => slice.source.fills_store(),
+            Self::Slice(slice) => slice.source.is_being_stored(),
             _ => false,
         }
     }
 
-    /// What came behind a body that goes to one client alone, once.
+    /// The trailers of a passed-through body, once.
     fn take_trailers(&mut self) -> Option<HeaderMap> {
-        let Self::Through(through) = self else { return None };
-        let mut trailers = *through.trailers.take()?;
+        let Self::PassThrough(pass_through) = self else { return None };
+        let mut trailers = *pass_through.trailers.take()?;
         forwarding::strip_hop_by_hop(&mut trailers);
         Some(trailers)
     }
@@ -238,7 +244,7 @@ impl Source {
                         *self = Self::stored(body, from, end);
                     }
                 },
-                Self::Through(through) => return through.poll_next(cx),
+                Self::PassThrough(pass_through) => return pass_through.poll_next(cx),
                 Self::Slice(slice) => return slice.poll_next(cx),
                 Self::Several(parts) => {
                     let Some(first) = parts.front_mut() else { return Poll::Ready(None) };
@@ -273,27 +279,30 @@ impl Slice {
     }
 }
 
-impl Through {
+impl PassThrough {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-                let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.patience)));
+                let silence =
+                    self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.silence_max)));
                 ready!(silence.as_mut().poll(cx));
                 let what = "the origin says nothing in the middle of its reply (upstream.reply_s)";
                 return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, what))));
             };
             self.silence = None;
             match frame.map(|frame| frame.map(Frame::into_data)) {
-                None if self.owed.is_some_and(|owed| owed > 0) => return Poll::Ready(Some(Err(cut()))),
+                None if self.expected.is_some_and(|expected| expected > 0) => {
+                    return Poll::Ready(Some(Err(cut())));
+                }
                 None => return Poll::Ready(None),
                 Some(Ok(Ok(bytes))) => {
-                    if let Some(owed) = &mut self.owed {
-                        let Some(less) = owed.checked_sub(bytes.len() as u64) else {
+                    if let Some(expected) = &mut self.expected {
+                        let Some(less) = expected.checked_sub(bytes.len() as u64) else {
                             return Poll::Ready(Some(Err(io::Error::other(
                                 "a part is longer than was asked for",
                             ))));
                         };
-                        *owed = less;
+                        *expected = less;
                     }
                     return Poll::Ready(Some(Ok(bytes)));
                 }
@@ -327,7 +336,7 @@ impl Pieces {
         let piece = done.unwrap_or_else(|error| Err(io::Error::other(error)));
         match &piece {
             Ok(piece) => self.at += piece.len() as u64,
-            // Nothing follows what could not be read.
+            // Nothing can follow a failed read.
             Err(_) => self.end = self.at,
         }
         Poll::Ready(Some(piece))
@@ -335,16 +344,16 @@ impl Pieces {
 }
 
 impl ReplyBody {
-    fn tell_broken(
+    fn deliver_error(
         &mut self,
         error: io::Error,
-        turns: u8,
+        polls: u8,
         cx: &Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if turns == 0 {
+        if polls == 0 {
             return Poll::Ready(Some(Err(error)));
         }
-        self.broken = Some(Broken { error, turns });
+        self.pending_error = Some(PendingError { error, polls });
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -356,12 +365,12 @@ impl Body for ReplyBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        if let Some(Broken { error, turns }) = this.broken.take() {
-            return this.tell_broken(error, turns - 1, cx);
+        if let Some(PendingError { error, polls }) = this.pending_error.take() {
+            return this.deliver_error(error, polls - 1, cx);
         }
         let piece = this.source.poll_next(cx);
-        if let Some(ledger) = &mut this.ledger {
-            ledger.client_waits(piece.is_pending());
+        if let Some(access_entry) = &mut this.access_entry {
+            access_entry.set_client_waiting(piece.is_pending());
         }
         let mut piece = ready!(piece);
         if let Some(Ok(bytes)) = &piece {
@@ -374,17 +383,17 @@ impl Body for ReplyBody {
         } else if piece.is_none() && this.left.is_some_and(|left| left > 0) {
             piece = Some(Err(cut()));
         }
-        if let Some(ledger) = &mut this.ledger {
+        if let Some(access_entry) = &mut this.access_entry {
             match &piece {
                 Some(Ok(bytes)) => {
-                    ledger.sent(bytes.len() as u64);
-                    // Nobody asks for more of a body that has its length.
+                    access_entry.add_sent_bytes(bytes.len() as u64);
+                    // hyper does not poll a body again that has reached its length.
                     if this.left == Some(0) {
-                        ledger.finished();
+                        access_entry.set_complete();
                     }
                 }
-                Some(Err(_)) => ledger.broke_off(),
-                None => ledger.finished(),
+                Some(Err(_)) => access_entry.set_aborted(),
+                None => access_entry.set_complete(),
             }
         }
         if piece.is_none()
@@ -393,7 +402,7 @@ impl Body for ReplyBody {
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
         if let Some(Err(error)) = piece {
-            return this.tell_broken(error, TURNS_TO_WRITE, cx);
+            return this.deliver_error(error, POLLS_BEFORE_ERROR, cx);
         }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
@@ -402,7 +411,7 @@ impl Body for ReplyBody {
         match &self.source {
             Source::Nothing => true,
             Source::Whole(bytes) => bytes.is_empty(),
-            _ => self.left == Some(0) && !matches!(self.source, Source::Through(_)),
+            _ => self.left == Some(0) && !matches!(self.source, Source::PassThrough(_)),
         }
     }
 

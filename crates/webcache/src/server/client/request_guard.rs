@@ -1,25 +1,27 @@
-//! Stands between a client's socket and hyper: no request reaches the parser that two readers could read in two ways,
-//! and no client holds a connection by doing nothing.
+//! Stands between a client's socket and hyper. No request reaches the parser that two parsers could read differently, and no
+//! client holds a connection by doing nothing.
 //!
 //! ```text
 //! socket ─> RequestGuard: raw head ─ framing::check_request ─> hyper
-//!              │      violation: bytes that hyper answers with 400, then the end
-//!              ├─ nothing in time: the connection ends        idle │ head │ body │ reply not taken
-//!              └─ idle for a while: the socket is laid down, and all else let go
+//!              │      violation: an invalid head that hyper answers with 400, then end of file
+//!              ├─ timeout: the connection ends        idle │ head │ body │ reply not read
+//!              └─ idle for a while: the socket is parked, and everything else freed
 //!
-//! writes:  Clear ── a read ──> Deferred ── hyper writes ──> Due ── next turn: written ──> Clear
-//!                                                            └─ the client takes nothing ──> Blocked, for stall_s at most
+//! writes:  Clear ── a read ──> Deferred ── hyper writes ──> Due ── next poll: written ──> Clear
+//!                                                            └─ the client reads nothing ──> Blocked, for stall_s at most
 //! ```
 //!
-//! Always holds: hyper never sees the end of a head that was not checked; where a body ends is known here by the same
-//! rules, so that the next head is found where hyper finds it. Bytes are copied once, and no idle connection has a buffer.
-//! A connection counts as idle, and its socket is laid down, only after a completed flush that followed the end of its last
-//! reply: hyper flushes the socket only once its own buffer is empty, so that nothing of a reply is left in it by then.
+//! Always holds:
+//! - hyper never sees the end of a head that was not checked. The guard finds the end of each body by the same rules as hyper,
+//!   so both find the next head at the same byte.
+//! - Bytes are copied once, and an idle connection has no buffer.
+//! - A connection counts as idle, and its socket is parked, only after a completed flush that followed the end of its last
+//!   reply. hyper flushes the socket only when its own buffer is empty, so no part of a reply is left there.
 //!
-//! The first write after a read waits for one turn of the loop, so that all that are ready read first, and the write that
-//! wakes the other side finds the others' bytes there too. It waits for the other tasks, not for time: alone, it goes out at
-//! once, and what follows in a long reply waits for nothing.
-//! Not here: limits on lengths that hyper keeps (431).
+//! The first write after a read is deferred by one poll, so that all tasks that are ready read first, and the write that wakes
+//! the peer lets it find the bytes of the others too. The write waits for other tasks, not for time: alone it leaves at once,
+//! and later writes of a long reply are not deferred.
+//! Not here: limits on field lengths, which hyper enforces (431).
 //! Source: RFC 9112 sections 2.2, 6 and 7.1.
 
 use std::cell::RefCell;
@@ -36,93 +38,93 @@ use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::server::client::chunks::Chunks;
+use crate::server::client::chunks::ChunkScanner;
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
     /// Between requests.
     pub idle: Duration,
-    /// For a head, from its first byte on.
+    /// For a request head, from its first byte.
     pub head: Duration,
-    /// Without a byte of a body, either way.
+    /// Without a byte of a body in either direction.
     pub stall: Duration,
 }
 
-/// What request guard and service both know of a connection.
+/// State of a connection that its request guard shares with its requests.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct ConnectionState {
     /// Requests whose replies have not ended.
     pub busy: AtomicU32,
-    /// Replies that have ended, as far as hyper has all of them.
+    /// Replies that have ended: hyper has taken them completely, or they broke off.
     pub ended: AtomicU64,
-    /// Of them those that have left: the value of `ended` when the socket was flushed last. HTTP/1 only.
+    /// The value of `ended` at the last flush: so many replies have left. HTTP/1 only.
     pub flushed: AtomicU64,
-    /// Writes to a socket that was laid down, which must not happen: what was written is lost.
+    /// Writes to a parked socket: a bug, as the bytes are lost.
     pub lost_writes: AtomicU64,
-    /// Of them, those whose clients wait for us and not we for them.
+    /// Requests among `busy` whose client waits for the proxy, rather than the proxy for the client.
     pub waiting: AtomicU32,
     /// Requests and pieces of replies so far.
     pub progress: AtomicU64,
-    /// What follows is of another protocol.
+    /// The connection now carries another protocol.
     pub switched: AtomicBool,
-    /// Requests that were refused for how their heads were written.
+    /// Requests refused because their head was malformed.
     pub refused: AtomicU64,
-    /// Those whose heads were longer than they may be.
+    /// Requests refused because their head was too long.
     pub refused_long: AtomicU64,
-    /// Those refused for how their chunks were: they have a head, and are answered by that.
+    /// Requests with malformed chunks. Their head was read, so they have a log line of their own.
     pub refused_bodies: AtomicU64,
 }
 
-impl Watched {
-    /// A reply has ended: hyper has all of it, or it broke off. Gives its number among this connection's replies.
+impl ConnectionState {
+    /// Counts a reply that hyper has taken completely, or that broke off. Returns its number within the connection.
     pub fn reply_ended(&self) -> u64 {
         self.busy.fetch_sub(1, Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether no reply is under way, and all of them have left.
+    /// Whether no request is in progress and all replies have left.
     fn is_quiet(&self) -> bool {
         self.busy.load(Ordering::Relaxed) == 0
             && self.ended.load(Ordering::Relaxed) == self.flushed.load(Ordering::Relaxed)
     }
 }
 
-enum Place {
+enum ReadState {
     /// Before a head.
     Idle,
-    /// In one, since then.
+    /// Within a head, since this time.
     Head(Instant),
     Body(u64),
-    Chunked(Chunks),
-    /// After CONNECT, or a switch of protocols: not HTTP.
+    Chunked(ChunkScanner),
+    /// After CONNECT or a protocol switch: not HTTP.
     Tunnel,
-    /// To be told to hyper as nonsense.
+    /// hyper has to be given an invalid head.
     Refused,
     Ended,
 }
 
-/// What stands between what hyper writes and the socket.
+/// The state of writes between hyper and the socket.
 enum Writes {
-    /// Nothing.
+    /// Writes pass.
     Clear,
-    /// The next write waits for a turn of the loop.
+    /// The next write is deferred by one poll.
     Deferred,
-    /// It has waited: hyper has bytes that are to be written now.
+    /// It was deferred: hyper has bytes to write now.
     Due,
-    /// The client takes nothing, and may do so until then.
+    /// The client reads nothing, and may do so until the timer fires.
     Blocked(Pin<Box<Sleep>>),
 }
 
-/// A socket between two requests, while hyper's buffers for it are let go.
+/// A socket between two requests, while hyper's buffers for it are freed.
 pub struct Parked<T> {
     /// The socket.
     pub io: T,
-    /// When the client said something last.
-    pub heard_at: Instant,
+    /// When the client last sent something.
+    pub last_read_at: Instant,
 }
 
-/// Where a request guard lays a socket down.
+/// Where a request guard puts the socket that it parks.
 pub struct Parking<T>(Arc<Mutex<Option<Parked<T>>>>);
 
 impl<T> Parking<T> {
@@ -131,12 +133,12 @@ impl<T> Parking<T> {
         Self(Arc::default())
     }
 
-    /// What was laid down.
+    /// Takes the parked socket.
     pub fn take(&self) -> Option<Parked<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether there is something.
+    /// Whether a socket is parked.
     pub fn is_taken(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -152,36 +154,36 @@ impl<T> Clone for Parking<T> {
     }
 }
 
-/// How long a connection lies idle until its socket is laid down: a new one is made when it wakes, in a few microseconds.
-const REST_AFTER: Duration = Duration::from_millis(500);
+/// How long a connection is idle before its socket is parked. Resuming it takes a few microseconds.
+const PARK_AFTER: Duration = Duration::from_millis(500);
 
-/// The socket, guarded.
+/// A guarded socket.
 pub struct RequestGuard<T> {
-    /// Nothing once it is laid down.
+    /// `None` once it is parked.
     io: Option<T>,
     parking: Parking<T>,
-    watched: Arc<Watched>,
+    conn_state: Arc<ConnectionState>,
     timeouts: ClientTimeouts,
     head_max_bytes: usize,
-    place: Place,
-    /// What came of a head whose end did not come with it.
+    read_state: ReadState,
+    /// The bytes of a head that has not arrived completely.
     partial: Vec<u8>,
-    heard_at: Instant,
+    last_read_at: Instant,
     timer: Pin<Box<Sleep>>,
     writes: Writes,
 }
 
 const SCRATCH_BYTES: usize = 64 << 10;
-/// What no head may hold: hyper answers 400 to it wherever it stands.
-const NONSENSE: &[u8] = b"\0\r\n\r\n";
+/// Bytes that are invalid anywhere in a head, so that hyper answers 400.
+const INVALID_HEAD: &[u8] = b"\0\r\n\r\n";
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
 }
 
-/// Why a request's head is not passed on whole.
+/// Why a head is not passed on completely.
 enum Refusal {
-    /// It is longer than `limits.head_kib`: hyper gets as many bytes as it takes for a head, and answers 431.
+    /// Longer than `limits.head_kib`: hyper gets as many bytes as it accepts for a head, and answers 431.
     Long {
         seen: usize,
     },
@@ -195,183 +197,183 @@ impl From<framing::Violation> for Refusal {
 }
 
 impl<T> RequestGuard<T> {
-    /// Guards a connection that begins now.
+    /// Guards a new connection.
     pub fn new(
         io: T,
         parking: Parking<T>,
-        watched: Arc<Watched>,
+        conn_state: Arc<ConnectionState>,
         timeouts: ClientTimeouts,
         head_max_bytes: usize,
     ) -> Self {
-        let heard_at = Instant::now();
-        let begun = Parked { io, heard_at };
+        let last_read_at = Instant::now();
+        let begun = Parked { io, last_read_at };
         Self {
-            place: Place::Head(heard_at),
-            ..Self::again(begun, parking, watched, timeouts, head_max_bytes)
+            read_state: ReadState::Head(last_read_at),
+            ..Self::resume(begun, parking, conn_state, timeouts, head_max_bytes)
         }
     }
 
-    /// Guards one that was laid down.
-    pub fn again(
+    /// Guards a connection that was parked.
+    pub fn resume(
         parked: Parked<T>,
         parking: Parking<T>,
-        watched: Arc<Watched>,
+        conn_state: Arc<ConnectionState>,
         timeouts: ClientTimeouts,
         head_max_bytes: usize,
     ) -> Self {
-        let Parked { io, heard_at } = parked;
-        let timer = Box::pin(tokio::time::sleep(timeouts.head.min(REST_AFTER)));
+        let Parked { io, last_read_at } = parked;
+        let timer = Box::pin(tokio::time::sleep(timeouts.head.min(PARK_AFTER)));
         Self {
             io: Some(io),
             parking,
-            watched,
+            conn_state,
             timeouts,
             head_max_bytes,
-            place: Place::Idle,
+            read_state: ReadState::Idle,
             partial: Vec::new(),
-            heard_at,
+            last_read_at,
             timer,
-            // Its first write answers what it reads first.
+            // Its first write answers the bytes it reads first.
             writes: Writes::Deferred,
         }
     }
 
-    /// Follows what was received. Gives how many bytes hyper may see; fewer than all when the rest is refused.
-    pub(crate) fn follow(&mut self, bytes: &[u8]) -> usize {
-        if self.watched.switched.load(Ordering::Relaxed) {
-            self.place = Place::Tunnel;
+    /// Scans received bytes. Returns how many hyper may see; fewer than all when the rest is refused.
+    pub(crate) fn scan(&mut self, bytes: &[u8]) -> usize {
+        if self.conn_state.switched.load(Ordering::Relaxed) {
+            self.read_state = ReadState::Tunnel;
         }
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
-            match &mut self.place {
-                Place::Idle | Place::Head(_) => match self.follow_head(rest) {
+            match &mut self.read_state {
+                ReadState::Idle | ReadState::Head(_) => match self.scan_head(rest) {
                     Ok(taken) => at += taken,
                     Err(Refusal::Long { seen }) => {
-                        self.watched.refused_long.fetch_add(1, Ordering::Relaxed);
-                        self.place = Place::Refused;
+                        self.conn_state.refused_long.fetch_add(1, Ordering::Relaxed);
+                        self.read_state = ReadState::Refused;
                         return at + seen;
                     }
                     Err(Refusal::Malformed(_violation)) => {
-                        self.watched.refused.fetch_add(1, Ordering::Relaxed);
-                        self.place = Place::Refused;
+                        self.conn_state.refused.fetch_add(1, Ordering::Relaxed);
+                        self.read_state = ReadState::Refused;
                         return at;
                     }
                 },
-                Place::Body(left) => {
+                ReadState::Body(left) => {
                     let taken = (*left).min(rest.len() as u64);
                     *left -= taken;
                     at += taken as usize;
                     if *left == 0 {
-                        self.place = Place::Idle;
+                        self.read_state = ReadState::Idle;
                     }
                 }
-                Place::Chunked(chunks) => match chunks.follow(rest) {
+                ReadState::Chunked(scanner) => match scanner.scan(rest) {
                     Ok(taken) => {
                         at += taken;
-                        if chunks.is_done() {
-                            self.place = Place::Idle;
+                        if scanner.is_done() {
+                            self.read_state = ReadState::Idle;
                         }
                     }
                     Err(_) => {
-                        self.watched.refused_bodies.fetch_add(1, Ordering::Relaxed);
-                        self.place = Place::Refused;
+                        self.conn_state.refused_bodies.fetch_add(1, Ordering::Relaxed);
+                        self.read_state = ReadState::Refused;
                         return at;
                     }
                 },
-                Place::Tunnel => return bytes.len(),
-                Place::Refused | Place::Ended => return at,
+                ReadState::Tunnel => return bytes.len(),
+                ReadState::Refused | ReadState::Ended => return at,
             }
         }
         at
     }
 
-    /// Whether what came last was refused, and nothing is read any more.
+    /// Whether the last bytes were refused, so that nothing more is read.
     pub(crate) fn is_refused(&self) -> bool {
-        matches!(self.place, Place::Refused)
+        matches!(self.read_state, ReadState::Refused)
     }
 
-    fn follow_head(&mut self, rest: &[u8]) -> Result<usize, Refusal> {
-        // Empty lines before a request are passed over, as hyper does (RFC 9112 section 2.2), also in two pieces.
+    fn scan_head(&mut self, rest: &[u8]) -> Result<usize, Refusal> {
+        // Skip an empty line before a request, as hyper does (RFC 9112 section 2.2), also when it arrives in two pieces.
         let line_break = &b"\r\n"[self.partial.len().min(2)..];
         if b"\r\n".starts_with(&self.partial) && !line_break.is_empty() && rest.starts_with(line_break) {
             self.partial = Vec::new();
             return Ok(line_break.len());
         }
-        let known = self.partial.len();
-        // The end may have begun in what came before.
-        let from = known.saturating_sub(3);
-        let head: &[u8] = if known == 0 {
+        let scanned = self.partial.len();
+        // The end of the head may have begun in the earlier bytes.
+        let from = scanned.saturating_sub(3);
+        let head: &[u8] = if scanned == 0 {
             rest
         } else {
             self.partial.extend_from_slice(rest);
             &self.partial
         };
-        let Some(end) = find_end(head, from, known)? else {
-            if known == 0 {
+        let Some(end) = find_end(head, from, scanned)? else {
+            if scanned == 0 {
                 self.partial.extend_from_slice(rest);
             }
             if self.partial.len() >= self.head_max_bytes {
-                return Err(Refusal::Long { seen: self.head_max_bytes - known });
+                return Err(Refusal::Long { seen: self.head_max_bytes - scanned });
             }
-            // Half of an empty line is no beginning yet.
-            if let Place::Idle = self.place
+            // Half of an empty line does not start a head.
+            if let ReadState::Idle = self.read_state
                 && self.partial != b"\r"
             {
-                self.place = Place::Head(Instant::now());
+                self.read_state = ReadState::Head(Instant::now());
             }
             return Ok(rest.len());
         };
         if end > self.head_max_bytes {
-            return Err(Refusal::Long { seen: self.head_max_bytes - known });
+            return Err(Refusal::Long { seen: self.head_max_bytes - scanned });
         }
         let framing = framing::check_request(&head[..end])?;
         let tunnel = head.starts_with(b"CONNECT ");
         self.partial = Vec::new();
-        self.watched.busy.fetch_add(1, Ordering::Relaxed);
-        self.place = match framing.body {
-            _ if tunnel => Place::Tunnel,
-            BodyLength::Nothing | BodyLength::Bytes(0) | BodyLength::UntilClose => Place::Idle,
-            BodyLength::Bytes(bytes) => Place::Body(bytes),
-            BodyLength::Chunked => Place::Chunked(Chunks::default()),
+        self.conn_state.busy.fetch_add(1, Ordering::Relaxed);
+        self.read_state = match framing.body {
+            _ if tunnel => ReadState::Tunnel,
+            BodyLength::Nothing | BodyLength::Bytes(0) | BodyLength::UntilClose => ReadState::Idle,
+            BodyLength::Bytes(bytes) => ReadState::Body(bytes),
+            BodyLength::Chunked => ReadState::Chunked(ChunkScanner::default()),
         };
-        Ok(end - known)
+        Ok(end - scanned)
     }
 
-    /// When the client must have said something; nothing while it waits for us.
+    /// When the client must have sent something; `None` while it waits for the proxy.
     fn deadline(&self) -> Option<Instant> {
-        match self.place {
-            Place::Head(since) => Some(since + self.timeouts.head),
-            // As long as a part of a reply has not left, the client's time is that of a write.
-            Place::Idle if self.is_quiet() => {
-                let rests = if self.may_rest() { REST_AFTER } else { Duration::MAX };
-                Some(self.heard_at + self.timeouts.idle.min(rests))
+        match self.read_state {
+            ReadState::Head(since) => Some(since + self.timeouts.head),
+            // While part of a reply has not left, the write timeout applies instead.
+            ReadState::Idle if self.is_quiet() => {
+                let parks = if self.may_park() { PARK_AFTER } else { Duration::MAX };
+                Some(self.last_read_at + self.timeouts.idle.min(parks))
             }
-            Place::Body(_) | Place::Chunked(_) => Some(self.heard_at + self.timeouts.stall),
+            ReadState::Body(_) | ReadState::Chunked(_) => Some(self.last_read_at + self.timeouts.stall),
             _ => None,
         }
     }
 
     fn is_tunnel(&self) -> bool {
-        matches!(self.place, Place::Tunnel) || self.watched.switched.load(Ordering::Relaxed)
+        matches!(self.read_state, ReadState::Tunnel) || self.conn_state.switched.load(Ordering::Relaxed)
     }
 
-    /// Whether all replies have ended and left, and hyper is not known to have bytes for the client.
+    /// Whether all replies have ended and left, and hyper is not known to hold bytes for the client.
     fn is_quiet(&self) -> bool {
-        self.watched.is_quiet() && matches!(self.writes, Writes::Clear | Writes::Deferred)
+        self.conn_state.is_quiet() && matches!(self.writes, Writes::Clear | Writes::Deferred)
     }
 
-    /// Whether nothing is under way, and nobody else knows more of the connection than that.
-    fn may_rest(&self) -> bool {
-        matches!(self.place, Place::Idle)
+    /// Whether the connection has no state beyond its socket.
+    fn may_park(&self) -> bool {
+        matches!(self.read_state, ReadState::Idle)
             && self.partial.is_empty()
             && self.is_quiet()
-            && self.timeouts.idle > REST_AFTER
-            && !self.watched.switched.load(Ordering::Relaxed)
+            && self.timeouts.idle > PARK_AFTER
+            && !self.conn_state.switched.load(Ordering::Relaxed)
     }
 
-    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        // The timer may have been set for the idle time before, which is longer than a head's.
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        // The timer may be set for the idle timeout, which can be longer than that of a head.
         if let Some(deadline) = self.deadline()
             && self.timer.deadline() > deadline
         {
@@ -382,29 +384,29 @@ impl<T> RequestGuard<T> {
             let now = Instant::now();
             match self.deadline() {
                 Some(deadline) if deadline <= now => {
-                    if self.may_rest()
+                    if self.may_park()
                         && let Some(io) = self.io.take()
                     {
-                        self.parking.park(Parked { io, heard_at: self.heard_at });
+                        self.parking.park(Parked { io, last_read_at: self.last_read_at });
                         return Poll::Pending;
                     }
                     return Poll::Ready(io::ErrorKind::TimedOut.into());
                 }
-                Some(deadline) => self.timer.as_mut().reset(deadline.min(now + REST_AFTER)),
+                Some(deadline) => self.timer.as_mut().reset(deadline.min(now + PARK_AFTER)),
                 None => {
-                    // The reply is under way: its end counts as word from the client.
-                    self.heard_at = now;
+                    // A reply is in progress; its end counts as activity of the client.
+                    self.last_read_at = now;
                     let least = self.timeouts.idle.min(self.timeouts.stall).min(self.timeouts.head);
-                    // That end is told to nobody here: it is looked for.
-                    let again = if self.is_tunnel() { least } else { least.min(REST_AFTER) };
+                    // The guard is not notified of that end, so it polls for it.
+                    let again = if self.is_tunnel() { least } else { least.min(PARK_AFTER) };
                     self.timer.as_mut().reset(now + again);
                 }
             }
         }
     }
 
-    /// Ready when hyper may write. A task that wakes itself goes to the end of the queue, behind all that are ready now.
-    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
+    /// Ready when hyper may write. A task that wakes itself goes to the end of the run queue, behind all tasks that are ready now.
+    fn poll_deferral(&mut self, cx: &Context<'_>) -> Poll<()> {
         if !matches!(self.writes, Writes::Deferred) {
             return Poll::Ready(());
         }
@@ -413,9 +415,13 @@ impl<T> RequestGuard<T> {
         Poll::Pending
     }
 
-    /// What comes of a write or a flush, and for how long the client may take nothing.
-    fn poll_taking<R>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        // A tunnel has a time of its own, which both ways share.
+    /// Passes on the result of a write or flush, and bounds the time for which the client reads nothing.
+    fn poll_write_timeout<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        done: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        // A tunnel has its own timeout, shared by both directions.
         if done.is_ready() || self.is_tunnel() {
             self.writes = Writes::Clear;
             return done;
@@ -428,29 +434,29 @@ impl<T> RequestGuard<T> {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// All that hyper had has left: with it the replies that have ended. The client's time for the next request begins.
+    /// Everything that hyper had has left, and with it the replies that have ended. The idle timeout of the client starts.
     fn note_flushed(&mut self) {
-        let ended = self.watched.ended.load(Ordering::Relaxed);
-        if self.watched.flushed.load(Ordering::Relaxed) != ended {
-            self.watched.flushed.store(ended, Ordering::Relaxed);
-            self.heard_at = Instant::now();
+        let ended = self.conn_state.ended.load(Ordering::Relaxed);
+        if self.conn_state.flushed.load(Ordering::Relaxed) != ended {
+            self.conn_state.flushed.store(ended, Ordering::Relaxed);
+            self.last_read_at = Instant::now();
         }
     }
 
-    /// A write after the socket was laid down.
+    /// A write after the socket was parked.
     fn lost<R>(&self) -> Poll<io::Result<R>> {
-        self.watched.lost_writes.fetch_add(1, Ordering::Relaxed);
+        self.conn_state.lost_writes.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
     }
 }
 
-/// Past the empty line, if it is there, looked for from `from` on. Line feeds from `known` on that end a line for lenient
-/// readers only are refused: a lenient one might take the head for finished.
-fn find_end(head: &[u8], from: usize, known: usize) -> Result<Option<usize>, framing::Violation> {
+/// Finds the end of the head, searching from `from`. Line feeds after `scanned` without a carriage return are refused: a lenient parser
+/// could take the head for complete.
+fn find_end(head: &[u8], from: usize, scanned: usize) -> Result<Option<usize>, framing::Violation> {
     let mut at = from;
     while let Some(feed) = head[at..].iter().position(|byte| *byte == b'\n') {
         let feed = at + feed;
-        if feed >= known && (feed == 0 || head[feed - 1] != b'\r') {
+        if feed >= scanned && (feed == 0 || head[feed - 1] != b'\r') {
             return Err(framing::Violation::BareLineBreak);
         }
         if head[..=feed].ends_with(b"\r\n\r\n") {
@@ -468,14 +474,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for RequestGuard<T> {
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        match this.place {
-            Place::Refused => {
-                this.place = Place::Ended;
-                let bytes = cursor.remaining().min(NONSENSE.len());
-                cursor.put_slice(&NONSENSE[..bytes]);
+        match this.read_state {
+            ReadState::Refused => {
+                this.read_state = ReadState::Ended;
+                let bytes = cursor.remaining().min(INVALID_HEAD.len());
+                cursor.put_slice(&INVALID_HEAD[..bytes]);
                 return Poll::Ready(Ok(()));
             }
-            Place::Ended => return Poll::Ready(Ok(())),
+            ReadState::Ended => return Poll::Ready(Ok(())),
             _ => {}
         }
         SCRATCH.with_borrow_mut(|scratch| {
@@ -485,19 +491,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for RequestGuard<T> {
             match Pin::new(io).poll_read(cx, &mut read) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return this.poll_patience(cx).map(Err),
+                Poll::Pending => return this.poll_timeout(cx).map(Err),
             }
             if matches!(this.writes, Writes::Clear) {
                 this.writes = Writes::Deferred;
             }
             let bytes = read.filled();
-            this.heard_at = Instant::now();
-            let seen = this.follow(bytes);
+            this.last_read_at = Instant::now();
+            let seen = this.scan(bytes);
             cursor.put_slice(&bytes[..seen]);
-            if seen == 0 && matches!(this.place, Place::Refused) {
-                this.place = Place::Ended;
-                let bytes = cursor.remaining().min(NONSENSE.len());
-                cursor.put_slice(&NONSENSE[..bytes]);
+            if seen == 0 && matches!(this.read_state, ReadState::Refused) {
+                this.read_state = ReadState::Ended;
+                let bytes = cursor.remaining().min(INVALID_HEAD.len());
+                cursor.put_slice(&INVALID_HEAD[..bytes]);
             }
             Poll::Ready(Ok(()))
         })
@@ -507,10 +513,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for RequestGuard<T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for RequestGuard<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(cx));
+        ready!(this.poll_deferral(cx));
         let Some(io) = &mut this.io else { return this.lost() };
         let written = Pin::new(io).poll_write(cx, bytes);
-        this.poll_taking(cx, written)
+        this.poll_write_timeout(cx, written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -524,7 +530,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for RequestGuard<T> {
                 }
                 Poll::Ready(Ok(()))
             }
-            flushed => this.poll_taking(cx, flushed),
+            flushed => this.poll_write_timeout(cx, flushed),
         }
     }
 
@@ -545,10 +551,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for RequestGuard<T> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(cx));
+        ready!(this.poll_deferral(cx));
         let Some(io) = &mut this.io else { return this.lost() };
         let written = Pin::new(io).poll_write_vectored(cx, bytes);
-        this.poll_taking(cx, written)
+        this.poll_write_timeout(cx, written)
     }
 }
 
@@ -579,7 +585,7 @@ mod tests {
         RequestGuard::new(
             tokio::io::duplex(64).0,
             Parking::new(),
-            Arc::new(Watched::default()),
+            Arc::new(ConnectionState::default()),
             timeouts,
             1 << 14,
         )
@@ -591,22 +597,22 @@ mod tests {
         let _inside = runtime.enter();
         let mut request_guard = request_guard();
         request_guard.timeouts.idle = Duration::from_secs(3600);
-        request_guard.place = Place::Idle;
+        request_guard.read_state = ReadState::Idle;
         request_guard.timer.as_mut().reset(Instant::now() + Duration::from_secs(3600));
-        request_guard.follow(b"GET / HT");
+        request_guard.scan(b"GET / HT");
         let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(request_guard.poll_patience(&mut context).is_pending());
+        assert!(request_guard.poll_timeout(&mut context).is_pending());
         let latest = Instant::now() + request_guard.timeouts.head;
         assert!(request_guard.timer.deadline() <= latest, "it wakes when the head is late");
     }
 
-    /// How much hyper sees of what comes in pieces, and whether the rest was refused.
-    fn follow(pieces: &[&[u8]]) -> (usize, bool) {
+    /// How many bytes hyper sees of what arrives in pieces, and whether the rest was refused.
+    fn scan(pieces: &[&[u8]]) -> (usize, bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let _inside = runtime.enter();
         let mut request_guard = request_guard();
-        let seen = pieces.iter().map(|piece| request_guard.follow(piece)).sum();
-        (seen, matches!(request_guard.place, Place::Refused))
+        let seen = pieces.iter().map(|piece| request_guard.scan(piece)).sum();
+        (seen, matches!(request_guard.read_state, ReadState::Refused))
     }
 
     #[test]
@@ -615,10 +621,10 @@ mod tests {
             POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello\
             POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: v\r\n\r\n\
             GET /d HTTP/1.0\r\n\r\n";
-        assert_eq!(follow(&[stream]), (stream.len(), false));
+        assert_eq!(scan(&[stream]), (stream.len(), false));
         for size in 1..40 {
             let pieces: Vec<&[u8]> = stream.chunks(size).collect();
-            assert_eq!(follow(&pieces), (stream.len(), false), "in pieces of {size}");
+            assert_eq!(scan(&pieces), (stream.len(), false), "in pieces of {size}");
         }
     }
 
@@ -636,9 +642,9 @@ mod tests {
         ];
         for bad in rows {
             let told = String::from_utf8_lossy(bad).into_owned();
-            assert_eq!(follow(&[&[good, bad].concat()]), (good.len(), true), "{told}");
+            assert_eq!(scan(&[&[good, bad].concat()]), (good.len(), true), "{told}");
             let bytes: Vec<&[u8]> = bad.chunks(1).collect();
-            let (seen, refused) = follow(&bytes);
+            let (seen, refused) = scan(&bytes);
             assert!(refused && seen < bad.len(), "{told} byte by byte");
         }
     }
@@ -653,17 +659,17 @@ mod tests {
         for size in [100, 4096, most - 1, most, most + 1, 1 << 16] {
             let told = format!("in pieces of {size}");
             let whole = [&longest[..], &longest].concat();
-            assert_eq!(follow(&whole.chunks(size).collect::<Vec<_>>()), (whole.len(), false), "{told}");
+            assert_eq!(scan(&whole.chunks(size).collect::<Vec<_>>()), (whole.len(), false), "{told}");
             for too_long in [head(most + 1), head(most * 3)] {
                 let stream = [&longest[..], &too_long].concat();
                 let pieces: Vec<&[u8]> = stream.chunks(size).collect();
-                assert_eq!(follow(&pieces), (longest.len() + most, true), "{told}, {} bytes", too_long.len());
+                assert_eq!(scan(&pieces), (longest.len() + most, true), "{told}, {} bytes", too_long.len());
             }
         }
     }
 
-    /// A reply of one piece, and its end as the connection is told of it.
-    struct Tail(Option<Bytes>, Arc<Watched>);
+    /// A reply of one piece that reports its end to the connection.
+    struct Tail(Option<Bytes>, Arc<ConnectionState>);
 
     impl Body for Tail {
         type Data = Bytes;
@@ -687,9 +693,9 @@ mod tests {
         }
     }
 
-    /// A connection behind a request guard, on a clock that moves only when it is told to, or nothing else is to be done.
+    /// A connection behind a request guard, on a mock clock.
     struct Guarded {
-        watched: Arc<Watched>,
+        conn_state: Arc<ConnectionState>,
         parking: Parking<DuplexStream>,
         /// Lets the service answer.
         answer: Rc<Notify>,
@@ -698,23 +704,25 @@ mod tests {
 
     fn guarded(timeouts: ClientTimeouts, pipe_bytes: usize, reply: Bytes) -> Guarded {
         let (near, client) = tokio::io::duplex(pipe_bytes);
-        let (watched, parking) = (Arc::new(Watched::default()), Parking::new());
+        let (conn_state, parking) = (Arc::new(ConnectionState::default()), Parking::new());
         let answer = Rc::new(Notify::new());
-        let request_guard = RequestGuard::new(near, parking.clone(), Arc::clone(&watched), timeouts, 1 << 14);
+        let request_guard =
+            RequestGuard::new(near, parking.clone(), Arc::clone(&conn_state), timeouts, 1 << 14);
         let service = {
-            let (watched, answer) = (Arc::clone(&watched), Rc::clone(&answer));
+            let (conn_state, answer) = (Arc::clone(&conn_state), Rc::clone(&answer));
             service_fn(move |_request: Request<Incoming>| {
-                let (watched, answer, reply) = (Arc::clone(&watched), Rc::clone(&answer), reply.clone());
+                let (conn_state, answer, reply) =
+                    (Arc::clone(&conn_state), Rc::clone(&answer), reply.clone());
                 async move {
                     answer.notified().await;
-                    Ok::<_, Infallible>(Response::new(Tail(Some(reply), watched)))
+                    Ok::<_, Infallible>(Response::new(Tail(Some(reply), conn_state)))
                 }
             })
         };
         tokio::task::spawn_local(async move {
             let _ = http1::Builder::new().serve_connection(request_guard, service).await;
         });
-        Guarded { watched, parking, answer, client }
+        Guarded { conn_state, parking, answer, client }
     }
 
     fn paused(test: impl Future<Output = ()>) {
@@ -723,7 +731,7 @@ mod tests {
         LocalSet::new().block_on(&runtime, test);
     }
 
-    /// Reads a reply to the end of its body, which ends with this byte.
+    /// Reads a reply up to the byte that ends its body.
     async fn receive(client: &mut DuplexStream, last: u8) -> Vec<u8> {
         let mut reply = Vec::new();
         while reply.last() != Some(&last) {
@@ -734,12 +742,12 @@ mod tests {
 
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-    /// Symptom: a reply that was logged never reaches its client. Cause: the first write after a read waits for one turn, and
-    /// when the timer of an idle connection fired in that turn, the socket was laid down with the reply in hyper's buffer.
-    /// Fix: see the header.
+    /// Symptom: a reply that was logged never reached its client. Cause: the first write after a read is deferred by one poll; when the
+    /// timer of an idle connection fired during that poll, the socket was parked while the reply was in hyper's buffer.
+    /// Fix: see the module header.
     #[test]
     fn a_reply_that_ends_just_before_its_connection_would_be_idle_leaves_before_that() {
-        // The timer that looks for the end of a reply fires twice a second.
+        // The timer that polls for the end of a reply fires twice a second.
         for released_at_ms in [490, 499, 990, 999, 1490] {
             paused(async move {
                 let timeouts = ClientTimeouts {
@@ -750,8 +758,8 @@ mod tests {
                 let mut guarded = guarded(timeouts, 1 << 16, Bytes::from_static(b"hello~"));
                 guarded.client.write_all(GET).await.expect("written");
                 tokio::time::sleep(Duration::from_millis(released_at_ms)).await;
-                // The clock moves within the turn of the reply, and more follows in it than a loop runs before it looks at
-                // its timers: then the timer comes first, and the write after it.
+                // The clock moves in the same poll as the reply, and more tasks follow than the runtime polls before it checks its timers: the
+                // timer comes first, and the write after it.
                 let answer = Rc::clone(&guarded.answer);
                 tokio::task::spawn_local(async move {
                     answer.notified().await;
@@ -767,15 +775,15 @@ mod tests {
                 let reply = tokio::time::timeout(Duration::from_secs(30), reply).await;
                 assert!(reply.is_ok(), "released at {released_at_ms} ms, it never comes");
                 assert!(!guarded.parking.is_taken(), "it is not idle yet");
-                tokio::time::sleep(REST_AFTER * 3).await;
+                tokio::time::sleep(PARK_AFTER * 3).await;
                 assert!(guarded.parking.is_taken(), "it is idle by now");
-                assert_eq!(guarded.watched.lost_writes.load(Ordering::Relaxed), 0);
+                assert_eq!(guarded.conn_state.lost_writes.load(Ordering::Relaxed), 0);
             });
         }
     }
 
-    /// Symptom: a client that reads slowly is cut off after `idle_s`, where that is less than `stall_s`. Cause: with the whole
-    /// reply in hyper's hands the connection counted as idle, though most of it had yet to leave.
+    /// Symptom: a client that reads slowly was cut off after `idle_s` where that is less than `stall_s`. Cause: once hyper had taken
+    /// the whole reply, the connection counted as idle, though most of the reply had yet to leave.
     #[test]
     fn a_client_that_reads_slowly_has_the_time_of_a_write_and_not_that_of_an_idle_connection() {
         let timeouts = ClientTimeouts {

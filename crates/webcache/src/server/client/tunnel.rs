@@ -1,8 +1,8 @@
-//! CONNECT: bytes both ways, to ports that the operator allows (RFC 9110 section 9.3.6); and what an origin switches to with
-//! 101, of the protocols that the operator allows (section 7.8).
+//! Tunnels: CONNECT to the ports that the operator allows (RFC 9110 section 9.3.6), and protocol switches by 101 to the protocols
+//! that the operator allows (section 7.8).
 //!
-//! Always holds: a refused CONNECT ends the connection, as what follows it is not HTTP to its sender; a tunnel through which
-//! nothing comes for `limits.tunnel_idle_s` ends; a tunnel counts as its client's connection until it ends.
+//! Always holds: a refused CONNECT ends the connection, as the client may already send bytes that are not HTTP. A tunnel ends when
+//! no byte passes for `limits.tunnel_idle_s`. A tunnel counts as its client's connection until it ends.
 
 use std::cell::Cell;
 use std::io;
@@ -29,11 +29,11 @@ use crate::config::Config;
 use crate::server::answer::driver::Upgrade;
 use crate::server::answer::handler::{Client, RequestHandler};
 use crate::server::answer::reply::plain;
-use crate::server::client::access_entry::Ledger;
+use crate::server::client::access_entry::AccessEntry;
 use crate::server::client::parsed_request;
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::counters::Outcome;
-use crate::server::peers::neighbours::Found;
+use crate::server::peers::neighbours::IcpResult;
 use crate::server::upstream::NamedBy;
 use crate::server::upstream::request::RequestBody;
 use crate::server::worker::{Busy, Stage, Worker};
@@ -45,62 +45,63 @@ pub fn refusal(status: StatusCode, why: &str) -> Response<ReplyBody> {
     reply
 }
 
-/// Opens a tunnel, or says why not.
+/// Opens a tunnel, or answers why not.
 pub async fn open(
     worker: Rc<Worker>,
     config: Arc<Config>,
     request: &mut Request<Incoming>,
-    mut ledger: Ledger,
-    asker: Rc<Client>,
+    mut access_entry: AccessEntry,
+    connection: Rc<Client>,
 ) -> Response<ReplyBody> {
-    let refuse = |mut ledger: Ledger, outcome, status: StatusCode, why: &str| {
-        ledger.answered(outcome, status.as_u16(), None);
-        refusal(status, why).map(|body| body.with(ledger))
+    let refuse = |mut access_entry: AccessEntry, outcome, status: StatusCode, why: &str| {
+        access_entry.set_reply(outcome, status.as_u16(), None);
+        refusal(status, why).map(|body| body.with_access_entry(access_entry))
     };
     let authority = request.uri().authority().cloned();
     let Some((authority, port)) =
         authority.and_then(|authority| authority.port_u16().map(|port| (authority, port)))
     else {
-        return refuse(ledger, Outcome::Denied, StatusCode::BAD_REQUEST, "CONNECT needs HOST:PORT");
+        return refuse(access_entry, Outcome::Denied, StatusCode::BAD_REQUEST, "CONNECT needs HOST:PORT");
     };
     if !is_host(authority.host()) {
         let why = "the host is neither a name nor an address";
-        return refuse(ledger, Outcome::Denied, StatusCode::BAD_REQUEST, why);
+        return refuse(access_entry, Outcome::Denied, StatusCode::BAD_REQUEST, why);
     }
     let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
     if !config.forward.connect_ports.contains(&port) {
         let why = "CONNECT may not reach this port (forward.connect_ports)";
-        return refuse(ledger, Outcome::Denied, StatusCode::FORBIDDEN, why);
+        return refuse(access_entry, Outcome::Denied, StatusCode::FORBIDDEN, why);
     }
-    if let Err(unserved) = parsed_request::allowed_host(&host, &config) {
-        return refuse(ledger, Outcome::Denied, unserved.status, unserved.why);
+    if let Err(rejection) = parsed_request::allowed_host(&host, &config) {
+        return refuse(access_entry, Outcome::Denied, rejection.status, rejection.why);
     }
-    ledger.asked(&host, false);
+    access_entry.set_upstream(&host, false);
     let origin = match worker.pool.tcp(&host, port, NamedBy::Client, &config).await {
         Ok(origin) => origin,
         Err(error) if error.is_refusal() => {
-            return refuse(ledger, Outcome::Denied, StatusCode::FORBIDDEN, &error.to_string());
+            return refuse(access_entry, Outcome::Denied, StatusCode::FORBIDDEN, &error.to_string());
         }
         Err(error) => {
-            return refuse(ledger, Outcome::Failed, StatusCode::BAD_GATEWAY, &error.to_string());
+            return refuse(access_entry, Outcome::Failed, StatusCode::BAD_GATEWAY, &error.to_string());
         }
     };
-    ledger.answered(Outcome::Tunnel, 200, None);
-    ledger.tunnelled();
+    access_entry.set_reply(Outcome::Tunnel, 200, None);
+    access_entry.record_when_dropped();
     let upgraded = hyper::upgrade::on(request);
-    let admitted = Rc::clone(&asker.admitted);
+    let admitted = Rc::clone(&connection.admitted);
     tokio::task::spawn_local(async move {
         let busy = Busy::new(&worker);
         if let Ok(upgraded) = upgraded.await {
-            carry(&worker, TokioIo::new(upgraded), origin, config.limits.tunnel_idle_time, &mut ledger).await;
+            relay(&worker, TokioIo::new(upgraded), origin, config.limits.tunnel_idle_time, &mut access_entry)
+                .await;
         }
-        drop(ledger);
+        drop(access_entry);
         drop((busy, admitted));
     });
     Response::new(ReplyBody::nothing())
 }
 
-/// Which protocol a request asks to switch to, if the operator allows that.
+/// The protocol that a request asks to switch to, if the operator allows it.
 pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<HeaderValue> {
     let headers = request.headers();
     let asks = lists::all_members(headers, &CONNECTION).any(|word| word.eq_ignore_ascii_case(b"upgrade"));
@@ -113,9 +114,9 @@ pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<He
 }
 
 impl RequestHandler {
-    /// Asks the origin to switch, and carries bytes if it does.
+    /// Asks the origin to switch protocols, and relays bytes if it agrees.
     pub(in crate::server) async fn upgrade(&mut self, upgrade: Upgrade) -> Response<ReplyBody> {
-        let Upgrade { protocol, upgraded: client, client: asker } = upgrade;
+        let Upgrade { protocol, upgraded: client, client: connection } = upgrade;
         let switching = |headers: &mut HeaderMap, protocol: HeaderValue| {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
@@ -123,15 +124,15 @@ impl RequestHandler {
         let mut headers = self.forwarded_headers();
         switching(&mut headers, protocol.clone());
         let why = ForwardReason::Method;
-        let mut answer = match self.send_to_upstreams(headers, RequestBody::Nothing, &Found::default()).await
-        {
-            Ok(answer) if answer.reply.status() == StatusCode::SWITCHING_PROTOCOLS => answer.reply,
-            Ok(answer) => {
-                let storage_decision = self.storage_decision(&answer, None, Role::Doubtful);
-                return self.pass_on(answer, storage_decision, None, why, None).await;
-            }
-            Err(error) => return self.no_reply(&error, why),
-        };
+        let mut answer =
+            match self.send_to_upstreams(headers, RequestBody::Nothing, &IcpResult::default()).await {
+                Ok(answer) if answer.reply.status() == StatusCode::SWITCHING_PROTOCOLS => answer.reply,
+                Ok(answer) => {
+                    let storage_decision = self.storage_decision(&answer, None, Role::Doubtful);
+                    return self.pass_on(answer, storage_decision, None, why, None).await;
+                }
+                Err(error) => return self.no_reply(&error, why),
+            };
         let origin = hyper::upgrade::on(&mut answer);
         let mut reply = Response::new(ReplyBody::nothing());
         *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -141,53 +142,53 @@ impl RequestHandler {
         forwarding::strip_hop_by_hop(headers);
         forwarding::add_via(headers, Received::Http11, &self.config.via);
         switching(headers, protocol);
-        // Nothing that the client sends from here on is HTTP.
-        asker.watched.switched.store(true, Ordering::Relaxed);
-        let admitted = Rc::clone(&asker.admitted);
-        let (worker, config, ledger) =
-            (Rc::clone(&self.worker), Arc::clone(&self.config), self.ledger.take());
+        // From here on the client's bytes are not HTTP.
+        connection.conn_state.switched.store(true, Ordering::Relaxed);
+        let admitted = Rc::clone(&connection.admitted);
+        let (worker, config, access_entry) =
+            (Rc::clone(&self.worker), Arc::clone(&self.config), self.access_entry.take());
         tokio::task::spawn_local(async move {
             let busy = Busy::new(&worker);
-            let Some(mut ledger) = ledger else { return };
-            ledger.answered(Outcome::Tunnel, 101, None);
-            ledger.tunnelled();
+            let Some(mut access_entry) = access_entry else { return };
+            access_entry.set_reply(Outcome::Tunnel, 101, None);
+            access_entry.record_when_dropped();
             if let (Ok(client), Ok(origin)) = (client.await, origin.await) {
                 let (client, origin) = (TokioIo::new(client), TokioIo::new(origin));
-                carry(&worker, client, origin, config.limits.tunnel_idle_time, &mut ledger).await;
+                relay(&worker, client, origin, config.limits.tunnel_idle_time, &mut access_entry).await;
             }
-            drop(ledger);
+            drop(access_entry);
             drop((busy, admitted));
         });
         reply
     }
 }
 
-/// Carries bytes both ways until both sides have ended, or nothing comes for so long.
-async fn carry<O: AsyncRead + AsyncWrite + Unpin>(
+/// Relays bytes in both directions until both sides have ended, or none passes for the time `idle`.
+async fn relay<O: AsyncRead + AsyncWrite + Unpin>(
     worker: &Worker,
     mut client: impl AsyncRead + AsyncWrite + Unpin,
     origin: O,
     idle: Duration,
-    ledger: &mut Ledger,
+    access_entry: &mut AccessEntry,
 ) {
-    let heard = Rc::new(Heard { at: Cell::new(Instant::now()), bytes: Cell::new(0) });
-    let mut origin = Listened { io: origin, heard: Rc::clone(&heard) };
+    let activity = Rc::new(Activity { at: Cell::new(Instant::now()), bytes: Cell::new(0) });
+    let mut origin = MeteredIo { io: origin, activity: Rc::clone(&activity) };
     let mut stage = worker.shared.stage.subscribe();
     tokio::select! {
         ended = copy_bidirectional(&mut client, &mut origin) => {
             if ended.is_ok() {
-                ledger.finished();
+                access_entry.set_complete();
             }
         }
-        () = silence(&heard, idle) => {}
+        () = wait_idle(&activity, idle) => {}
         _ = stage.wait_for(|stage| *stage == Stage::Cut) => {}
     }
-    ledger.sent(heard.bytes.get());
+    access_entry.add_sent_bytes(activity.bytes.get());
 }
 
-async fn silence(heard: &Heard, idle: Duration) {
+async fn wait_idle(activity: &Activity, idle: Duration) {
     loop {
-        let left = idle.saturating_sub(heard.at.get().elapsed());
+        let left = idle.saturating_sub(activity.at.get().elapsed());
         if left.is_zero() {
             return;
         }
@@ -195,19 +196,19 @@ async fn silence(heard: &Heard, idle: Duration) {
     }
 }
 
-/// When a byte went through last, either way, and how many came from the origin.
-struct Heard {
+/// When a byte last passed in either direction, and how many came from the origin.
+struct Activity {
     at: Cell<Instant>,
     bytes: Cell<u64>,
 }
 
-/// The origin's end of a tunnel: all bytes of both ways pass here.
-struct Listened<O> {
+/// The origin's end of a tunnel: the bytes of both directions pass through it.
+struct MeteredIo<O> {
     io: O,
-    heard: Rc<Heard>,
+    activity: Rc<Activity>,
 }
 
-impl<O: AsyncRead + Unpin> AsyncRead for Listened<O> {
+impl<O: AsyncRead + Unpin> AsyncRead for MeteredIo<O> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -218,19 +219,19 @@ impl<O: AsyncRead + Unpin> AsyncRead for Listened<O> {
         let read = Pin::new(&mut this.io).poll_read(cx, bytes);
         let came = bytes.filled().len() - before;
         if came > 0 {
-            this.heard.at.set(Instant::now());
-            this.heard.bytes.set(this.heard.bytes.get() + came as u64);
+            this.activity.at.set(Instant::now());
+            this.activity.bytes.set(this.activity.bytes.get() + came as u64);
         }
         read
     }
 }
 
-impl<O: AsyncWrite + Unpin> AsyncWrite for Listened<O> {
+impl<O: AsyncWrite + Unpin> AsyncWrite for MeteredIo<O> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write(cx, bytes);
         if written.is_ready() {
-            this.heard.at.set(Instant::now());
+            this.activity.at.set(Instant::now());
         }
         written
     }

@@ -22,7 +22,7 @@ use crate::object_cache::{StoredBody, StoredReply};
 use crate::server::answer::handler::RequestHandler;
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::fetch::UpstreamReply;
-use crate::server::peers::neighbours::Found;
+use crate::server::peers::neighbours::IcpResult;
 use crate::server::upstream::connection::ArrivingBody;
 use crate::server::upstream::request::RequestBody;
 use crate::server::worker::now;
@@ -65,11 +65,11 @@ impl RequestHandler {
         self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
         let mut headers = self.forwarded_headers();
         completion.ask_for_it(&mut headers);
-        let mut answer = match self.send_to_upstreams(headers, RequestBody::Nothing, &Found::default()).await
-        {
-            Ok(answer) => answer,
-            Err(error) => return Some(self.no_reply(&error, ForwardReason::Partial)),
-        };
+        let mut answer =
+            match self.send_to_upstreams(headers, RequestBody::Nothing, &IcpResult::default()).await {
+                Ok(answer) => answer,
+                Err(error) => return Some(self.no_reply(&error, ForwardReason::Partial)),
+            };
         let status = answer.reply.status();
         if completion.is_brought_by(&part.meta(), status, answer.reply.headers(), now()) {
             let mut fields = part.fields().ok()?;

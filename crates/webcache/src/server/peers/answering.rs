@@ -1,15 +1,15 @@
-//! Answers to other caches that ask by ICP what is stored here (RFC 2186, RFC 2187 section 5.2): one socket, a thread of its
-//! own.
+//! Answers the ICP queries of other caches about what is stored here (RFC 2186, RFC 2187 section 5.2), on one socket and a thread
+//! of its own.
 //!
 //! ```text
-//! not from icp.clients ─> nothing     malformed ─> nothing     no URL ─> ERR     not served ─> DENIED
+//! not from icp.clients ─> no answer   malformed ─> no answer   invalid URL ─> ERR   not served ─> DENIED
 //! stored, not banned, fresh for a while ─> HIT
-//! else: the store knows what it holds ─> MISS     it is still looked through ─> NOFETCH     the proxy drains ─> nothing
+//! otherwise: the index is complete ─> MISS     the index is still being rebuilt ─> MISS_NOFETCH     draining ─> no answer
 //! ```
 //!
-//! Always holds: whatever comes is counted; one datagram causes one answer at most, which is shorter, to where it came from,
-//! if that may ask; no event loop waits for a look-up here, and what was found is in memory when the request for it comes.
-//! Not here: what the messages say (`crate::icp`), asking others (`neighbours`).
+//! Always holds: every datagram is counted. A datagram causes at most one answer, which is shorter and goes to its sender, if that
+//! may query. No event loop waits for a look-up here. A reply found here is in memory when the request for it arrives.
+//! Not here: the message format (`crate::icp`), querying others (`neighbours`).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::server::client::parsed_request::{allowed_host, allowed_method};
 use crate::server::counters::Counters;
 use crate::server::worker::{Shared, Stage, now};
 
-/// Listens, and can be closed.
+/// Binds the socket.
 ///
 /// # Errors
-/// When the address is taken.
+/// When the address cannot be bound.
 pub fn open(address: SocketAddr) -> std::io::Result<(UdpSocket, SocketAddr)> {
     let socket = UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
@@ -37,14 +37,14 @@ pub fn open(address: SocketAddr) -> std::io::Result<(UdpSocket, SocketAddr)> {
     Ok((socket, address))
 }
 
-/// Answers until the proxy drains; by then a sibling that hears nothing goes elsewhere.
+/// Answers until the proxy drains. From then on siblings get no answer and go elsewhere.
 pub async fn answer(shared: Arc<Shared>, counters: Arc<Counters>, socket: UdpSocket) {
     let socket = match tokio::net::UdpSocket::from_std(socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "the socket for ICP cannot be used"),
     };
     let mut stage = shared.stage.subscribe();
-    let mut answerer = Answerer { shared, counters, ready: false };
+    let mut server = IcpServer { shared, counters, ready: false };
     let mut datagram = vec![0; icp::MESSAGE_BYTES_MAX + 1];
     loop {
         let received = tokio::select! {
@@ -52,28 +52,28 @@ pub async fn answer(shared: Arc<Shared>, counters: Arc<Counters>, socket: UdpSoc
             _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
         };
         let Ok((bytes, from)) = received else {
-            // An earlier answer found nobody; or memory is short.
+            // An earlier answer was rejected by its receiver, or memory is short.
             tokio::time::sleep(Duration::from_millis(1)).await;
             continue;
         };
-        if let Some(answer) = answerer.answer(&datagram[..bytes], from) {
-            // One that cannot be sent is lost, as any may be.
+        if let Some(answer) = server.answer(&datagram[..bytes], from) {
+            // An answer that cannot be sent is lost, like any datagram.
             let _ = socket.send_to(&answer, from).await;
         }
     }
 }
 
-/// What browsers accept, to https and to http.
-const ACCEPTED: [&str; 3] = ["gzip, deflate, br, zstd", "gzip, deflate, br", "gzip, deflate"];
+/// What browsers send in Accept-Encoding, over https and over http.
+const ACCEPT_ENCODINGS: [&str; 3] = ["gzip, deflate, br, zstd", "gzip, deflate, br", "gzip, deflate"];
 
-struct Answerer {
+struct IcpServer {
     shared: Arc<Shared>,
     counters: Arc<Counters>,
-    /// The store knows all that it holds, as it does from some moment on.
+    /// The store's index is complete. Once true it stays true.
     ready: bool,
 }
 
-impl Answerer {
+impl IcpServer {
     fn answer(&mut self, datagram: &[u8], from: SocketAddr) -> Option<Vec<u8>> {
         let config = self.shared.config();
         if !config.may_ask_by_icp(from.ip()) {
@@ -92,17 +92,17 @@ impl Answerer {
                 return None;
             }
         };
-        let answer = self.judge(url, &config);
-        let place = Answer::ALL.iter().position(|known| *known == answer)?;
-        self.counters.icp_answers()[place].add(1);
+        let answer = self.answer_to(url, &config);
+        let index = Answer::ALL.iter().position(|known| *known == answer)?;
+        self.counters.icp_answers()[index].add(1);
         icp::reply(answer, number, url)
     }
 
-    /// Whether it is worth a hit. Which variant a client will want is not said: what answers a request without fields counts,
-    /// or one of a browser that has no preferences but codings.
-    fn has(&self, key: &CacheKey, config: &Config) -> bool {
+    /// Whether to answer with a hit. A query does not say which variant the client will accept: this checks the variant for a request
+    /// without fields, and for browsers that only state encodings.
+    fn is_hit(&self, key: &CacheKey, config: &Config) -> bool {
         let mut fields = HeaderMap::new();
-        for accepted in std::iter::once(None).chain(ACCEPTED.map(Some)) {
+        for accepted in std::iter::once(None).chain(ACCEPT_ENCODINGS.map(Some)) {
             if let Some(accepted) = accepted {
                 fields.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
             }
@@ -125,7 +125,7 @@ impl Answerer {
         false
     }
 
-    fn judge(&mut self, url: &[u8], config: &Config) -> Answer {
+    fn answer_to(&mut self, url: &[u8], config: &Config) -> Answer {
         let Ok(target) = Uri::try_from(url) else { return Answer::Err };
         let (Ok(key), Some(upstream)) = (CacheKey::of(&target), Upstream::of(&target)) else {
             return Answer::Err;
@@ -137,7 +137,7 @@ impl Answerer {
         {
             return Answer::Denied;
         }
-        if self.has(&key, config) {
+        if self.is_hit(&key, config) {
             return Answer::Hit;
         }
         self.ready = self.ready || self.shared.object_cache.store().usage().ready;

@@ -1,5 +1,5 @@
-//! Which of several caches a URL belongs to: the one with the highest hash of URL and cache together (rendezvous hashing), so
-//! that a cache that goes or comes moves only its own share.
+//! Assigns each URL to one of several caches by rendezvous hashing: the cache with the highest hash of URL and cache together.
+//! Adding or removing a cache moves only its own share.
 //!
 //! Source: Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 1998.
 
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::config::Upstream;
 
-/// The best first.
+/// Sorts the caches, best first.
 pub fn order(caches: &mut [Upstream], url: &str) {
     caches.sort_by_cached_key(|cache| {
         let seed = xxh3_64_with_seed(cache.authority().as_bytes(), 0);

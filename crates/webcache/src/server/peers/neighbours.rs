@@ -1,18 +1,18 @@
-//! Caches beside and above this one that are asked by ICP who has what is missing here: each loop its own sockets and
-//! queries, all loops together what is known of the neighbours.
+//! Queries siblings and parents by ICP for objects that are missing here. Each loop has its own sockets and queries; all loops
+//! share the records about the neighbours.
 //!
 //! ```text
-//! miss ─ query to each neighbour ─┬─ first HIT ─────────────> ask there: a sibling, or this parent before the others
+//! miss ─ query to each neighbour ─┬─ first HIT ─────────────> fetch there: from a sibling, or from this parent first
 //!                                 ├─ all others, or timeout ─> parents and origin, as without siblings
-//!                                 └─ NOFETCH, DENIED ────────> not this parent, if there is another way
-//! five in a row unanswered ─> not waited for, asked once a second until one is answered in time
+//!                                 └─ NOFETCH, DENIED ────────> not from this parent, if there is another way
+//! five unanswered in a row ─> no longer waited for; probed once a second until it answers in time
 //! ```
 //!
-//! Always holds: a query is answered once by each who was asked, from the address that was asked, with its number and URL,
-//! all of which somebody else would have to guess; what is remembered of a query goes at its timeout; a request waits for
-//! `icp.timeout_ms` at most, and for nobody who was silent or denied nearly everything of late.
-//! Locks: `Neighbours::known`, a leaf.
-//! Not here: what the messages say (`crate::icp`), answering others (`icp`).
+//! Always holds: each queried neighbour can answer a query once, from the queried address, with its number and URL; a forger would
+//! have to guess all of these. A query is forgotten at its timeout. A request waits for `icp.timeout_ms` at most, and never for a
+//! neighbour that was silent or denied nearly everything recently.
+//! Locks: `Neighbours::records`, a leaf.
+//! Not here: the message format (`crate::icp`), answering queries (`answering`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -31,61 +31,61 @@ use crate::icp::{self, Answer, Message};
 use crate::server::counters::Counters;
 use crate::server::upstream::Pool;
 
-/// Queries in a row that a neighbour leaves unanswered before it is waited for no longer.
+/// Unanswered queries in a row after which a neighbour is no longer waited for.
 const UNANSWERED_MAX: u32 = 5;
-/// How often one is asked that is not waited for.
+/// How often such a neighbour is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// Answers over which refusals are counted (RFC 2187 section 5.3.1: more than 95% of more than 100).
+/// Answers needed before denials count (RFC 2187 section 5.3.1: more than 95% of more than 100).
 const ANSWERS_MIN: u32 = 100;
-/// One that nothing was wanted of for so long counts no more as silent.
+/// A neighbour that was not considered for this long does not count as silent any more.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-/// Addresses known at most; names can lead to new ones for ever.
-const KNOWN_MAX: usize = 4096;
+/// Most addresses with a record. Bounded, as names can resolve to ever new addresses.
+const RECORDS_MAX: usize = 4096;
 
-/// What all loops know of one neighbour.
+/// What all loops know about one neighbour.
 #[derive(Clone, Copy, Debug, Default)]
-struct Record {
+struct NeighbourRecord {
     unanswered: u32,
     answers: u32,
     denied: u32,
-    /// When it was asked though it was silent.
+    /// When it was last probed.
     probed_at: Option<Instant>,
-    wanted_at: Option<Instant>,
+    last_considered_at: Option<Instant>,
 }
 
-/// How a neighbour is treated.
+/// What to do with a neighbour for one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// Asked and waited for.
-    Asked,
-    /// Asked, to see whether it answers again.
-    Probed,
-    /// Left out.
-    LeftOut,
+enum Treatment {
+    /// Query it and wait for its answer.
+    Wait,
+    /// Query it without waiting, to see whether it answers again.
+    Probe,
+    /// Do not query it.
+    Skip,
 }
 
-impl Record {
+impl NeighbourRecord {
     fn is_silent(&self) -> bool {
         self.unanswered >= UNANSWERED_MAX
             || self.answers >= ANSWERS_MIN && u64::from(self.denied) * 100 > u64::from(self.answers) * 95
     }
 
-    fn turn(&mut self, now: Instant) -> Turn {
-        self.wanted_at = Some(now);
+    fn treatment(&mut self, now: Instant) -> Treatment {
+        self.last_considered_at = Some(now);
         if !self.is_silent() {
-            return Turn::Asked;
+            return Treatment::Wait;
         }
         if self.probed_at.is_some_and(|at| now.saturating_duration_since(at) < PROBE_EVERY) {
-            return Turn::LeftOut;
+            return Treatment::Skip;
         }
         self.probed_at = Some(now);
-        Turn::Probed
+        Treatment::Probe
     }
 
-    fn answered(&mut self, answer: Answer) {
+    fn note_answer(&mut self, answer: Answer) {
         self.unanswered = 0;
         if self.answers >= 2 * ANSWERS_MIN {
-            // What was long ago counts less.
+            // Halve the counts, so that old answers weigh less.
             (self.answers, self.denied) = (self.answers / 2, self.denied / 2);
         }
         self.answers += 1;
@@ -93,49 +93,52 @@ impl Record {
     }
 }
 
-/// What all loops know of all neighbours.
+/// The records about all neighbours, shared by all loops.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    known: Mutex<HashMap<SocketAddr, Record>>,
+    records: Mutex<HashMap<SocketAddr, NeighbourRecord>>,
 }
 
 impl Neighbours {
-    fn with<T>(&self, address: SocketAddr, change: impl FnOnce(&mut Record) -> T) -> T {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KNOWN_MAX && !known.contains_key(&address) {
-            known.clear();
+    fn with<T>(&self, address: SocketAddr, change: impl FnOnce(&mut NeighbourRecord) -> T) -> T {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.len() >= RECORDS_MAX && !records.contains_key(&address) {
+            records.clear();
         }
-        change(known.entry(address).or_default())
+        change(records.entry(address).or_default())
     }
 
-    /// Those that are not waited for now, of those that would be asked.
+    /// How many neighbours are not waited for, among those considered recently.
     pub fn silent(&self) -> usize {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // The configuration may name others by now.
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reload may have changed the neighbours.
         let lately = |at: Instant| at.elapsed() < FORGOTTEN_AFTER;
-        known.values().filter(|record| record.is_silent() && record.wanted_at.is_some_and(lately)).count()
+        records
+            .values()
+            .filter(|record| record.is_silent() && record.last_considered_at.is_some_and(lately))
+            .count()
     }
 }
 
-/// What became of a question to all neighbours.
+/// The result of querying all neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Who has it, and whether that is a sibling.
+pub struct IcpResult {
+    /// The neighbour with the object; true for a sibling.
     pub hit: Option<(Upstream, bool)>,
-    /// Parents through which it is not to be fetched.
+    /// Parents that must not be used for this fetch.
     pub refusing: Vec<Upstream>,
 }
 
-/// A query on its way.
+/// A query that waits for answers.
 struct Pending {
     url: String,
-    /// Who has not answered yet, with whether anybody waits for it.
+    /// The neighbours that have not answered yet.
     asked: Vec<SocketAddr>,
-    told: UnboundedSender<(SocketAddr, Answer)>,
+    answers: UnboundedSender<(SocketAddr, Answer)>,
 }
 
-/// One loop's sockets and queries.
-pub struct Asker {
+/// The sockets and queries of one loop.
+pub struct IcpClient {
     neighbours: Arc<Neighbours>,
     counters: Arc<Counters>,
     pending: RefCell<HashMap<u32, Pending>>,
@@ -144,8 +147,8 @@ pub struct Asker {
     count: Cell<u64>,
 }
 
-impl Asker {
-    /// Nothing asked yet.
+impl IcpClient {
+    /// Without any query.
     pub fn new(neighbours: Arc<Neighbours>, counters: Arc<Counters>) -> Rc<Self> {
         Rc::new(Self {
             neighbours,
@@ -157,14 +160,14 @@ impl Asker {
         })
     }
 
-    /// Asks all siblings and parents that speak ICP and are not left out, for as long as the configuration says.
-    pub async fn ask(self: &Rc<Self>, url: &str, config: &Config, pool: &Pool) -> Found {
+    /// Queries all siblings and parents that speak ICP and are not skipped, and waits up to the configured timeout.
+    pub async fn query_all(self: &Rc<Self>, url: &str, config: &Config, pool: &Pool) -> IcpResult {
         let siblings = config.siblings.iter().map(|sibling| (&sibling.upstream, sibling.icp_port, true));
         let parents = config.parents.iter().filter(|parent| parent.icp_port != 0);
         let parents = parents.map(|parent| (&parent.upstream, parent.icp_port, false));
         let neighbours = siblings.chain(parents).filter(|(upstream, ..)| pool.is_up(upstream));
-        let mut found = Found::default();
-        // One that cannot be had by its name in time has not answered either.
+        let mut result = IcpResult::default();
+        // A neighbour whose name is not resolved in time counts as unanswered.
         let _ = tokio::time::timeout(config.icp.timeout, async {
             let mut asked = Vec::new();
             for (upstream, port, is_sibling) in neighbours {
@@ -185,37 +188,37 @@ impl Asker {
                 };
                 match answer {
                     Answer::Hit => {
-                        found.hit = Some(((*upstream).clone(), *is_sibling));
+                        result.hit = Some(((*upstream).clone(), *is_sibling));
                         return;
                     }
                     Answer::MissNoFetch | Answer::Denied if !is_sibling => {
-                        found.refusing.push((*upstream).clone());
+                        result.refusing.push((*upstream).clone());
                     }
                     _ => {}
                 }
             }
         })
         .await;
-        found
+        result
     }
 
-    /// Sends a query to each; gives where answers come, and who is waited for.
+    /// Sends a query to each address. Returns the channel of the answers, and the addresses to wait for.
     fn send(
         self: &Rc<Self>,
         url: &str,
         addresses: impl Iterator<Item = SocketAddr>,
         time: Duration,
     ) -> (UnboundedReceiver<(SocketAddr, Answer)>, Vec<SocketAddr>) {
-        let (told, answers) = unbounded_channel();
+        let (answers_tx, answers_rx) = unbounded_channel();
         let (mut asked, mut waited_for) = (Vec::new(), Vec::new());
         let number = self.number();
-        let Some(datagram) = icp::query(number, url) else { return (answers, waited_for) };
+        let Some(datagram) = icp::query(number, url) else { return (answers_rx, waited_for) };
         for address in addresses {
-            let turn = self.neighbours.with(address, |record| record.turn(Instant::now()));
-            if turn == Turn::LeftOut || asked.contains(&address) {
+            let treatment = self.neighbours.with(address, |record| record.treatment(Instant::now()));
+            if treatment == Treatment::Skip || asked.contains(&address) {
                 continue;
             }
-            // One that is lost is one without an answer.
+            // A datagram that is lost counts as unanswered.
             let sent = self.socket(address.ip()).is_some_and(|socket| {
                 rustix::net::sendto(&*socket, &datagram, SendFlags::empty(), &address).is_ok()
             });
@@ -223,12 +226,14 @@ impl Asker {
                 self.counters.icp_queries.add(1);
             }
             asked.push(address);
-            if turn == Turn::Asked {
+            if treatment == Treatment::Wait {
                 waited_for.push(address);
             }
         }
         if !asked.is_empty() {
-            self.pending.borrow_mut().insert(number, Pending { url: url.to_owned(), asked, told });
+            self.pending
+                .borrow_mut()
+                .insert(number, Pending { url: url.to_owned(), asked, answers: answers_tx });
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(time).await;
@@ -239,10 +244,10 @@ impl Asker {
                 }
             });
         }
-        (answers, waited_for)
+        (answers_rx, waited_for)
     }
 
-    /// One that nobody can guess, and that is not in use.
+    /// A query number that is hard to guess and not in use.
     fn number(&self) -> u32 {
         loop {
             let count = self.count.get();
@@ -254,13 +259,13 @@ impl Asker {
         }
     }
 
-    /// Of the family of an address. Opened when it is first needed.
+    /// The socket for the family of an address, opened on first use.
     fn socket(self: &Rc<Self>, ip: IpAddr) -> Option<Rc<UdpSocket>> {
-        let (place, any) = match ip {
+        let (index, any) = match ip {
             IpAddr::V4(_) => (0, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
             IpAddr::V6(_) => (1, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))),
         };
-        if let Some(socket) = &self.sockets.borrow()[place] {
+        if let Some(socket) = &self.sockets.borrow()[index] {
             return Some(Rc::clone(socket));
         }
         let open = || {
@@ -275,17 +280,17 @@ impl Asker {
                 return None;
             }
         };
-        self.sockets.borrow_mut()[place] = Some(Rc::clone(&socket));
-        let (this, heard) = (Rc::downgrade(self), Rc::clone(&socket));
+        self.sockets.borrow_mut()[index] = Some(Rc::clone(&socket));
+        let (this, receiving) = (Rc::downgrade(self), Rc::clone(&socket));
         tokio::task::spawn_local(async move {
             let mut datagram = vec![0; icp::MESSAGE_BYTES_MAX + 1];
             loop {
-                match heard.recv_from(&mut datagram).await {
+                match receiving.recv_from(&mut datagram).await {
                     Ok((bytes, from)) => {
-                        let Some(asker) = this.upgrade() else { return };
-                        asker.hear(&datagram[..bytes], from);
+                        let Some(icp_client) = this.upgrade() else { return };
+                        icp_client.receive(&datagram[..bytes], from);
                     }
-                    // Some earlier datagram found nobody; or memory is short.
+                    // An earlier query was rejected by its receiver, or memory is short.
                     Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
                 }
             }
@@ -293,7 +298,7 @@ impl Asker {
         Some(socket)
     }
 
-    fn hear(&self, datagram: &[u8], from: SocketAddr) {
+    fn receive(&self, datagram: &[u8], from: SocketAddr) {
         let (answer, number, url) = match icp::read(datagram) {
             Ok(Message::Reply { answer, number, url }) => (answer, number, url),
             Ok(Message::Query { .. }) => return self.counters.icp_unexpected.add(1),
@@ -303,17 +308,17 @@ impl Asker {
         let Some(query) = pending.get_mut(&number).filter(|query| query.url.as_bytes() == url) else {
             return self.counters.icp_unexpected.add(1);
         };
-        let Some(place) = query.asked.iter().position(|asked| *asked == from) else {
+        let Some(index) = query.asked.iter().position(|asked| *asked == from) else {
             return self.counters.icp_unexpected.add(1);
         };
-        query.asked.swap_remove(place);
-        self.neighbours.with(from, |record| record.answered(answer));
+        query.asked.swap_remove(index);
+        self.neighbours.with(from, |record| record.note_answer(answer));
         let counter = match answer {
             Answer::Hit => &self.counters.icp_found,
             _ => &self.counters.icp_not_found,
         };
         counter.add(1);
-        let _ = query.told.send((from, answer));
+        let _ = query.answers.send((from, answer));
         if query.asked.is_empty() {
             pending.remove(&number);
         }
@@ -326,29 +331,29 @@ mod tests {
 
     #[test]
     fn one_that_is_silent_is_asked_now_and_then_until_it_answers() {
-        let (mut record, now) = (Record::default(), Instant::now());
+        let (mut record, now) = (NeighbourRecord::default(), Instant::now());
         for _ in 0..UNANSWERED_MAX {
-            assert_eq!(record.turn(now), Turn::Asked);
+            assert_eq!(record.treatment(now), Treatment::Wait);
             record.unanswered += 1;
         }
-        assert_eq!(record.turn(now), Turn::Probed);
-        assert_eq!(record.turn(now + PROBE_EVERY / 2), Turn::LeftOut);
-        assert_eq!(record.turn(now + PROBE_EVERY), Turn::Probed);
-        record.answered(Answer::Miss);
-        assert_eq!(record.turn(now + PROBE_EVERY), Turn::Asked);
+        assert_eq!(record.treatment(now), Treatment::Probe);
+        assert_eq!(record.treatment(now + PROBE_EVERY / 2), Treatment::Skip);
+        assert_eq!(record.treatment(now + PROBE_EVERY), Treatment::Probe);
+        record.note_answer(Answer::Miss);
+        assert_eq!(record.treatment(now + PROBE_EVERY), Treatment::Wait);
     }
 
     /// RFC 2187 section 5.3.1.
     #[test]
     fn one_that_denies_nearly_everything_is_left_out_and_taken_back_when_it_no_longer_does() {
-        let (mut record, now) = (Record::default(), Instant::now());
-        (0..ANSWERS_MIN - 1).for_each(|_| record.answered(Answer::Denied));
-        assert_eq!(record.turn(now), Turn::Asked, "too few to tell");
-        record.answered(Answer::Denied);
-        assert_eq!(record.turn(now), Turn::Probed);
-        (0..2 * ANSWERS_MIN).for_each(|_| record.answered(Answer::Miss));
-        assert_eq!(record.turn(now), Turn::Asked);
-        (0..20).for_each(|_| record.answered(Answer::Denied));
-        assert_eq!(record.turn(now), Turn::Asked, "some may be denied");
+        let (mut record, now) = (NeighbourRecord::default(), Instant::now());
+        (0..ANSWERS_MIN - 1).for_each(|_| record.note_answer(Answer::Denied));
+        assert_eq!(record.treatment(now), Treatment::Wait, "too few to tell");
+        record.note_answer(Answer::Denied);
+        assert_eq!(record.treatment(now), Treatment::Probe);
+        (0..2 * ANSWERS_MIN).for_each(|_| record.note_answer(Answer::Miss));
+        assert_eq!(record.treatment(now), Treatment::Wait);
+        (0..20).for_each(|_| record.note_answer(Answer::Denied));
+        assert_eq!(record.treatment(now), Treatment::Wait, "some may be denied");
     }
 }

@@ -1,16 +1,16 @@
-//! What a page of HTML has a browser fetch at once: its images, scripts and style sheets.
+//! Finds what a browser fetches at once for an HTML page: images, scripts and style sheets.
 //!
 //! ```text
-//! <base href> ─> where relative references count from
+//! <base href> ─> the base of relative references
 //! <img src, srcset> (not loading=lazy), <script src>, <input type=image src>, <video poster>, <body background>,
 //! <link href, imagesrcset> with rel = stylesheet (not alternate), icon, preload, modulepreload
-//! srcset: the candidate for 1x; of those with a width the narrowest that fills a usual window
+//! srcset: the candidate for 1x; among those with a width the narrowest that fills a usual window
 //! ```
 //!
-//! Always holds: each URI once, none more than were asked for, none of another scheme, and of other hosts only where that is
-//! allowed; nothing in a comment or in a script's text counts.
-//! Not here: `<source>` and `sizes`, of which the proxy cannot know what the browser will make; frames, which are pages; what
-//! style sheets and scripts ask for.
+//! Always holds: each URI is returned once, and no more than the limit. Other schemes are left out, and other hosts unless they are
+//! allowed. Comments and the text of scripts are ignored.
+//! Not here: `<source>` and `sizes`, whose result the proxy cannot know; frames, which are pages; what style sheets and scripts
+//! request.
 //! Source: the HTML standard, its tokenizer by html5gum, "Parsing a srcset attribute" and "Selecting an image source".
 
 use std::collections::HashSet;

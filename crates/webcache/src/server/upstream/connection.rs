@@ -1,13 +1,13 @@
-//! A connection to an origin: run by whoever waits for what it brings, and by no task of its own.
+//! A connection to an origin. It has no task of its own: the task that waits for its reply drives it.
 //!
 //! ```text
-//! OriginConnection::send ─> head ─> ArrivingBody: frames ─┬─ the last one ─> kept by its pool
-//!                                         └─ dropped before ─> closed
+//! OriginConnection::send ─> head ─> ArrivingBody: frames ─┬─ last frame ─> back to the pool
+//!                                                         └─ dropped early ─> closed
 //! ```
 //!
-//! Always holds: what has come is all taken before whoever waits is told to wait on, so that a reply that came in one piece
-//! goes on in one; a connection that a client's body goes out by, or that may change protocols, is a task after all, as it
-//! has to go on also while nobody takes the reply.
+//! Always holds: all received bytes are taken before the waiting task is told to wait, so that a reply that arrived in one piece is
+//! relayed in one piece. A connection gets a task after all when it sends a client's body or may switch protocols, as it then
+//! has to make progress while the reply is not being read.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,21 +27,21 @@ use crate::server::upstream::request::RequestBody;
 use crate::server::upstream::write_batching::WriteBatching;
 use crate::server::upstream::{Pool, READ_BYTES};
 
-/// Fields of a reply at most. hyper's own bound is 100, which some sites pass.
+/// Most fields of a reply. hyper's default is 100, which some sites exceed.
 pub const REPLY_FIELDS_MAX: usize = 256;
 
-type Run = Pin<Box<dyn Future<Output = ()>>>;
+type Driver = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A connection that speaks HTTP.
+/// An HTTP connection.
 pub struct OriginConnection {
     peer: SocketAddr,
     sender: SendRequest<RequestBody>,
-    /// What moves it. Nothing when it is a task, or has ended.
-    run: Option<Run>,
+    /// Drives the connection; `None` when a task does, or it has ended.
+    driver: Option<Driver>,
 }
 
 impl OriginConnection {
-    /// Over a socket that leads to `peer`, for replies with heads of so many bytes.
+    /// Starts HTTP on a socket connected to `peer`, for reply heads of up to `head_max_bytes`.
     ///
     /// # Errors
     /// As hyper's handshake, which sends nothing.
@@ -52,54 +52,54 @@ impl OriginConnection {
         let mut builder = http1::Builder::new();
         builder.read_buf_exact_size(Some(head_max_bytes.max(READ_BYTES))).max_headers(REPLY_FIELDS_MAX);
         let (sender, connection) = builder.handshake(WriteBatching::new(io)).await?;
-        let run: Run = Box::pin(async move {
-            // Errors are told to whoever waits for the reply.
+        let driver: Driver = Box::pin(async move {
+            // Errors reach the task that waits for the reply.
             let _ = connection.with_upgrades().await;
         });
-        Ok(Self { peer, sender, run: Some(run) })
+        Ok(Self { peer, sender, driver: Some(driver) })
     }
 
-    /// The address at its other end.
+    /// The address of the other end.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Sends a request and waits for the head of its reply.
+    /// Sends a request and waits for the head of the reply.
     ///
     /// # Errors
-    /// As hyper's, with the request when none of it was sent.
+    /// As hyper's; with the request when none of it was sent.
     pub async fn send(
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        let apart = !request.body().is_end_stream() || request.headers().contains_key(UPGRADE);
-        if apart && let Some(run) = self.run.take() {
-            tokio::task::spawn_local(run);
+        let needs_task = !request.body().is_end_stream() || request.headers().contains_key(UPGRADE);
+        if needs_task && let Some(driver) = self.driver.take() {
+            tokio::task::spawn_local(driver);
         }
         let mut sent = std::pin::pin!(self.sender.try_send_request(request));
-        let run = &mut self.run;
+        let driver = &mut self.driver;
         std::future::poll_fn(|cx| {
-            move_on(run, cx);
+            drive(driver, cx);
             sent.as_mut().poll(cx)
         })
         .await
     }
 
-    /// Whether it takes a request: the other side may have closed it since it was used.
+    /// Whether it can take a request. The peer may have closed it since its last use.
     pub fn is_ready(&mut self) -> bool {
-        move_on(&mut self.run, &mut Context::from_waker(Waker::noop()));
+        drive(&mut self.driver, &mut Context::from_waker(Waker::noop()));
         self.sender.is_ready()
     }
 
-    /// Until it takes another request.
+    /// Waits until it can take another request.
     ///
     /// # Errors
     /// When it has ended.
     pub async fn ready(&mut self) -> hyper::Result<()> {
-        let run = &mut self.run;
+        let driver = &mut self.driver;
         let mut ready = std::pin::pin!(self.sender.ready());
         std::future::poll_fn(|cx| {
-            move_on(run, cx);
+            drive(driver, cx);
             ready.as_mut().poll(cx)
         })
         .await
@@ -111,40 +111,40 @@ impl OriginConnection {
     }
 }
 
-/// As far as it goes now.
-fn move_on(run: &mut Option<Run>, cx: &mut Context<'_>) {
-    if let Some(connection) = run
+/// Drives the connection as far as it gets without waiting.
+fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+    if let Some(connection) = driver
         && connection.as_mut().poll(cx).is_ready()
     {
-        *run = None;
+        *driver = None;
     }
 }
 
-/// A reply's body on its way.
+/// The body of a reply that is being received.
 pub struct ArrivingBody {
     incoming: Incoming,
-    /// By what it comes, until it has ended.
-    by: Option<Box<By>>,
+    /// The connection it arrives on, until it has ended.
+    carrier: Option<Box<Carrier>>,
 }
 
-struct By {
-    link: OriginConnection,
+struct Carrier {
+    connection: OriginConnection,
     pool: Rc<Pool>,
     upstream: Upstream,
     idle_max: IdleMax,
 }
 
 impl ArrivingBody {
-    /// What comes by a link of a pool, which keeps at most so many.
+    /// A body that arrives on a connection of `pool`, which keeps at most `idle_max` idle ones.
     pub fn new(
         incoming: Incoming,
-        link: OriginConnection,
+        connection: OriginConnection,
         pool: &Rc<Pool>,
         upstream: &Upstream,
         idle_max: IdleMax,
     ) -> Self {
-        let by = By { link, pool: Rc::clone(pool), upstream: upstream.clone(), idle_max };
-        let mut arriving = Self { incoming, by: Some(Box::new(by)) };
+        let carrier = Carrier { connection, pool: Rc::clone(pool), upstream: upstream.clone(), idle_max };
+        let mut arriving = Self { incoming, carrier: Some(Box::new(carrier)) };
         arriving.give_back_if_ended();
         arriving
     }
@@ -156,9 +156,9 @@ impl ArrivingBody {
     }
 
     fn give_back(&mut self) {
-        if let Some(by) = self.by.take() {
-            let By { link, pool, upstream, idle_max } = *by;
-            pool.take_back(link, upstream, idle_max);
+        if let Some(carrier) = self.carrier.take() {
+            let Carrier { connection, pool, upstream, idle_max } = *carrier;
+            pool.return_connection(connection, upstream, idle_max);
         }
     }
 }
@@ -174,16 +174,16 @@ impl Body for ArrivingBody {
         let this = self.get_mut();
         let mut frame = Pin::new(&mut this.incoming).poll_frame(cx);
         if frame.is_pending()
-            && let Some(by) = &mut this.by
+            && let Some(carrier) = &mut this.carrier
         {
-            // Told above that more is wanted.
-            move_on(&mut by.link.run, cx);
+            // The poll above told hyper that more is wanted.
+            drive(&mut carrier.connection.driver, cx);
             frame = Pin::new(&mut this.incoming).poll_frame(cx);
         }
         match &frame {
             Poll::Ready(None) => this.give_back(),
             Poll::Ready(Some(Ok(_))) => this.give_back_if_ended(),
-            Poll::Ready(Some(Err(_))) => this.by = None,
+            Poll::Ready(Some(Err(_))) => this.carrier = None,
             Poll::Pending => {}
         }
         frame

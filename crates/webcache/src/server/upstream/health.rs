@@ -1,4 +1,4 @@
-//! Origins asked now and then whether they live, so that no client has to find out.
+//! Health checks: requests a page from each origin at intervals, so that clients do not run into dead origins.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use crate::server::upstream::NamedBy;
 use crate::server::upstream::request::{RequestBody, RequestHead};
 use crate::server::worker::{Stage, Worker};
 
-/// Asks as the configuration says, until the proxy drains. Each loop asks for itself, as each has connections of its own.
-pub async fn watch(worker: Rc<Worker>) {
+/// Probes as configured until the proxy drains. Each loop probes for itself, as it has its own connections.
+pub async fn probe_origins(worker: Rc<Worker>) {
     let mut stage = worker.shared.stage.subscribe();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
-    let mut asked: HashMap<Upstream, Instant> = HashMap::new();
+    let mut probed_at: HashMap<Upstream, Instant> = HashMap::new();
     loop {
         tokio::select! {
             _ = stage.wait_for(|stage| *stage >= Stage::Draining) => return,
@@ -26,10 +26,10 @@ pub async fn watch(worker: Rc<Worker>) {
         for site in &config.sites {
             let Some((path, every)) = &site.health else { continue };
             for origin in &site.origins {
-                if asked.get(origin).is_some_and(|at| at.elapsed() < *every) {
+                if probed_at.get(origin).is_some_and(|at| at.elapsed() < *every) {
                     continue;
                 }
-                asked.insert(origin.clone(), Instant::now());
+                probed_at.insert(origin.clone(), Instant::now());
                 let host = site.host.as_ref().map_or_else(|| origin.authority(), ToString::to_string);
                 let mut headers = HeaderMap::new();
                 if let Ok(host) = HeaderValue::from_str(&host) {
@@ -43,10 +43,14 @@ pub async fn watch(worker: Rc<Worker>) {
                         .pool
                         .send(&origin, NamedBy::Operator, &head, RequestBody::Nothing, &config)
                         .await;
-                    let lives = reply.is_ok_and(|reply| reply.status().as_u16() < 400);
-                    let until = (!lives).then(|| Instant::now() + every * 2 + Duration::from_secs(1));
-                    if lives != worker.pool.is_up(&origin) {
-                        tracing::info!(origin = origin.authority(), lives, "an origin's state changed");
+                    let healthy = reply.is_ok_and(|reply| reply.status().as_u16() < 400);
+                    let until = (!healthy).then(|| Instant::now() + every * 2 + Duration::from_secs(1));
+                    if healthy != worker.pool.is_up(&origin) {
+                        tracing::info!(
+                            origin = origin.authority(),
+                            lives = healthy,
+                            "an origin's state changed"
+                        );
                     }
                     worker.pool.set_down(&origin, until);
                 });

@@ -1,7 +1,7 @@
-//! A request to an origin: its head, made anew each time it is sent, and its body: nothing, or what the client sends.
+//! A request to an upstream: a head, built again for each attempt, and a body: none, or the client's.
 //!
-//! Always holds: a client's body is no longer than `limits.body_mib`, no pause in it than `limits.stall_s`, and it does not
-//! come more slowly than `limits.body_bytes_per_s` for longer than that.
+//! Always holds: a client's body is no longer than `limits.body_mib`, never pauses for longer than `limits.stall_s`, and never falls
+//! behind `limits.body_bytes_per_s` by more than that time.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -15,27 +15,27 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-/// A client sends more than it may.
+/// The client's body exceeds the limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the body is longer than this proxy takes (limits.body_mib)")]
-pub struct TooLong;
+pub struct BodyTooLong;
 
-/// A client began with a body and does not go on.
+/// The client stopped sending its body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("nothing came of the rest of the body (limits.stall_s)")]
-pub struct Silent;
+pub struct BodyStalled;
 
-/// A client's body ended before its end, or is not framed as its head says.
+/// The client's body is incomplete or its framing malformed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the request's body broke off, or its chunks are malformed")]
-pub struct BrokenBody;
+pub struct BodyBroken;
 
-/// A client sends its body byte by byte.
+/// The client sends its body below the minimum rate.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the body comes too slowly (limits.body_bytes_per_s)")]
-pub struct TooSlow;
+pub struct BodyTooSlow;
 
-/// Head of a request that goes on.
+/// The head of a request to an upstream.
 pub struct RequestHead {
     pub method: Method,
     pub uri: Uri,
@@ -52,11 +52,11 @@ impl RequestHead {
     }
 }
 
-/// Body of a request that goes on.
+/// The body of a request to an upstream.
 pub enum RequestBody {
-    /// None.
+    /// No body.
     Nothing,
-    /// The client's. Boxed, as hyper makes room for 32 requests for each connection.
+    /// The client's body. Boxed, as hyper reserves space for 32 requests per connection.
     Client(Box<ClientBody>),
 }
 
@@ -65,39 +65,38 @@ pub struct ClientBody {
     incoming: Incoming,
     /// Bytes that may still come.
     left: Option<u64>,
-    /// When a byte of it went on last.
-    moved: Rc<Cell<Instant>>,
-    /// How long nothing of it may come while the origin would take it; and since when nothing does. Extensions of chunks and
-    /// trailers are nothing of it.
+    /// When bytes of it were last sent on.
+    last_progress: Rc<Cell<Instant>>,
+    /// The longest pause while the origin would accept bytes. Chunk extensions and trailers do not end a pause.
     stall: Duration,
     silence: Option<Pin<Box<Sleep>>>,
-    pace: Option<Pace>,
+    allowance: Option<RateAllowance>,
 }
 
-/// How far a client may still fall behind the least rate. Only the time counts in which nothing but its bytes is waited for.
+/// How far a client may still fall behind the minimum rate. Time counts only while the proxy waits for the client's bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct RateAllowance {
     bytes_per_s: u64,
-    /// The most that there is of `left`.
+    /// Upper bound of `left`.
     grace: Duration,
     left: Duration,
     waiting_since: Option<Instant>,
 }
 
-impl Pace {
-    /// At this rate, or `grace` behind it; nothing when any rate will do.
+impl RateAllowance {
+    /// Allows falling `grace` behind this rate; `None` when there is no minimum rate.
     pub fn new(bytes_per_s: u64, grace: Duration) -> Option<Self> {
         (bytes_per_s > 0).then_some(Self { bytes_per_s, grace, left: grace, waiting_since: None })
     }
 
-    fn waits(&mut self, now: Instant) {
+    fn wait_started(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
     }
 
-    fn came(&mut self, bytes: usize, now: Instant) -> Result<(), TooSlow> {
+    fn received(&mut self, bytes: usize, now: Instant) -> Result<(), BodyTooSlow> {
         let waited =
             self.waiting_since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        let left = self.left.checked_sub(waited).ok_or(TooSlow)?;
+        let left = self.left.checked_sub(waited).ok_or(BodyTooSlow)?;
         let earned = Duration::from_secs_f64(bytes as f64 / self.bytes_per_s as f64);
         self.left = left.saturating_add(earned).min(self.grace);
         Ok(())
@@ -105,21 +104,33 @@ impl Pace {
 }
 
 impl ClientBody {
-    /// When a byte of it went on last, for who keeps time.
-    pub fn moved(&self) -> Rc<Cell<Instant>> {
-        Rc::clone(&self.moved)
+    /// When bytes of it were last sent on, for the timeout of the reply.
+    pub fn last_progress(&self) -> Rc<Cell<Instant>> {
+        Rc::clone(&self.last_progress)
     }
 }
 
 impl RequestBody {
-    /// The client's, of at most so many bytes, with no longer a pause than `stall`, and at a pace.
-    pub fn client(incoming: Incoming, bytes_max: Option<u64>, stall: Duration, pace: Option<Pace>) -> Self {
-        let moved = Rc::new(Cell::new(Instant::now()));
-        Self::Client(Box::new(ClientBody { incoming, left: bytes_max, moved, stall, silence: None, pace }))
+    /// A client's body of at most `bytes_max` bytes.
+    pub fn client(
+        incoming: Incoming,
+        bytes_max: Option<u64>,
+        stall: Duration,
+        allowance: Option<RateAllowance>,
+    ) -> Self {
+        let last_progress = Rc::new(Cell::new(Instant::now()));
+        Self::Client(Box::new(ClientBody {
+            incoming,
+            left: bytes_max,
+            last_progress,
+            stall,
+            silence: None,
+            allowance,
+        }))
     }
 
-    /// Whether a request of this method with this body may be sent again when no reply came (RFC 9110 section 9.2.2): a
-    /// client's body is not kept.
+    /// Whether a request with this method and body may be sent again when no reply arrived (RFC 9110 section 9.2.2). A client's body is
+    /// not kept, so it cannot be.
     pub fn may_be_repeated(&self, method: &Method) -> bool {
         let idempotent = matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
         idempotent && matches!(self, Self::Nothing)
@@ -137,19 +148,20 @@ impl Body for RequestBody {
         match self.get_mut() {
             Self::Nothing => Poll::Ready(None),
             Self::Client(body) => {
-                let ClientBody { incoming, left, moved, stall, silence, pace } = &mut **body;
+                let ClientBody { incoming, left, last_progress, stall, silence, allowance } = &mut **body;
                 let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
-                    if let Some(pace) = pace {
-                        pace.waits(Instant::now());
+                    if let Some(allowance) = allowance {
+                        allowance.wait_started(Instant::now());
                     }
                     let silence = silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(*stall)));
                     std::task::ready!(silence.as_mut().poll(cx));
-                    return Poll::Ready(Some(Err(Silent.into())));
+                    return Poll::Ready(Some(Err(BodyStalled.into())));
                 };
                 *silence = None;
-                moved.set(Instant::now());
-                if let (Some(Ok(frame)), Some(pace)) = (&frame, pace)
-                    && let Err(slow) = pace.came(frame.data_ref().map_or(0, Bytes::len), moved.get())
+                last_progress.set(Instant::now());
+                if let (Some(Ok(frame)), Some(allowance)) = (&frame, allowance)
+                    && let Err(slow) =
+                        allowance.received(frame.data_ref().map_or(0, Bytes::len), last_progress.get())
                 {
                     return Poll::Ready(Some(Err(slow.into())));
                 }
@@ -159,12 +171,12 @@ impl Body for RequestBody {
                     match left.checked_sub(bytes.len() as u64) {
                         Some(less) => *left = less,
                         None => {
-                            return Poll::Ready(Some(Err(TooLong.into())));
+                            return Poll::Ready(Some(Err(BodyTooLong.into())));
                         }
                     }
                 }
-                // The client's doing, whatever it is: no reply of the origin's is missing.
-                Poll::Ready(frame.map(|frame| frame.map_err(|_| BrokenBody.into())))
+                // Whatever the error is, the client caused it, not the origin.
+                Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyBroken.into())))
             }
         }
     }
@@ -192,14 +204,14 @@ mod tests {
     fn a_client_may_lag_behind_its_rate_by_the_grace_and_no_more() {
         let began = Instant::now();
         let grace = Duration::from_secs(30);
-        // When it is cut off that sends so many bytes every so often; nothing within a day.
+        // When a client is cut off that sends `bytes` at this interval; `None` if not within a day.
         let cut_off = |bytes: usize, every: Duration| {
-            let mut pace = Pace::new(500, grace)?;
+            let mut allowance = RateAllowance::new(500, grace)?;
             let mut now = began;
             while now < began + Duration::from_secs(86_400) {
-                pace.waits(now);
+                allowance.wait_started(now);
                 now += every;
-                if pace.came(bytes, now).is_err() {
+                if allowance.received(bytes, now).is_err() {
                     return Some((now - began).as_secs());
                 }
             }
@@ -212,8 +224,11 @@ mod tests {
         assert_eq!(cut_off(500, second), None);
         assert_eq!(cut_off(15_000, second * 30), None, "in bursts");
         assert_eq!(cut_off(1 << 20, second * 31), Some(31), "what was sent before lasts for no longer");
-        assert!(Pace::new(0, grace).is_none(), "no least rate");
-        let mut pace = Pace::new(500, grace).expect("a rate");
-        assert!(pace.came(1, began + second * 3600).is_ok(), "when the origin is waited for no time counts");
+        assert!(RateAllowance::new(0, grace).is_none(), "no least rate");
+        let mut allowance = RateAllowance::new(500, grace).expect("a rate");
+        assert!(
+            allowance.received(1, began + second * 3600).is_ok(),
+            "when the origin is waited for no time counts"
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! A socket that answers when the others of its loop have read.
+//! Defers a socket's first write until the other tasks of its loop have read.
 //!
 //! ```text
-//! at once    A reads  A writes  B reads  B writes  C reads  C writes      each write wakes the other side, which sleeps again
-//! in turn    A reads  B reads  C reads  A writes  B writes  C writes      the first wakes it, and it finds the others' there
+//! undeferred  A reads  A writes  B reads  B writes  C reads  C writes     each write wakes the peer, which sleeps again
+//! deferred    A reads  B reads  C reads  A writes  B writes  C writes     the first wakes the peer, which finds the others too
 //! ```
 //!
-//! This one stands before origins; the clients' side has the same in its one write state (`request_guard`).
+//! Used towards upstreams. The clients' side does the same in the write state of its `request_guard`.
 //!
-//! Always holds: only the first write after a read waits, and that for one turn of those that are ready, not for time: alone, it
-//! goes out at once; what follows in a long reply waits for nothing.
+//! Always holds: only the first write after a read is deferred, and only until the tasks that are ready now were polled: a task that
+//! is alone writes at once, and later writes of a long reply are not deferred.
 
 use std::io;
 use std::pin::Pin;
@@ -16,25 +16,25 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-/// The socket.
+/// A socket with deferred writes.
 pub struct WriteBatching<T> {
     io: T,
-    /// Whether the next write waits.
-    waits: bool,
+    /// Whether the next write is deferred.
+    defer_next: bool,
 }
 
 impl<T> WriteBatching<T> {
-    /// One that waits with its first write already: what it says is an answer to what another has read.
+    /// Defers the first write, as it answers something that another task has read.
     pub fn new(io: T) -> Self {
-        Self { io, waits: true }
+        Self { io, defer_next: true }
     }
 
-    /// Ready when it may write. Who wakes itself goes to the end of the queue, behind all that are ready now.
-    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if !self.waits {
+    /// Ready when it may write. A task that wakes itself goes to the end of the run queue, behind all tasks that are ready now.
+    fn poll_deferral(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if !self.defer_next {
             return Poll::Ready(());
         }
-        self.waits = false;
+        self.defer_next = false;
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -48,7 +48,7 @@ impl<T: Read + Unpin> Read for WriteBatching<T> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let read = Pin::new(&mut this.io).poll_read(cx, cursor);
-        this.waits |= read.is_ready();
+        this.defer_next |= read.is_ready();
         read
     }
 }
@@ -56,7 +56,7 @@ impl<T: Read + Unpin> Read for WriteBatching<T> {
 impl<T: Write + Unpin> Write for WriteBatching<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(cx));
+        ready!(this.poll_deferral(cx));
         Pin::new(&mut this.io).poll_write(cx, bytes)
     }
 
@@ -70,7 +70,7 @@ impl<T: Write + Unpin> Write for WriteBatching<T> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_turn(cx));
+        ready!(this.poll_deferral(cx));
         Pin::new(&mut this.io).poll_write_vectored(cx, bytes)
     }
 
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(written.expect("written"), bytes.len());
     }
 
-    /// Runs several that each read and then write twice; says what they did in which order.
+    /// Runs tasks that each read once and write twice, and returns the order of these operations.
     fn order(count: usize) -> Vec<String> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let done = Rc::new(RefCell::new(Vec::new()));
