@@ -1,14 +1,14 @@
-//! What the operator asks of a proxy at work, on an address of its own.
+//! The operator's interface to a running proxy, on an address of its own.
 //!
 //! ```text
 //! GET /               page that draws /status.json live
 //! GET /status.json    figures
 //! GET /metrics        the same for Prometheus
-//! POST /purge?url=U   takes U out          POST /ban?prefix=U, /ban?tag=T   what is stored until now does not count
+//! POST /purge?url=U   removes U             POST /ban?prefix=U, /ban?tag=T   replies stored until now are not used
 //! ```
 //!
-//! Always holds: with a password set nothing is told or done without it; what changes something is asked for with POST, and by
-//! no page of another site (`origin`).
+//! Always holds: with a password configured, nothing is shown or done without it. Changes need a POST that does not come from a page of
+//! another site (`origin`).
 
 mod figures;
 mod metrics;
@@ -78,7 +78,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: Option<TcpListener>) {
             });
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(config.limits.head_time);
-            // Whoever goes away early has what he wanted.
+            // A client that disconnects early is not an error.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -135,7 +135,7 @@ fn text(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Reply
     reply
 }
 
-/// The value of a word of the query, its escapes undone.
+/// The value of a query parameter, decoded.
 fn word(uri: &Uri, name: &str) -> Option<String> {
     let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
     let value = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()?;
@@ -161,7 +161,7 @@ fn word(uri: &Uri, name: &str) -> Option<String> {
     String::from_utf8(plain).ok()
 }
 
-/// Whether a prefix of URLs is long enough to say which scheme is meant.
+/// Whether a prefix is long enough to contain its scheme.
 fn has_scheme(prefix: &str) -> bool {
     let scheme = prefix.split_once("://").map_or("", |(scheme, _)| scheme);
     ["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme))
@@ -172,7 +172,7 @@ async fn purge_url(shared: &Arc<Shared>, uri: &Uri) -> Reply {
     let Some(key) = key else {
         return text(StatusCode::BAD_REQUEST, "text/plain", "POST /purge?url=http://host/path\n");
     };
-    // Of the web and of the sites served here: the operator means both.
+    // Purge in both realms: the web, and the sites served here.
     let was_there = [purge(shared, &key).await, purge(shared, &key.within(Realm::Sites)).await];
     match was_there.contains(&true) {
         true => text(StatusCode::OK, "text/plain", "purged\n"),
@@ -182,7 +182,7 @@ async fn purge_url(shared: &Arc<Shared>, uri: &Uri) -> Reply {
 
 fn ban_all(shared: &Arc<Shared>, uri: &Uri) -> Reply {
     let banned = match (word(uri, "prefix"), word(uri, "tag")) {
-        // A shorter one covers all there is: more likely an empty variable in a script than meant.
+        // A shorter prefix would cover everything: more likely an empty variable in a script.
         (Some(prefix), None) if has_scheme(&prefix) => Banned::Prefix(prefix),
         (None, Some(tag)) if !tag.is_empty() => Banned::Tag(tag),
         _ => {

@@ -1,11 +1,11 @@
-//! What the operator decides, read from one TOML file and checked as a whole before anything starts.
+//! The operator's configuration: one TOML file, checked as a whole before anything starts.
 //!
 //! ```text
-//! sections: defaults <─ the user's file <─ flags ─> sections: types, ranges ─> checked: Config, nothing left to check
+//! defaults <─ user's file <─ flags ─> sections: types, ranges ─> checked: Config, with nothing left to check
 //! ```
 //!
-//! Always holds: `sections` is the one place that tells a key, its unit, its default and its range; a key that is not there is
-//! an error that names it; all errors are told at once.
+//! Always holds: `sections` alone declares keys with unit, default and range. An unknown key is an error that names it. All errors are
+//! reported together.
 //! Not here: opening the store (`crumb`), sockets.
 
 mod checked;
@@ -34,13 +34,13 @@ use std::sync::LazyLock;
 use sections::SECTIONS;
 use toml::{Table, Value};
 
-/// All keys with their defaults and what they mean, as a file.
+/// A file with all keys, their defaults and their descriptions.
 pub fn default_toml() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| written(|_, key| key.default.to_owned()));
     &TEXT
 }
 
-/// The file, with these values.
+/// The file with these values.
 fn written(value: impl Fn(&str, &key::Key) -> String) -> String {
     let mut text = String::new();
     let mut line = |words: &[&str]| {
@@ -59,10 +59,10 @@ fn written(value: impl Fn(&str, &key::Key) -> String) -> String {
     text
 }
 
-/// Reads a user's file over the defaults; `flags` are laid over both.
+/// Reads a user's file over the defaults, and `flags` over both.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// With everything that is wrong.
 pub fn read(user: &str, flags: Table) -> Result<Config, ConfigError> {
     let mut whole: Table = default_toml().parse().expect("the default configuration is TOML");
     let user: Table = user.parse().map_err(|error: toml::de::Error| ConfigError::of(error.to_string()))?;
@@ -75,7 +75,7 @@ pub fn read(user: &str, flags: Table) -> Result<Config, ConfigError> {
     checked::check(whole)
 }
 
-/// Lays `over` over `base`. Keys that are not in `base` are problems, but for the lists of tables.
+/// Merges `over` into `base`. Keys that `base` lacks are problems, except for the arrays of tables.
 fn merge(base: &mut Table, over: Table, place: &str, problems: &mut Vec<Problem>) {
     for (key, value) in over {
         let name = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
@@ -98,7 +98,7 @@ fn merge(base: &mut Table, over: Table, place: &str, problems: &mut Vec<Problem>
     }
 }
 
-/// The configuration in force, as a file with every key and its meaning.
+/// The current configuration as a file with every key and its description.
 pub fn print(config: &Config) -> String {
     let mut text = written(|section, key| {
         let value = config.table.get(section).and_then(|section| section.get(key.name));

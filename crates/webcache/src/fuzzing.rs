@@ -1,15 +1,15 @@
-//! What reads bytes of peers, of the disk and of the operator, by itself: for the fuzz targets (`fuzz/`) and for the test that
-//! runs the same on the targets' seeds with bytes changed (`tests`).
+//! Entry points for the fuzz targets (`fuzz/`), and for the test that runs them on mutated seeds (`tests`): everything that reads
+//! bytes from peers, from the disk or from the operator.
 //!
 //! ```text
-//! connection   requests as a client sends them: request guard, a reader of our own, hyper       all three must read alike
-//! exchange     fields of a request and its reply: every rule                             written, read, written again
-//! url          targets, references, prefixes: keys                                       a key is its own key
+//! connection   requests as a client sends them: request guard, an independent parser, hyper      all three must agree
+//! exchange     fields of a request and its reply: every rule                          written, read, written again
+//! url          targets, references, prefixes: keys                                    a key is its own key
 //! datagram     ICP      stored   heads, facts, bans      page   HTML      config   TOML
 //! ```
 //!
-//! Always holds: none of these panics, takes memory beyond a small multiple of its input, or runs on, whatever the bytes are;
-//! a broken belief is an `assert!` that says which.
+//! Always holds: none of these panics, uses memory beyond a small multiple of its input, or fails to end, whatever the bytes are. A
+//! broken belief is an `assert!` that says which.
 
 mod connection;
 mod exchange;

@@ -1,14 +1,14 @@
 //! The caching web proxy on the packed store.
 //!
 //! ```text
-//! config ─> server: client ─> answer ─┬─> object_cache ─> packstore      http-cache-rules decides at every step
+//! config ─> server: client ─> answer ─┬─> object_cache ─> packstore      http-cache-rules decides at each step
 //!            admin, log      (driver) └─> fetch ─> upstream ─> origin
 //!                                           └─> readers, object_cache
 //! ```
 //!
-//! Always holds: what HTTP lets a shared cache do is said in [`http_cache_rules`] alone, without a socket, a file or a clock; a loop
-//! waits for no disk that writes.
-//! Not here: the store's layout (`packstore`), opening it, flags and signals (`crumb`), traffic (`webload`).
+//! Always holds: [`http_cache_rules`] alone says what HTTP allows a shared cache to do, without a socket, file or clock. No event
+//! loop waits for a disk write.
+//! Not here: the store's layout (`packstore`), opening it, flags and signals (`crumb`), generating load (`webload`).
 //! Design: `docs/design/webcache.md`.
 
 mod admin;

@@ -1,11 +1,11 @@
-//! The access log: one line a request, in a form that others' tools read.
+//! The access log: one line per request, in formats that common tools read.
 //!
 //! ```text
-//! loop ── line ──> bounded channel ──> writer thread ── buffered ──> file, put aside by size, opened anew on SIGHUP
+//! loop ── line ──> bounded channel ──> writer thread ── buffered ──> file, rotated by size, reopened on SIGHUP
 //! ```
 //!
-//! Always holds: no loop waits for the log: lines that find the channel full are counted and lost; what a client sent
-//! cannot end a line or a quoted text.
+//! Always holds: no loop waits for the log: a line that finds the channel full is counted and dropped. Client input cannot end a line
+//! or a quoted field.
 
 mod format;
 mod writer;
@@ -18,18 +18,18 @@ pub use writer::{LogError, LogWriter};
 use crate::config::LogFormat;
 use crate::server::Outcome;
 
-/// By which way a reply was to be had, as far as one was asked for.
+/// Why this upstream was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the origin.
+    /// The origin itself.
     Direct,
-    /// From a cache beside this one that said it has it.
+    /// A sibling that answered an ICP query with a hit.
     SiblingHit,
-    /// From a cache above this one that said it has it.
+    /// A parent that answered an ICP query with a hit.
     ParentHit,
-    /// From the first of those above that answers.
+    /// The first parent that answers.
     FirstParent,
-    /// From the one above that the URL leads to.
+    /// The parent that the URL hashes to.
     HashedParent,
 }
 
@@ -68,7 +68,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// As a line, with its end.
+    /// The line, with its line break.
     pub fn line(&self, format: LogFormat) -> String {
         match format {
             LogFormat::Squid => format::squid(self),

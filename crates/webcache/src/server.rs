@@ -1,17 +1,17 @@
-//! The proxy: event loops, each with its own sockets, connections to origins and counters; one store.
+//! The proxy: event loops, each with its own sockets, upstream connections and counters, on one store.
 //!
 //! ```text
 //! client: listener ─> connection (request_guard ─ hyper) ─> parsed_request
 //!                        │
-//!         answer: handler ─ driver ─┬─> stored   out of the object cache
+//!         answer: handler ─ driver ─┬─> stored   from the object cache
 //!                                   ├─> fetch    from upstream: streaming_reply ─ body_relay ─> readers, store writers
-//!                                   │     └─ peers: who else has it (ICP), and answers to them
+//!                                   │     └─ peers: ICP queries to other caches, and answers to theirs
 //!                                   └─> tunnel   CONNECT, upgrades
 //! ```
 //!
-//! Always holds: a loop waits for no other loop, for no disk that writes, and, where the kernel has io_uring, for none that is
-//! read to find what is asked for.
-//! Not here: flags and signals (`crumb`), rules of HTTP (`http-cache-rules`).
+//! Always holds: an event loop never waits for another loop or for a disk write and, where the kernel has io_uring, never for the
+//! read of a look-up.
+//! Not here: flags and signals (`crumb`), the rules of HTTP (`http-cache-rules`).
 
 mod admission_filter;
 mod answer;
@@ -55,30 +55,30 @@ use crate::config::Config;
 use crate::log::{LogError, LogWriter};
 use crate::object_cache::ObjectCache;
 
-/// The proxy cannot start, or cannot take a new configuration.
+/// Why the proxy cannot start, or cannot apply a new configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// An address cannot be listened at.
+    /// An address cannot be bound.
     #[error("{address}: cannot be listened at; is another program there?")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
         /// Why.
         source: io::Error,
     },
-    /// What was banned before would be served again.
+    /// The list of bans cannot be read: banned replies would be served again.
     #[error("{file}: the list of bans cannot be read; mend it, or remove it to serve again what was banned")]
     Bans {
-        /// Where it lies.
+        /// The file.
         file: String,
         /// Why.
         source: io::Error,
     },
-    /// No thread.
+    /// A thread cannot be started.
     #[error("a thread cannot be started")]
     Thread(#[source] io::Error),
-    /// The log.
+    /// The access log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
     /// Certificate or key.
@@ -91,29 +91,28 @@ pub enum ServerError {
     },
 }
 
-/// A proxy at work.
+/// A running proxy.
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     addresses: Vec<(SocketAddr, Side)>,
     admin: Option<SocketAddr>,
     icp: Option<SocketAddr>,
-    /// In Via, where the operator gave none.
+    /// Its name in Via if the operator configured none.
     own_name: String,
-    /// Logs of before a reload that a loop may hold still. They end here, as no loop shall wait for what they have yet to
-    /// write.
+    /// Logs from before a reload that a loop may still use. They are closed here, so that no loop waits for their last lines.
     old_logs: Mutex<Vec<Arc<LogWriter>>>,
 }
 
-/// Event loops a processor, when none is said and a loop has to wait for each object that is not in the page cache; else one, which
-/// has more to do in each turn.
+/// Event loops per CPU where a loop blocks while an object is read that is not in the page cache. Otherwise one per CPU suffices, and
+/// gets more work done per wake-up.
 const WAITING_LOOPS_PER_CPU: usize = 4;
 
 impl Server {
     /// Starts on an open store.
     ///
     /// # Errors
-    /// When an address is taken, or a file cannot be used.
+    /// When an address cannot be bound, or a file cannot be used.
     pub fn start(mut config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
         let own_name = own_name(&config.proxy.name);
         name_in_via(&mut config, &own_name);
@@ -162,7 +161,7 @@ impl Server {
         let file = config.cache.directories.first().map(|directory| directory.join("bans"));
         let named = file.as_ref().map_or_else(String::new, |file| file.display().to_string());
         let bans = bans::Bans::read(file).map_err(|source| ServerError::Bans { file: named, source })?;
-        // Clients wait in the queues of the sockets meanwhile: origins need not be asked for what is there.
+        // Clients wait in the sockets' accept queues meanwhile, so that stored replies are not fetched again.
         if !store.wait_until_ready(config.cache.rebuild_wait) {
             tracing::info!("what the store holds is not all known yet; until then it is fetched again");
         }
@@ -216,34 +215,34 @@ impl Server {
         Ok(Self { shared, threads, addresses, admin, icp, own_name, old_logs: Mutex::default() })
     }
 
-    /// Where it listens.
+    /// The listening addresses.
     pub fn addresses(&self) -> &[(SocketAddr, Side)] {
         &self.addresses
     }
 
-    /// Where its administration listens.
+    /// The address of the administration.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// Where it answers other caches, by UDP.
+    /// The UDP address for ICP queries.
     pub fn icp_address(&self) -> Option<SocketAddr> {
         self.icp
     }
 
-    /// Figures and bans.
+    /// What all loops share: figures, bans, configuration.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Takes a new configuration, and certificate and key anew; connections go on. Gives the keys whose change needs a new
-    /// start.
+    /// Applies a new configuration and reads certificate and key again; connections continue. Returns the keys whose change needs a
+    /// restart.
     ///
     /// # Errors
-    /// When the new log cannot be opened, or the files of TLS cannot be used: then all stays as it was.
+    /// When the new log cannot be opened, or the TLS files cannot be used: then nothing changes.
     pub fn reload(&self, mut config: Config) -> Result<Vec<&'static str>, ServerError> {
         let InForce { config: old, log, tls } = self.shared.in_force();
-        // Doors of TLS stay open until the next start, and stay listeners of TLS.
+        // TLS listeners stay open until the next start, and need an acceptor.
         let tls = start_tls(&config)?.or(tls);
         let kept = config.needing_restart(&old);
         config.listen_as(&old);
@@ -265,14 +264,13 @@ impl Server {
         Ok(kept)
     }
 
-    /// Takes no more connections, lets those there end within `proxy.drain_s`, writes what waits, and gives the store
-    /// back.
+    /// Stops accepting connections, lets those in progress end within `proxy.drain_s`, writes the rest of the log, and returns the store.
     pub fn stop(self) -> Option<Arc<Store>> {
         let drain = self.shared.config().proxy.drain;
         let began = Instant::now();
         self.shared.stage.send_replace(Stage::Draining);
         while began.elapsed() < drain && !self.threads.iter().all(JoinHandle::is_finished) {
-            // Loops tell nobody of their end, and this is done once in a proxy's life.
+            // Loops do not signal their end, and this happens once in the proxy's life.
             std::thread::park_timeout(Duration::from_millis(10));
         }
         self.shared.stage.send_replace(Stage::Cut);
@@ -285,17 +283,17 @@ impl Server {
     }
 }
 
-/// Bans replies stored until now.
+/// Bans matching replies stored until now.
 ///
 /// # Errors
-/// When the ban cannot be written down.
+/// When the ban cannot be written to its file.
 pub fn ban(shared: &Shared, banned: Banned, at: WallSeconds) -> io::Result<()> {
     shared.bans.add(banned, at)
 }
 
-/// A name that no other proxy has, so that one of the same default name is no loop.
+/// A name that no other proxy has, so that another proxy with the same default name does not look like a loop.
 fn own_name(name: &str) -> String {
-    // Each is seeded by the kernel's random numbers.
+    // Each `RandomState` is seeded from the kernel's random numbers.
     let number = RandomState::new().hash_one(name);
     format!("{name}-{:08x}", number as u32)
 }
@@ -322,7 +320,7 @@ fn event_loop<F: Future<Output = ()>>(
     let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             LocalSet::new().block_on(&runtime, work());
-            // A read of the store under way is not waited for.
+            // Do not wait for a store read in progress.
             runtime.shutdown_background();
         }
         Err(error) => tracing::error!(%error, "an event loop cannot start"),
@@ -330,7 +328,7 @@ fn event_loop<F: Future<Output = ()>>(
     std::thread::Builder::new().name(name).spawn(run).map_err(ServerError::Thread)
 }
 
-/// Until the proxy drains and nothing of this loop is left, or it is cut.
+/// Waits until the proxy drains and this loop has nothing left to do, or until the cut.
 async fn until_done(worker: &Worker) {
     let mut stage = worker.shared.stage.subscribe();
     let mut sweep = tokio::time::interval(Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! The loops' counters added up, and the state of the store.
+//! The sums of the loops' counters, and the state of the store.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::server::{Counters, LATENCY_STEPS, Latencies, Outcome, Shared, Shown, 
 /// A histogram of latencies.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// Counts by step; the last lies beyond all bounds.
+    /// Counts per step; the last counts those above all bounds.
     pub steps: [u64; LATENCY_STEPS + 1],
-    /// All together, in microseconds.
+    /// Sum in microseconds.
     pub total_us: u64,
 }
 
@@ -24,7 +24,7 @@ impl Histogram {
         self.total_us += latencies.total_us.get();
     }
 
-    /// Upper bound in microseconds of the step in which that share of all lies.
+    /// Upper bound, in microseconds, of the step that contains this quantile.
     pub fn quantile_us(&self, share: f64) -> u64 {
         let wanted = (self.steps.iter().sum::<u64>() as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -38,13 +38,13 @@ impl Histogram {
     }
 }
 
-/// What is read besides the loops' counters.
+/// What gauges are read from.
 struct Moment {
     shared: Arc<Shared>,
     usage: Usage,
 }
 
-/// Those before the counters, and those behind them.
+/// The gauges before the counters, and those after them.
 const GAUGES: [&[Shown<Moment>]; 2] = [
     &[
         Shown {
@@ -166,22 +166,22 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
     ],
 ];
 
-/// All of it at one moment.
+/// All figures at one moment.
 pub struct Figures {
-    /// Name, help, kind, value; names end in what they count.
+    /// Name, help, kind and value.
     pub plain: Vec<(&'static str, &'static str, &'static str, u64)>,
     /// Requests and body bytes by outcome.
     pub outcomes: Vec<(Outcome, u64, u64)>,
-    /// Of hits.
+    /// Latencies of hits.
     pub hits: Histogram,
-    /// Of all others but tunnels.
+    /// Latencies of everything else, without tunnels.
     pub misses: Histogram,
-    /// Volumes with what is wrong with them.
+    /// The store's volumes, with their failures.
     pub volumes: Vec<packstore::VolumeState>,
 }
 
 impl Figures {
-    /// Now.
+    /// Reads all figures.
     pub fn of(shared: &Arc<Shared>) -> Self {
         let sum =
             |of: &dyn Fn(&Counters) -> u64| shared.counters.iter().map(|counters| of(counters)).sum::<u64>();
@@ -214,7 +214,7 @@ impl Figures {
         }
     }
 
-    /// Requests and bytes from the store, and of all that a store could answer.
+    /// Hits as a share of requests and of bytes, among everything that a store could answer.
     fn hit_ratios(&self) -> (f64, f64) {
         let counts =
             |outcome: &Outcome| !matches!(outcome, Outcome::Tunnel | Outcome::Purge | Outcome::Denied);
@@ -231,7 +231,7 @@ impl Figures {
         (ratio(hit_requests, requests), ratio(hit_bytes, bytes))
     }
 
-    /// For the page, and for scripts.
+    /// For the status page and scripts.
     pub fn json(&self) -> String {
         let mut all = serde_json::Map::new();
         for (name, _, _, value) in &self.plain {

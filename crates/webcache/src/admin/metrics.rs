@@ -1,11 +1,11 @@
-//! Figures in the text format of Prometheus, version 0.0.4.
+//! The figures in the Prometheus text format, version 0.0.4.
 
 use std::fmt::Write as _;
 
 use super::figures::{Figures, Histogram};
 use crate::server::{LATENCY_STEPS, latency_bound};
 
-/// All of them.
+/// All figures.
 pub fn text(figures: &Figures) -> String {
     let mut out = String::new();
     for (name, help, kind, value) in &figures.plain {

@@ -1,8 +1,8 @@
-//! Requests to the administration that a page of another site made a browser send.
+//! Protects the administration from requests that a page of another site made a browser send.
 //!
-//! Always holds: what changes something is done for no page of another origin, told by `Origin` and Fetch Metadata, which
-//! browsers send and pages cannot forge; without a password nothing is answered under a name that a stranger may have
-//! given to this address (DNS rebinding). Programs that are no browsers send neither field and are served.
+//! Always holds: a change is never made for a page of another origin, judged by `Origin` and Fetch Metadata, which browsers send and
+//! pages cannot forge. Without a password, nothing is answered under a host name that a stranger may have pointed at this address
+//! (DNS rebinding). Programs other than browsers send neither field and are served.
 //! Source: the Fetch standard (Origin, Sec-Fetch-Site); RFC 6454.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,14 +22,15 @@ pub(super) enum Refusal {
     #[error(
         "this name is not served here: use an address or localhost, or list the name in admin.hosts (or set admin.password)"
     )]
+    /// The host name is not one of this proxy's.
     Name,
-    /// A page of another origin.
+    /// A page of another origin sent it.
     #[error("a page of another site may not purge or ban")]
     OtherSite,
 }
 
 impl Refusal {
-    /// For the client.
+    /// The status for the client.
     pub(super) fn status(self) -> StatusCode {
         match self {
             Self::Name => StatusCode::MISDIRECTED_REQUEST,
@@ -38,7 +39,7 @@ impl Refusal {
     }
 }
 
-/// Whether a request is refused, and why.
+/// Why a request is refused, if it is.
 pub(super) fn refused(
     method: &Method,
     target: &Uri,
@@ -48,12 +49,12 @@ pub(super) fn refused(
     let called = headers.get_all(HOST).iter().map(HeaderValue::as_bytes);
     let called: Vec<&[u8]> =
         called.chain(target.authority().map(|authority| authority.as_str().as_bytes())).collect();
-    // A browser has no password for a name that it does not know.
+    // With a password this is safe: a browser has none for a foreign name.
     if config.admin.password.is_empty() && !called.iter().all(|host| is_ours(host, config)) {
         return Some(Refusal::Name);
     }
     if method.is_safe() {
-        // Pages of other sites cannot read what comes of it.
+        // Pages of other sites cannot read the reply.
         return None;
     }
     let of_same_site = |site: &HeaderValue| [&b"same-origin"[..], b"none"].contains(&site.as_bytes());
@@ -68,7 +69,7 @@ pub(super) fn refused(
     (!ours).then_some(Refusal::OtherSite)
 }
 
-/// Whether nobody else can have given this proxy the name that it is called by: addresses are no names.
+/// Whether the host is an address or one of the proxy's own names, which no stranger can point here.
 fn is_ours(host: &[u8], config: &Config) -> bool {
     let Some(name) = name_of(host) else { return false };
     let is_address = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
@@ -82,7 +83,7 @@ fn is_listed(host: &[u8], config: &Config) -> bool {
     name_of(host).is_some_and(|name| config.admin.hosts.contains(&name))
 }
 
-/// Without the port, in small letters.
+/// The host in lower case, without the port.
 fn name_of(host: &[u8]) -> Option<String> {
     let authority = Authority::try_from(host).ok().filter(|authority| !authority.as_str().contains('@'))?;
     Some(authority.host().trim_end_matches('.').to_ascii_lowercase())

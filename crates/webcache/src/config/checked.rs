@@ -1,4 +1,4 @@
-//! The configuration with nothing left to check.
+//! The checked configuration.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,7 +16,7 @@ use super::upstream::{IdleMax, Parent, Sibling, Site};
 use super::words::Internal;
 use super::{lists, upstream};
 
-/// All that the operator decided: a field for each section of the file, and what follows from several keys.
+/// The operator's decisions: a field for each section of the file, and what follows from several keys.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each section says what it is for")]
 pub struct Config {
@@ -32,22 +32,22 @@ pub struct Config {
     pub access: Access,
     pub admin: Admin,
     pub log: Log,
-    /// `[rules]`, as the rules take it.
+    /// `[rules]`, as the caching rules take it.
     pub policy: Policy,
-    /// In Via. Empty where each server makes one for itself.
+    /// The name in Via. Empty where each server makes up its own.
     pub via: String,
     pub sites: Vec<Site>,
     /// `[parents]`.
     pub parent_use: Parents,
     pub parents: Vec<Parent>,
     pub siblings: Vec<Sibling>,
-    /// Where clients of the forward side may go.
+    /// Where clients of the forward side may connect to.
     pub destinations: Destinations,
-    /// As it was written, for printing.
+    /// The TOML, for printing.
     pub(super) table: Table,
 }
 
-/// Reads the whole file, of which types and names of keys are right.
+/// Checks the merged file, whose keys and types are known to be right.
 pub(super) fn check(table: Table) -> Result<Config, ConfigError> {
     let lists = lists::Lists::read(&table)?;
     let mut problems = Problems::default();
@@ -102,7 +102,7 @@ impl From<Rules> for Policy {
 
 /// What must hold between several keys, and what follows from them.
 impl Config {
-    /// Whether the file has something under a key, though it may be wrong.
+    /// Whether the file has a non-empty list under a key, even if it is wrong.
     fn is_said(&self, section: &str, key: &str) -> bool {
         let value = self.table.get(section).and_then(|section| section.get(key));
         value.and_then(|value| value.as_array()).is_some_and(|list| !list.is_empty())
@@ -188,7 +188,7 @@ impl Config {
         };
     }
 
-    /// Keys that differ from those of `old` and need a new start.
+    /// The keys that differ from `old` and need a restart.
     pub(crate) fn needing_restart(&self, old: &Self) -> Vec<&'static str> {
         let keys = SECTIONS.iter().flat_map(|section| section.keys.iter().map(|key| (section.name, key)));
         let differs = |section: &str, name: &str| {
@@ -202,10 +202,10 @@ impl Config {
     }
 }
 
-/// In Cache-Status where the operator gave none.
+/// The name in Cache-Status if the operator configured none.
 const NAME: &str = "crumb";
 
-/// Of an empty list only this machine is part.
+/// An empty list contains this machine only.
 fn has(networks: &[Network], address: IpAddr) -> bool {
     match networks {
         [] => address.to_canonical().is_loopback(),
@@ -213,7 +213,7 @@ fn has(networks: &[Network], address: IpAddr) -> bool {
     }
 }
 
-/// Whether clients of other machines may come by one of these.
+/// Whether clients on other machines can reach one of these addresses.
 fn serves_others(listen: &[SocketAddr]) -> bool {
     listen.iter().any(is_for_others)
 }
@@ -223,12 +223,12 @@ fn is_for_others(address: &SocketAddr) -> bool {
 }
 
 impl Config {
-    /// Whether an address is one of those whose clients are served.
+    /// Whether clients at this address are served.
     pub fn serves(&self, address: IpAddr) -> bool {
         has(&self.access.clients, address)
     }
 
-    /// Listens where `old` does: what a reload does not change, and what follows from it.
+    /// Takes over the listening addresses of `old`, which a reload does not change, with what follows from them.
     pub(crate) fn listen_as(&mut self, old: &Self) {
         self.forward.listen.clone_from(&old.forward.listen);
         let said = old.table.get("forward").and_then(|forward| forward.get("listen")).cloned();
@@ -240,23 +240,23 @@ impl Config {
         }
     }
 
-    /// Whether a cache at this address is answered when it asks by ICP.
+    /// Whether ICP queries from this address are answered.
     pub fn may_ask_by_icp(&self, address: IpAddr) -> bool {
         has(if self.icp.clients.is_empty() { &self.access.clients } else { &self.icp.clients }, address)
     }
 
-    /// How many connections a loop keeps for reuse.
+    /// How many idle connections a loop keeps.
     pub fn upstream_idle_max(&self) -> IdleMax {
         IdleMax { per_origin: self.upstream.idle_per_origin, in_all: self.upstream.idle_in_all }
     }
 
-    /// Of `cache.behind_max_kib`: what may wait for the store writers. The rest waits in the store, of which a half is being written
+    /// The part of `cache.behind_max_kib` that may wait for the store writers. The rest waits in the store, which writes one half of it
     /// while the other fills.
     pub fn writers_behind_bytes(&self) -> u64 {
         self.cache.behind_bytes_max / 2
     }
 
-    /// Of `cache.behind_max_kib`: what the store may hold unwritten.
+    /// The part of `cache.behind_max_kib` that the store may hold unwritten.
     pub fn store_behind_bytes(&self) -> u64 {
         self.cache.behind_bytes_max - self.writers_behind_bytes()
     }

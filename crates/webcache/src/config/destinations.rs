@@ -1,12 +1,12 @@
-//! Which addresses clients of the forward side may make the proxy connect to.
+//! The addresses that clients of the forward side may make the proxy connect to.
 //!
 //! ```text
-//! address ─ its readings (IPv4 in IPv6, loopback) ─> any in the denied networks? ─> any internal, and not excepted?
+//! address ─ its readings (IPv4 in IPv6, loopback) ─> any of them denied by list? ─> any internal, and not excepted?
 //! ```
 //!
 //! Always holds: an address is judged by everything it may lead to: `::ffff:10.0.0.1`, `64:ff9b::a00:1` (NAT64) and
 //! `2002:a00:1::` (6to4) are judged as `10.0.0.1` too, and `0.0.0.0` as a loopback address, as the kernel connects there.
-//! Not here: addresses of configured origins, parents and siblings, which the operator chose.
+//! Not here: the addresses of configured origins, parents and siblings, which the operator chose.
 //! Source: the IANA registries of special-purpose addresses (RFC 6890, RFC 8190), as of 2025.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,13 +16,13 @@ use super::network::Network;
 /// Rules about the addresses that a client's request may lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destinations {
-    /// Internal addresses are denied.
+    /// Whether internal addresses are denied.
     pub internal_denied: bool,
-    /// That follows from where the proxy listens.
+    /// Whether that follows from the listening addresses.
     pub internal_is_auto: bool,
-    /// Excepted from that.
+    /// Exceptions from that.
     pub internal_allowed: Vec<Network>,
-    /// Denied, before all.
+    /// Denied in any case.
     pub denied: Vec<Network>,
 }
 
@@ -36,7 +36,7 @@ pub enum DeniedBy {
 }
 
 impl DeniedBy {
-    /// As the file names it.
+    /// The key's name in the file.
     pub fn key(self) -> &'static str {
         match self {
             Self::Internal => "access.internal",
@@ -46,7 +46,7 @@ impl DeniedBy {
 }
 
 impl Destinations {
-    /// Which rule denies an address, if one does.
+    /// Which rule denies an address, if any.
     pub fn denies(&self, address: IpAddr) -> Option<DeniedBy> {
         let lists = |networks: &[Network], address| networks.iter().any(|network| network.contains(address));
         let address = address.to_canonical();
@@ -66,14 +66,14 @@ impl Destinations {
 fn readings(address: IpAddr) -> [Option<IpAddr>; 3] {
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].map(Some);
     match address {
-        // A program that listens at all addresses answers at each of these.
+        // A program that listens on all addresses answers on each of these.
         _ if address.is_loopback() || address.is_unspecified() => [Some(address), loopback[0], loopback[1]],
         IpAddr::V6(v6) => [Some(address), embedded(v6).map(IpAddr::V4), None],
         IpAddr::V4(_) => [Some(address), None, None],
     }
 }
 
-/// The IPv4 address to which a translator or a tunnel takes an address of IPv6.
+/// The IPv4 address to which a translator or tunnel takes an IPv6 address.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bytes = address.octets();
     let at = match address.segments() {
@@ -87,16 +87,16 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
-/// Whether an address belongs to no host of the public Internet, or serves what a cloud tells its own machines alone.
+/// Whether an address belongs to no host of the public Internet, or serves what a cloud provides to its own machines only.
 fn is_internal(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => match v4.octets() {
             // "This" network, private (RFC 1918), loopback, multicast, reserved, broadcast.
             [0 | 10 | 127 | 224..=255, ..] => true,
             [172, 16..=31, ..] | [192, 168, ..] => true,
-            // Carriers' NAT (RFC 6598): networks within networks, and metadata of Alibaba's machines.
+            // Carrier-grade NAT (RFC 6598), and the metadata of Alibaba's machines.
             [100, 64..=127, ..] => true,
-            // Relays of 6to4, which are no more (RFC 7526): what answers there is whatever a network routes it to.
+            // Former 6to4 relays (RFC 7526): a network may route this prefix anywhere.
             [192, 88, 99, _] => true,
             // Link-local: metadata of most clouds.
             [169, 254, ..] => true,
@@ -104,7 +104,7 @@ fn is_internal(address: IpAddr) -> bool {
             [192, 0, 0, _] => true,
             // Documentation, benchmarks.
             [192, 0, 2, _] | [198, 18..=19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => true,
-            // Azure's own services for its machines: a public address that leads out of none of them.
+            // Azure's services for its own machines: a public address that does not leave them.
             [168, 63, 129, 16] => true,
             _ => false,
         },

@@ -1,7 +1,7 @@
-//! What is known about a key of the file, and how its value is read.
+//! The declaration of a key of the file, and how its value is read.
 //!
-//! Always holds: a value that cannot be read is told as wrong with its key, and its default stands in until all is told.
-//! Not here: which keys there are (`sections`), and what must hold between several of them (`checked`).
+//! Always holds: a value that cannot be read becomes a problem with its key, and a default stands in until all are reported.
+//! Not here: which keys there are (`sections`), and conditions across several of them (`checked`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,25 +17,25 @@ use toml::{Table, Value};
 use super::network::Network;
 use super::problem::Problems;
 
-/// One key: name, unit (the end of the name), default, range, whether a change needs a new start, and what it means.
+/// A key: name with unit, default, range, whether a change needs a restart, and meaning.
 pub struct Key {
     /// Without its section.
     pub name: &'static str,
     /// With its section, as errors name it.
     pub path: &'static str,
-    /// As TOML.
+    /// The default, as TOML.
     pub default: &'static str,
-    /// Its comment, a line each, without the `#`. Empty when it shares the one above.
+    /// The lines of its description, without the `#`. Empty when it shares that of the key above.
     pub text: &'static [&'static str],
-    /// Whether a reload leaves it as it was.
+    /// Whether a change needs a restart.
     pub needs_restart: bool,
     least: u64,
     most: u64,
-    /// Behind the range in an error.
+    /// The reason for the range, for errors.
     because: &'static str,
 }
 
-/// A key without a range that takes effect when the file is read again.
+/// A key without a range that a reload applies.
 pub(super) const fn key(default: &'static str) -> Key {
     Key { name: "", path: "", default, text: &[], needs_restart: false, least: 0, most: ANY_MAX, because: "" }
 }
@@ -71,7 +71,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next key, and its value. Types were compared with the defaults' before.
+    /// The next key and its value. Types were already compared with the defaults'.
     fn next(&mut self) -> (&'static Key, Value) {
         let key = self.keys.next().expect("each field has its key");
         let value = self.table.get(self.section).and_then(|section| section.get(key.name)).cloned();
@@ -95,7 +95,7 @@ impl Reader<'_> {
     }
 }
 
-/// A word of the file and what it stands for; the first one stands in for what is none of them.
+/// A set of words and what they mean; the first stands in for an invalid one.
 pub(super) trait Word: Copy + 'static {
     const WORDS: &'static [(&'static str, Self)];
 }
@@ -144,7 +144,7 @@ pub(super) fn number<T: TryFrom<u64> + Default>(reader: &mut Reader<'_>) -> T {
     T::default()
 }
 
-/// 0 is for any number.
+/// 0 means unlimited.
 pub(super) fn number_or_any(reader: &mut Reader<'_>) -> usize {
     match number(reader) {
         0 => usize::MAX,
@@ -160,7 +160,7 @@ pub(super) fn mib(reader: &mut Reader<'_>) -> u64 {
     number::<u64>(reader) << 20
 }
 
-/// 0 is for nothing.
+/// 0 means none.
 pub(super) fn mib_or_none(reader: &mut Reader<'_>) -> Option<u64> {
     let bytes = mib(reader);
     (bytes > 0).then_some(bytes)
@@ -207,7 +207,7 @@ pub(super) fn addresses(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
     reader.texts(socket_address)
 }
 
-/// An empty text is for none.
+/// An empty text means none.
 pub(super) fn address(reader: &mut Reader<'_>) -> Option<SocketAddr> {
     let (key, value) = reader.next();
     match value.as_str().unwrap_or_default() {
@@ -239,7 +239,7 @@ pub(super) fn protocols(reader: &mut Reader<'_>) -> Vec<String> {
     })
 }
 
-/// As what clients name is spelt: names without the dot of the root, addresses in their one spelling.
+/// In the form that requested hosts are brought to: names without the root's dot, addresses in canonical form.
 pub(super) fn hosts(reader: &mut Reader<'_>) -> Vec<String> {
     reader.texts(|host| {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -251,7 +251,7 @@ pub(super) fn hosts(reader: &mut Reader<'_>) -> Vec<String> {
 }
 
 pub(super) fn host_names(reader: &mut Reader<'_>) -> Vec<String> {
-    // A host's name and nothing else: no port, no path.
+    // A host name only: no port, no path.
     let is_name = |text: &str| {
         !text.is_empty() && text.parse::<Authority>().is_ok_and(|authority| authority.host() == text)
     };
@@ -261,18 +261,18 @@ pub(super) fn host_names(reader: &mut Reader<'_>) -> Vec<String> {
     })
 }
 
-/// No number of TOML is greater.
+/// The largest integer of TOML.
 pub(super) const ANY_MAX: u64 = i64::MAX as u64;
-/// No file has more.
+/// The largest size of a file.
 pub(super) const BYTES_MAX: u64 = i64::MAX as u64;
-/// Seconds or milliseconds: more is for ever, and the clock must go on so far.
+/// Seconds or milliseconds, so that adding them to the clock cannot overflow.
 pub(super) const TIME_MAX: u64 = u32::MAX as u64;
 pub(super) const U32_MAX: u64 = u32::MAX as u64;
 pub(super) const THREADS_MAX: u64 = 4096;
-/// Each connection may have a head of this length on its way.
+/// Each connection may hold a head of this length.
 pub(super) const HEAD_KIB_MAX: u64 = 64 << 10;
 pub(super) const RETRIES_MAX: u64 = 100;
-/// All are renamed when one is put aside.
+/// A rotation renames all of them.
 pub(super) const LOGS_MAX: u64 = 10_000;
-/// What `server::fetch::body_relay` keeps of a reply until its end.
+/// The longest reply that `server::fetch::body_relay` buffers to its end.
 pub(super) const PAGE_KIB_MAX: u64 = crate::server::WHOLE_BODY_BYTES_MAX >> 10;

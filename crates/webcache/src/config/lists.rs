@@ -1,4 +1,4 @@
-//! The tables of which there may be several: sites, parents, siblings. As they are written, nothing checked.
+//! The arrays of tables: sites, parents and siblings, as written and unchecked.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -22,7 +22,7 @@ impl Lists {
     pub(super) fn read(table: &Table) -> Result<Self, ConfigError> {
         let lists = table.iter().filter(|(name, _)| NAMES.contains(&name.as_str()));
         let lists: Table = lists.map(|(name, value)| (name.clone(), value.clone())).collect();
-        // Its second line tells the key.
+        // The second line of the error names the key.
         let told = |error: toml::de::Error| error.to_string().trim_end().replace('\n', " ");
         Value::Table(lists).try_into().map_err(|error| ConfigError::of(told(error)))
     }

@@ -1,17 +1,17 @@
-//! What is wrong with a configuration, collected so that all of it is told at once.
+//! What is wrong with a configuration, collected so that everything is reported at once.
 
 use std::fmt;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// As it stands in the file, section first; empty for the file itself.
+    /// The key with its section; empty for the file itself.
     pub key: String,
     /// What is wrong, and what would be right.
     pub what: String,
 }
 
-/// All that is wrong with a configuration.
+/// Everything that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     /// In the order of the file.
@@ -35,7 +35,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Collects what is wrong, so that all of it is told at once.
+/// Collects problems.
 #[derive(Default)]
 pub(super) struct Problems(pub(super) Vec<Problem>);
 
@@ -44,7 +44,7 @@ impl Problems {
         self.0.push(Problem { key: key.to_owned(), what: what.into() });
     }
 
-    /// Each of a list read, or told as wrong.
+    /// Reads each text of a list; those that are wrong become problems.
     pub(super) fn each<T>(
         &mut self,
         key: &str,

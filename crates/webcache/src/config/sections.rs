@@ -1,15 +1,15 @@
-//! Every key of the file, by section: the one place that knows a key's name, unit, default, range and meaning, and whether a
-//! change needs a new start. The default file, what is printed, checks and reloads come from here.
+//! Every key of the file, by section. This is the one place that declares a key's name, unit, default, range, meaning, and whether a
+//! change needs a restart. The default file, `--print-config`, checks and reloads all come from here.
 //!
 //! ```text
 //! "section" Struct [lines above the section's head] {
-//!     /// what the key means, as it is printed
-//!     field: Type = how it is read, "key": key(default) and its bounds;
-//! } [lines behind the section's last key]
+//!     /// the description that is printed
+//!     field: Type = reader, "key": key(default) with its bounds;
+//! } [lines after the section's last key]
 //! ```
 //!
-//! Always holds: a section's fields and keys are in the same order.
-//! Not here: what must hold between several keys (`checked`).
+//! Always holds: the fields and keys of a section are in the same order.
+//! Not here: conditions across several keys (`checked`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct Section {
     pub keys: &'static [Key],
     /// Lines above its head.
     pub above: &'static [&'static str],
-    /// Lines behind its last key.
+    /// Lines after its last key.
     pub below: &'static [&'static str],
 }
 
@@ -44,7 +44,7 @@ macro_rules! sections {
             $field:ident: $type:ty = $read:ident, $key:literal: $known:expr;
         )*} [$($below:literal,)*]
     )*) => {
-        /// All of them, in the order of the file.
+        /// All sections, in the order of the file.
         pub const SECTIONS: &[Section] = &[$(Section {
             name: $section,
             keys: $Struct::KEYS,
@@ -65,7 +65,7 @@ macro_rules! sections {
                     $known.named($key, concat!($section, ".", $key)).means(&[$($text,)*]),
                 )*];
 
-                /// Reads the section, and tells what is wrong with it.
+                /// Reads the section and collects what is wrong with it.
                 pub(super) fn read(table: &Table, wrong: &mut Problems) -> Self {
                     let reader = &mut Reader { section: $section, keys: Self::KEYS.iter(), table, wrong };
                     Self { $($field: $read(reader),)* }

@@ -1,4 +1,4 @@
-//! Whom the proxy asks: origins of sites, parents, siblings.
+//! Upstreams: origins of sites, parents and siblings.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,61 +10,61 @@ use super::key::TIME_MAX;
 use super::lists::{self, Lists};
 use super::problem::Problems;
 
-/// An origin of a site, or what a parent is.
+/// An origin, parent or sibling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Upstream {
     /// Name or address.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// By TLS.
+    /// Whether to use TLS.
     pub tls: bool,
 }
 
-/// How many connections a loop keeps for reuse.
+/// How many idle connections a loop keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleMax {
-    /// To one origin or parent.
+    /// To one upstream.
     pub per_origin: usize,
-    /// To all together.
+    /// In total.
     pub in_all: usize,
 }
 
-/// A cache above this one.
+/// A cache that requests are forwarded to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// Where it listens.
+    /// Its HTTP address.
     pub upstream: Upstream,
-    /// Where it answers ICP; 0: nowhere.
+    /// Its ICP port; 0 if it is not queried.
     pub icp_port: u16,
 }
 
-/// A cache beside this one, asked for what it has stored.
+/// A cache that is asked only for what it has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sibling {
-    /// Where it listens.
+    /// Its HTTP address.
     pub upstream: Upstream,
-    /// Where it answers ICP.
+    /// Its ICP port.
     pub icp_port: u16,
 }
 
 /// A site of the reverse proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// In small letters; `*` is any.
+    /// Sent as Host in place of the client's.
     pub hosts: Vec<String>,
-    /// What the path begins with.
+    /// Prefix of the path.
     pub path: String,
     /// At least one.
     pub origins: Vec<Upstream>,
     /// Sent as Host instead of the client's.
     pub host: Option<Authority>,
-    /// Requested to see whether an origin lives, and how often.
+    /// The path of health checks, and their interval.
     pub health: Option<(PathAndQuery, Duration)>,
 }
 
 impl Upstream {
-    /// Of an absolute URI's scheme, host and port.
+    /// The origin that an absolute URI names.
     pub fn of(uri: &Uri) -> Option<Self> {
         let tls = match uri.scheme_str()? {
             "http" => false,
@@ -85,7 +85,7 @@ impl Upstream {
     }
 }
 
-/// The parents of a file, and the siblings.
+/// The parents and siblings of a file.
 pub(super) fn neighbours(raw: &Lists, wrong: &mut Problems) -> (Vec<Parent>, Vec<Sibling>) {
     let (mut parents, mut siblings) = (Vec::new(), Vec::new());
     for raw in &raw.parent {
@@ -113,7 +113,7 @@ fn address_or_name(text: &str) -> Result<Upstream, String> {
     Ok(Upstream { host: host_of(&authority), port, tls: false })
 }
 
-/// Without the brackets of IPv6, in small letters.
+/// The host in lower case, without the brackets of IPv6.
 fn host_of(authority: &Authority) -> String {
     authority.host().trim_matches(['[', ']']).to_ascii_lowercase()
 }

@@ -1,32 +1,32 @@
-//! Choices between a few words.
+//! Settings with a few possible words.
 
 use http_cache_rules::policy::{AgeErrors, Foreign304, SetCookie};
 
 use super::key::Word;
 
-/// How the access log is written.
+/// Format of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Squid's native format.
     Squid,
     /// NCSA common.
     Common,
-    /// NCSA combined: with Referer and User-Agent.
+    /// NCSA combined: common with Referer and User-Agent.
     Combined,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Which replies are stored of those that may be.
+/// Which storable replies are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// All.
+    /// All of them.
     All,
-    /// Those asked for before.
+    /// Those that were requested before.
     Second,
 }
 
-/// From where what a page embeds is fetched ahead.
+/// Which hosts' objects are prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefetchHosts {
     /// The page's own host.
@@ -35,16 +35,16 @@ pub enum PrefetchHosts {
     All,
 }
 
-/// What becomes of X-Forwarded-For on its way to an origin.
+/// What to do with X-Forwarded-For in requests to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedFor {
-    /// The client's address is added.
+    /// Append the client's address.
     Append,
-    /// The client's address stands alone.
+    /// Replace it by the client's address.
     Replace,
-    /// As the client sent it.
+    /// Leave it as the client sent it.
     Keep,
-    /// Taken out.
+    /// Remove it.
     Remove,
 }
 
@@ -53,18 +53,18 @@ pub enum ForwardedFor {
 pub enum Choice {
     /// The first that answers.
     Failover,
-    /// By the URL.
+    /// By a hash of the URL.
     Hash,
 }
 
-/// Whether clients of the forward side reach internal addresses.
+/// Whether clients of the forward side may connect to internal addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Internal {
-    /// Not when other machines' clients could come by a forward listener.
+    /// Denied if clients on other machines can reach a forward listener.
     Auto,
-    /// No.
+    /// Denied.
     Deny,
-    /// Yes.
+    /// Allowed.
     Allow,
 }
 

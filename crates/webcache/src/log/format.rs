@@ -85,7 +85,7 @@ pub(super) fn json(entry: &Entry) -> String {
     line
 }
 
-/// A word of its own: white space and controls escaped; a dash for nothing.
+/// An unquoted field: white space and control characters escaped; a dash if empty.
 fn bare(text: &str) -> String {
     if text.is_empty() {
         return "-".to_owned();

@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Lines that wait to be written at most.
+/// Most lines that may wait to be written.
 const LINES_MAX: usize = 16_384;
 
-/// The log cannot be written.
+/// Why the access log cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
     /// The file cannot be opened.
     #[error("{path}: the access log cannot be opened; name another file in log.file")]
     Open {
-        /// Which.
+        /// The file.
         path: String,
         /// Why.
         source: io::Error,
     },
-    /// No thread.
+    /// The thread cannot be started.
     #[error("the log's thread cannot be started")]
     Thread(#[source] io::Error),
 }
@@ -32,7 +32,7 @@ enum Word {
     Stop,
 }
 
-/// Takes lines. Its thread ends with it.
+/// Accepts lines. Dropping it ends the thread.
 pub struct LogWriter {
     lines: SyncSender<Word>,
     thread: Option<JoinHandle<()>>,
@@ -50,7 +50,7 @@ impl LogWriter {
     /// Opens a file (`-`: standard output) and starts the thread.
     ///
     /// # Errors
-    /// When one of the two cannot be.
+    /// When either fails.
     pub fn start(path: &Path, rotate_bytes: Option<u64>, keep: u32) -> Result<Self, LogError> {
         let (out, bytes) =
             open(path).map_err(|source| LogError::Open { path: path.display().to_string(), source })?;
@@ -61,12 +61,12 @@ impl LogWriter {
         Ok(Self { lines, thread: Some(thread) })
     }
 
-    /// Gives a line away; false when it is lost.
+    /// Queues a line; false when it is dropped.
     pub fn write(&self, line: String) -> bool {
         self.lines.try_send(Word::Line(line)).is_ok()
     }
 
-    /// The file was moved: a new one is begun; and it is put aside at this length from now on.
+    /// Opens the file again after it was moved, and applies new rotation settings.
     pub fn reopen(&self, rotate_bytes: Option<u64>, keep: u32) {
         let _ = self.lines.send(Word::Reopen { rotate_bytes, keep });
     }
@@ -108,7 +108,7 @@ impl LogFile {
                 Word::Line(line) => {
                     self.bytes += line.len() as u64;
                     self.tell(|file| file.out.write_all(line.as_bytes()));
-                    // Standard output is no file that could be put aside.
+                    // Standard output cannot be rotated.
                     let is_file = self.path != Path::new("-");
                     if is_file && self.rotate_bytes.is_some_and(|most| self.bytes >= most) {
                         self.tell(Self::rotate);
@@ -138,7 +138,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// `log` becomes `log.1`, that `log.2`, and the last is removed.
+    /// Renames `log` to `log.1`, `log.1` to `log.2` and so on; the last is overwritten.
     fn rotate(&mut self) -> io::Result<()> {
         self.out.flush()?;
         let aside = |number: u32| {

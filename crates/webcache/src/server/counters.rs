@@ -1,7 +1,7 @@
-//! What the proxy counts: each loop its own, added up by whoever asks.
+//! The proxy's counters: each loop has its own, and readers add them up.
 //!
-//! Always holds: only its own loop writes a counter, by a plain load and store; a reader may see one a moment late.
-//! Not here: how they are shown (`admin`).
+//! Always holds: a counter is written by its own loop only, with a plain load and store. A reader may see it a moment late.
+//! Not here: how figures are shown (`admin`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,34 +13,34 @@ use crate::icp::Answer;
 pub enum Outcome {
     /// From the store.
     Hit,
-    /// 304 by what is stored, to a client that has it.
+    /// 304 from the store, to a client that has the reply.
     NotModified,
-    /// From the store past its lifetime: the client or the origin allows that.
+    /// From the store past its lifetime, as client or origin allow.
     Stale,
-    /// From the store, as the origin had failed.
+    /// From the store, as upstream failed.
     StaleOnError,
-    /// From the store, after the origin had said that it holds.
+    /// From the store, after a 304 from the origin.
     Revalidated,
-    /// From what was on its way for another client.
+    /// From a reply that was being fetched for another client.
     Collapsed,
-    /// From the origin, as what is stored had changed.
+    /// From the origin, as the stored reply had changed.
     Refreshed,
     /// From the origin.
     Miss,
-    /// From the origin: nothing that a store answers.
+    /// From the origin; no store could answer such a request.
     Pass,
     /// A tunnel.
     Tunnel,
-    /// PURGE.
+    /// A PURGE.
     Purge,
     /// Refused.
     Denied,
-    /// No reply to be had.
+    /// No reply could be obtained.
     Failed,
 }
 
 impl Outcome {
-    /// All, in their order.
+    /// All outcomes, in declaration order.
     pub const ALL: [Self; 13] = [
         Self::Hit,
         Self::NotModified,
@@ -57,7 +57,7 @@ impl Outcome {
         Self::Failed,
     ];
 
-    /// One word for metrics and JSON.
+    /// The word for metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -76,7 +76,7 @@ impl Outcome {
         }
     }
 
-    /// The word of Squid's log.
+    /// The result code in Squid's log.
     pub fn squid(self) -> &'static str {
         match self {
             Self::Hit => "TCP_HIT",
@@ -86,14 +86,14 @@ impl Outcome {
             Self::Revalidated => "TCP_REFRESH_UNMODIFIED",
             Self::Collapsed => "TCP_CF_HIT",
             Self::Refreshed => "TCP_REFRESH_MODIFIED",
-            // A failure has its status: 502, 504. What broke off has `_ABORTED` behind its word.
+            // A failure shows as status 502 or 504; aborted replies have `_ABORTED` appended.
             Self::Miss | Self::Pass | Self::Purge | Self::Failed => "TCP_MISS",
             Self::Tunnel => "TCP_TUNNEL",
             Self::Denied => "TCP_DENIED",
         }
     }
 
-    /// Whether the body came out of the store.
+    /// Whether the body came from the store.
     pub fn is_hit(self) -> bool {
         matches!(
             self,
@@ -107,23 +107,23 @@ impl Outcome {
     }
 }
 
-/// A counter that one thread writes.
+/// A counter with one writing thread.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds. By its own thread.
+    /// Adds; only its own thread may.
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// As of about now.
+    /// The value, at most a moment old.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Bounds of the latency histogram: 64 us times powers of two, and beyond.
+/// Steps of the latency histogram: up to 64 us times powers of two. One more step takes the rest.
 pub const LATENCY_STEPS: usize = 20;
 
 /// Upper bound of a step.
@@ -131,12 +131,12 @@ pub fn latency_bound(step: usize) -> Duration {
     Duration::from_micros(64 << step)
 }
 
-/// Latencies of replies, from the request's head to the end of the body.
+/// Latencies from a request's head to the end of its reply.
 #[derive(Debug, Default)]
 pub struct Latencies {
-    /// Counts by step; the last is what lies beyond all.
+    /// Counts per step; the last counts those above all bounds.
     pub steps: [Counter; LATENCY_STEPS + 1],
-    /// All of them together, in microseconds.
+    /// Sum in microseconds.
     pub total_us: Counter,
 }
 
@@ -150,39 +150,39 @@ impl Latencies {
     }
 }
 
-/// A figure as it is shown: on the status page, as JSON, to Prometheus. Declared here once.
+/// A figure on the status page, in JSON and in Prometheus output. Each is declared once, here or in `admin::figures`.
 pub struct Shown<T> {
     /// Ends in what it counts.
     pub name: &'static str,
     /// One sentence.
     pub help: &'static str,
-    /// As Prometheus has it: `counter` or `gauge`.
+    /// The Prometheus type: `counter` or `gauge`.
     pub kind: &'static str,
-    /// What it is now.
+    /// Reads the current value.
     pub read: fn(&T) -> u64,
 }
 
 /// Declares each counter once: its field, which is its name without `_total`, and what it counts.
 macro_rules! counters {
     ($($field:ident: $help:literal;)*) => {
-        /// What one loop counted.
+        /// The counters of one loop.
         #[derive(Debug, Default)]
         pub struct Counters {
             /// Requests by outcome, in the order of [`Outcome::ALL`].
             pub requests: [Counter; Outcome::ALL.len()],
-            /// Body bytes sent, likewise.
+            /// Body bytes sent by outcome.
             pub sent_bytes: [Counter; Outcome::ALL.len()],
-            /// Of replies out of the store.
+            /// Latencies of hits.
             pub hit_latency: Latencies,
-            /// Of all others but tunnels.
+            /// Latencies of everything else, without tunnels.
             pub miss_latency: Latencies,
-            /// Clients' connections that have ended. Not shown: it follows from others.
+            /// Clients' connections that have ended. Not shown, as it follows from others.
             pub connections_ended: Counter,
             $(#[doc = $help] pub $field: Counter,)*
         }
 
         impl Counters {
-            /// Those that are shown by their own names, in the order in which they are.
+            /// The counters that are shown under their own names, in this order.
             pub const SHOWN: &[Shown<Self>] = &[$(Shown {
                 name: concat!(stringify!($field), "_total"),
                 help: $help,
@@ -233,7 +233,7 @@ counters! {
 }
 
 impl Counters {
-    /// Other caches' questions by how they were answered, in the order of [`Answer::ALL`].
+    /// ICP queries by answer, in the order of [`Answer::ALL`].
     pub fn icp_answers(&self) -> [&Counter; Answer::ALL.len()] {
         [
             &self.icp_answers_hit,
@@ -244,7 +244,7 @@ impl Counters {
         ]
     }
 
-    /// A reply has ended.
+    /// Counts a reply that has ended.
     pub fn reply(&self, outcome: Outcome, sent_bytes: u64, took: Duration) {
         self.requests[outcome as usize].add(1);
         self.sent_bytes[outcome as usize].add(sent_bytes);

@@ -1,4 +1,4 @@
-//! What all loops share, and what each has for itself.
+//! What all event loops share, and what each has for itself.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,52 +24,52 @@ use crate::server::peers::neighbours::{IcpClient, Neighbours};
 use crate::server::prefetch::Prefetches;
 use crate::server::upstream::Pool;
 
-/// How far the proxy is in its life.
+/// The stages of the proxy's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Takes connections.
+    /// Accepts connections.
     Serving,
-    /// Takes none; those there are end with their next reply.
+    /// Accepts none; existing ones end after their next reply.
     Draining,
-    /// All that is left is dropped.
+    /// Drops everything that is left.
     Cut,
 }
 
 /// What all loops share.
 pub struct Shared {
-    /// The store.
+    /// The object cache.
     pub object_cache: Arc<ObjectCache>,
-    /// Replies on their way.
+    /// Fetches in progress.
     pub collapse_table: Arc<CollapseTable>,
-    /// What the operator took out by prefix or tag.
+    /// Bans by prefix or tag.
     pub bans: Bans,
-    /// What was asked for, for admission.
+    /// Recently requested URIs, for admission.
     pub admission_filter: AdmissionFilter,
-    /// Of each loop, then of the administration and of ICP.
+    /// One per loop, then one each for the administration and ICP.
     pub counters: Vec<Arc<Counters>>,
-    /// Where the proxy is.
+    /// The current stage.
     pub stage: watch::Sender<Stage>,
-    /// When it began.
+    /// When the proxy started.
     pub began: Instant,
-    /// Clients' connections.
+    /// Counts clients' connections.
     pub clients: Clients,
-    /// Caches that are asked by ICP.
+    /// Caches that are queried by ICP.
     pub neighbours: Arc<Neighbours>,
-    /// What is fetched ahead.
+    /// Prefetches in progress.
     pub prefetches: Prefetches,
     in_force: RwLock<InForce>,
     generation: AtomicU64,
 }
 
-/// Threads beside the loops that count.
+/// Threads beside the loops that have counters.
 const BESIDE_LOOPS: usize = 2;
 
 /// What a reload replaces, all at once.
 #[derive(Clone)]
 pub struct InForce {
-    /// What the operator decided.
+    /// The configuration.
     pub config: Arc<Config>,
-    /// The log in use.
+    /// The access log.
     pub log: Option<Arc<LogWriter>>,
     /// Certificate and key for clients.
     pub tls: Option<TlsAcceptor>,
@@ -99,7 +99,7 @@ impl Shared {
         self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The configuration in force.
+    /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).config)
     }
@@ -111,14 +111,14 @@ impl Shared {
     }
 }
 
-/// How many connections there are, and whose.
+/// Counts connections, in total and per address.
 #[derive(Default)]
 pub struct Clients {
     all: AtomicUsize,
     each: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection that counts.
+/// A connection that is counted until it is dropped.
 pub struct Admitted {
     shared: Arc<Shared>,
     address: Option<IpAddr>,
@@ -132,7 +132,7 @@ impl Clients {
 }
 
 impl Admitted {
-    /// Counts a connection, if there may be one more.
+    /// Counts a connection, unless a limit is reached.
     pub fn new(shared: &Arc<Shared>, address: IpAddr, config: &Config) -> Option<Self> {
         let mut admitted = Self { shared: Arc::clone(shared), address: None };
         let before = shared.clients.all.fetch_add(1, Ordering::Relaxed);
@@ -168,19 +168,19 @@ impl Drop for Admitted {
     }
 }
 
-/// One loop.
+/// One event loop.
 pub struct Worker {
-    /// What all share.
+    /// Shared with the other loops.
     pub shared: Arc<Shared>,
-    /// Its own.
+    /// The loop's counters.
     pub counters: Arc<Counters>,
-    /// Its own.
+    /// The loop's upstream connections.
     pub pool: Rc<Pool>,
-    /// Its own, where the kernel can read without anybody who waits.
+    /// Asynchronous reads, where the kernel has io_uring.
     pub reads: Option<Rc<Reads>>,
-    /// Its own, to ask other caches.
+    /// The loop's ICP queries.
     pub icp_client: Rc<IcpClient>,
-    /// Connections, fetches and checks that must end before the loop does.
+    /// Connections, fetches and health checks that must end before the loop does.
     pub busy: Cell<usize>,
     known: RefCell<(u64, InForce)>,
     next_id: Cell<u64>,
@@ -191,7 +191,7 @@ impl Worker {
     pub(super) fn new(shared: Arc<Shared>, number: usize, pool: Rc<Pool>) -> Rc<Self> {
         let counters = Arc::clone(&shared.counters[number]);
         let known = RefCell::new((shared.generation.load(Ordering::Acquire), shared.in_force()));
-        // Ids of two loops and two starts differ in their high bits.
+        // Request ids of different loops and starts differ in their high bits.
         let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let first = xxhash_rust::xxh3::xxh3_64(&[seed.to_le_bytes(), (number as u64).to_le_bytes()].concat());
         let icp_client = IcpClient::new(Arc::clone(&shared.neighbours), Arc::clone(&counters));
@@ -208,13 +208,13 @@ impl Worker {
         })
     }
 
-    /// What is in force now.
+    /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
         self.refresh();
         Arc::clone(&self.known.borrow().1.config)
     }
 
-    /// Certificate and key in force now.
+    /// The current certificate and key.
     pub fn tls(&self) -> Option<TlsAcceptor> {
         self.refresh();
         self.known.borrow().1.tls.clone()
@@ -232,7 +232,7 @@ impl Worker {
         self.known.borrow().1.log.is_some()
     }
 
-    /// Writes a line.
+    /// Writes a line to the access log.
     pub fn log(&self, entry: &Entry) {
         let InForce { config, log, .. } = &self.known.borrow().1;
         if let Some(log) = log
@@ -242,14 +242,14 @@ impl Worker {
         }
     }
 
-    /// A number that no other request has.
+    /// The id of a new request.
     pub fn request_id(&self) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id.wrapping_add(1));
         id
     }
 
-    /// In turn, for origins.
+    /// A number that grows with each call, to rotate through the origins of a site.
     pub fn next_origin_index(&self) -> usize {
         let next_origin_index = self.next_origin.get();
         self.next_origin.set(next_origin_index.wrapping_add(1));
@@ -261,7 +261,7 @@ impl Worker {
 pub struct Busy(Rc<Worker>);
 
 impl Busy {
-    /// As long as it lives.
+    /// Until it is dropped.
     pub fn new(worker: &Rc<Worker>) -> Self {
         worker.busy.set(worker.busy.get() + 1);
         Self(Rc::clone(worker))
@@ -274,7 +274,7 @@ impl Drop for Busy {
     }
 }
 
-/// By the wall clock.
+/// The wall clock.
 pub fn now() -> WallSeconds {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     WallSeconds(since.map_or(0, |since| since.as_secs() as i64))
