@@ -30,7 +30,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("fstress", &["files", "harness", "measure"]),
     ("postmark", &["files", "harness", "measure"]),
     ("netnews", &["files", "harness", "measure"]),
-    ("dirscale", &["files", "measure"]),
+    ("dirscale", &["files", "harness", "measure"]),
     ("webload", &["harness", "measure"]),
     ("stackfs", &["files", "measure", "sys"]),
     ("packstore", &["disk"]),

@@ -3,11 +3,13 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use files::Layout;
+use serde::Serialize;
 
-use crate::{Frequencies, Sizes};
+use crate::{Frequencies, SET_PREFIX, Sizes};
 
-/// One run's question.
-#[derive(Clone, Debug)]
+/// One run's question; as JSON the fields of a record's configuration.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "Fields")]
 pub struct DirscaleConfig {
     /// Layouts to measure, in this order at the first size and in turns backwards and forwards from there. Default
     /// `flat` and `345`, the paper's pair. One named twice is measured once.
@@ -63,6 +65,38 @@ pub enum Keep {
     Reuse,
 }
 
+/// By the names in records.
+#[derive(Serialize)]
+struct Fields {
+    layouts: Vec<&'static str>,
+    sizes: String,
+    file_bytes: u32,
+    operations: NonZeroU32,
+    cache: String,
+    rounds: NonZeroU32,
+    readings: NonZeroU32,
+    frequencies_per_day: String,
+    /// None for a set that is removed: it has another name each time, which is no setting that differs.
+    set: Option<String>,
+}
+
+impl From<DirscaleConfig> for Fields {
+    fn from(config: DirscaleConfig) -> Self {
+        let kept = config.keep != Keep::Remove;
+        Self {
+            layouts: config.layouts.iter().map(|layout| layout.name()).collect(),
+            sizes: config.sizes.to_string(),
+            file_bytes: config.file_bytes,
+            operations: config.operations,
+            cache: config.cache.to_string(),
+            rounds: config.rounds,
+            readings: config.readings,
+            frequencies_per_day: config.frequencies.to_string(),
+            set: kept.then(|| config.folder()),
+        }
+    }
+}
+
 impl DirscaleConfig {
     /// The paper's measurements in a folder of this name.
     pub fn new(set_name: impl Into<String>) -> Self {
@@ -91,6 +125,11 @@ impl DirscaleConfig {
             }
         }
         layouts
+    }
+
+    /// The folder in the target that holds the directories.
+    pub fn folder(&self) -> String {
+        format!("{SET_PREFIX}{}", self.set_name)
     }
 
     /// Bytes in a file that fills a directory.

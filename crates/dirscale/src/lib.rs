@@ -15,10 +15,12 @@
 //! Not here: how layouts name (see `files::Layout`), dropping caches (see `measure::KernelCaches`), drawing.
 //! Source: Zadok and Badulescu, "Usenetfs", CUCS-022-98, section 5, figures 3 to 6 and table 1.
 
+mod benchmark;
 mod config;
 mod crossover;
 mod error;
 mod frequencies;
+mod part;
 mod results;
 mod room;
 mod run;
@@ -27,12 +29,14 @@ mod set;
 mod sizes;
 mod window;
 
+pub use benchmark::{Dirscale, Reached};
 pub use config::{Cache, DirscaleConfig, Keep};
 pub use crossover::{Crossover, pays_from};
 pub use error::DirscaleError;
 pub use frequencies::{Frequencies, FrequenciesError};
+pub use part::Part;
 pub use results::{METRICS, Measure, Paying, Question};
-pub use run::{Event, Outcome, Work, run};
+pub use run::{Event, Work, run};
 pub use sample::{Estimate, Samples};
 pub use set::{SET_PREFIX, leftovers};
 pub use sizes::{Sizes, SizesError};

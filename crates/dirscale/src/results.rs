@@ -1,9 +1,11 @@
 //! From what was timed to curves, the day's cost, and from which size each layout pays.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use files::Layout;
+use files::{Layout, LayoutError};
 use measure::{Curve, CurveLine, CurvePoint, MetricDeclaration};
+use serde::{Deserialize, Serialize};
 
 use crate::Frequencies;
 use crate::crossover::{Crossover, Row, crossover};
@@ -48,12 +50,37 @@ pub struct Paying {
 }
 
 /// All that was timed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(into = "Vec<Timed>", try_from = "Vec<Timed>")]
 pub(crate) struct Results {
     cells: BTreeMap<(Layout, u64), Cell>,
 }
 
 type Cell = [Samples; Measure::ALL.len()];
+
+/// One cell as it is written.
+#[derive(Serialize, Deserialize)]
+struct Timed {
+    layout: String,
+    files: u64,
+    samples: Cell,
+}
+
+impl From<Results> for Vec<Timed> {
+    fn from(results: Results) -> Self {
+        let cells = results.cells.into_iter();
+        cells.map(|((layout, files), samples)| Timed { layout: layout.to_string(), files, samples }).collect()
+    }
+}
+
+impl TryFrom<Vec<Timed>> for Results {
+    type Error = LayoutError;
+
+    fn try_from(list: Vec<Timed>) -> Result<Self, LayoutError> {
+        let cell = |timed: Timed| Ok(((timed.layout.parse()?, timed.files), timed.samples));
+        Ok(Self { cells: list.into_iter().map(cell).collect::<Result<_, _>>()? })
+    }
+}
 
 /// A cell whose measures are all there, with replicates of each.
 struct Known {
@@ -121,6 +148,13 @@ impl Question {
             Self::Turnover => row[Measure::Add.place()] + row[Measure::Remove.place()],
             Self::Day => day.mean_us(&costs(row)),
         }
+    }
+}
+
+impl fmt::Display for Paying {
+    /// To go on behind "pays ".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.question.words(), self.crossover)
     }
 }
 
@@ -276,7 +310,6 @@ fn point(y: f64, ends: Option<(f64, f64)>) -> CurvePoint {
     CurvePoint { x: 0.0, y, low: ends.map(|ends| ends.0.min(y)), high: ends.map(|ends| ends.1.max(y)) }
 }
 
-/// A layout's name within the name of a metric.
 /// What a run emits, by order of interest, and its curves.
 pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::micros("day_cost_flat_us", "Mean operation of a day, flat").answers(),
@@ -299,6 +332,7 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::micros("day_us", "Mean operation of a day"),
 ];
 
+/// A layout's name within the name of a metric.
 fn slug(layout: Layout) -> String {
     layout.name().replace('/', "_")
 }
@@ -378,6 +412,17 @@ mod tests {
             alone.add(Layout::D345, 10, measure, &[5, 6]);
         }
         assert_eq!(alone.paying(&[Layout::D345], &Frequencies::default(), 1), []);
+    }
+
+    #[test]
+    fn what_was_timed_is_read_back_as_it_was_written() {
+        let results = made_up();
+        let text = serde_json::to_string(&results).unwrap();
+        let again: Results = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.cells, results.cells);
+        let unknown = text.replace("\"345\"", "\"789\"");
+        let error = serde_json::from_str::<Results>(&unknown).unwrap_err();
+        assert!(error.to_string().contains("`789` is no layout"), "{error}");
     }
 
     #[test]

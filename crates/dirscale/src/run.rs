@@ -6,6 +6,7 @@
 //!
 //! Always holds: caches are dropped right before each measurement of a cold run, and what came of it is told; the
 //! folder is removed, or kept and written down, however the run ends.
+//! Not here: what the figures say (see `part`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,38 +15,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use files::{FileSystem, Layout};
-use measure::{CacheControl, CacheState, CpuMeter, Curve, DiskMeter, DiskUse, Forget, Phase, Verdict};
+use harness::Ended;
+use measure::{CacheControl, CacheState, CpuMeter, DiskMeter, DiskUse, Forget, Phase};
 use quanta::Clock;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::results::{Measure, Paying, Results};
+use crate::part::{Ending, Part};
+use crate::results::Measure;
 use crate::room::{Need, Room};
 use crate::set::{Set, leftovers};
 use crate::window::{Articles, Cut, Tools, Window};
 use crate::{Cache, DirscaleConfig, DirscaleError, Keep};
 
-/// What came of a run.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// `lookup_random_us`, `lookup_sequential_us`, `add_us`, `remove_us`: of one operation; `readdir_us`: of the
-    /// whole directory; `day_us`: of the day's mean operation. All over `files`, a line for each layout.
-    pub curves: Vec<Curve>,
-    /// `fill LAYOUT FILES` and `MEASURE LAYOUT FILES`, in order; `pass` is the round.
-    pub phases: Vec<Phase>,
-    /// From which size each layout pays; empty when all sizes were too small to tell.
-    pub paying: Vec<Paying>,
-    /// The flat list of figures.
-    pub metrics: BTreeMap<String, f64>,
-    /// Whether to believe it.
-    pub verdict: Verdict,
-    /// False when it was cut short.
-    pub complete: bool,
-    /// What cut it short, other than the user.
-    pub error: Option<DirscaleError>,
-}
-
-/// What happens, for whoever watches.
+/// What happens, step by step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -91,73 +74,50 @@ pub enum Work {
     Remove,
 }
 
-/// How the caches turned out.
-#[derive(Debug, Default)]
-struct CacheLog {
-    drops: u64,
-    proven: u64,
-    always_warm: Option<String>,
-    /// Why pages are not proven cold with the names.
-    names_alone: Option<String>,
-    unknown: Option<String>,
-}
-
 struct Bench<'a> {
     config: &'a DirscaleConfig,
     tools: Tools<'a>,
     caches: &'a mut dyn CacheControl,
     tell: &'a mut dyn FnMut(Event),
-    cache_log: CacheLog,
     disk: Option<DiskMeter>,
-    results: Results,
-    phases: Vec<Phase>,
-    verdict: Verdict,
+    part: Part,
 }
 
-/// Files in the largest directory below which nothing is concluded.
-const FILES_MIN: u64 = 32;
 /// Names that the proof of coldness looks at.
 const PROBES: u64 = 32;
 
-/// Measures; `stop` ends it soon and cleanly.
+/// Measures; `stop` ends it soon and cleanly. `tell` is called at each step, and the run goes on when it returns.
 pub fn run(
     config: &DirscaleConfig,
     fs: Arc<dyn FileSystem>,
     caches: &mut dyn CacheControl,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-) -> Outcome {
+) -> Ended<Part, DirscaleError> {
     let articles = Articles::new(config.file_bytes, config.fill_bytes(), config.seed);
     let tools = Tools { clock: Clock::new(), stop, articles };
-    let mut bench = Bench {
-        config,
-        tools,
-        caches,
-        tell,
-        cache_log: CacheLog::default(),
-        disk: fs.local_root().and_then(DiskMeter::start),
-        results: Results::default(),
-        phases: Vec::new(),
-        verdict: Verdict::valid(),
-    };
+    let disk = fs.local_root().and_then(DiskMeter::start);
+    let mut bench = Bench { config, tools, caches, tell, disk, part: Part::default() };
     let mut error = None;
-    let mut complete = false;
     match bench.open(&fs) {
         Err(Cut::Stopped) => {}
         Err(Cut::Failed(failed)) => error = Some(failed),
         Ok(mut set) => {
             match bench.sizes(&fs, &mut set) {
-                Ok(()) => complete = true,
+                Ok(()) => bench.part.ending = Ending::Complete,
                 Err(Cut::Stopped) => {}
                 Err(Cut::Failed(failed)) => error = Some(failed),
             }
             if let Err(failed) = bench.leave(&set) {
-                complete = false;
                 error.get_or_insert(failed);
             }
         }
     }
-    bench.outcome(complete, error)
+    let mut part = bench.part;
+    if error.is_some() {
+        part.ending = Ending::Failed;
+    }
+    Ended { part: Some(part), error }
 }
 
 impl Bench<'_> {
@@ -236,7 +196,7 @@ impl Bench<'_> {
                 fs.place()
             );
             (self.tell)(Event::Note(text.clone()));
-            self.verdict.remark("no-room", text);
+            self.part.found.remark("no-room", text);
         }
         Ok(fit)
     }
@@ -261,7 +221,7 @@ impl Bench<'_> {
         let mut phase = clocks.phase(&self.tools, &mut self.disk, format!("fill {layout} {size}"), 1, items);
         phase.bytes = items * u64::from(self.config.fill_bytes());
         if items > 0 {
-            self.phases.push(phase);
+            self.part.phases.push(phase);
         }
         filled
     }
@@ -297,13 +257,13 @@ impl Bench<'_> {
             let (found, took_ns) = window.read(&self.tools)?;
             if found != window.files {
                 let (layout, files) = (window.layout, window.files);
-                self.verdict.invalidate(
+                self.part.found.invalidate(
                     "files-missing",
                     format!("{layout}: reading a directory of {files} files gave {found}"),
                 );
             }
             let name = format!("{} {} {size}", Measure::Readdir.name(), window.layout);
-            self.phases.push(clocks.phase(&self.tools, &mut self.disk, name, round, found));
+            self.part.phases.push(clocks.phase(&self.tools, &mut self.disk, name, round, found));
             spent.push(took_ns);
         }
         self.took(window.layout, size, Measure::Readdir, &spent);
@@ -326,13 +286,13 @@ impl Bench<'_> {
             phase.bytes = phase.items * u64::from(self.config.file_bytes);
         }
         phase.counters.extend(percentiles(&spent));
-        self.phases.push(phase);
+        self.part.phases.push(phase);
         self.took(window.layout, size, measure, &spent);
         Ok(())
     }
 
     fn took(&mut self, layout: Layout, files: u64, measure: Measure, spent_ns: &[u64]) {
-        self.results.add(layout, files, measure, spent_ns);
+        self.part.results.add(layout, files, measure, spent_ns);
         let mean_us = spent_ns.iter().sum::<u64>() as f64 / 1e3 / spent_ns.len().max(1) as f64;
         (self.tell)(Event::Measured { layout, files, measure, mean_us });
     }
@@ -345,25 +305,25 @@ impl Bench<'_> {
             Cache::Cold => Forget::All,
             Cache::ColdNames => Forget::Names,
         };
-        if self.cache_log.always_warm.is_some() {
+        if self.part.cache_log.always_warm.is_some() {
             return Ok(());
         }
         let step = (window.files / PROBES).max(1);
         let probes: BTreeSet<u64> =
             (0..PROBES.min(window.files)).map(|probe| window.first + probe * step).collect();
         let names: Vec<PathBuf> = probes.into_iter().map(|number| window.place_in_target(number)).collect();
-        self.cache_log.drops += 1;
+        self.part.cache_log.drops += 1;
         match self.caches.chill(forget, &names) {
-            CacheState::Cold => self.cache_log.proven += 1,
+            CacheState::Cold => self.part.cache_log.proven += 1,
             CacheState::NamesCold { why } => {
-                self.cache_log.proven += 1;
-                self.cache_log.names_alone = Some(why);
+                self.part.cache_log.proven += 1;
+                self.part.cache_log.names_alone = Some(why);
             }
-            CacheState::AlwaysWarm { why } => self.cache_log.always_warm = Some(why),
+            CacheState::AlwaysWarm { why } => self.part.cache_log.always_warm = Some(why),
             CacheState::Unknown { why } => {
-                if self.cache_log.unknown.is_none() {
+                if self.part.cache_log.unknown.is_none() {
                     (self.tell)(Event::Note(format!("cache state unknown: {why}")));
-                    self.cache_log.unknown = Some(why);
+                    self.part.cache_log.unknown = Some(why);
                 }
             }
         }
@@ -378,79 +338,6 @@ impl Bench<'_> {
         let (tell, of) = (&mut self.tell, set.files());
         set.remove(&mut |done| tell(Event::Progress { work: Work::Remove, done, of }))?;
         Ok(())
-    }
-
-    fn outcome(self, complete: bool, error: Option<DirscaleError>) -> Outcome {
-        let Self { config, results, phases, mut verdict, cache_log, .. } = self;
-        let (layouts, day) = (config.distinct_layouts(), &config.frequencies);
-        let mut paying = results.paying(&layouts, day, config.seed);
-        // While `operations` files are added the directory has up to so many more: below that it is not one of its size.
-        let enough = config.operations().max(FILES_MIN);
-        if let Some(largest) = results.largest().filter(|largest| *largest < enough)
-            && !paying.is_empty()
-        {
-            paying.clear();
-            verdict.remark(
-                "sizes-too-small",
-                format!(
-                    "from which size a layout pays is not told: the largest directory had {largest} files, and \
-                     {enough} are the least; measure larger --sizes"
-                ),
-            );
-        }
-        let mut metrics = results.metrics(&layouts, day, &paying, config.seed);
-        if !phases.is_empty() {
-            cache_log.judge(config.cache, &mut verdict);
-            metrics.insert("cache_drops".to_owned(), cache_log.drops as f64);
-            metrics.insert("cache_drops_proven_cold".to_owned(), cache_log.proven as f64);
-        }
-        for layout in &layouts {
-            let answers = paying.iter().filter(|answer| answer.layout == *layout).map(ToString::to_string);
-            let answers = answers.collect::<Vec<_>>().join("; ");
-            if !answers.is_empty() {
-                verdict.remark("pays-from", format!("{layout} against flat: pays {answers}"));
-            }
-        }
-        if !complete && error.is_none() {
-            verdict.invalidate("interrupted", "the run was interrupted");
-        }
-        if config.rounds.get() == 1 && !phases.is_empty() {
-            let text = "each size was measured once: the intervals do not cover what differs from one time to the next";
-            verdict.remark("one-round", format!("{text}; measure with --rounds 3 or more"));
-        }
-        if cfg!(debug_assertions) {
-            verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
-        }
-        let curves = results.curves(&layouts, day, config.seed);
-        let curves =
-            curves.into_iter().filter(|curve| curve.lines.iter().any(|line| !line.points.is_empty()));
-        Outcome { curves: curves.collect(), phases, paying, metrics, verdict, complete, error }
-    }
-}
-
-impl CacheLog {
-    fn judge(&self, asked: Cache, verdict: &mut Verdict) {
-        if asked == Cache::Warm {
-            return;
-        }
-        if let Some(why) = &self.always_warm {
-            verdict.remark("cache-always-warm", format!("measured warm though cold was asked for: {why}"));
-        } else if let Some(why) = &self.unknown {
-            let unknown = self.drops - self.proven;
-            let text = format!("cache state unknown in {unknown} of {} measurements: {why}", self.drops);
-            verdict.remark("cache-state-unknown", text);
-        }
-        if let Some(why) = &self.names_alone {
-            let text = format!("pages were dropped too, but only names are proven cold: {why}");
-            verdict.remark("cold-pages-unproven", text);
-        }
-    }
-}
-
-impl std::fmt::Display for Paying {
-    /// To go on behind "pays ".
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.question.words(), self.crossover)
     }
 }
 

@@ -11,9 +11,10 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
 
 /// One measured thing at one size, in microseconds an operation.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     rounds: Vec<Vec<Batch>>,
 }
@@ -27,7 +28,7 @@ pub struct Estimate {
     pub interval: Option<(f64, f64)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Batch {
     us: f64,
     operations: f64,

@@ -95,7 +95,7 @@ impl Set {
         tools: &Tools<'_>,
         note: &mut dyn FnMut(String),
     ) -> Result<Self, Cut> {
-        let folder = PathBuf::from(format!("{SET_PREFIX}{}", config.set_name));
+        let folder = PathBuf::from(config.folder());
         let mut set = Self {
             fs: Arc::clone(fs),
             home: open_home(&**fs, &folder, config)?,

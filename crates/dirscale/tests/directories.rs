@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dirscale::{Cache, DirscaleConfig, DirscaleError, Event, Keep, Measure, Outcome, Work};
+use dirscale::{Cache, Dirscale, DirscaleConfig, DirscaleError, Event, Keep, Measure, Work};
 use files::{Layout, LocalFs};
+use harness::{Benchmark as _, Figures, Surroundings};
 use measure::{CacheControl, CacheState, Forget, UnreachableCaches};
 use tempfile::TempDir;
 
@@ -29,6 +30,21 @@ fn config(sizes: &str) -> DirscaleConfig {
     }
 }
 
+/// What came of a run: its figures, and what ended it early.
+#[derive(Debug)]
+struct Outcome {
+    figures: Figures,
+    error: Option<DirscaleError>,
+}
+
+impl std::ops::Deref for Outcome {
+    type Target = Figures;
+
+    fn deref(&self) -> &Figures {
+        &self.figures
+    }
+}
+
 fn run_on(root: &Path, config: &DirscaleConfig, tell: &mut dyn FnMut(Event)) -> Outcome {
     let mut caches = UnreachableCaches { why: "a test".to_owned() };
     run_with(root, config, &mut caches, &AtomicBool::new(false), tell)
@@ -42,7 +58,10 @@ fn run_with(
     tell: &mut dyn FnMut(Event),
 ) -> Outcome {
     let fs = Arc::new(LocalFs::open(root).unwrap());
-    dirscale::run(config, fs, caches, stop, tell)
+    let ended = dirscale::run(config, fs, caches, stop, tell);
+    let part = ended.part.expect("a part, whatever ended the run");
+    let figures = Dirscale { config: config.clone() }.figures(&part, &Surroundings::default());
+    Outcome { figures, error: ended.error }
 }
 
 fn quietly(root: &Path, config: &DirscaleConfig) -> Outcome {

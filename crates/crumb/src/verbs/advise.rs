@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use dirscale::{Event, Frequencies, Sizes, Work};
+use dirscale::{Frequencies, Sizes};
 use files::Layout;
 use measure::RunRecord;
 use report::count_text;
@@ -475,26 +475,6 @@ fn within<T>(
     drop(done);
     watcher.join().map_err(|_| anyhow!("the time limit's thread panicked"))?;
     Ok(came)
-}
-
-fn show(progress: &mut Progress, event: &Event) {
-    match event {
-        Event::Note(text) => progress.say(wrapped("", text).trim_end()),
-        Event::Progress { work: Work::Fill(layout), done, of } => {
-            let text = format!("{layout}: making files: {} of {}", count_text(*done), count_text(*of));
-            progress.step(*done, *of, text);
-        }
-        Event::Progress { work: Work::Remove, done, of } => {
-            let text =
-                format!("removing the scratch directory: {} of {}", count_text(*done), count_text(*of));
-            progress.step(*done, *of, text);
-        }
-        Event::SizeBegins { files, number, sizes } => {
-            let text = format!("measuring {} files, size {number} of {sizes}", count_text(*files));
-            progress.step(*number as u64 - 1, *sizes as u64, text);
-        }
-        _ => {}
-    }
 }
 
 fn layout(text: &str) -> Result<Layout, String> {

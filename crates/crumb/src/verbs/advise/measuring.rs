@@ -18,20 +18,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use dirscale::{Cache, DirscaleConfig, Frequencies, Outcome, Question, Sizes};
+use dirscale::{Cache, Dirscale, DirscaleConfig, Frequencies, Paying, Question, Sizes};
 use files::{FileSystem, Layout, LocalFs};
+use harness::{Benchmark as _, Figures, Surroundings};
 use measure::{CacheControl, Curve, KernelCaches, UnreachableCaches};
 use stackfs::advise::{Cost, MountCost, Scan};
 use stackfs::{Mount, StackOptions};
 
 use super::measured::{Measured, points_of};
 use super::plan::{self, Meter, one};
-use super::{AdviseArgs, FILES_MIN, show, within};
+use super::{AdviseArgs, FILES_MIN, within};
 use crate::context::Context;
 use crate::progress::Progress;
 
 /// Filled within seconds on linear directories too, and large enough to tell what listing each file costs.
 const MODERATE: u64 = 4096;
+
+/// What one scratch directory showed.
+struct Shown {
+    figures: Figures,
+    /// From which size the layout pays.
+    paying: Vec<Paying>,
+}
+
 /// Measures one size after the other.
 struct Bench<'a> {
     args: &'a AdviseArgs,
@@ -93,16 +102,16 @@ impl Bench<'_> {
     fn all(&mut self, scan: &Scan) -> anyhow::Result<()> {
         let both = [Layout::Flat, self.args.layout];
         if let Some(sizes) = self.args.sizes.clone() {
-            let outcome = self.run(&sizes, &both, self.left(), self.cache())?;
-            self.measured.cut_short = !outcome.complete;
-            self.keep(outcome);
+            let shown = self.run(&sizes, &both, self.left(), self.cache())?;
+            self.measured.cut_short = !shown.figures.complete;
+            self.keep(shown);
             return self.mount(sizes.as_slice()[0]);
         }
         let moderate = MODERATE.min(scan.largest);
         let sizes =
             if moderate > FILES_MIN { format!("{FILES_MIN},{moderate}") } else { moderate.to_string() };
-        let outcome = self.run(&sizes.parse().expect("sizes"), &both, self.limit / 2, self.cache())?;
-        self.keep(outcome);
+        let shown = self.run(&sizes.parse().expect("sizes"), &both, self.limit / 2, self.cache())?;
+        self.keep(shown);
         let known = self.measured.largest(Layout::Flat).min(self.measured.largest(self.args.layout));
         if known == 0 {
             self.measured.cut_short = true;
@@ -127,7 +136,7 @@ impl Bench<'_> {
         layouts: &[Layout],
         limit: Duration,
         cache: Cache,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<Shown> {
         let fs = Arc::clone(&self.fs);
         let quick = self.args.quick;
         self.runs += 1;
@@ -154,32 +163,33 @@ impl Bench<'_> {
             ..DirscaleConfig::new(format!("advise-{}-{}", std::process::id(), self.runs))
         };
         let (progress, caches, stop) = (&mut self.progress, &mut *self.caches, self.stop);
-        let outcome = within(limit, stop, |ended| {
-            dirscale::run(&config, fs, caches, ended, &mut |event| show(progress, &event))
-        })?;
+        let mut tell = |event: dirscale::Event| event.shown().iter().for_each(|event| progress.show(event));
+        let ended = within(limit, stop, |ended| dirscale::run(&config, fs, caches, ended, &mut tell))?;
         if self.stop.load(Ordering::Relaxed) {
             bail!(
                 "{}: interrupted; the scratch directory is removed, run it again",
                 self.args.tree.display()
             );
         }
-        if let Some(error) = outcome.error {
+        if let Some(error) = ended.error {
             return Err(anyhow::Error::from(error).context("cannot measure what directories cost"));
         }
-        Ok(outcome)
+        let part = ended.part.unwrap_or_default();
+        let paying = part.paying(&config);
+        Ok(Shown { figures: Dirscale { config }.figures(&part, &Surroundings::default()), paying })
     }
 
     /// Keeps the day's cost.
-    fn keep(&mut self, outcome: Outcome) {
-        self.measured.keep(&outcome.curves);
-        let of_day = outcome.paying.into_iter().find(|paying| paying.question == Question::Day);
+    fn keep(&mut self, shown: Shown) {
+        self.measured.keep(&shown.figures.curves);
+        let of_day = shown.paying.into_iter().find(|paying| paying.question == Question::Day);
         self.measured.pays = match (of_day, self.args.sizes.is_some()) {
             (Some(paying), true) => Some(paying.crossover.to_string()),
             _ => self.measured.pays_among_sizes(self.args.layout),
         };
         // What pays is told above; that the time was up is said with what was measured.
         let told = |code: &str| ["pays-from", "interrupted"].contains(&code);
-        for reason in outcome.verdict.reasons.into_iter().filter(|reason| !told(&reason.code)) {
+        for reason in shown.figures.verdict.reasons.into_iter().filter(|reason| !told(&reason.code)) {
             // dirscale names a flag of its own.
             let text = match reason.code.as_str() {
                 "one-round" => "each size was measured once: the intervals do not cover what differs from one time to the \
@@ -197,7 +207,7 @@ impl Bench<'_> {
     /// above, and would only scatter.
     fn mount(&mut self, size: u64) -> anyhow::Result<()> {
         let limit = self.limit / 8;
-        let below = self.run(&one(size), &[Layout::Flat], limit, Cache::Warm)?.curves;
+        let below = self.run(&one(size), &[Layout::Flat], limit, Cache::Warm)?.figures.curves;
         self.measured.mount = match self.through_a_mount(size, limit)? {
             Ok(above) => added(&self.frequencies, &below, &above, size)
                 .ok_or_else(|| "there was no time to measure it".to_owned()),
@@ -222,10 +232,10 @@ impl Bench<'_> {
         };
         let fs = LocalFs::open(place.0.clone()).with_context(|| place.0.display().to_string())?;
         let below = std::mem::replace(&mut self.fs, Arc::new(fs));
-        let outcome = self.run(&one(size), &[Layout::Flat], limit, Cache::Warm);
+        let shown = self.run(&one(size), &[Layout::Flat], limit, Cache::Warm);
         self.fs = below;
         drop(mount);
-        Ok(Ok(outcome?.curves))
+        Ok(Ok(shown?.figures.curves))
     }
 }
 
@@ -235,8 +245,8 @@ impl Meter for Bench<'_> {
     }
 
     fn measure(&mut self, sizes: &Sizes, layouts: &[Layout], limit: Duration) -> anyhow::Result<()> {
-        let outcome = self.run(sizes, layouts, limit, self.cache())?;
-        self.keep(outcome);
+        let shown = self.run(sizes, layouts, limit, self.cache())?;
+        self.keep(shown);
         Ok(())
     }
 
