@@ -26,7 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("disk", &[]),
     ("files", &["measure"]),
     ("harness", &["files", "measure", "sys"]),
-    ("nfs", &["files"]),
+    ("nfs", &["files", "sys"]),
     ("fstress", &["files", "harness", "measure"]),
     ("postmark", &["files", "harness", "measure"]),
     ("netnews", &["files", "harness", "measure"]),

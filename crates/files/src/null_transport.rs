@@ -169,6 +169,7 @@ impl Transport for NullTransport {
                 outcome: Outcome::Ok(plausible.reply(&self.zeros)),
                 retransmits: 0,
                 done,
+                arrived: Some(done),
             });
         }
         Ok(delivered)

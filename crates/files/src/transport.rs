@@ -32,6 +32,9 @@ pub struct Completion<'a> {
     pub retransmits: u32,
     /// When it ended: as soon after the reply's arrival as the transport can tell.
     pub done: Instant,
+    /// When the reply had arrived at this machine, which is how late it was taken; `done` itself where the transport made
+    /// the call. None where it is not known.
+    pub arrived: Option<Instant>,
 }
 
 /// What came of a request.

@@ -140,6 +140,7 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
         verdict: Verdict::valid(),
         parts,
         pacing: asked.rate.map(|_| Pacing {
+            reply_lateness_us: lateness.taking,
             latency_from_sent_us: lateness.from_sent,
             latency_without_lateness_us: lateness.without,
             unanswered: unanswered(measured),

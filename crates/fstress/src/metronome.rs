@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files::{Completion, Outcome, Status, SubmitError, Ticket, Transport, TransportCounters, TransportError};
-use harness::open_loop::{LatenessLog, Pacer, Waiter};
+use harness::open_loop::{LatenessLog, Pacer, ReplyTime, ReplyTimes, RunDelay, Waiter};
 use harness::{Event, Live, Stage};
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
@@ -48,7 +48,7 @@ pub(crate) struct Spans {
 /// A load point as measured, before it is judged.
 pub(crate) struct Measured {
     pub tallies: Tallies,
-    /// How late requests were sent.
+    /// How late requests were sent and replies taken.
     pub lateness: LatenessLog,
     /// Ranks that were late by themselves, and how.
     pub late_ranks: Vec<(u32, String)>,
@@ -448,8 +448,11 @@ impl Waiter for Replies<'_, '_> {
 
     #[inline]
     fn look(&mut self, until: Option<Instant>) -> Result<usize, TransportError> {
-        let Self { planner, flights, count, first_done, .. } = self;
-        self.transport.poll(until, &mut |completion| {
+        let Self { clock, transport, planner, flights, count, first_done } = self;
+        if count.is_open {
+            count.times.look(clock.now());
+        }
+        let taken = transport.poll(until, &mut |completion| {
             first_done.get_or_insert(completion.done);
             // No one waits any more for a reply to the builder that comes now.
             if completion.ticket.0 as usize >= flights.slots.len() {
@@ -458,7 +461,11 @@ impl Waiter for Replies<'_, '_> {
             let flight = flights.land(completion.ticket);
             planner.settle(&flight.planned, &completion.outcome);
             count.settle(&flight, &completion);
-        })
+        })?;
+        if taken > 0 && count.is_open {
+            count.taken(until.is_some());
+        }
+        Ok(taken)
     }
 }
 
@@ -485,6 +492,8 @@ struct Count<'a> {
     tallies: Tallies,
     is_open: bool,
     lateness: LatenessLog,
+    times: ReplyTimes<Instant>,
+    run_delay: RunDelay,
     full: Duration,
     /// Since the last look at the progress; all operations, counted or not.
     recent: LatencyHistogram,
@@ -520,6 +529,8 @@ impl<'a> Count<'a> {
             tallies: Tallies::new(planner.mix()),
             is_open,
             lateness: LatenessLog::default(),
+            times: ReplyTimes::new(),
+            run_delay: RunDelay::of_this_thread(),
             full: Duration::ZERO,
             recent: LatencyHistogram::new(),
             recent_late: LatencyHistogram::new(),
@@ -594,8 +605,10 @@ impl<'a> Count<'a> {
             self.tallies.of(flight.planned.kind).settle(&completion.outcome, completion.retransmits, latency);
             match completion.outcome {
                 Outcome::Ok(_) if self.is_open => {
-                    let from_sent = completion.done.saturating_duration_since(flight.sent);
-                    self.lateness.answered(from_sent, flight.waited_for_room.then_some(latency));
+                    let waited_for_room_since = flight.waited_for_room.then_some(flight.due);
+                    let (done, arrived) = (completion.done, completion.arrived);
+                    self.times
+                        .reply((), ReplyTime { done, arrived, sent: flight.sent, waited_for_room_since });
                 }
                 Outcome::Cancelled if self.is_open => self.lateness.unanswered(latency, 1),
                 _ => {}
@@ -605,6 +618,14 @@ impl<'a> Count<'a> {
                 samples.push(flight.planned.kind, due, latency, &completion.outcome);
             }
         }
+    }
+
+    /// The replies of a look, which may have been a sleep, are all there.
+    #[inline]
+    fn taken(&mut self, slept: bool) {
+        let Self { times, run_delay, lateness, .. } = self;
+        let delay = (slept && times.is_delay_wanted()).then(|| run_delay.since_last());
+        times.taken(delay, |(), reply| lateness.answered(reply));
     }
 
     /// A request that was planned and never sent.

@@ -1,7 +1,7 @@
 //! An open loop: requests are due at planned moments, whether or not earlier ones were answered.
 //!
 //! Latency counts from the planned moment, so a request that is sent late makes the storage look slow. The generator
-//! therefore records how late it sent ([`LatenessLog`]), waits as its machine allows ([`Pacer`]) and wakes as
+//! therefore records how late it sent and took replies ([`LatenessLog`]), waits as its machine allows ([`Pacer`]) and wakes as
 //! exactly as the kernel allows ([`Precise`]).
 //!
 //! Not here: when requests are due and which ones they are. Each benchmark has a schedule of its own, so that a seed
@@ -13,6 +13,8 @@ mod free_cpus;
 mod lateness;
 mod pacer;
 mod precise;
+mod reply_times;
+mod run_delay;
 mod shortfall;
 mod wait;
 
@@ -20,7 +22,11 @@ pub use self::fine_timers::FineTimers;
 pub use self::lateness::{GENERATOR_LATE, GeneratorLimits, Lateness, LatenessLog, Moved};
 pub use self::pacer::{Moment, Pacer, Waiter};
 pub use self::precise::Precise;
+pub use self::reply_times::{ReplyTime, ReplyTimes, TakenReply};
+pub use self::run_delay::RunDelay;
 pub use self::shortfall::{Culprit, Shortfall, TRANSPORT_FULL};
+pub use sys::{Received, receive_stamped, stamp_arrivals};
+
 pub use self::wait::{NotAWait, Wait, WaitChoice, chosen_waiting};
 
 /// Code of the verdict on a load point whose generator had no time left.

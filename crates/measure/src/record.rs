@@ -144,9 +144,12 @@ pub struct LoadPoint {
 /// How exactly an open loop kept to its plan, and what that did to its latencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pacing {
+    /// Time that replies were there before the generator took them.
+    #[serde(default)]
+    pub reply_lateness_us: LatencySummary,
     /// Latency from the moment a request was really sent.
     pub latency_from_sent_us: LatencySummary,
-    /// Latency without the generator's lateness.
+    /// Latency without the generator's lateness of sending and of taking replies.
     pub latency_without_lateness_us: LatencySummary,
     /// Requests that were not answered. They are in the latencies with the time that was waited for them, so that the
     /// highest percentiles, mean and maximum are those figures at least.

@@ -56,6 +56,17 @@ pub enum Fault {
     Fail(u64, Status),
     /// The storage is gone at this time.
     Vanish(Duration),
+    /// Every so-many-th request is never answered.
+    Lose(u64),
+}
+
+/// What holds up the generator and not the storage, as a busy machine does.
+#[derive(Clone, Copy, Debug)]
+pub enum HeldUp {
+    /// Every so-many-th request is sent this much later than it was to be.
+    Sends(u64, Duration),
+    /// Once in the first time, the generator stands still for the second one: it neither sends nor takes replies.
+    Pauses(Duration, Duration),
 }
 
 /// An answer to come; ordered by its time.
@@ -102,6 +113,10 @@ pub struct LawTransport {
     requests: u64,
     server_free_at: Duration,
     in_flight_max: usize,
+    lost: usize,
+    held_up: Option<HeldUp>,
+    /// How long the storage took for each request, in the order of sending; none for one it never answered.
+    log: Vec<Option<Duration>>,
 }
 
 impl LawTransport {
@@ -122,6 +137,9 @@ impl LawTransport {
             requests: 0,
             server_free_at: Duration::ZERO,
             in_flight_max: IN_FLIGHT_MAX,
+            lost: 0,
+            held_up: None,
+            log: Vec::new(),
         };
         (transport, clock)
     }
@@ -130,6 +148,28 @@ impl LawTransport {
     pub fn with_in_flight_max(mut self, in_flight_max: usize) -> Self {
         self.in_flight_max = in_flight_max;
         self
+    }
+
+    /// The same with a generator that is held up. It takes replies when it gets to it, later than they arrived.
+    pub fn with_generator_held_up(mut self, held_up: HeldUp) -> Self {
+        self.held_up = Some(held_up);
+        self
+    }
+
+    /// The storage's own log: how long it took for each request, in the order of sending; none for one it never answered.
+    pub fn log(&self) -> &[Option<Duration>] {
+        &self.log
+    }
+
+    /// The end of the pause of the generator that this moment is in; the moment itself in none.
+    fn pause_over(&self, at: Duration) -> Duration {
+        match self.held_up {
+            Some(HeldUp::Pauses(every, length)) => {
+                let into = Duration::from_nanos((at.as_nanos() % every.as_nanos()) as u64);
+                if into < length { at + (length - into) } else { at }
+            }
+            _ => at,
+        }
     }
 
     fn now(&self) -> Duration {
@@ -151,9 +191,14 @@ impl LawTransport {
 impl Transport for LawTransport {
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
         // A stall holds up the caller too, as a full pipe or a busy machine would.
-        self.advance_to(self.stall_over(self.now()));
-        if self.due.len() >= self.in_flight_max {
+        self.advance_to(self.pause_over(self.stall_over(self.now())));
+        if self.in_flight() >= self.in_flight_max {
             return Err(SubmitError::Full);
+        }
+        if let Some(HeldUp::Sends(one_in, later)) = self.held_up
+            && (self.requests + 1).is_multiple_of(one_in)
+        {
+            self.mock.increment(later);
         }
         let now = self.now();
         let takes = match self.law {
@@ -165,6 +210,13 @@ impl Transport for LawTransport {
         };
         self.requests += 1;
         let (at, number) = (self.stall_over(now + takes), self.requests);
+        let lose = |fault: &Fault| matches!(*fault, Fault::Lose(every) if number.is_multiple_of(every));
+        if self.faults.iter().any(lose) {
+            self.lost += 1;
+            self.log.push(None);
+            return Ok(());
+        }
+        self.log.push(Some(at - now));
         self.due.push(Reverse(Answer { at, number, ticket, reply: PlausibleReply::to(request) }));
         Ok(())
     }
@@ -185,7 +237,7 @@ impl Transport for LawTransport {
             return Err(TransportError::Disconnected { target: "law:".to_owned(), waited_s: 30.0, source });
         }
         let to = self.due.peek().map_or(until, |first| first.0.at.clamp(now, until));
-        self.advance_to(self.stall_over(to));
+        self.advance_to(self.pause_over(self.stall_over(to)));
         let to = self.now();
         let mut delivered = 0;
         while self.due.peek().is_some_and(|first| first.0.at <= to) {
@@ -200,7 +252,8 @@ impl Transport for LawTransport {
                 ticket: answer.ticket,
                 outcome,
                 retransmits: 0,
-                done: self.begun + answer.at,
+                done: self.begun + if self.held_up.is_some() { to } else { answer.at },
+                arrived: Some(self.begun + answer.at),
             });
             delivered += 1;
         }
@@ -212,7 +265,7 @@ impl Transport for LawTransport {
     }
 
     fn in_flight(&self) -> usize {
-        self.due.len()
+        self.due.len() + self.lost
     }
 
     fn root(&self) -> HandleRef<'_> {

@@ -33,7 +33,7 @@ pub use ganesha::Ganesha;
 pub use golden::Golden;
 pub use held_disk::{Held, HeldDisk};
 pub use inn::{Inn, InnCpu, InnRecord, InnTools, Taken, Wire, trad_token};
-pub use law::{Fault, Law, LawTransport};
+pub use law::{Fault, HeldUp, Law, LawTransport};
 pub use loop_image::LoopImage;
 pub use need::need;
 pub use ordinary_user::is_ordinary_user;

@@ -1,9 +1,10 @@
 //! One connection of a robot: a request goes out, its reply comes in and is checked as it comes.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
+use harness::open_loop::{Received, receive_stamped, stamp_arrivals};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -90,6 +91,8 @@ pub(crate) struct Reply {
     pub body_bytes: u64,
     pub fault: Option<Fault>,
     pub keep_alive: bool,
+    /// When its last byte had arrived at this machine, if the kernel stamped it.
+    pub arrived: Option<Instant>,
 }
 
 /// How it stands after an event.
@@ -133,6 +136,8 @@ impl Client {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+        // Without stamps a generator knows less of its own lateness, and all else is as before.
+        let _ = stamp_arrivals(&socket);
         let connecting = match rustix::net::connect(&socket, &address) {
             Ok(()) => false,
             Err(Errno::INPROGRESS) => true,
@@ -200,18 +205,21 @@ impl Client {
             return Progress::Going;
         }
         loop {
-            match self.stream.read(scratch) {
-                Ok(0) => return self.ended(),
-                Ok(read) => match self.take(&scratch[..read]) {
-                    Ok(Some(reply)) => return Progress::Whole(reply),
+            match receive_stamped(&self.stream, scratch) {
+                Ok(Received { bytes: 0, .. }) => return self.ended(),
+                Ok(Received { bytes: read, waited }) => match self.take(&scratch[..read]) {
+                    Ok(Some(reply)) => {
+                        let arrived = waited.and_then(|waited| Instant::now().checked_sub(waited));
+                        return Progress::Whole(Reply { arrived, ..reply });
+                    }
                     Ok(None) if read < scratch.len() => return Progress::Going,
                     Ok(None) => {}
                     Err(Malformed) => {
                         return Progress::Broken { fault: Fault::BadReply, unanswered: false };
                     }
                 },
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Progress::Going,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(Errno::AGAIN) => return Progress::Going,
+                Err(Errno::INTR) => {}
                 Err(_) => {
                     return Progress::Broken {
                         fault: Fault::ConnectionLost,
@@ -312,6 +320,7 @@ impl Client {
             body_bytes,
             fault,
             keep_alive: head.keep_alive && self.unsent.is_empty(),
+            arrived: None,
         }
     }
 }

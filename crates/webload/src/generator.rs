@@ -78,7 +78,10 @@ pub(crate) struct Generator<'a> {
 struct Replies<'r> {
     connections: &'r Connections,
     batch: &'r mut Batch,
+    books: &'r mut Books,
     looks: u32,
+    /// The last look was a sleep.
+    slept: bool,
 }
 
 impl Waiter for Replies<'_> {
@@ -91,6 +94,8 @@ impl Waiter for Replies<'_> {
 
     fn look(&mut self, until: Option<Instant>) -> std::io::Result<usize> {
         self.looks += 1;
+        self.slept = until.is_some();
+        self.books.looks();
         self.connections.look(until, self.batch)
     }
 }
@@ -154,9 +159,10 @@ impl<'a> Generator<'a> {
                 until = until.min(due);
             }
             let waits_from = Instant::now();
-            let mut replies = Replies { connections: &self.connections, batch: &mut batch, looks: 0 };
+            let (connections, books) = (&self.connections, &mut self.books);
+            let mut replies = Replies { connections, batch: &mut batch, books, looks: 0, slept: false };
             let ready = self.pacer.wait(Some(until), &mut replies);
-            let looks = replies.looks;
+            let Replies { looks, slept, .. } = replies;
             let ready = ready.map_err(WebloadError::setup("the generator's wait for replies"))?;
             // What the first look finds was there already.
             if (ready == 0 || looks > 1)
@@ -167,6 +173,7 @@ impl<'a> Generator<'a> {
             for event in &batch.ready {
                 self.on_ready(*event);
             }
+            self.books.looked(slept);
         }
         self.end_phase(Instant::now());
         self.give_up(stopped);

@@ -165,6 +165,7 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
         verdict: Verdict::valid(),
         parts: vec![],
         pacing: open.then(|| Pacing {
+            reply_lateness_us: lateness.taking,
             latency_from_sent_us: lateness.from_sent,
             latency_without_lateness_us: lateness.without,
             unanswered: tally.timed_out,

@@ -62,7 +62,7 @@ pub(crate) struct Tally {
     pub miss_latency: LatencyHistogram,
     /// All good replies, less what the origin thought about them.
     pub without_think: LatencyHistogram,
-    /// How late requests were sent.
+    /// How late requests were sent and replies taken.
     pub lateness: LatenessLog,
     /// Time in which requests waited for a connection.
     pub full: Duration,

@@ -204,6 +204,7 @@ impl Job {
 
     /// What came of it. Only after [`Self::run`].
     pub(super) fn completion(&self) -> Completion<'_> {
+        let done = self.done.expect("a job is delivered after it ran");
         Completion {
             ticket: self.ticket,
             outcome: match self.result {
@@ -211,7 +212,8 @@ impl Job {
                 Err(status) => Outcome::Failed(status),
             },
             retransmits: 0,
-            done: self.done.expect("a job is delivered after it ran"),
+            done,
+            arrived: Some(done),
         }
     }
 }

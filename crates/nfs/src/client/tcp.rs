@@ -21,6 +21,7 @@ use rustix::{
     io::Errno,
     net::SendFlags,
 };
+use sys::Received;
 
 use super::{
     ClientOptions, Mount, SourcePort,
@@ -382,12 +383,12 @@ impl Link {
     ) -> usize {
         let LinkState::Up(socket) = &self.state else { return self.give_up_calls(clock, deliver) };
         let room = self.filled..(self.filled + RECEIVE_BYTES).min(self.received.len());
-        let bytes = match rustix::io::read(socket, &mut self.received[room]) {
-            Ok(0) => {
+        let Received { bytes, waited } = match sys::receive_stamped(socket, &mut self.received[room]) {
+            Ok(Received { bytes: 0, .. }) => {
                 self.break_down(io::ErrorKind::ConnectionReset.into(), clock.now());
                 return self.give_up_calls(clock, deliver);
             }
-            Ok(bytes) => bytes,
+            Ok(received) => received,
             Err(Errno::AGAIN | Errno::INTR) => return 0,
             Err(errno) => {
                 self.break_down(errno.into(), clock.now());
@@ -395,6 +396,7 @@ impl Link {
             }
         };
         let done = clock.now();
+        let arrived = waited.and_then(|waited| done.checked_sub(waited));
         self.heard = done;
         counters.received_bytes += bytes as u64;
         let filled = self.filled + bytes;
@@ -406,7 +408,7 @@ impl Link {
                     Some((index, outcome)) => {
                         let ticket = self.slots[index].ticket;
                         self.slots.release(index);
-                        deliver(Completion { ticket, outcome, retransmits: 0, done });
+                        deliver(Completion { ticket, outcome, retransmits: 0, done, arrived });
                         delivered += 1;
                     }
                     None => count_bad_reply(message, counters),
@@ -470,7 +472,7 @@ impl Link {
     fn give_up_calls(&mut self, clock: &Clock, deliver: &mut dyn FnMut(Completion<'_>)) -> usize {
         let done = clock.now();
         self.slots.release_all(|ticket| {
-            deliver(Completion { ticket, outcome: Outcome::Lost, retransmits: 0, done });
+            deliver(Completion { ticket, outcome: Outcome::Lost, retransmits: 0, done, arrived: None });
         })
     }
 

@@ -24,6 +24,7 @@ use rustix::{
     io::Errno,
     net::SendFlags,
 };
+use sys::Received;
 
 use super::{
     ClientOptions, Mount, UdpOptions,
@@ -279,20 +280,21 @@ impl Link {
     ) -> usize {
         let mut delivered = 0;
         for _ in 0..RECEIVE_RUN {
-            let message = match rustix::io::read(&self.socket, &mut *datagram) {
-                Ok(bytes) => &datagram[..bytes],
+            let Received { bytes, waited } = match sys::receive_stamped(&self.socket, &mut *datagram) {
+                Ok(received) => received,
                 Err(Errno::AGAIN) => break,
                 // ECONNREFUSED and the like tell of a lost datagram, and there may be replies behind.
                 Err(_) => continue,
             };
-            let done = clock.now();
+            let (message, done) = (&datagram[..bytes], clock.now());
+            let arrived = waited.and_then(|waited| done.checked_sub(waited));
             counters.received_bytes += message.len() as u64;
             match read_reply(&self.slots, message) {
                 Some((index, outcome)) => {
                     let slot = &self.slots[index];
                     let (ticket, retransmits) = (slot.ticket, slot.extra.retransmits);
                     self.end(index);
-                    deliver(Completion { ticket, outcome, retransmits, done });
+                    deliver(Completion { ticket, outcome, retransmits, done, arrived });
                     delivered += 1;
                 }
                 None => count_bad_reply(message, counters),
@@ -318,7 +320,8 @@ impl Link {
                 if slot.extra.retransmits == u32::from(udp.retransmits_max) {
                     let (ticket, retransmits) = (slot.ticket, slot.extra.retransmits);
                     self.slots.release(index);
-                    deliver(Completion { ticket, outcome: Outcome::Cancelled, retransmits, done: now });
+                    let (outcome, arrived) = (Outcome::Cancelled, None);
+                    deliver(Completion { ticket, outcome, retransmits, done: now, arrived });
                     cancelled += 1;
                 } else {
                     slot.extra.retransmits += 1;
@@ -337,7 +340,7 @@ impl Link {
         self.waiting.fill(List { first: NONE, last: NONE });
         self.unsent.clear();
         self.slots.release_all(|ticket| {
-            deliver(Completion { ticket, outcome: Outcome::Lost, retransmits: 0, done: now });
+            deliver(Completion { ticket, outcome: Outcome::Lost, retransmits: 0, done: now, arrived: None });
         });
     }
 

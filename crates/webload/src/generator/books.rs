@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use harness::open_loop::WaitChoice;
+use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, WaitChoice};
 use measure::LatencyHistogram;
 
 use super::Counted;
@@ -23,6 +23,9 @@ pub(super) struct Books {
     moments: Moments,
     /// The proxy's own use, by phase.
     watch: Option<Watch>,
+    /// Replies of the look under way, by the phase they were due in.
+    times: ReplyTimes<Instant, u32>,
+    run_delay: RunDelay,
     /// Lateness of sending since it was last told how it goes.
     recent_late: LatencyHistogram,
     told: Told,
@@ -45,6 +48,8 @@ impl Books {
             tallies: vec![Tally::default(); phases],
             moments: Moments::default(),
             watch,
+            times: ReplyTimes::new(),
+            run_delay: RunDelay::of_this_thread(),
             recent_late: LatencyHistogram::new(),
             told: Told { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
         }
@@ -83,6 +88,18 @@ impl Books {
         self.recent_late.record(late);
     }
 
+    /// A look for replies begins.
+    pub fn looks(&mut self) {
+        self.times.look(Instant::now());
+    }
+
+    /// All replies of a look, which may have been a sleep, are counted.
+    pub fn looked(&mut self, slept: bool) {
+        let Self { times, run_delay, tallies, .. } = self;
+        let delay = (slept && times.is_delay_wanted()).then(|| run_delay.since_last());
+        times.taken(delay, |phase, reply| tallies[phase as usize].lateness.answered(reply));
+    }
+
     /// It has gone out for the first time.
     pub fn sent(&mut self, flight: &Flight) {
         self.tally_of(flight).sent(&flight.planned);
@@ -109,8 +126,9 @@ impl Books {
             tally.ok_within += 1;
         }
         self.tally_of(flight).good(&flight.planned, &good);
-        let from_sent = now.saturating_duration_since(flight.sent);
-        self.tally_of(flight).lateness.answered(from_sent, flight.waited.then_some(latency));
+        let waited_for_room_since = flight.waited.then_some(flight.due);
+        let time = ReplyTime { done: now, arrived: reply.arrived, sent: flight.sent, waited_for_room_since };
+        self.times.reply(flight.phase, time);
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
         self.told.latency_sum += latency;

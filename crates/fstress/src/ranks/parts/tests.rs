@@ -24,7 +24,7 @@ fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {
         }
         lateness.sending.record(Duration::from_nanos(ns / 100));
         lateness.from_sent.record(Duration::from_nanos(*ns));
-        lateness.corrected_to.record(Duration::from_nanos(ns / 2));
+        lateness.without.record(Duration::from_nanos(ns / 2));
     }
     let all = samples_ns.len() as u64;
     Measured {

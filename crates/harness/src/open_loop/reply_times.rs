@@ -1,0 +1,229 @@
+//! How long replies were at this machine before the generator took them.
+//!
+//! ```text
+//!   look (nothing there)      reply 1   reply 2        look: both taken
+//!          |---------------------*---------*-----------------|
+//!                                arrived   arrived           done
+//! ```
+//!
+//! 1. A transport says when a reply arrived: by the kernel's stamp, or as the end of a call that it made itself.
+//! 2. A stream has one stamp for all that one read returned, that of the last. The others arrived since the look before,
+//!    when nothing was there, or since the sleeping thread could run (`run_delay`): they are spread evenly over that time.
+//! 3. A reply without a stamp arrived in that time, too. One that woke the thread waited as long as the thread did.
+//! 4. What the quickest reply took from the stamp to this program is the kernel's own way to a reader that waits. It is a
+//!    part of the way to the storage, as sending is, and no lateness. It counts up to 10 us.
+//!
+//! Not here: what lateness does to latencies (see `lateness`).
+
+use std::time::Duration;
+
+use super::pacer::Moment;
+
+/// The most that is taken for the kernel's own way: a generator that is always late is late.
+const OWN_WAY_MAX: Duration = Duration::from_micros(10);
+
+/// A reply with how late it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenReply {
+    /// From the moment the request was really sent to when the reply was taken.
+    pub from_sent: Duration,
+    /// The same from the planned moment for a request that waited for room in the transport.
+    pub without_sending: Duration,
+    /// How long the reply was there before it was taken.
+    pub late: Duration,
+}
+
+/// Times of one reply.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyTime<M> {
+    /// When it was taken.
+    pub done: M,
+    /// When it arrived, if the transport knows.
+    pub arrived: Option<M>,
+    /// When its request was really sent.
+    pub sent: M,
+    /// When its request was due, if it waited for room in the transport.
+    pub waited_for_room_since: Option<M>,
+}
+
+/// Replies of one look, until it is known how many there were; `K` says where each is counted.
+#[derive(Debug)]
+pub struct ReplyTimes<M, K = ()> {
+    /// The look before, at which nothing was left.
+    before: Option<M>,
+    /// The look under way.
+    looked: Option<M>,
+    /// The shortest time from arrival to being taken.
+    own_way: Duration,
+    replies: Vec<(K, ReplyTime<M>)>,
+}
+
+impl<M: Moment, K: Copy> ReplyTimes<M, K> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self { before: None, looked: None, own_way: OWN_WAY_MAX, replies: Vec::new() }
+    }
+
+    /// A look for replies begins.
+    #[inline]
+    pub fn look(&mut self, now: M) {
+        self.before = self.looked.replace(now);
+    }
+
+    /// A reply of this look.
+    #[inline]
+    pub fn reply(&mut self, key: K, reply: ReplyTime<M>) {
+        if let Some(arrived) = reply.arrived {
+            self.own_way = self.own_way.min(reply.done.since(arrived));
+        }
+        self.replies.push((key, reply));
+    }
+
+    /// Whether there are replies for which it matters how long the thread that slept for them waited for a CPU.
+    pub fn is_delay_wanted(&self) -> bool {
+        self.replies.len() > 1 || self.replies.iter().any(|(_, reply)| reply.arrived.is_none())
+    }
+
+    /// Hands over the replies of the look. `run_delay`: how long this thread waited for a CPU in a look that was a sleep;
+    /// none for another.
+    #[inline]
+    pub fn taken(&mut self, run_delay: Option<Duration>, mut count: impl FnMut(K, TakenReply)) {
+        let mut begin = 0;
+        while begin < self.replies.len() {
+            let ReplyTime { done, arrived, .. } = self.replies[begin].1;
+            let alike = |(_, other): &&(K, ReplyTime<M>)| (other.done, other.arrived) == (done, arrived);
+            let of = self.replies[begin..].iter().take_while(alike).count();
+            let last = arrived.map_or(Duration::ZERO, |arrived| done.since(arrived));
+            // How long before `done` the first of them may have arrived.
+            let first = match (run_delay, self.before) {
+                (Some(run_delay), _) => run_delay,
+                (None, Some(before)) => done.since(before),
+                (None, None) => Duration::ZERO,
+            };
+            for number in 0..of {
+                let (key, reply) = self.replies[begin + number];
+                let late =
+                    late(arrived.is_some(), run_delay.is_some(), (first, last), (number as u32, of as u32));
+                let origin = reply.waited_for_room_since.unwrap_or(reply.sent);
+                let without_sending = done.since(origin);
+                let late = late.saturating_sub(self.own_way_of(arrived)).min(without_sending);
+                count(key, TakenReply { from_sent: done.since(reply.sent), without_sending, late });
+            }
+            begin += of;
+        }
+        self.replies.clear();
+    }
+
+    fn own_way_of(&self, arrived: Option<M>) -> Duration {
+        if arrived.is_some() { self.own_way } else { Duration::ZERO }
+    }
+}
+
+/// How late reply `number` of some that were taken together was; the first of them arrived at most `first` before, the last
+/// one `last`.
+#[inline]
+fn late(
+    is_stamped: bool,
+    slept: bool,
+    (first, last): (Duration, Duration),
+    (number, of): (u32, u32),
+) -> Duration {
+    let span = first.saturating_sub(last);
+    if is_stamped {
+        last + span * (of - 1 - number) / of
+    } else if slept && number == 0 {
+        first
+    } else {
+        span * (2 * (of - number) - 1) / (2 * of)
+    }
+}
+
+impl<M: Moment, K: Copy> Default for ReplyTimes<M, K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    fn reply(done: u64, arrived: Option<u64>) -> ReplyTime<Duration> {
+        ReplyTime { done: us(done), arrived: arrived.map(us), sent: us(0), waited_for_room_since: None }
+    }
+
+    /// Lateness of replies found by a look at 5,000 us, with nothing there at 1,000 us.
+    fn late_us(replies: &[ReplyTime<Duration>], run_delay: Option<Duration>) -> Vec<u64> {
+        let mut times = ReplyTimes::new();
+        times.reply((), reply(10, Some(10)));
+        times.taken(None, |(), _| ());
+        times.look(us(1_000));
+        times.look(us(5_000));
+        replies.iter().for_each(|reply| times.reply((), *reply));
+        let mut late = Vec::new();
+        times.taken(run_delay, |(), reply| late.push(reply.late.as_micros() as u64));
+        late
+    }
+
+    #[test]
+    fn a_stamped_reply_is_late_by_what_it_lay_there() {
+        assert_eq!(late_us(&[reply(5_000, Some(4_400))], None), [600]);
+        assert_eq!(late_us(&[reply(5_000, Some(4_400)), reply(5_001, Some(4_999))], Some(us(3))), [600, 2]);
+    }
+
+    #[test]
+    fn a_reply_whose_call_ended_as_it_says_is_not_late() {
+        assert_eq!(late_us(&[reply(2_000, Some(2_000)), reply(3_000, Some(3_000))], None), [0, 0]);
+    }
+
+    #[test]
+    fn replies_of_one_read_arrived_one_after_the_other_and_the_last_when_its_stamp_says() {
+        assert_eq!(late_us(&[reply(5_000, Some(5_000)); 4], None), [3_000, 2_000, 1_000, 0]);
+        assert_eq!(late_us(&[reply(5_000, Some(4_900)); 2], None), [2_050, 100]);
+        assert_eq!(
+            late_us(&[reply(5_000, Some(4_900)); 2], Some(us(500))),
+            [300, 100],
+            "a sleeper's came as it woke"
+        );
+        assert_eq!(late_us(&[reply(5_000, Some(4_900)); 2], Some(us(20))), [100, 100]);
+    }
+
+    #[test]
+    fn without_stamps_replies_arrived_evenly_since_the_look_before() {
+        assert_eq!(late_us(&[reply(5_000, None); 4], None), [3_500, 2_500, 1_500, 500]);
+        assert_eq!(
+            late_us(&[reply(5_000, None)], Some(us(70))),
+            [70],
+            "it woke the thread, which then waited for a CPU"
+        );
+    }
+
+    #[test]
+    fn the_kernels_own_way_is_the_shortest_seen_and_bounded() {
+        let mut times = ReplyTimes::new();
+        let mut late = Vec::new();
+        for (done, arrived) in [(1_000, 900), (2_000, 1_993), (3_000, 2_996), (4_000, 3_990)] {
+            times.look(us(done));
+            times.reply((), reply(done, Some(arrived)));
+            times.taken(None, |(), reply| late.push(reply.late.as_micros() as u64));
+        }
+        assert_eq!(late, [90, 0, 0, 6]);
+    }
+
+    #[test]
+    fn a_request_that_waited_for_room_counts_from_its_planned_moment() {
+        let mut times = ReplyTimes::new();
+        let waited = ReplyTime {
+            sent: us(8_000),
+            waited_for_room_since: Some(us(1_000)),
+            ..reply(10_000, Some(10_000))
+        };
+        times.reply((), waited);
+        let expected = TakenReply { from_sent: us(2_000), without_sending: us(9_000), late: Duration::ZERO };
+        times.taken(None, |(), reply| assert_eq!(reply, expected));
+    }
+}
