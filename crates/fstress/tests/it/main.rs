@@ -59,6 +59,7 @@ mod known_latency;
 mod ranks;
 mod silent;
 mod split;
+mod valid_means_right;
 mod verdicts;
 mod workload_builtin;
 mod workload_deck;
