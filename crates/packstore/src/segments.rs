@@ -53,6 +53,8 @@ pub(crate) struct LostParts {
     pub heads: Vec<String>,
     /// Where a damaged `table` is: the last stop was a clean one, after which each index is whole up to its end.
     pub table: Option<String>,
+    /// The last stop was a clean one, by the volumes' heads, and there is no `table` that tells what there was.
+    pub was_closed: bool,
     /// Packed files that are not there, and the volume that had them.
     pub files: BTreeMap<u32, usize>,
     /// How many volumes are away.
@@ -253,8 +255,10 @@ impl Segments {
         locked(&self.lost).clone()
     }
 
-    pub(crate) fn is_table_damaged(&self) -> bool {
-        locked(&self.lost).table.is_some()
+    /// Whether each index must end with a mark, as the last stop was a clean one, though no table tells what there was.
+    pub(crate) fn lacks_table(&self) -> bool {
+        let lost = locked(&self.lost);
+        lost.table.is_some() || lost.was_closed
     }
 
     /// The last clean stop knew a file that is not there. On a volume that is away it is not missed.
@@ -304,7 +308,7 @@ impl Segments {
     /// Damaged heads and a damaged table were written anew, or will be.
     pub(crate) fn damage_was_repaired(&self) {
         let mut lost = locked(&self.lost);
-        (lost.heads, lost.table) = Default::default();
+        (lost.heads, lost.table, lost.was_closed) = Default::default();
     }
 }
 

@@ -85,6 +85,8 @@ pub(crate) struct VolumeHead {
     /// As `openings`, counted before the other volumes' heads are: a volume whose `begun` is below another's `openings`
     /// was away meanwhile.
     pub begun: u64,
+    /// Checksum of the index files' lengths, when the last stop was a clean one.
+    pub closed: Option<u32>,
 }
 
 impl VolumeHead {
@@ -102,7 +104,9 @@ impl VolumeHead {
         bytes[64..68].copy_from_slice(&self.volumes.to_le_bytes());
         bytes[68..72].copy_from_slice(&self.object_bytes_mean.to_le_bytes());
         bytes[72] = u8::from(self.durable);
+        bytes[73] = u8::from(self.closed.is_some());
         bytes[80..88].copy_from_slice(&self.begun.to_le_bytes());
+        bytes[88..92].copy_from_slice(&self.closed.unwrap_or(0).to_le_bytes());
         let sum = crc(&bytes[..92]);
         bytes[92..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -127,7 +131,13 @@ impl VolumeHead {
             object_bytes_mean: u32_at(bytes, 68),
             durable: bytes[72] == 1,
             begun: u64_at(bytes, 80),
+            closed: (bytes[73] == 1).then(|| u32_at(bytes, 88)),
         })
+    }
+
+    /// As it is while the store is open.
+    pub(crate) fn unclosed(self) -> Self {
+        Self { closed: None, ..self }
     }
 }
 

@@ -356,7 +356,7 @@ fn wrong_at_the_end(objects: &Objects, read: &IndexRead, marked_end: u64) -> Opt
     // A clean stop leaves a mark at the end of each, unless power was lost soon after it.
     let last = Controls::new(&read.bytes, read.salt).last();
     let is_marked = last.is_none_or(|(at, last)| last == Control::Mark { durable_end: at });
-    (objects.segments.is_table_damaged() && !is_marked)
+    (objects.segments.lacks_table() && !is_marked)
         .then(|| format!("the end of the index is missing: {may_be}"))
 }
 

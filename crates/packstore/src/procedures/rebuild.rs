@@ -193,10 +193,10 @@ fn end_index(objects: &Objects, file: &Packed, read: &IndexRead, durable_end: u6
     if stretches.is_empty() {
         return;
     }
-    if objects.segments.is_table_damaged() {
+    if objects.segments.lacks_table() {
         tracing::error!(
             file = file.number,
-            "the end of a packed file's index is damaged, and so is `table`: what was deleted last may be back; run `crumb pack check`"
+            "the end of a packed file's index is damaged, and there is no `table`: what was deleted last may be back; run `crumb pack check`"
         );
         file.never_fill();
     } else if !objects.setup.read_only {

@@ -77,15 +77,15 @@ impl Rest {
     }
 }
 
-/// Writes it to the first volume that takes writes.
-pub(crate) fn write(objects: &Objects) -> Result<(), StoreError> {
+/// Writes it to the first volume that takes writes. False when there is none, or when a volume failed.
+pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     let Some(volume) = objects.segments.all_volumes().into_iter().find(|volume| volume.takes_objects())
     else {
-        return Ok(());
+        return Ok(false);
     };
     // A failed volume's files may hold less than the table says.
     if objects.segments.all_volumes().iter().any(|volume| volume.failed.get().is_some()) {
-        return Ok(());
+        return Ok(false);
     }
     let mut list = Vec::new();
     let files = objects.segments.all_files();
@@ -137,7 +137,8 @@ pub(crate) fn write(objects: &Objects) -> Result<(), StoreError> {
     objects.index.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(told)?;
     file.sync()?;
     volume.disk.rename(&name, TABLE_NAME)?;
-    Ok(volume.disk.sync_names()?)
+    volume.disk.sync_names()?;
+    Ok(true)
 }
 
 /// The table of the last clean stop, when nothing was written since; and where there is one that is damaged.

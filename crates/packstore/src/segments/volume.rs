@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use disk::{Disk, DiskError, DiskLock, DiskOpen};
 
 use crate::error::StoreError;
-use crate::format::{VOLUME_HEAD_BYTES, VolumeHead};
+use crate::format::{VOLUME_HEAD_BYTES, VolumeHead, crc};
 use crate::segments::volume_copy::VolumeCopy;
 use crate::write_queue::VolumeQueue;
 
@@ -123,6 +123,18 @@ fn read_own_head(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, bool), StoreError>
     let mut bytes = [0; VOLUME_HEAD_BYTES];
     let read = file.read_at(&mut bytes, 0)?;
     VolumeHead::decode_mending(&bytes[..read]).map_err(wrong)
+}
+
+/// Checksum of the lengths of a volume's index files.
+pub(crate) fn index_ends(lengths: impl Iterator<Item = (u32, u64)>) -> u32 {
+    let mut lengths = lengths.collect::<Vec<_>>();
+    lengths.sort_unstable();
+    let mut bytes = Vec::with_capacity(lengths.len() * 12);
+    for (number, length) in lengths {
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&length.to_le_bytes());
+    }
+    crc(&bytes)
 }
 
 pub(crate) fn write_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), DiskError> {

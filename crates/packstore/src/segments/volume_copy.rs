@@ -54,6 +54,11 @@ impl VolumeCopy {
         Some(Self { heads: heads.collect::<Option<_>>()?, files })
     }
 
+    /// Whether there is a file that is not a copy.
+    pub(crate) fn is_damaged(disk: &Arc<dyn Disk>) -> bool {
+        disk.open(COPY_NAME, DiskOpen::Read).is_ok() && Self::read(disk).is_none()
+    }
+
     /// `None`: there is none, as an earlier version wrote the store, or it is damaged.
     pub(crate) fn read(disk: &Arc<dyn Disk>) -> Option<Self> {
         let file = disk.open(COPY_NAME, DiskOpen::Read).ok()?;
@@ -134,6 +139,7 @@ mod tests {
             durable: true,
             openings: 8,
             begun: 9,
+            closed: None,
         };
         let copy = VolumeCopy { heads: vec![head, VolumeHead { volume: 2, ..head }], files: vec![0, 7] };
         let mut bytes = copy.encode();

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use disk::Disk;
+use disk::{Disk, DiskOpen};
 
 use crate::error::StoreError;
 use crate::format::VolumeHead;
 use crate::locks::locked;
 use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
-use crate::segments::volume::{HEAD_NAME, Volume, hold, write_head};
+use crate::segments::packed::Packed;
+use crate::segments::volume::{HEAD_NAME, Volume, hold, index_ends, read_head, write_head};
 use crate::segments::volume_copy::{COPY_NAME, write_copy};
 use crate::store::Store;
 
@@ -35,6 +36,7 @@ impl Store {
                 durable: options.mode == Mode::Store,
                 openings: 0,
                 begun: 0,
+                closed: None,
             };
             make_volume(&spec.disk, &head)?;
         }
@@ -123,7 +125,34 @@ impl Store {
         self.objects.close_all_large();
         let flushed = self.flush();
         self.stop();
-        ready.and(flushed).and_then(|()| crate::procedures::table_file::write(&self.objects))
+        ready.and(flushed)?;
+        if crate::procedures::table_file::write(&self.objects)? {
+            self.note_clean_stop();
+        }
+        Ok(())
+    }
+
+    /// Writes into the heads that the last stop was a clean one, and how long the indexes are: what is missing at their ends
+    /// is noticed then, even where the table is gone.
+    fn note_clean_stop(&self) {
+        let segments = &self.objects.segments;
+        for (index, volume) in segments.all_volumes().iter().enumerate() {
+            if volume.leaving.load(Ordering::SeqCst) {
+                continue;
+            }
+            let files = segments.all_files();
+            let lengths = files.iter().filter(|file| file.volume == index).filter_map(|file| {
+                let index = volume.disk.open(&Packed::index_name(file.number), DiskOpen::Read).ok()?;
+                Some((file.number, index.length().ok()?))
+            });
+            let closed = Some(index_ends(lengths));
+            let written = read_head(&volume.disk)
+                .and_then(|head| Ok(write_head(&volume.disk, &VolumeHead { closed, ..head })?));
+            if let Err(error) = written {
+                // The table tells it too.
+                tracing::warn!(%error, volume = %volume.disk.place(), "the head does not tell of the clean stop");
+            }
+        }
     }
 
     fn stop(&self) {
@@ -149,13 +178,13 @@ fn added_to(volumes: &[Arc<Volume>], spec: VolumeSpec) -> Result<Arc<Volume>, St
     let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);
     let staying = volumes.iter().filter(|volume| !volume.leaving.load(Ordering::SeqCst));
     let Some(first) = staying.clone().next() else { return Err(StoreError::Closed) };
-    let mut head = crate::segments::volume::read_head(&first.disk)?;
+    let mut head = read_head(&first.disk)?;
     // As many as there are, not the highest number: one may have been removed.
     let count = head.volumes + 1;
     (head.volume, head.size_bytes, head.volumes) = (number, spec.size_bytes, count);
     make_volume(&spec.disk, &head)?;
     for volume in staying {
-        let mut other = crate::segments::volume::read_head(&volume.disk)?;
+        let mut other = read_head(&volume.disk)?;
         other.volumes = count;
         write_head(&volume.disk, &other)?;
     }

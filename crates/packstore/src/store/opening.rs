@@ -17,7 +17,7 @@ use crate::procedures::rebuild::{SPILL_NAME, rebuild};
 use crate::procedures::recover::restore;
 use crate::procedures::table_file::{self, TableFile};
 use crate::segments::packed::{Access, Packed};
-use crate::segments::volume::{Volume, hold, read_head_or_copy, write_head};
+use crate::segments::volume::{Volume, hold, index_ends, read_head_or_copy, write_head};
 use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
 use crate::segments::{LostParts, Segments};
 use crate::signatures::Signatures;
@@ -31,6 +31,11 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     for disk in disks {
         match open_volume(&disk, options.read_only) {
             Ok((head, damage, lock)) => {
+                if damage.is_none() && VolumeCopy::is_damaged(&disk) {
+                    let what =
+                        "the file `volume.copy` is damaged: which packed files the volume had is not known";
+                    lost.heads.push(format!("{}: {what}", disk.place()));
+                }
                 lost.heads.extend(damage.map(|damage| format!("{}: {damage}", disk.place())));
                 volumes.push((head, disk, lock));
             }
@@ -110,7 +115,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     }
     for (index, (head, disk, _)) in volumes.iter().enumerate() {
         // A copy of another opening may tell of files that an earlier version of this program removed.
-        let copy = VolumeCopy::read(disk).filter(|copy| copy.heads.first() == Some(head));
+        let copy = VolumeCopy::read(disk).filter(|copy| copy.heads.first() == Some(&head.unclosed()));
         let is_away = |number: &u32| files.get(*number as usize).is_none_or(Option::is_none);
         lost.files
             .extend(copy.unwrap_or_default().files.into_iter().filter(is_away).map(|number| (number, index)));
@@ -121,16 +126,19 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     let found;
     (found, lost.table) = table_file::read(&disks, first.store, openings, objects_expected);
     let found = found.filter(|table| table.knows(&files));
+    if found.is_none() {
+        note_ends(&volumes, openings, &files, &mut lost);
+    }
     if !options.read_only {
+        // First that the store was not closed since: without a table that would be told of a clean stop.
+        for (head, disk, _) in &mut volumes {
+            (head.begun, head.closed) = (openings + 1, None);
+            write_head(disk, head)?;
+        }
         table_file::remove(&disks);
-        for begun in [true, false] {
-            for (head, disk, _) in &mut volumes {
-                head.begun = openings + 1;
-                if !begun {
-                    head.openings = openings + 1;
-                }
-                write_head(disk, head)?;
-            }
+        for (head, disk, _) in &mut volumes {
+            head.openings = openings + 1;
+            write_head(disk, head)?;
         }
     }
     let volumes = volumes
@@ -194,6 +202,28 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         }
     }
     Ok(store)
+}
+
+/// Compares the lengths of the index files with those of the last clean stop, for want of a table.
+fn note_ends(
+    volumes: &[(VolumeHead, Arc<dyn Disk>, Option<disk::DiskLock>)],
+    openings: u64,
+    files: &[Option<Arc<Packed>>],
+    lost: &mut LostParts,
+) {
+    for (index, (head, disk, _)) in volumes.iter().enumerate() {
+        let Some(ends) = head.closed.filter(|_| head.openings == openings) else { continue };
+        lost.was_closed = true;
+        let mine = files.iter().flatten().filter(|file| file.volume == index);
+        let mine = mine.filter(|file| !file.index_lost.load(Ordering::SeqCst));
+        let lengths = mine.map(|file| (file.number, file.index_bytes.load(Ordering::Relaxed)));
+        if index_ends(lengths) != ends {
+            let what = "an index is not as long as the last stop left it, and there is no `table`: objects deleted last may be \
+                        back, and those put last may be missing";
+            tracing::error!("{}: {what}", disk.place());
+            lost.heads.push(format!("{}: {what}", disk.place()));
+        }
+    }
 }
 
 /// Learns what is there in the background; then the store is ready.

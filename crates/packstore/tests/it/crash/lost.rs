@@ -623,6 +623,61 @@ fn check_says_that_deletions_may_be_back_when_the_table_and_the_end_of_an_index_
     }
 }
 
+/// Symptom: as before, and `check` found nothing wrong at all. Cause: `table` was gone, not damaged, so that the last stop was taken
+/// for a kill, after which an index may end anywhere. Fix: a clean stop is noted in the volumes' heads, with the lengths of the indexes.
+#[test]
+fn check_says_that_deletions_may_be_back_when_the_table_is_gone_and_an_index_was_cut_where_a_record_ends() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&disk, Mode::Store);
+    (0..20).for_each(|number| put(&store, number, number));
+    store.flush().expect("flushed");
+    let kept = index_end(&disk);
+    (15..20).for_each(|number| assert!(store.delete(&key(number)).expect("deleted")));
+    store.close().expect("closed");
+    let faults = |store: &Store| store.check(|_, _| {}).expect("checked").faults;
+    let tells =
+        |store: &Store| faults(store).iter().any(|fault| fault.what.contains("deleted last may be back"));
+    // Where a mark ends, and where the first tombstone does.
+    for from in [kept, kept + 40] {
+        let image = disk.process_end();
+        image.remove("table").expect("removed");
+        assert_eq!(faults(&read_only(&image)), [], "nothing is missing as long as the indexes are whole");
+        image.open(INDEX, DiskOpen::Write).expect("it opens").set_length(from).expect("cut");
+        let looking = read_only(&image);
+        assert!((15..20).any(|number| get(&looking, number).is_some()), "{from}: this tests nothing");
+        assert!(tells(&looking), "{from}: {:?}", faults(&looking));
+        drop(looking);
+        let store = open(&image);
+        (100..300).for_each(|number| put(&store, number, number));
+        assert!(tells(&store), "{from}, after puts");
+        let repaired = store.repair(|_, _| {}).expect("repaired");
+        assert_eq!(repaired.left, [], "{from}");
+        store.close().expect("closed");
+        assert_eq!(faults(&read_only(&image)), [], "{from}");
+    }
+    // A kill is not a clean stop.
+    let image = disk.process_end();
+    drop(open(&image));
+    assert_eq!(faults(&read_only(&image)), [], "after a kill");
+}
+
+#[test]
+fn an_empty_copy_of_a_volumes_head_is_told_of_and_written_anew() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&disk, Mode::Store);
+    put(&store, 1, 1);
+    store.close().expect("closed");
+    disk.open("volume.copy", DiskOpen::Write).expect("there").set_length(0).expect("emptied");
+    let faults = |store: &Store| store.check(|_, _| {}).expect("checked").faults;
+    let found = faults(&read_only(&disk));
+    assert!(matches!(&found[..], [fault] if fault.what.contains("`volume.copy` is damaged")), "{found:?}");
+    let store = open(&disk);
+    let repaired = store.repair(|_, _| {}).expect("repaired");
+    assert_eq!((repaired.found.faults.len(), repaired.left), (1, vec![]));
+    store.close().expect("closed");
+    assert_eq!(faults(&read_only(&disk)), []);
+}
+
 /// What power cut short is no damage, and what is damaged later in its place is.
 #[test]
 fn what_a_kill_left_half_written_at_an_index_s_end_is_cleared_by_the_next_opening_for_writing() {
