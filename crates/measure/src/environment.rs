@@ -8,6 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::numbers::{bytes_text, grouped};
+
 /// Where and with what a run was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
@@ -70,6 +72,53 @@ impl Environment {
             load_average: load.split_whitespace().next().and_then(|one| one.parse().ok()).unwrap_or(0.0),
             mount: directory.and_then(MountPoint::of),
         }
+    }
+}
+
+impl Environment {
+    /// What it is, in words: only what is known.
+    pub fn in_words(&self) -> Vec<(&'static str, String)> {
+        let memory = match self.memory_bytes {
+            0 => String::new(),
+            bytes => format!("{} GiB", grouped(bytes as f64 / f64::from(1 << 30), 1)),
+        };
+        let mount = self.mount.as_ref().map_or_else(String::new, |mount| {
+            format!("{} at {}: {} ({})", mount.device, mount.path, mount.fs_type, mount.options)
+        });
+        let build = match self.build_profile.as_str() {
+            "debug" => format!("Crumb {}, debug build: figures are not to be trusted", self.crumb_version),
+            profile => format!("Crumb {}, {profile} build", self.crumb_version),
+        };
+        let mut lines = vec![
+            ("Generator host", self.host.clone()),
+            ("Kernel", self.kernel.clone()),
+            ("Processor", format!("{} ({} usable)", self.cpu_model, self.cpus)),
+            ("Frequency governor", self.cpu_governor.clone().unwrap_or_default()),
+            ("Memory", memory),
+            ("Clock source", self.clock_source.clone().unwrap_or_default()),
+            ("Load average at start", grouped(self.load_average, 2)),
+            ("Mount", mount),
+            ("Program", build),
+        ];
+        lines.retain(|(_, text)| !text.is_empty());
+        lines
+    }
+
+    /// What must be equal for runs to be comparable: the words for it, and what it is here; empty where it is not known.
+    pub fn conditions(&self) -> [(&'static str, String); 10] {
+        let mount = self.mount.clone().unwrap_or_default();
+        [
+            ("the host", self.host.clone()),
+            ("the kernel", self.kernel.clone()),
+            ("the processor", self.cpu_model.clone()),
+            ("the number of processors", self.cpus.to_string()),
+            ("the frequency governor", self.cpu_governor.clone().unwrap_or_default()),
+            ("the memory", bytes_text(self.memory_bytes)),
+            ("the version of Crumb", self.crumb_version.clone()),
+            ("the build of Crumb", self.build_profile.clone()),
+            ("the file system", mount.fs_type),
+            ("the list of mount options", mount.options),
+        ]
     }
 }
 

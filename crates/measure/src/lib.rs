@@ -19,8 +19,10 @@ mod memory;
 mod metric;
 pub mod numbers;
 mod record;
+mod registry;
 pub mod statistics;
 mod verdict;
+pub mod view;
 
 pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
@@ -35,4 +37,5 @@ pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Pacing, Phase, RECORD_SCHEMA,
     RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
 };
+pub use registry::{BenchmarkEntry, BenchmarkRegistry, Role};
 pub use verdict::{Reason, Verdict};

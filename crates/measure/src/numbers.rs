@@ -25,6 +25,21 @@ pub fn ms_text(us: f64) -> String {
     grouped(ms, decimals)
 }
 
+/// The unit in which seconds up to `highest_s` are read most easily, and what they are divided by.
+pub fn seconds_unit(highest_s: f64) -> (&'static str, f64) {
+    match highest_s {
+        s if s >= 120.0 => ("min", 60.0),
+        s if s >= 0.5 => ("s", 1.0),
+        _ => ("ms", 1e-3),
+    }
+}
+
+/// Seconds in such a unit, three digits that count: `100 min`, `3.20 s`, `90.0 ms`.
+pub fn seconds_text(seconds: f64) -> String {
+    let (unit, divisor) = seconds_unit(seconds);
+    format!("{} {unit}", ms_text(1e3 * seconds / divisor))
+}
+
 /// A whole number: `1,204,331`.
 pub fn count_text(count: u64) -> String {
     let digits = count.to_string();
@@ -123,6 +138,11 @@ mod tests {
             [12, 1_500, 999_600, 1_250_000_000].map(bytes_text),
             ["12 B", "1.50 kB", "1.00 MB", "1.25 GB"]
         );
+    }
+
+    #[test]
+    fn seconds_are_told_in_minutes_only_where_they_are_many() {
+        assert_eq!([6_000.0, 3.2, 0.09].map(seconds_text), ["100 min", "3.20 s", "90.0 ms"]);
     }
 
     #[test]

@@ -1,0 +1,106 @@
+//! What benchmarks say of themselves, by name: what lists, compares and draws records asks here and knows none of them.
+//!
+//! ```text
+//! benchmark's crate: METRICS, SETTINGS, views --- Benchmark ---> BenchmarkRegistry (made by the program) -> report
+//! ```
+//!
+//! A record of a benchmark that the registry does not know is shown by what the record itself says.
+
+use crate::view::Section;
+use crate::{MetricDeclaration, RunRecord};
+
+/// What one benchmark says of its records.
+#[derive(Clone, Copy, Debug)]
+pub struct BenchmarkEntry {
+    /// Its metrics, by order of interest.
+    pub metrics: &'static [MetricDeclaration],
+    /// Fields of its configuration that are more than a setting, each with its role. A name stands for the field of
+    /// that path and for all below it; `*.name` for every field of that last name.
+    pub settings: &'static [(&'static str, Role)],
+    /// Codes of remarks that answer the benchmark's question, and speak against nothing.
+    pub answers: &'static [&'static str],
+    /// What a page shows of its runs, which are all of this benchmark and in the page's order.
+    pub views: fn(&[&RunRecord]) -> Vec<Section>,
+}
+
+/// What a field of a configuration is to a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Says what was done: runs that differ in it did different things, and are not compared.
+    Identity,
+    /// Says where: sides are meant to differ in it.
+    Place,
+    /// Says how the target was reached: a side whose target is of another kind has none.
+    Reach,
+    /// The run chose it for itself: no side keeps to it on purpose.
+    Chosen,
+    /// Anything else: a difference is told.
+    #[default]
+    Setting,
+}
+
+impl BenchmarkEntry {
+    /// One that declares its metrics and nothing more.
+    pub const fn of(metrics: &'static [MetricDeclaration]) -> Self {
+        Self { metrics, settings: &[], answers: &[], views: no_views }
+    }
+
+    /// What the field `path`, such as `parameters.connections`, is to a comparison.
+    pub fn role(&self, path: &str) -> Role {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        let is = |name: &str| match name.strip_prefix("*.") {
+            Some(of_all) => of_all == last,
+            None => path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+        };
+        self.settings.iter().find(|(name, _)| is(name)).map_or(Role::Setting, |(_, role)| *role)
+    }
+}
+
+fn no_views(_: &[&RunRecord]) -> Vec<Section> {
+    Vec::new()
+}
+
+/// The benchmarks that a program knows, by name.
+#[derive(Clone, Copy, Debug)]
+pub struct BenchmarkRegistry(fn(&str) -> Option<BenchmarkEntry>);
+
+impl BenchmarkRegistry {
+    /// Knows no benchmark.
+    pub const NONE: Self = Self(|_| None);
+
+    /// Looks benchmarks up by `entry`.
+    pub const fn new(entry: fn(&str) -> Option<BenchmarkEntry>) -> Self {
+        Self(entry)
+    }
+
+    /// What is known of a benchmark; of one that is not known, that it has no metrics, roles or views.
+    pub fn of(&self, benchmark: &str) -> BenchmarkEntry {
+        (self.0)(benchmark).unwrap_or(BenchmarkEntry::of(&[]))
+    }
+}
+
+impl Default for BenchmarkRegistry {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_for_its_field_and_those_below_it_and_a_star_for_every_last_name() {
+        const ENTRY: BenchmarkEntry = BenchmarkEntry {
+            settings: &[("nfs", Role::Reach), ("*.url", Role::Place), ("workload", Role::Identity)],
+            ..BenchmarkEntry::of(&[])
+        };
+        let roles = ["nfs", "nfs.proto", "nfsx", "a.b.url", "url", "workload", "workload_toml"];
+        use Role::{Identity, Place, Reach, Setting};
+        assert_eq!(
+            roles.map(|path| ENTRY.role(path)),
+            [Reach, Reach, Setting, Place, Place, Identity, Setting]
+        );
+        assert_eq!(BenchmarkRegistry::NONE.of("anything").role("workload"), Setting);
+    }
+}
