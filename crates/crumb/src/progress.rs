@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use harness::{Event, Level, Live, Stage, Step};
+use harness::{Event, Level, Live, PhaseLive, Stage, Step};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::LoadPoint;
 
@@ -53,6 +53,7 @@ impl Progress {
             Event::LevelBegins(level) => self.level(level),
             Event::Waits(choice) => self.say(&choice.to_string()),
             Event::Live(live) => self.live(live),
+            Event::PhaseLive(live) => self.phase_live(live),
             Event::LevelDone(point) => self.say(&point_line(point)),
             Event::Note(text) => self.say(wrapped("", text).trim_end()),
             _ => {}
@@ -107,6 +108,21 @@ impl Progress {
             text.push_str(&format!(", {} errors", report::count_text(live.errors)));
         }
         self.step(live.elapsed.as_millis() as u64, (warm + measure).as_millis() as u64, text);
+    }
+
+    fn phase_live(&mut self, live: &PhaseLive) {
+        let mut text = format!(
+            "{}: {}/s of {}, {} ms, {:.0}% hits",
+            live.phase,
+            report::rate_text(live.achieved_per_sec),
+            report::rate_text(live.offered_per_sec),
+            report::ms_text(live.latency_mean.as_secs_f64() * 1e6),
+            100.0 * live.hit_share,
+        );
+        if live.errors > 0 {
+            text.push_str(&format!(", {} failed", report::count_text(live.errors)));
+        }
+        self.step((1000.0 * live.done) as u64, 1000, text);
     }
 
     /// Shows how far something has come: `done` of `of`, and a line about it. A log hears of it now and then.

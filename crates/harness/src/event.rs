@@ -29,6 +29,8 @@ pub enum Event {
     Waits(WaitChoice),
     /// Figures of the level under way.
     Live(Live),
+    /// Figures of the phase under way, of a benchmark whose requests a cache may answer.
+    PhaseLive(PhaseLive),
     /// A load level is measured.
     LevelDone(Box<LoadPoint>),
     /// What is measured so far, to be kept in case that the process is killed.
@@ -95,6 +97,25 @@ pub struct Live {
     pub errors: u64,
 }
 
+/// Figures of the last moments of a phase of requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseLive {
+    /// The phase's name.
+    pub phase: &'static str,
+    /// How far it has come, 0 to 1.
+    pub done: f64,
+    /// Requests due a second.
+    pub offered_per_sec: f64,
+    /// Good replies a second.
+    pub achieved_per_sec: f64,
+    /// Mean latency of the good replies.
+    pub latency_mean: Duration,
+    /// Share of the good replies that came from a cache, 0 to 1.
+    pub hit_share: f64,
+    /// Requests that failed since the run began.
+    pub errors: u64,
+}
+
 /// Where events go. Clones send to the same place.
 #[derive(Clone, Debug)]
 pub struct Events {
@@ -128,7 +149,7 @@ impl Events {
     /// Sends, or drops what may be dropped when the receiver is far behind. Returns at once.
     pub fn send(&self, event: Event) {
         let Some(sender) = &self.sender else { return };
-        let may_be_dropped = matches!(event, Event::Step(_) | Event::Live(_));
+        let may_be_dropped = matches!(event, Event::Step(_) | Event::Live(_) | Event::PhaseLive(_));
         if may_be_dropped && self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return;
         }
