@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::context::Context;
 use crate::cpus::CpuList;
+use crate::exit::BadUsage;
 use crate::outcome::{Begun, OutputArgs, Run};
 use crate::output::say;
 use crate::progress::Progress;
@@ -135,7 +136,7 @@ impl<B: Benchmark> Plan<'_, B> {
         let (mut progress, silent) = (Progress::new(context.quiet), context.silent);
         let (benchmark, pin) = (self.benchmark, self.pin);
         let run = move || {
-            let pinned = pin.map_or(Ok(()), CpuList::pin);
+            let pinned = pin.map_or(Ok(()), CpuList::pin).map_err(|error| error.context(BadUsage));
             on_all(group, "its processors", pinned)?;
             anyhow::Ok(harness::run(benchmark, storage, group, stop, events))
         };
