@@ -2,20 +2,29 @@
 //!
 //! Resolution is three significant digits from 100 ns to one hour, which costs 240 KB a histogram and
 //! bounds the error of every percentile to 0.1%. Stored as HdrHistogram V2 (deflated, base64), the
-//! interchange format that other HdrHistogram libraries read.
+//! interchange format that other HdrHistogram libraries read. One that was read stays in its stored form until
+//! something is added: a record of thousands of histograms takes the memory of its text.
 
+mod stored;
+
+use std::borrow::Cow;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
+use self::stored::StoredHistogram;
+
 /// Latencies in nanoseconds, of one kind of operation or of all.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct LatencyHistogram {
-    counts: Histogram<u64>,
+    counts: Counts,
+}
+
+#[derive(Clone, Debug)]
+enum Counts {
+    Live(Histogram<u64>),
+    Stored(StoredHistogram),
 }
 
 /// What is told of a histogram in tables; every figure in microseconds but `count`.
@@ -51,8 +60,14 @@ pub enum HistogramError {
     /// The bytes are not an HdrHistogram.
     #[error("histogram is not in HdrHistogram V2 form: {reason}")]
     Format {
-        /// What the decoder said.
+        /// What is wrong with them.
         reason: String,
+    },
+    /// Counts that no run can reach.
+    #[error("histogram has more samples than {max}, which no run can take")]
+    TooManySamples {
+        /// Most that are accepted.
+        max: u64,
     },
 }
 
@@ -63,9 +78,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 impl LatencyHistogram {
     /// An empty histogram.
     pub fn new() -> Self {
-        let counts = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
-            .expect("the bounds are constants that HdrHistogram accepts");
-        Self { counts }
+        Self { counts: Counts::Live(empty()) }
     }
 
     /// Counts one sample. What lasts over an hour counts as an hour.
@@ -73,12 +86,12 @@ impl LatencyHistogram {
     pub fn record(&mut self, latency: Duration) {
         let ns =
             latency.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(latency.subsec_nanos()));
-        self.counts.saturating_record(ns);
+        self.live().saturating_record(ns);
     }
 
     /// Adds all samples of `other`: exact, as the buckets are the same.
     pub fn merge(&mut self, other: &Self) {
-        self.counts.add(&other.counts).expect("histograms of equal bounds always add up");
+        self.live().add(other.whole().as_ref()).expect("histograms of equal bounds always add up");
     }
 
     /// Takes out samples that are in it.
@@ -86,54 +99,60 @@ impl LatencyHistogram {
     /// # Panics
     /// When one of `other`'s samples is not.
     pub fn subtract(&mut self, other: &Self) {
-        self.counts.subtract(&other.counts).expect("the samples that are taken out were in it");
+        self.live().subtract(other.whole().as_ref()).expect("the samples that are taken out were in it");
     }
 
     /// Forgets all samples.
     pub fn clear(&mut self) {
-        self.counts.reset();
+        self.live().reset();
     }
 
     /// Samples counted.
     pub fn count(&self) -> u64 {
-        self.counts.len()
+        match &self.counts {
+            Counts::Live(counts) => counts.len(),
+            Counts::Stored(stored) => stored.samples(),
+        }
     }
 
     /// Latency that `quantile` (0 to 1) of the samples did not exceed; zero when there are none.
     pub fn quantile(&self, quantile: f64) -> Duration {
-        Duration::from_nanos(self.counts.value_at_quantile(quantile))
+        Duration::from_nanos(self.whole().value_at_quantile(quantile))
     }
 
     /// Sum of all samples, in seconds.
     pub fn total_s(&self) -> f64 {
-        self.counts.mean() * self.counts.len() as f64 / 1e9
+        let counts = self.whole();
+        counts.mean() * counts.len() as f64 / 1e9
     }
 
     /// The figures for a table.
     pub fn summary(&self) -> LatencySummary {
-        if self.counts.is_empty() {
+        let counts = self.whole();
+        if counts.is_empty() {
             return LatencySummary::default();
         }
-        let us = |quantile| self.counts.value_at_quantile(quantile) as f64 / 1e3;
+        let us = |quantile| counts.value_at_quantile(quantile) as f64 / 1e3;
         LatencySummary {
-            count: self.counts.len(),
-            mean: self.counts.mean() / 1e3,
-            sd: self.counts.stdev() / 1e3,
-            min: self.counts.min() as f64 / 1e3,
+            count: counts.len(),
+            mean: counts.mean() / 1e3,
+            sd: counts.stdev() / 1e3,
+            min: counts.min() as f64 / 1e3,
             p50: us(0.5),
             p90: us(0.9),
             p99: us(0.99),
             p999: us(0.999),
-            max: self.counts.max() as f64 / 1e3,
+            max: counts.max() as f64 / 1e3,
         }
     }
 
     /// Cumulative distribution as (latency in microseconds, share of samples not above it, 0 to 1), one
     /// point for each recorded bucket.
     pub fn cumulative(&self) -> Vec<(f64, f64)> {
-        let total = self.counts.len() as f64;
+        let counts = self.whole();
+        let total = counts.len() as f64;
         let mut below = 0;
-        self.counts
+        counts
             .iter_recorded()
             .map(|bucket| {
                 below += bucket.count_at_value();
@@ -144,7 +163,7 @@ impl LatencyHistogram {
 
     /// The buckets in use as (highest latency in nanoseconds, samples), by rising latency: small enough to send.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
-        self.counts
+        self.whole()
             .iter_recorded()
             .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
             .collect()
@@ -152,36 +171,59 @@ impl LatencyHistogram {
 
     /// Adds what `buckets` of another histogram gave: exact, as the buckets are the same.
     pub fn add_buckets(&mut self, buckets: &[(u64, u64)]) {
+        let counts = self.live();
         for &(ns, samples) in buckets {
-            self.counts.saturating_record_n(ns, samples);
+            counts.saturating_record_n(ns, samples);
         }
     }
 
     /// The whole histogram as base64 of HdrHistogram V2, deflated.
     pub fn encode(&self) -> String {
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.counts, &mut bytes)
-            .expect("writing a histogram to memory cannot fail");
-        BASE64.encode(bytes)
+        match &self.counts {
+            Counts::Live(counts) => StoredHistogram::of(counts).text(),
+            Counts::Stored(stored) => stored.text(),
+        }
     }
 
     /// Reads what `encode` wrote.
     ///
     /// # Errors
-    /// When the text is not base64 or not an HdrHistogram.
+    /// When the text is not base64, not an HdrHistogram, or one that no run can have.
     pub fn decode(text: &str) -> Result<Self, HistogramError> {
-        let bytes = BASE64.decode(text).map_err(HistogramError::Base64)?;
-        let read: Histogram<u64> = Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|error| HistogramError::Format { reason: format!("{error:?}") })?;
-        // Written by another library the bounds may differ: bring the samples into ours.
-        let mut histogram = Self::new();
-        for bucket in read.iter_recorded() {
-            histogram.counts.saturating_record_n(bucket.value_iterated_to(), bucket.count_at_value());
-        }
-        Ok(histogram)
+        StoredHistogram::parse(text).map(|stored| Self { counts: Counts::Stored(stored) })
     }
+
+    /// All buckets, to look at.
+    fn whole(&self) -> Cow<'_, Histogram<u64>> {
+        match &self.counts {
+            Counts::Live(counts) => Cow::Borrowed(counts),
+            Counts::Stored(stored) => Cow::Owned(stored.whole()),
+        }
+    }
+
+    /// All buckets, to add to.
+    #[inline]
+    fn live(&mut self) -> &mut Histogram<u64> {
+        if let Counts::Stored(stored) = &self.counts {
+            self.counts = Counts::Live(stored.whole());
+        }
+        match &mut self.counts {
+            Counts::Live(counts) => counts,
+            Counts::Stored(_) => unreachable!("what was stored was made live just now"),
+        }
+    }
+}
+
+impl PartialEq for LatencyHistogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.whole() == other.whole()
+    }
+}
+
+/// No samples yet.
+fn empty() -> Histogram<u64> {
+    Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
+        .expect("the bounds are constants that HdrHistogram accepts")
 }
 
 impl Default for LatencyHistogram {
@@ -255,7 +297,9 @@ mod tests {
         #[test]
         fn storage_keeps_every_percentile(samples in prop::collection::vec(100u64..3_000_000_000_000, 1..200)) {
             let histogram = of(&samples);
-            let again = LatencyHistogram::decode(&histogram.encode()).unwrap();
+            // Added to an empty one, as what was read is decoded for each percentile.
+            let mut again = LatencyHistogram::new();
+            again.merge(&LatencyHistogram::decode(&histogram.encode()).unwrap());
             for per_mille in 0..=1000 {
                 let quantile = f64::from(per_mille) / 1000.0;
                 prop_assert_eq!(histogram.quantile(quantile), again.quantile(quantile));

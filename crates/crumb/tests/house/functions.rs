@@ -92,7 +92,11 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/nfs/src/wire/nfs3/replies.rs", "success", "one arm for each procedure of NFS"),
     ("crates/nfs/src/wire/nfs3/requests.rs", "put_request", "one arm for each procedure of NFS"),
     ("crates/nfs/src/wire/nfs3/requests.rs", "decode_request", "one arm for each procedure of NFS"),
-    ("crates/packstore/src/procedures/check.rs", "check_file", "steps whose order keeps objects safe over a crash"),
+    (
+        "crates/packstore/src/procedures/check.rs",
+        "check_file",
+        "steps whose order keeps objects safe over a crash",
+    ),
     (
         "crates/packfs/src/file_system.rs",
         "rename",
@@ -108,10 +112,26 @@ const LONGER: &[(&str, &str, &str)] = &[
         "resolve",
         "steps whose order keeps objects safe over a crash",
     ),
-    ("crates/packstore/src/procedures/refill.rs", "prepare", "steps whose order keeps objects safe over a crash"),
-    ("crates/packstore/src/procedures/refill.rs", "rewrite_index", "steps whose order keeps objects safe over a crash"),
-    ("crates/packstore/src/write_queue/staging.rs", "stage_on", "steps whose order keeps objects safe over a crash"),
-    ("crates/packstore/src/write_queue/writing.rs", "write", "steps whose order keeps objects safe over a crash"),
+    (
+        "crates/packstore/src/procedures/refill.rs",
+        "prepare",
+        "steps whose order keeps objects safe over a crash",
+    ),
+    (
+        "crates/packstore/src/procedures/refill.rs",
+        "rewrite_index",
+        "steps whose order keeps objects safe over a crash",
+    ),
+    (
+        "crates/packstore/src/write_queue/staging.rs",
+        "stage_on",
+        "steps whose order keeps objects safe over a crash",
+    ),
+    (
+        "crates/packstore/src/write_queue/writing.rs",
+        "write",
+        "steps whose order keeps objects safe over a crash",
+    ),
     ("crates/stackfs/src/check/examine.rs", "of", "one thing to look for after the other"),
     ("crates/testkit/src/ganesha.rs", "start_in", "the steps of starting a server"),
     (
