@@ -29,7 +29,7 @@ pub struct TransportOptions {
     pub udp_retransmits: u8,
     /// How long the server may be away: a broken connection not regained, or no reply at all.
     pub reconnect_timeout: Duration,
-    /// Worker threads of a directory; none: as many as suit the machine.
+    /// Worker threads of a directory, fixed; none: as many as suit the machine, and more as requests wait for one.
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -44,7 +44,7 @@ pub fn open_transport(
         Target::Directory(path) => {
             let mut directory = DirectoryTransportOptions::default();
             if let Some(threads) = options.threads {
-                directory.threads = threads.get();
+                (directory.threads, directory.threads_max) = (threads.get(), threads.get());
             }
             let transport = DirectoryTransport::open(path, directory, clock.clone())
                 .with_context(|| format!("cannot use directory {}", path.display()))?;

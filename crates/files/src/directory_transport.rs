@@ -6,6 +6,9 @@
 //!    idle jobs <-- deliver <-- poll <-- finished (Mutex, Condvar, count)
 //! ```
 //!
+//! A worker that finds more jobs waiting than workers are free starts one more, up to `threads_max`. Beyond that jobs wait
+//! for a thread, and `counters` says for how long there were such: that is this program's limit, and not the disk's.
+//!
 //! A job owns a copy of its request and the buffers of its reply, and goes round this circle: in the steady
 //! state nothing is allocated. `poll` sleeps on the condition variable.
 //!
@@ -22,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use quanta::{Clock, Instant};
 
@@ -37,6 +41,8 @@ pub struct DirectoryTransportOptions {
     /// Worker threads. Default: four for each CPU, from 2 to 64, because a worker sleeps in the kernel while
     /// the disk works, and a disk wants several requests at once to be fast.
     pub threads: usize,
+    /// The most worker threads, when all are busy and jobs wait. Default 256. As many as `threads` means that none are added.
+    pub threads_max: usize,
     /// The most requests in flight; more are refused with `Full`. Default 1024: each may keep as many bytes
     /// as its largest READ or WRITE had.
     pub in_flight_max: usize,
@@ -44,17 +50,24 @@ pub struct DirectoryTransportOptions {
     pub directory: DirectoryOptions,
 }
 
+/// A disk with a deep queue is kept busy by far fewer, and a network file system by some hundreds.
+const THREADS_MAX: usize = 256;
+
 impl Default for DirectoryTransportOptions {
     fn default() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads: (cpus * 4).clamp(2, 64), in_flight_max: 1024, directory: DirectoryOptions::default() }
+        Self {
+            threads: (cpus * 4).clamp(2, 64),
+            threads_max: THREADS_MAX,
+            in_flight_max: 1024,
+            directory: DirectoryOptions::default(),
+        }
     }
 }
 
 /// Requests to a local directory.
 pub struct DirectoryTransport {
     shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
     clock: Clock,
     path: PathBuf,
     root: Handle,
@@ -82,6 +95,40 @@ struct Waiting {
     jobs: VecDeque<Box<Job>>,
     sleepers: usize,
     stop: bool,
+    workers: Vec<JoinHandle<()>>,
+    /// Workers there are or that are being started.
+    threads: usize,
+    threads_max: usize,
+    /// Since when jobs wait while there may be no more workers.
+    short_since: Option<Instant>,
+    /// Time in which that was so, up to `short_since`.
+    short: Duration,
+}
+
+impl Waiting {
+    /// Notes whether jobs wait for a thread that there may not be.
+    fn note_room(&mut self, now: Instant) {
+        let is_short = self.threads == self.threads_max && self.jobs.len() > self.sleepers;
+        match (is_short, self.short_since) {
+            (true, None) => self.short_since = Some(now),
+            (false, Some(since)) => {
+                self.short += now.saturating_duration_since(since);
+                self.short_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn short_until(&self, now: Instant) -> Duration {
+        self.short + self.short_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Takes the right to start one more worker, when jobs wait for which none is free.
+    fn claim_thread(&mut self) -> bool {
+        let is_wanted = self.jobs.len() > self.sleepers && self.threads < self.threads_max && !self.stop;
+        self.threads += usize::from(is_wanted);
+        is_wanted
+    }
 }
 
 struct Finished {
@@ -104,15 +151,23 @@ impl DirectoryTransport {
         let (root, io_bytes_max) = (directory.root(), directory.io_bytes_max());
         let shared = Arc::new(Shared {
             directory,
-            waiting: Mutex::new(Waiting { jobs: VecDeque::new(), sleepers: 0, stop: false }),
+            waiting: Mutex::new(Waiting {
+                jobs: VecDeque::new(),
+                sleepers: 0,
+                stop: false,
+                workers: Vec::new(),
+                threads: options.threads.max(1),
+                threads_max: options.threads_max.max(options.threads).max(1),
+                short_since: None,
+                short: Duration::ZERO,
+            }),
             more: Condvar::new(),
             finished: Mutex::new(Finished { jobs: Vec::new(), poller_sleeps: false }),
             some_finished: Condvar::new(),
             finished_count: AtomicUsize::new(0),
         });
-        let mut transport = Self {
+        let transport = Self {
             shared,
-            workers: Vec::new(),
             clock,
             path,
             root,
@@ -123,14 +178,10 @@ impl DirectoryTransport {
             batch: Vec::new(),
             taken: Vec::new(),
         };
-        for number in 0..options.threads.max(1) {
-            let (shared, clock) = (Arc::clone(&transport.shared), transport.clock.clone());
-            let worker = std::thread::Builder::new()
-                .name(format!("directory-{number}"))
-                .spawn(move || shared.work(&clock))
-                // Dropping the transport joins those that were started.
+        for _ in 0..options.threads.max(1) {
+            // Dropping the transport joins those that were started.
+            Shared::start_worker(&transport.shared, &transport.clock)
                 .map_err(|source| DirectoryError::Thread { path: transport.path.clone(), source })?;
-            transport.workers.push(worker);
         }
         Ok(transport)
     }
@@ -146,28 +197,59 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    fn work(&self, clock: &Clock) {
-        while let Some(mut job) = self.next() {
-            job.run(&self.directory, clock);
-            let mut finished = lock(&self.finished);
-            finished.jobs.push(job);
-            self.finished_count.store(finished.jobs.len(), Ordering::Release);
-            let wake = std::mem::take(&mut finished.poller_sleeps);
-            drop(finished);
-            if wake {
-                self.some_finished.notify_one();
-            }
+    fn start_worker(shared: &Arc<Self>, clock: &Clock) -> std::io::Result<()> {
+        let (own, clock) = (Arc::clone(shared), clock.clone());
+        let worker = std::thread::Builder::new().name("directory".to_owned());
+        // Without the lock, for which the generator would have to wait.
+        let worker = worker.spawn(move || Self::work(&own, &clock))?;
+        lock(&shared.waiting).workers.push(worker);
+        Ok(())
+    }
+
+    /// One more worker, for which the right was claimed. Without it the others do its work.
+    #[cold]
+    fn add_worker(shared: &Arc<Self>, clock: &Clock) {
+        if let Err(error) = Self::start_worker(shared, clock) {
+            let mut waiting = lock(&shared.waiting);
+            waiting.threads -= 1;
+            waiting.threads_max = waiting.threads;
+            tracing::warn!(%error, threads = waiting.threads, "no more worker threads for the directory can be started");
         }
     }
 
-    fn next(&self) -> Option<Box<Job>> {
+    fn work(shared: &Arc<Self>, clock: &Clock) {
+        while let Some((mut job, adds_worker)) = shared.next(clock) {
+            if adds_worker {
+                Self::add_worker(shared, clock);
+            }
+            job.run(&shared.directory, clock);
+            shared.finish(job);
+        }
+    }
+
+    fn finish(&self, job: Box<Job>) {
+        let mut finished = lock(&self.finished);
+        finished.jobs.push(job);
+        self.finished_count.store(finished.jobs.len(), Ordering::Release);
+        let wake = std::mem::take(&mut finished.poller_sleeps);
+        drop(finished);
+        if wake {
+            self.some_finished.notify_one();
+        }
+    }
+
+    /// The next job, and whether this worker is to start another one before it.
+    fn next(&self, clock: &Clock) -> Option<(Box<Job>, bool)> {
         let mut waiting = lock(&self.waiting);
         loop {
             if waiting.stop {
                 return None;
             }
             if let Some(job) = waiting.jobs.pop_front() {
-                return Some(job);
+                if waiting.short_since.is_some() {
+                    waiting.note_room(clock.now());
+                }
+                return Some((job, waiting.claim_thread()));
             }
             waiting.sleepers += 1;
             waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -195,6 +277,9 @@ impl Transport for DirectoryTransport {
         let mut waiting = lock(&self.shared.waiting);
         let wake = waiting.sleepers.min(self.batch.len());
         waiting.jobs.extend(self.batch.drain(..));
+        if waiting.jobs.len() > waiting.sleepers {
+            waiting.note_room(self.clock.now());
+        }
         drop(waiting);
         for _ in 0..wake {
             self.shared.more.notify_one();
@@ -255,7 +340,8 @@ impl Transport for DirectoryTransport {
     }
 
     fn counters(&self) -> TransportCounters {
-        TransportCounters::default()
+        let waited_for_thread = lock(&self.shared.waiting).short_until(self.clock.now());
+        TransportCounters { waited_for_thread, ..TransportCounters::default() }
     }
 }
 
@@ -264,9 +350,68 @@ impl Drop for DirectoryTransport {
     fn drop(&mut self) {
         lock(&self.shared.waiting).stop = true;
         self.shared.more.notify_all();
-        for worker in self.workers.drain(..) {
-            // A worker's panic was printed where it happened.
-            let _ = worker.join();
+        loop {
+            // One of them may be starting another one.
+            let workers = std::mem::take(&mut lock(&self.shared.waiting).workers);
+            if workers.is_empty() {
+                break;
+            }
+            for worker in workers {
+                // A worker's panic was printed where it happened.
+                let _ = worker.join();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(threads: usize, jobs: usize, sleepers: usize) -> Waiting {
+        Waiting {
+            jobs: (0..jobs).map(|_| Box::new(Job::new())).collect(),
+            sleepers,
+            stop: false,
+            workers: Vec::new(),
+            threads,
+            threads_max: 4,
+            short_since: None,
+            short: Duration::ZERO,
+        }
+    }
+
+    /// Symptom: a storage that takes 20 ms read as saturated at 334/s, which is what 8 threads do. Fix: threads are added
+    /// while jobs wait for one.
+    #[test]
+    fn a_thread_is_added_only_while_jobs_wait_for_one_and_up_to_the_most() {
+        for (threads, jobs, sleepers, is_added) in [
+            (2, 1, 0, true),
+            (2, 1, 1, false),
+            (2, 3, 1, true),
+            (3, 1, 0, true),
+            (4, 9, 0, false),
+            (2, 0, 0, false),
+        ] {
+            let mut waiting = waiting(threads, jobs, sleepers);
+            assert_eq!(waiting.claim_thread(), is_added, "{threads} threads, {jobs} jobs, {sleepers} asleep");
+            assert_eq!(waiting.threads, threads + usize::from(is_added));
+        }
+    }
+
+    #[test]
+    fn time_without_a_free_thread_counts_only_when_there_may_be_no_more() {
+        let (clock, mock) = Clock::mock();
+        let tick = Duration::from_millis(3);
+        for (threads, expected) in [(3, Duration::ZERO), (4, tick)] {
+            let mut waiting = waiting(threads, 2, 0);
+            waiting.note_room(clock.now());
+            mock.increment(tick);
+            assert_eq!(waiting.short_until(clock.now()), expected, "it is still so");
+            waiting.jobs.clear();
+            waiting.note_room(clock.now());
+            mock.increment(tick);
+            assert_eq!(waiting.short_until(clock.now()), expected, "it is over");
         }
     }
 }

@@ -170,6 +170,7 @@ impl Transport for NullTransport {
                 retransmits: 0,
                 done,
                 arrived: Some(done),
+                began: None,
             });
         }
         Ok(delivered)

@@ -12,6 +12,7 @@
 //! and `poll` not beyond its time.
 
 use std::io;
+use std::time::Duration;
 
 use quanta::Instant;
 
@@ -35,6 +36,8 @@ pub struct Completion<'a> {
     /// When the reply had arrived at this machine, which is how late it was taken; `done` itself where the transport made
     /// the call. None where it is not known.
     pub arrived: Option<Instant>,
+    /// When the call began, where the transport made it itself; before that it waited for a thread.
+    pub began: Option<Instant>,
 }
 
 /// What came of a request.
@@ -78,6 +81,8 @@ pub struct TransportCounters {
     pub sent_bytes: u64,
     /// Bytes received, with headers.
     pub received_bytes: u64,
+    /// Time in which requests waited for a thread of this program, with as many as it may have.
+    pub waited_for_thread: Duration,
 }
 
 /// The storage is gone for good, or was never there.

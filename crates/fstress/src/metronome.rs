@@ -355,7 +355,7 @@ impl Metronome<'_> {
             tallies: count.tallies,
             lateness: count.lateness,
             late_ranks: Vec::new(),
-            full: count.full,
+            full: count.full + counters.waited_for_thread,
             warmed: stopped_at.min(counted_from).saturating_duration_since(begin),
             measured,
             busy: busy.clamp(0.0, 1.0),
@@ -605,10 +605,13 @@ impl<'a> Count<'a> {
             self.tallies.of(flight.planned.kind).settle(&completion.outcome, completion.retransmits, latency);
             match completion.outcome {
                 Outcome::Ok(_) if self.is_open => {
-                    let waited_for_room_since = flight.waited_for_room.then_some(flight.due);
+                    // A call that began later than it was submitted waited for a thread.
+                    let submitted = completion.began.map(|_| flight.sent);
+                    let waited_for_room_since =
+                        if flight.waited_for_room { Some(flight.due) } else { submitted };
                     let (done, arrived) = (completion.done, completion.arrived);
-                    self.times
-                        .reply((), ReplyTime { done, arrived, sent: flight.sent, waited_for_room_since });
+                    let sent = completion.began.unwrap_or(flight.sent);
+                    self.times.reply((), ReplyTime { done, arrived, sent, waited_for_room_since });
                 }
                 Outcome::Cancelled if self.is_open => self.lateness.unanswered(latency, 1),
                 _ => {}
@@ -694,5 +697,6 @@ fn difference(after: TransportCounters, before: TransportCounters) -> TransportC
         retransmits: after.retransmits - before.retransmits,
         sent_bytes: after.sent_bytes - before.sent_bytes,
         received_bytes: after.received_bytes - before.received_bytes,
+        waited_for_thread: after.waited_for_thread.saturating_sub(before.waited_for_thread),
     }
 }

@@ -254,6 +254,7 @@ impl Transport for LawTransport {
                 retransmits: 0,
                 done: self.begun + if self.held_up.is_some() { to } else { answer.at },
                 arrived: Some(self.begun + answer.at),
+                began: None,
             });
             delivered += 1;
         }

@@ -19,6 +19,7 @@ pub(super) struct Job {
     /// False: a handle is over 64 bytes, such as nobody gives out.
     valid: bool,
     result: Result<Reply<'static>, Status>,
+    began: Option<Instant>,
     done: Option<Instant>,
 }
 
@@ -37,6 +38,7 @@ impl Job {
             scratch: Scratch::new(),
             valid: true,
             result: Ok(Reply::Null),
+            began: None,
             done: None,
         }
     }
@@ -169,6 +171,7 @@ impl Job {
     /// Does what was asked, on a worker, and notes when it was done.
     pub(super) fn run(&mut self, directory: &Directory, clock: &quanta::Clock) {
         use Request as R;
+        self.began = Some(clock.now());
         let (one, two) = (self.first.by_ref(), self.second.by_ref());
         let (name, second) = self.bytes.split_at(self.split);
         let request = match self.hollow {
@@ -214,6 +217,7 @@ impl Job {
             retransmits: 0,
             done,
             arrived: Some(done),
+            began: self.began,
         }
     }
 }

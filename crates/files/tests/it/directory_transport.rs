@@ -118,7 +118,7 @@ fn poll_keeps_its_time() {
 #[test]
 fn dropping_the_transport_ends_its_threads() {
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-    let options = DirectoryTransportOptions { threads: 40, ..Default::default() };
+    let options = DirectoryTransportOptions { threads: 40, threads_max: 60, ..Default::default() };
     let (_folder, mut transport, _) = open(options);
     for number in 0..100 {
         transport.submit(Ticket(number), &Request::Null).unwrap();

@@ -204,6 +204,8 @@ impl MeasuredPart {
                 retransmits,
                 sent_bytes,
                 received_bytes,
+                // It is in `full`.
+                waited_for_thread: Duration::ZERO,
             },
             overtaken: self.overtaken,
             digest: self.digest,

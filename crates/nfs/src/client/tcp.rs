@@ -408,7 +408,7 @@ impl Link {
                     Some((index, outcome)) => {
                         let ticket = self.slots[index].ticket;
                         self.slots.release(index);
-                        deliver(Completion { ticket, outcome, retransmits: 0, done, arrived });
+                        deliver(Completion { ticket, outcome, retransmits: 0, done, arrived, began: None });
                         delivered += 1;
                     }
                     None => count_bad_reply(message, counters),
@@ -472,7 +472,14 @@ impl Link {
     fn give_up_calls(&mut self, clock: &Clock, deliver: &mut dyn FnMut(Completion<'_>)) -> usize {
         let done = clock.now();
         self.slots.release_all(|ticket| {
-            deliver(Completion { ticket, outcome: Outcome::Lost, retransmits: 0, done, arrived: None });
+            deliver(Completion {
+                ticket,
+                outcome: Outcome::Lost,
+                retransmits: 0,
+                done,
+                arrived: None,
+                began: None,
+            });
         })
     }
 

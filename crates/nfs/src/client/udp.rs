@@ -294,7 +294,7 @@ impl Link {
                     let slot = &self.slots[index];
                     let (ticket, retransmits) = (slot.ticket, slot.extra.retransmits);
                     self.end(index);
-                    deliver(Completion { ticket, outcome, retransmits, done, arrived });
+                    deliver(Completion { ticket, outcome, retransmits, done, arrived, began: None });
                     delivered += 1;
                 }
                 None => count_bad_reply(message, counters),
@@ -321,7 +321,7 @@ impl Link {
                     let (ticket, retransmits) = (slot.ticket, slot.extra.retransmits);
                     self.slots.release(index);
                     let (outcome, arrived) = (Outcome::Cancelled, None);
-                    deliver(Completion { ticket, outcome, retransmits, done: now, arrived });
+                    deliver(Completion { ticket, outcome, retransmits, done: now, arrived, began: None });
                     cancelled += 1;
                 } else {
                     slot.extra.retransmits += 1;
@@ -340,7 +340,14 @@ impl Link {
         self.waiting.fill(List { first: NONE, last: NONE });
         self.unsent.clear();
         self.slots.release_all(|ticket| {
-            deliver(Completion { ticket, outcome: Outcome::Lost, retransmits: 0, done: now, arrived: None });
+            deliver(Completion {
+                ticket,
+                outcome: Outcome::Lost,
+                retransmits: 0,
+                done: now,
+                arrived: None,
+                began: None,
+            });
         });
     }
 

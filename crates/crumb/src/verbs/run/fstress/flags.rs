@@ -88,7 +88,7 @@ pub struct FstressArgs {
     #[arg(long, value_name = "N")]
     connections: Option<NonZeroU16>,
 
-    /// Worker threads for a directory target; by default four for each processor
+    /// Worker threads for a directory target; by default four for each processor, and up to 256 when requests wait
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<NonZeroUsize>,
 
