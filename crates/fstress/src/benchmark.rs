@@ -94,7 +94,7 @@ impl Benchmark for Fstress {
             metrics: metrics(&whole.points, &self.config.load),
             complete: whole.complete,
             any_measured: !whole.points.is_empty(),
-            ..Figures::of(judge::run_verdict(&whole.points, whole.complete))
+            ..Figures::of(judge::run_verdict(&whole.points, whole.complete, &self.config.load))
         }
     }
 }

@@ -16,7 +16,7 @@ use harness::open_loop::{
 };
 use measure::{FileSetRecord, LoadPoint, LoopKind, Pacing, RankPart, Verdict};
 
-use crate::load::LatencyBound;
+use crate::load::{LatencyBound, Load};
 use crate::metronome::{CutShort, Measured};
 use crate::mix::Mix;
 
@@ -85,11 +85,13 @@ pub(crate) fn was_held(point: &LoadPoint) -> bool {
 /// Whether the level ended so early, by the user or because the storage went away, that it says nothing of what the storage
 /// holds.
 pub(crate) fn was_interrupted(point: &LoadPoint) -> bool {
-    point.verdict.has(INTERRUPTED) || point.verdict.has(STORAGE_GONE)
+    [INTERRUPTED, STORAGE_GONE, STOPPED].iter().any(|code| point.verdict.has(code))
 }
 
 /// Code of a level that was stopped before what was due could be answered.
 const INTERRUPTED: &str = "interrupted";
+/// Code of a level that was stopped when all that was due had been answered. A part of an interval is no answer either.
+const STOPPED: &str = "stopped";
 /// Code of a level in which the storage went away.
 const STORAGE_GONE: &str = "storage-gone";
 
@@ -173,7 +175,7 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
 
     match &measured.cut_short {
         Some(CutShort::Gone(error)) => verdict.invalidate(STORAGE_GONE, error.to_string()),
-        Some(CutShort::Stopped) => verdict.remark("stopped", "stopped by the user before its end"),
+        Some(CutShort::Stopped) => verdict.remark(STOPPED, "stopped by the user before its end"),
         None => {}
     }
     if attempted == 0 {
@@ -427,31 +429,69 @@ fn level(point: &LoadPoint) -> String {
     }
 }
 
+/// Whether a headline may come from this level: the storage held it, and nothing else spoilt it.
+pub(crate) fn is_answer(point: &LoadPoint) -> bool {
+    was_held(point) && point.verdict.valid
+}
+
+/// Whether the storage held a level and kept to the bound that was searched for.
+fn is_met(point: &LoadPoint, load: &Load) -> bool {
+    let is_within = match load {
+        Load::FindMax { bound, .. } => is_within(point, bound),
+        Load::Sweep(_) | Load::Auto { .. } | Load::Max { .. } => true,
+    };
+    was_held(point) && is_within
+}
+
+/// The levels that the answer of a run rests on: the highest that was held and the lowest that failed. One that was spoilt
+/// below another that held is not needed for the answer.
+fn rests_on<'a>(points: &'a [LoadPoint], load: &Load) -> Vec<&'a LoadPoint> {
+    let rate = |point: &LoadPoint| point.offered_per_sec.unwrap_or(0.0);
+    let by_rate = |a: &&LoadPoint, b: &&LoadPoint| rate(a).total_cmp(&rate(b));
+    let counted = || points.iter().filter(|point| !was_interrupted(point));
+    let held = counted().filter(|point| is_met(point, load)).max_by(by_rate);
+    let above = |point: &&LoadPoint| held.is_none_or(|held| rate(point) > rate(held));
+    let failed = counted().filter(|point| !is_met(point, load)).filter(above).min_by(by_rate);
+    held.into_iter().chain(failed).collect()
+}
+
 /// The verdict on the whole run.
 ///
-/// A sweep is meant to end in saturation, so points past the first saturated one do not spoil it; but some point
-/// must have held, and no point may be the generator's doing.
-pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
+/// It rests on the levels that the answer rests on, the highest held and the lowest failed. Other levels that are INVALID
+/// keep their mark and give no headline. A sweep is meant to end in saturation, which does not spoil it; but some level must
+/// have held.
+pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool, load: &Load) -> Verdict {
     let mut verdict = Verdict::valid();
     if points.is_empty() {
         verdict.invalidate("no-points", "no load point was measured");
         return verdict;
     }
-    if points.iter().all(|point| point.verdict.has(INTERRUPTED)) {
+    if points.iter().all(was_interrupted) && !points.iter().any(|point| point.verdict.has(STORAGE_GONE)) {
         verdict.invalidate(INTERRUPTED, "the run was interrupted before a load level had been measured");
     }
+    let answers = rests_on(points, load);
+    let is_answer = |point: &LoadPoint| answers.iter().any(|answer| std::ptr::eq(*answer, point));
     // One reason a code, however many levels it concerns.
     let mut levels_by_code: BTreeMap<&str, Vec<(String, &str)>> = BTreeMap::new();
+    let mut others: Vec<String> = Vec::new();
     for point in points {
         // What the run's end cut off does not spoil the levels before it.
         let apart = [RATE_OFF, INTERRUPTED];
-        for reason in
-            point.verdict.reasons.iter().filter(|reason| reason.fatal && !apart.contains(&&*reason.code))
-        {
-            // Past saturation replies come late and files fill up; only who was at fault matters there.
-            if !point.saturated || reason.code.starts_with("generator") {
+        // Past saturation replies come late and files fill up; only who was at fault matters there.
+        let is_ours = |code: &str| code.starts_with("generator") || code == TRANSPORT_FULL;
+        let spoilt: Vec<_> = point
+            .verdict
+            .reasons
+            .iter()
+            .filter(|reason| reason.fatal && !apart.contains(&&*reason.code))
+            .filter(|reason| !point.saturated || is_ours(&reason.code))
+            .collect();
+        if is_answer(point) || point.verdict.has(STORAGE_GONE) {
+            for reason in spoilt {
                 levels_by_code.entry(&reason.code).or_default().push((level(point), &reason.text));
             }
+        } else if let Some(reason) = spoilt.first() {
+            others.push(format!("{} ({})", level(point), reason.code));
         }
     }
     for (code, levels) in levels_by_code {
@@ -467,6 +507,10 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
     if points.iter().all(|point| point.saturated) {
         verdict.invalidate("all-saturated", "every load point was past saturation; start with a lower rate");
     }
+    if !others.is_empty() {
+        let list = others.join(", ");
+        verdict.remark("other-levels", format!("not to be trusted, and no part of the answer: {list}"));
+    }
     if !complete {
         verdict.remark("incomplete", "the run did not reach its end; it holds what was measured until then");
     }
@@ -478,7 +522,7 @@ pub(crate) fn run_verdict(points: &[LoadPoint], complete: bool) -> Verdict {
 pub(crate) fn overall_response_time_us(points: &[LoadPoint]) -> Option<f64> {
     let mut held: Vec<(f64, f64)> = points
         .iter()
-        .filter(|point| was_held(point))
+        .filter(|point| is_answer(point))
         .filter_map(|point| Some((point.offered_per_sec?, point.latency_us.mean)))
         .collect();
     held.sort_by(|a, b| a.0.total_cmp(&b.0));

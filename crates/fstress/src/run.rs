@@ -216,7 +216,7 @@ pub fn run_together(
     let Session { points, phases, pacer, .. } = session;
     RunOutcome {
         metrics: metrics(&points, &config.load),
-        verdict: judge::run_verdict(&points, complete),
+        verdict: judge::run_verdict(&points, complete, &config.load),
         points,
         phases,
         complete,
@@ -428,7 +428,14 @@ impl Session<'_> {
         let point = judge::load_point(&measured, &asked, parts);
         let Measured { cut_short, measured, .. } = measured;
         let mut kept = Ok(());
-        // Cut short in its warm-up it has nothing to say.
+        // Cut short in its warm-up it has nothing to say but what it waited for.
+        let unanswered = self.transport.in_flight();
+        if measured.is_zero() && unanswered > 0 {
+            (self.tell)(Event::Note(format!(
+                "interrupted in the warm-up with {unanswered} requests that the storage has not answered; is the server still \
+                 running?"
+            )));
+        }
         if !measured.is_zero() {
             (self.tell)(Event::LevelDone(Box::new(point.clone())));
             self.points.push(point);
@@ -612,20 +619,21 @@ pub(crate) fn metrics(points: &[LoadPoint], load: &Load) -> BTreeMap<String, f64
     let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
     let any_failed = points.iter().any(judge::was_failed_by_storage);
     let held = most(
-        &mut points.iter().filter(|point| judge::was_held(point)).filter_map(|point| point.offered_per_sec),
+        &mut points.iter().filter(|point| judge::is_answer(point)).filter_map(|point| point.offered_per_sec),
     );
     // Without a point that failed nobody knows where it saturates; then this is only the highest rate held.
     put("saturation_per_sec", held.filter(|_| any_failed));
     // A search under a bound stops before saturation and says its own answer.
     put("held_per_sec", held.filter(|_| !matches!(load, Load::FindMax { .. })));
     if let Load::FindMax { bound, .. } = load {
-        let within = |point: &&LoadPoint| point.verdict.valid && judge::is_within(point, bound);
+        let within = |point: &&LoadPoint| judge::is_answer(point) && judge::is_within(point, bound);
         put(
             "within_bound_per_sec",
             most(&mut points.iter().filter(within).filter_map(|point| point.offered_per_sec)),
         );
     }
-    put("peak_per_sec", most(&mut points.iter().map(|point| point.achieved_per_sec)));
+    let ours = |point: &&LoadPoint| !judge::generator_was_the_limit(point);
+    put("peak_per_sec", most(&mut points.iter().filter(ours).map(|point| point.achieved_per_sec)));
     put("overall_response_us", judge::overall_response_time_us(points));
     metrics
 }

@@ -6,7 +6,7 @@
 //! | axes, curves                           |   (cumulative: beside them, one line a load level)
 //! ```
 //!
-//! Marks tell runs apart without colour; hollow means saturated, a dashed line means closed loop.
+//! Marks tell runs apart without colour; hollow means saturated, a cross INVALID, a dashed line means closed loop.
 //! Not here: the numbers (see `series`).
 
 mod dots;
@@ -173,7 +173,8 @@ fn safe(name: &str) -> String {
 fn latency(text: &mut String, runs: &[RunRecord], log: bool) -> Drawn<()> {
     let curves = series::curves(runs);
     let title = if log { "Latency against load, logarithmic" } else { "Latency against load" };
-    let mut notes = vec!["Solid: mean. Thin: p99. Hollow: the server did not keep up.".to_owned()];
+    let mut notes =
+        vec!["Solid: mean. Thin: p99. Hollow: the server did not keep up. Crossed out: INVALID.".to_owned()];
     let top = series::linear_top_ms(&curves, Stat::Mean).max(series::linear_top_ms(&curves, Stat::P99));
     let shown = |stat: Stat| curves.iter().flat_map(|c| &c.dots).filter_map(move |dot| dot.latency_ms(stat));
     let highest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(0.0, f64::max);
@@ -226,7 +227,7 @@ fn draw_latency(chart: &mut Chart<'_, '_>, curves: &[Curve], top: f64) -> Drawn<
 
 fn achieved(text: &mut String, runs: &[RunRecord]) -> Drawn<()> {
     let curves: Vec<Curve> = series::curves(runs).into_iter().filter(|curve| !curve.closed).collect();
-    let note = "Dashed: achieved equals offered. Hollow: the server did not keep up.";
+    let note = "Dashed: achieved equals offered. Hollow: the server did not keep up. Crossed out: INVALID.";
     let (root, plot) = frame(text, "Achieved against offered rate", note, &curves)?;
     let x = Axis::linear(1.04 * rate_max(&curves), 8);
     let (end, y) = (x.high, x.clone());
@@ -344,7 +345,7 @@ fn draw_line(chart: &mut Chart<'_, '_>, line: Vec<(f64, f64)>, curve: &Curve, wi
     Ok(())
 }
 
-/// The mark of a load point: hollow when saturated.
+/// The mark of a load point: hollow when saturated, crossed out when INVALID for another reason.
 fn draw_mark(area: &DrawingArea<SVGBackend<'_>, Plane>, run: usize, dot: &Dot, at: (f64, f64)) -> Drawn<()> {
     let at = area.map_coordinate(&at);
     let area = area.strip_coord_spec();
@@ -354,6 +355,11 @@ fn draw_mark(area: &DrawingArea<SVGBackend<'_>, Plane>, run: usize, dot: &Dot, a
     draw_shape(&area, run, color(run).filled(), at)?;
     if dot.saturated {
         draw_shape_sized(&area, run, WHITE.filled(), at, 3)?;
+    } else if !dot.valid {
+        let (x, y) = at;
+        for (from, to) in [((x - 8, y - 8), (x + 8, y + 8)), ((x - 8, y + 8), (x + 8, y - 8))] {
+            area.draw(&PathElement::new([from, to], INK.stroke_width(2)))?;
+        }
     }
     Ok(())
 }
