@@ -145,7 +145,7 @@ impl<'a> Getting<'a> {
             self.refuse(&key, "no such object, and none below it");
         }
         for error in failures {
-            self.refuse(b"a packed file", &error.to_string());
+            self.refuse(b"a segment", &error.to_string());
         }
         Ok(wanted)
     }

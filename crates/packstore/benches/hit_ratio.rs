@@ -2,7 +2,7 @@
 //! sites, one file server), with caches of 1%, 5% and 10% of the objects, all of one size, beside the best possible. "Clock 3"
 //! gives up to three lives; "after 2nd" is S3-FIFO that stores an object at its second request.
 //!
-//! Then the engine's own, with packed files of eight objects each, as the sequences are short.
+//! Then the engine's own, with segments of eight objects each, as the sequences are short.
 //!
 //! `cargo bench -p packstore --bench hit_ratio [-- SEQUENCE]`. Run as a test it takes a short made-up sequence.
 
@@ -91,7 +91,7 @@ fn main() {
 }
 
 /// Requests that a store in cache mode answers, and records written for each that was put: objects all of one size, so that so
-/// many of them fill its packed files.
+/// many of them fill its segments.
 fn engine(requests: &[u32], slots: u32, eviction: Eviction) -> (usize, f64) {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

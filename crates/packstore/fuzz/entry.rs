@@ -10,12 +10,12 @@ pub fn index(input: &[u8]) {
     fuzzing::table(input);
 }
 
-/// A control block and a record; the first four bytes are the salt.
+/// An index record and a record; the first four bytes are the salt.
 #[allow(dead_code, reason = "each target uses one of the two")]
 pub fn control(input: &[u8]) {
     let (salt, bytes) = input.split_at(input.len().min(4));
     let salt = salt.iter().fold(0, |salt, &byte| salt << 8 | u32::from(byte));
-    fuzzing::control(bytes, salt);
+    fuzzing::index_record(bytes, salt);
     fuzzing::record(bytes, salt);
     // The checksum made right, so that what lies behind it is reached too.
     if let Some(len) = bytes.get(4..6).map(|len| usize::from(u16::from_le_bytes([len[0], len[1]])) * 8)
@@ -24,7 +24,7 @@ pub fn control(input: &[u8]) {
         let mut whole = whole.to_vec();
         let sum = crc32c(&whole[4..]) ^ salt;
         whole[..4].copy_from_slice(&sum.to_le_bytes());
-        fuzzing::control(&whole, salt);
+        fuzzing::index_record(&whole, salt);
     }
 }
 

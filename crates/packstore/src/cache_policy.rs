@@ -8,25 +8,25 @@
 //! ```
 //!
 //! Always holds: in store mode everything is admitted, there is one queue, and nothing is evicted.
-//! Not here: removing what was chosen (`refill`); requests of objects, which the index counts beside their places.
+//! Not here: removing what was chosen (`make_room`); requests of objects, which the index counts beside their places.
 //! Locks: those of its parts, all leaves.
 
-pub(crate) mod lanes;
 pub(crate) mod memory;
+pub(crate) mod queues;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache_policy::lanes::{Lane, Lanes, NEWCOMERS_OF, TOUCHES_FOR_PROVEN};
 use crate::cache_policy::memory::Memory;
-use crate::eviction::FILES_FOR_LANES;
+use crate::cache_policy::queues::{FifoQueue, Ghosts, SMALL_QUEUE_OF, TOUCHES_FOR_MAIN};
+use crate::eviction::SEGMENTS_FOR_QUEUES;
 use crate::options::{CacheOptions, Eviction};
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 
 /// The choices of a cache.
 pub(crate) struct CachePolicy {
     eviction: Eviction,
-    lanes: Lanes,
+    queues: Ghosts,
     memory: Memory,
     /// Puts that were not stored, as nobody had put the key before.
     refused: AtomicU64,
@@ -35,10 +35,13 @@ pub(crate) struct CachePolicy {
 impl CachePolicy {
     /// Of a store for this many objects. `memory_bytes_max`: of the memory tier, which a durable store has too.
     pub(crate) fn new(evicts: bool, options: &CacheOptions, memory_bytes_max: u64, objects: u64) -> Self {
-        let lanes =
-            if evicts { Lanes::new(options.eviction, options.admission, objects) } else { Lanes::default() };
+        let queues = if evicts {
+            Ghosts::new(options.eviction, options.admission, objects)
+        } else {
+            Ghosts::default()
+        };
         let memory = Memory::new(memory_bytes_max);
-        Self { eviction: options.eviction, lanes, memory, refused: AtomicU64::new(0) }
+        Self { eviction: options.eviction, queues, memory, refused: AtomicU64::new(0) }
     }
 
     /// The memory tier.
@@ -48,7 +51,7 @@ impl CachePolicy {
 
     /// Whether an object that is not there is stored. Counts those that are not.
     pub(crate) fn admits(&self, hash: u64) -> bool {
-        let admits = self.lanes.admits(hash);
+        let admits = self.queues.admits(hash);
         if !admits {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -57,7 +60,7 @@ impl CachePolicy {
 
     /// Whether all objects are stored.
     pub(crate) fn admits_all(&self) -> bool {
-        self.lanes.admit_all()
+        self.queues.admit_all()
     }
 
     /// Puts that were not stored.
@@ -66,61 +69,62 @@ impl CachePolicy {
     }
 
     /// Whether a volume of this many files has two queues.
-    pub(crate) fn has_lanes(&self, files: u64) -> bool {
-        self.lanes.are_two() && files >= FILES_FOR_LANES
+    pub(crate) fn has_two_queues(&self, files: u64) -> bool {
+        self.queues.are_two() && files >= SEGMENTS_FOR_QUEUES
     }
 
     /// Where an object goes that replaces none.
-    pub(crate) fn lane_of_new(&self, hash: u64) -> Lane {
-        self.lanes.lane_of(hash)
+    pub(crate) fn queue_of_new(&self, hash: u64) -> FifoQueue {
+        self.queues.queue_of(hash)
     }
 
-    /// Notes that a newcomer was evicted, or found no room.
-    pub(crate) fn note_gone(&self, hash: u64) {
-        self.lanes.note_gone(hash);
+    /// Notes that an object of the small queue was evicted, or found no room.
+    pub(crate) fn note_evicted(&self, hash: u64) {
+        self.queues.note_evicted(hash);
     }
 
-    /// Files of a volume in the order in which they are to be emptied for this lane: of the lane that is due first, the oldest
+    /// Segments of a volume in the order in which they are to be emptied for this queue: of the queue that is due first, the oldest
     /// first.
     pub(crate) fn to_empty<'a>(
         &self,
-        files: &'a [Arc<Packed>],
-        lane: Lane,
-        has_lanes: bool,
-        is_idle: impl Fn(&&Arc<Packed>) -> bool,
-    ) -> Vec<&'a Arc<Packed>> {
-        let from = has_lanes.then(|| lane_to_empty(files, lane));
-        let of =
-            |file: &Arc<Packed>| from.is_none_or(|from| file.lane.load(Ordering::Relaxed) == from.code());
+        files: &'a [Arc<Segment>],
+        queue_kind: FifoQueue,
+        has_two_queues: bool,
+        is_idle: impl Fn(&&Arc<Segment>) -> bool,
+    ) -> Vec<&'a Arc<Segment>> {
+        let from = has_two_queues.then(|| queue_to_empty(files, queue_kind));
+        let of = |file: &Arc<Segment>| {
+            from.is_none_or(|from| file.queue_kind.load(Ordering::Relaxed) == from.code())
+        };
         let mut turns = files.iter().filter(is_idle).collect::<Vec<_>>();
         turns.sort_by_cached_key(|file| (!of(file), file.generation.load(Ordering::Relaxed)));
         turns
     }
 
-    /// Requests after which an object stays in a file that is emptied; `None`: none stays. A newcomer has to be proven.
-    pub(crate) fn touches_to_stay(&self, is_newcomer: bool) -> Option<u16> {
+    /// Requests after which an object stays in a segment that is emptied; `None`: none stays. The small queue asks for more.
+    pub(crate) fn touches_to_stay(&self, is_small: bool) -> Option<u16> {
         match self.eviction {
             Eviction::Cyclic => None,
-            _ => Some(if is_newcomer { TOUCHES_FOR_PROVEN } else { 1 }),
+            _ => Some(if is_small { TOUCHES_FOR_MAIN } else { 1 }),
         }
     }
 
     /// Memory that grows with the objects.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lanes.memory_bytes()
+        self.queues.memory_bytes()
     }
 }
 
-/// Newcomers' files when they have their share already; for those proven, when they have more than that.
-fn lane_to_empty(files: &[Arc<Packed>], lane: Lane) -> Lane {
-    let is_newcomers = |file: &&Arc<Packed>| file.lane.load(Ordering::Relaxed) == Lane::Newcomers.code();
-    let newcomers = files.iter().filter(is_newcomers).count();
-    let share = (files.len() / NEWCOMERS_OF).max(1);
-    let enough = match lane {
-        Lane::Newcomers => newcomers >= share,
-        Lane::Proven => newcomers > share + 1,
+/// The small queue, when it has its share already; for the main queue, when it has more than that.
+fn queue_to_empty(files: &[Arc<Segment>], queue_kind: FifoQueue) -> FifoQueue {
+    let is_small = |file: &&Arc<Segment>| file.queue_kind.load(Ordering::Relaxed) == FifoQueue::Small.code();
+    let small = files.iter().filter(is_small).count();
+    let share = (files.len() / SMALL_QUEUE_OF).max(1);
+    let enough = match queue_kind {
+        FifoQueue::Small => small >= share,
+        FifoQueue::Main => small > share + 1,
     };
-    if enough { Lane::Newcomers } else { Lane::Proven }
+    if enough { FifoQueue::Small } else { FifoQueue::Main }
 }
 
 #[cfg(test)]
@@ -129,37 +133,37 @@ mod tests {
 
     use super::*;
     use crate::options::{Admission, Mode};
-    use crate::segments::packed::Access;
+    use crate::segments::segment::Access;
 
     fn policy(options: &CacheOptions) -> CachePolicy {
         CachePolicy::new(true, options, 0, 1000)
     }
 
-    fn files(lanes: &[Lane]) -> Vec<Arc<Packed>> {
+    fn files(queues: &[FifoQueue]) -> Vec<Arc<Segment>> {
         let disk = Arc::new(SimulatedDisk::new("policy"));
-        let file = |(number, lane): (usize, &Lane)| {
+        let file = |(number, queue_kind): (usize, &FifoQueue)| {
             // Later numbers are older.
-            let file = Packed::new(
+            let file = Segment::new(
                 number as u32,
                 0,
                 disk.clone(),
                 Access::of(Mode::Cache, false),
                 100 - number as u64,
             );
-            file.lane.store(lane.code(), Ordering::Relaxed);
+            file.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
             Arc::new(file)
         };
-        lanes.iter().enumerate().map(file).collect()
+        queues.iter().enumerate().map(file).collect()
     }
 
-    fn numbers(files: &[&Arc<Packed>]) -> Vec<u32> {
+    fn numbers(files: &[&Arc<Segment>]) -> Vec<u32> {
         files.iter().map(|file| file.number).collect()
     }
 
     #[test]
     fn a_store_admits_all_has_one_queue_and_counts_no_refusals() {
         let store = CachePolicy::new(false, &CacheOptions::default(), 0, 1000);
-        assert!(store.admits(1) && store.admits_all() && !store.has_lanes(1 << 20));
+        assert!(store.admits(1) && store.admits_all() && !store.has_two_queues(1 << 20));
         assert_eq!(store.refused(), 0);
     }
 
@@ -174,27 +178,27 @@ mod tests {
     #[test]
     fn a_key_that_comes_back_after_its_eviction_is_proven_once() {
         let policy = policy(&CacheOptions::default());
-        assert_eq!(policy.lane_of_new(9 << 30), Lane::Newcomers);
-        policy.note_gone(9 << 30);
-        assert_eq!(policy.lane_of_new(9 << 30), Lane::Proven);
-        assert_eq!(policy.lane_of_new(9 << 30), Lane::Newcomers, "that was its second chance");
+        assert_eq!(policy.queue_of_new(9 << 30), FifoQueue::Small);
+        policy.note_evicted(9 << 30);
+        assert_eq!(policy.queue_of_new(9 << 30), FifoQueue::Main);
+        assert_eq!(policy.queue_of_new(9 << 30), FifoQueue::Small, "that was its second chance");
     }
 
     #[test]
     fn the_oldest_file_goes_first_and_with_two_queues_one_of_the_queue_that_has_its_share() {
         let policy = policy(&CacheOptions::default());
-        let mut lanes = vec![Lane::Proven; 12];
-        (lanes[0], lanes[5], lanes[11]) = (Lane::Newcomers, Lane::Newcomers, Lane::Proven);
-        let files = files(&lanes);
-        let all = |_: &&Arc<Packed>| true;
-        let one_queue = policy.to_empty(&files, Lane::Newcomers, false, all);
+        let mut queues = vec![FifoQueue::Main; 12];
+        (queues[0], queues[5], queues[11]) = (FifoQueue::Small, FifoQueue::Small, FifoQueue::Main);
+        let files = files(&queues);
+        let all = |_: &&Arc<Segment>| true;
+        let one_queue = policy.to_empty(&files, FifoQueue::Small, false, all);
         assert_eq!(numbers(&one_queue)[..2], [11, 10], "the oldest");
-        // Two of twelve are newcomers': their share.
-        let for_newcomers = policy.to_empty(&files, Lane::Newcomers, true, all);
+        // Two of twelve are the small queue's: its share.
+        let for_newcomers = policy.to_empty(&files, FifoQueue::Small, true, all);
         assert_eq!(numbers(&for_newcomers)[..3], [5, 0, 11], "theirs before the others");
-        let for_proven = policy.to_empty(&files, Lane::Proven, true, all);
+        let for_proven = policy.to_empty(&files, FifoQueue::Main, true, all);
         assert_eq!(numbers(&for_proven)[..2], [11, 10], "newcomers have no more than their share");
-        let idle = policy.to_empty(&files, Lane::Newcomers, true, |file| file.number != 5);
+        let idle = policy.to_empty(&files, FifoQueue::Small, true, |file| file.number != 5);
         assert_eq!(numbers(&idle)[0], 0, "a file in use is passed over");
     }
 

@@ -97,7 +97,7 @@ pub enum StoreError {
         place: String,
         /// The key, printable.
         key: String,
-        /// The packed file's number.
+        /// The segment's number.
         file: u32,
         /// Where in it.
         block: u32,

@@ -47,9 +47,9 @@ pub use recent::Recent;
 pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
 
-/// Packed files of a volume from which on [`crate::Eviction::S3Fifo`] keeps new objects apart: with fewer, those being filled
+/// Segments of a volume from which on [`crate::Eviction::S3Fifo`] keeps new objects apart: with fewer, those being filled
 /// would be most of them.
-pub const FILES_FOR_LANES: u64 = 12;
+pub const SEGMENTS_FOR_QUEUES: u64 = 12;
 
 /// An order in which objects go.
 pub trait Policy: Send + Sync {

@@ -1,19 +1,19 @@
-//! Bytes on disk: a volume's head, the records of a body file, the control blocks of an index file.
+//! Bytes on disk: a volume's head, the records of a data file, the index records of an index file.
 //!
 //! Always holds: what is decoded was whole by its checksum, and its lengths fit into what was read.
 //! Not here: where records go (`staging`), which of them still count (`rebuild`).
 //! Layout: `docs/design/packstore-format.md`, the only place that tells it.
 
-mod control;
-mod controls;
 mod heads;
+mod index_record;
+mod index_records;
 mod record;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use control::{Control, Put, Tombstone, Victim, decode_control};
-pub(crate) use controls::{Controls, damaged_behind, mend_controls, salt_of};
 pub(crate) use heads::{IndexHead, VolumeHead, body_salt};
+pub(crate) use index_record::{IndexRecord, Put, Superseded, Tombstone, decode_index_record};
+pub(crate) use index_records::{IndexRecords, damaged_behind, repair_index_records, salt_of};
 pub(crate) use record::{Manifest, RecordHead, TIMES_AT, encode_times};
 
 /// The format's version, in each head.
@@ -25,12 +25,12 @@ pub const META_BYTES_MAX: usize = 65_536;
 pub(crate) const RECORD_HEAD_BYTES: usize = 48;
 pub(crate) const INDEX_HEAD_BYTES: usize = 64;
 pub(crate) const VOLUME_HEAD_BYTES: usize = 96;
-pub(crate) const CONTROL_FIXED_BYTES: usize = 52;
+pub(crate) const INDEX_RECORD_FIXED_BYTES: usize = 52;
 /// What an object takes at least besides its body, its attributes, and its key in the record and in the index.
-pub(crate) const OBJECT_OVERHEAD_BYTES: u64 = (RECORD_HEAD_BYTES + CONTROL_FIXED_BYTES) as u64;
+pub(crate) const OBJECT_OVERHEAD_BYTES: u64 = (RECORD_HEAD_BYTES + INDEX_RECORD_FIXED_BYTES) as u64;
 pub(crate) const TOMBSTONE_BYTES: usize = 40;
 pub(crate) const MARK_BYTES: usize = 24;
-const CONTROL_BYTES_MAX: usize = CONTROL_FIXED_BYTES + KEY_BYTES_MAX + 16 + 8;
+const INDEX_RECORD_BYTES_MAX: usize = INDEX_RECORD_FIXED_BYTES + KEY_BYTES_MAX + 16 + 8;
 
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
@@ -67,7 +67,7 @@ impl Kind {
 
 /// The key is one of ours (a piece, a shared object), not a user's.
 const INTERNAL: u8 = 1;
-/// In a control block: it was made from the record, as the index was lost.
+/// In an index record: it was made from the record, as the index was lost.
 const RECOVERED: u8 = 2;
 
 /// What a name within the store is: a user's key, or one of ours.

@@ -2,27 +2,28 @@
 //!
 //! Always holds: none of these panics, takes memory beyond its input's size, or runs on, whatever the bytes are.
 
+use crate::fingerprints::FingerprintIndex;
 use crate::format::{
-    Control, Controls, IndexHead, Manifest, RecordHead, VolumeHead, decode_control, mend_controls,
+    IndexHead, IndexRecord, IndexRecords, Manifest, RecordHead, VolumeHead, decode_index_record,
+    repair_index_records,
 };
-use crate::signatures::Signatures;
 
-/// An index file; also under the salt that its head tells. Returns how many control blocks it has.
+/// An index file; also under the salt that its head tells. Returns how many index records it has.
 pub fn index(bytes: &[u8]) -> usize {
-    let mut mended = bytes.to_vec();
-    let salt = IndexHead::decode_mending(&mut mended).map_or(0, |(head, _)| head.salt());
-    mend_controls(&mut mended, salt);
+    let mut repaired = bytes.to_vec();
+    let salt = IndexHead::decode_repairing(&mut repaired).map_or(0, |(head, _)| head.salt());
+    repair_index_records(&mut repaired, salt);
     let mut found = 0;
-    let mut controls = Controls::new(&mended, salt);
-    for (at, control) in controls.by_ref() {
+    let mut index_records = IndexRecords::new(&repaired, salt);
+    for (at, index_record) in index_records.by_ref() {
         // What was read is written again as it was.
         let mut again = Vec::new();
-        control.encode(salt, &mut again);
+        index_record.encode(salt, &mut again);
         assert!(
-            decode_control(&again, salt).is_some_and(|(same, _)| same == control),
-            "control block at {at}"
+            decode_index_record(&again, salt).is_some_and(|(same, _)| same == index_record),
+            "index record at {at}"
         );
-        if let Control::Put(put) = control {
+        if let IndexRecord::Put(put) = index_record {
             assert!(put.record_bytes() >= put.name.key.len() && put.pieces() <= put.body_len);
         }
         found += 1;
@@ -30,12 +31,12 @@ pub fn index(bytes: &[u8]) -> usize {
     found
 }
 
-/// One control block, under a salt.
-pub fn control(bytes: &[u8], salt: u32) -> bool {
-    decode_control(bytes, salt).is_some_and(|(_, len)| len <= bytes.len())
+/// One index record, under a salt.
+pub fn index_record(bytes: &[u8], salt: u32) -> bool {
+    decode_index_record(bytes, salt).is_some_and(|(_, len)| len <= bytes.len())
 }
 
-/// A record of a body file.
+/// A record of a data file.
 pub fn record(bytes: &[u8], salt: u32) -> bool {
     if let Some(manifest) = Manifest::decode(bytes) {
         assert_eq!(manifest.encode().len(), bytes.len());
@@ -48,8 +49,8 @@ pub fn volume(bytes: &[u8]) -> bool {
     VolumeHead::decode(bytes).is_ok()
 }
 
-/// A table of signatures.
+/// A table of fingerprints.
 pub fn table(mut bytes: &[u8]) -> bool {
     let most = bytes.len().max(4096);
-    Signatures::restore(&mut bytes, most).is_ok_and(|table| table.memory_bytes() <= most * 2 + 65_536)
+    FingerprintIndex::restore(&mut bytes, most).is_ok_and(|table| table.memory_bytes() <= most * 2 + 65_536)
 }

@@ -9,35 +9,35 @@
 //! Not here: how many blocks of a segment are live (`segments`), the names of shared objects (`links`).
 //! The lock of each set is a leaf. Look-ups take none, except for a key that is not there while some key is uncertain.
 
-pub mod signatures;
-pub(crate) mod spot;
+pub(crate) mod address;
+pub mod fingerprints;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use crate::fingerprints::{Candidates, FingerprintIndex, Location};
 use crate::hashed::Hashed;
-use crate::index::spot::Spot;
+use crate::index::address::Address;
 use crate::locks::locked;
 use crate::options::Shape;
-use crate::signatures::{Candidates, Place, Signatures};
-use crate::write_queue::group::Held;
+use crate::write_queue::group::TableEntry;
 
 /// The objects of a store.
 pub(crate) struct Index {
-    table: Signatures,
+    table: FingerprintIndex,
     shape: Shape,
     objects: AtomicI64,
     /// Sequence numbers of puts on disk that never counted: power was lost before they were whole.
     torn: Mutex<HashSet<u64>>,
-    /// Keys, by hash, whose newest record is one that no control block tells of any more.
+    /// Keys, by hash, whose newest record is one that no index record tells of any more.
     uncertain: Mutex<HashMap<u64, Uncertain, Hashed>>,
     is_uncertain: AtomicBool,
     is_rebuilt: AtomicBool,
 }
 
-/// A record whose control block is damaged: what its key names is not known.
+/// A record whose index record is damaged: what its key names is not known.
 #[derive(Clone, Debug)]
 pub(crate) struct Uncertain {
     pub key: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) struct Uncertain {
 }
 
 impl Index {
-    pub(crate) fn new(table: Signatures, shape: Shape) -> Self {
+    pub(crate) fn new(table: FingerprintIndex, shape: Shape) -> Self {
         Self {
             table,
             shape,
@@ -69,61 +69,61 @@ impl Index {
     }
 
     /// Whether an object with this hash is stored at this place.
-    pub(crate) fn has(&self, hash: u64, place: Place) -> bool {
-        self.table.find(hash).any(|found| found == place)
+    pub(crate) fn has(&self, hash: u64, location: Location) -> bool {
+        self.table.find(hash).any(|found| found == location)
     }
 
     /// The place of the object with this hash that is stored at this block of this file, if there is one.
-    pub(crate) fn place_of(&self, hash: u64, file: u32, block: u32) -> Option<Place> {
-        self.table.find(hash).find(|&place| {
-            let spot = Spot::of(place, self.shape);
-            spot.file == file && spot.block == block
+    pub(crate) fn location_of(&self, hash: u64, file: u32, block: u32) -> Option<Location> {
+        self.table.find(hash).find(|&location| {
+            let address = Address::of(location, self.shape);
+            address.file == file && address.block == block
         })
     }
 
     /// Adds an object.
-    pub(crate) fn insert(&self, new: &Held) {
-        self.table.insert(new.hash, new.place);
+    pub(crate) fn insert(&self, new: &TableEntry) {
+        self.table.insert(new.hash, new.location);
         self.objects.fetch_add(i64::from(new.visible), Ordering::Relaxed);
     }
 
     /// Adds what a rebuild found. It counts the objects itself: [`Index::learn`].
-    pub(crate) fn insert_found(&self, hash: u64, place: Place) {
-        self.table.insert(hash, place);
+    pub(crate) fn insert_found(&self, hash: u64, location: Location) {
+        self.table.insert(hash, location);
     }
 
     /// Moves an object. False, and nothing done, when it was not at the old place any more.
-    pub(crate) fn replace(&self, old: &Held, new: &Held) -> bool {
-        self.table.replace(new.hash, old.place, new.place)
+    pub(crate) fn replace(&self, old: &TableEntry, new: &TableEntry) -> bool {
+        self.table.replace(new.hash, old.location, new.location)
     }
 
     /// Removes an object. False when it was not there any more.
-    pub(crate) fn remove(&self, held: &Held) -> bool {
-        let there = self.table.remove(held.hash, held.place);
+    pub(crate) fn remove(&self, entry: &TableEntry) -> bool {
+        let there = self.table.remove(entry.hash, entry.location);
         if there {
-            self.objects.fetch_sub(i64::from(held.visible), Ordering::Relaxed);
+            self.objects.fetch_sub(i64::from(entry.visible), Ordering::Relaxed);
         }
         there
     }
 
     /// Removes all objects whose place is not to be kept, and returns how many these were. [`Index::learn`] sets the count.
-    pub(crate) fn retain(&self, keep: impl Fn(Place) -> bool) -> usize {
+    pub(crate) fn retain(&self, keep: impl Fn(Location) -> bool) -> usize {
         self.table.retain(keep)
     }
 
     /// Counts a request of an object for eviction.
-    pub(crate) fn touch(&self, held: &Held) {
-        self.table.touch(held.hash, held.place);
+    pub(crate) fn touch(&self, entry: &TableEntry) {
+        self.table.touch(entry.hash, entry.location);
     }
 
     /// Requests of an object that count for eviction.
-    pub(crate) fn touches(&self, hash: u64, place: Place) -> u16 {
-        self.table.touches(hash, place)
+    pub(crate) fn touches(&self, hash: u64, location: Location) -> u16 {
+        self.table.touches(hash, location)
     }
 
     /// Takes requests back from an object.
-    pub(crate) fn untouch(&self, hash: u64, place: Place, touches: u16) {
-        self.table.untouch(hash, place, touches);
+    pub(crate) fn untouch(&self, hash: u64, location: Location, touches: u16) {
+        self.table.untouch(hash, location, touches);
     }
 
     /// Users' objects.
@@ -198,22 +198,27 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::spot::place;
+    use crate::index::address::location;
 
-    const SHAPE: Shape = Shape { block_bytes: 64, packed_blocks: 1 << 14 };
+    const SHAPE: Shape = Shape { block_bytes: 64, segment_blocks: 1 << 14 };
 
     fn index() -> Index {
-        Index::new(Signatures::with_capacity(1024), SHAPE)
+        Index::new(FingerprintIndex::with_capacity(1024), SHAPE)
     }
 
-    fn held(hash: u64, file: u32, block: u32, visible: bool) -> Held {
-        Held { hash, place: place(file, block, 3, SHAPE).expect("it can be said"), blocks: 3, visible }
+    fn entry(hash: u64, file: u32, block: u32, visible: bool) -> TableEntry {
+        TableEntry {
+            hash,
+            location: location(file, block, 3, SHAPE).expect("it can be said"),
+            blocks: 3,
+            visible,
+        }
     }
 
     #[test]
     fn an_entry_is_removed_once_and_only_users_objects_count() {
         let index = index();
-        let (users, ours) = (held(1 << 40, 0, 10, true), held(2 << 40, 0, 20, false));
+        let (users, ours) = (entry(1 << 40, 0, 10, true), entry(2 << 40, 0, 20, false));
         index.insert(&users);
         index.insert(&ours);
         assert_eq!(index.objects(), 1);
@@ -225,14 +230,14 @@ mod tests {
     #[test]
     fn an_object_that_moved_is_found_at_its_new_place_alone_and_moves_from_there_alone() {
         let index = index();
-        let (old, new) = (held(7 << 40, 0, 10, true), held(7 << 40, 3, 99, true));
+        let (old, new) = (entry(7 << 40, 0, 10, true), entry(7 << 40, 3, 99, true));
         index.insert(&old);
         assert!(index.replace(&old, &new) && !index.replace(&old, &new));
         assert_eq!(
-            (index.place_of(old.hash, 0, 10), index.place_of(old.hash, 3, 99)),
-            (None, Some(new.place))
+            (index.location_of(old.hash, 0, 10), index.location_of(old.hash, 3, 99)),
+            (None, Some(new.location))
         );
-        assert!(!index.has(old.hash, old.place) && index.has(new.hash, new.place));
+        assert!(!index.has(old.hash, old.location) && index.has(new.hash, new.location));
         assert_eq!(index.objects(), 1, "it is one object still");
     }
 

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! put --> group of changes --> writer of a volume --> 00000012.body   records: head, key, attributes, body
-//!                                    |                00000012.index  control blocks: key, place, times
-//!                                    `--> table in memory: signature of the key -> place            (signatures)
+//!                                    |                00000012.index  index records: key, location, times
+//!                                    `--> table in memory: fingerprint of the key -> location     (fingerprints)
 //! get --> table --> one read of the record --> key and checksums compared --> Object
 //! ```
 //!
@@ -34,7 +34,7 @@ mod write_queue;
 
 pub use error::StoreError;
 pub use format::{FORMAT_VERSION, KEY_BYTES_MAX, META_BYTES_MAX};
-pub use index::signatures;
+pub use index::fingerprints;
 pub use objects::object::{Body, Chunk, Chunks, Object, Stat};
 pub use options::{
     Admission, CacheOptions, Eviction, Mode, OpenOptions, PutOptions, StoreOptions, Verify, VolumeSpec,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Store --stage--> WriteQueue --apply--> Index, live blocks of Segments, links
-//! Store --find---> Index --> unwritten bytes of WriteQueue, else the body file of a segment --> Record
+//! Store --find---> Index --> unwritten bytes of WriteQueue, else the data file of a segment --> Record
 //! ```
 //!
 //! Always holds: a change counts as a whole or not at all; what it leaves without an owner (pieces, shared objects) is
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use large::Opened;
 
 use crate::cache_policy::CachePolicy;
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::error::StoreError;
 use crate::format::body_salt;
 use crate::index::Index;
@@ -30,7 +30,7 @@ use crate::locks::locked;
 use crate::options::{Mode, Shape, Verify};
 use crate::segments::Segments;
 use crate::segments::volume::Volume;
-use crate::write_queue::group::{After, Change, Gate, Held};
+use crate::write_queue::group::{Ack, After, Change, TableEntry};
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Operation, Patience};
 use crate::write_queue::{Apply, WriteQueue};
@@ -74,7 +74,7 @@ impl Setup {
         self.mode == Mode::Cache && !self.read_only
     }
 
-    /// With what the checksums of a body file's records are salted.
+    /// With what the checksums of a data file's records are salted.
     pub(crate) fn body_salt(&self, file: u32) -> u32 {
         body_salt(self.store, file)
     }
@@ -103,13 +103,13 @@ impl Objects {
     }
 
     /// Where an object goes that replaces another, or none.
-    pub(crate) fn lane_for(&self, hash: u64, old: Option<&Held>) -> Lane {
+    pub(crate) fn queue_for(&self, hash: u64, old: Option<&TableEntry>) -> FifoQueue {
         if self.setup.mode == Mode::Store {
-            return Lane::Newcomers;
+            return FifoQueue::Small;
         }
-        match old.and_then(|old| self.segments.file_at(old.place)) {
-            Some(file) => Lane::of(file.lane.load(Ordering::Relaxed)),
-            None => self.policy.lane_of_new(hash),
+        match old.and_then(|old| self.segments.segment_at(old.location)) {
+            Some(file) => FifoQueue::of(file.queue_kind.load(Ordering::Relaxed)),
+            None => self.policy.queue_of_new(hash),
         }
     }
 
@@ -132,20 +132,20 @@ impl Objects {
     pub(crate) fn stage(
         &self,
         records: &[NewRecord<'_>],
-        voids: &[(u64, Held)],
+        removals: &[(u64, TableEntry)],
         more: &[Change],
         taken: Option<Taken<'_>>,
         patience: Patience,
-    ) -> Result<Arc<Gate>, StoreError> {
+    ) -> Result<Arc<Ack>, StoreError> {
         let keys = taken.as_ref().map_or(&[][..], Taken::hashes);
-        let operation = Operation { records, voids, more, keys, patience };
-        let (gate, after) = self.queue.stage(&operation, &self.policy, self)?;
+        let operation = Operation { records, removals, more, keys, patience };
+        let (ack, after) = self.queue.stage(&operation, &self.policy, self)?;
         after.iter().for_each(|after| self.do_after(after));
         if let Some(taken) = taken.filter(|_| self.setup.mode == Mode::Store) {
             // By the volume's writer.
             taken.hand_over();
         }
-        Ok(gate)
+        Ok(ack)
     }
 
     /// Writes what is staged on a volume. Any thread may call it, a writer too.
@@ -154,7 +154,7 @@ impl Objects {
         after.iter().for_each(|after| self.do_after(after));
     }
 
-    /// Makes all that counts durable, on all volumes. A cache's changes count before they are: what they made void must not
+    /// Makes all that counts durable, on all volumes. A cache's changes count before they are: what they superseded must not
     /// leave the disk before this. Any thread may call it, a writer too: turns are held for a volume's own writes alone.
     pub(crate) fn make_durable(&self) {
         self.segments.all_volumes().iter().for_each(|volume| self.write_group(volume, true));
@@ -174,10 +174,10 @@ impl Objects {
     }
 
     /// False when it was not there any more.
-    pub(crate) fn remove(&self, held: &Held) -> bool {
-        let there = self.index.remove(held);
+    pub(crate) fn remove(&self, entry: &TableEntry) -> bool {
+        let there = self.index.remove(entry);
         if there {
-            self.segments.lose(held.place, held.blocks);
+            self.segments.lose(entry.location, entry.blocks);
         }
         there
     }
@@ -188,19 +188,19 @@ impl Apply for Objects {
         match change {
             Change::Put { new, old } => {
                 self.index.make_certain(new.hash);
-                self.segments.gain(new.place, new.blocks);
+                self.segments.gain(new.location, new.blocks);
                 match old {
-                    Some(old) if self.index.replace(old, new) => self.segments.lose(old.place, old.blocks),
+                    Some(old) if self.index.replace(old, new) => self.segments.lose(old.location, old.blocks),
                     _ => self.index.insert(new),
                 }
             }
-            Change::Remove(held) => {
-                self.remove(held);
+            Change::Remove(entry) => {
+                self.remove(entry);
             }
             Change::Move { new, old } => {
                 if self.index.replace(old, new) {
-                    self.segments.gain(new.place, new.blocks);
-                    self.segments.lose(old.place, old.blocks);
+                    self.segments.gain(new.location, new.blocks);
+                    self.segments.lose(old.location, old.blocks);
                 }
             }
             Change::Pieces(manifest) => return Some(After::Pieces(manifest.clone())),

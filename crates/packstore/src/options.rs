@@ -6,7 +6,7 @@ use std::time::Duration;
 use disk::Disk;
 
 use crate::error::StoreError;
-use crate::index::spot::Spot;
+use crate::index::address::Address;
 
 /// A directory that takes part in a store (disk splicing).
 #[derive(Clone)]
@@ -30,14 +30,14 @@ pub enum Mode {
 /// How the objects to evict are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Eviction {
-    /// The oldest packed file is emptied, whatever was asked for.
+    /// The oldest segment is emptied, whatever was asked for.
     Cyclic,
     /// As [`Eviction::Cyclic`], but what was asked for since the last round stays where it is (CLOCK; each request is worth
     /// a round, up to three; a quarter of a byte an object).
     Clock,
-    /// S3-FIFO by packed files: new objects go to a fifth of the files, and stay if they are asked for twice there; those put
+    /// S3-FIFO by segments: new objects go to a fifth of the files, and stay if they are asked for twice there; those put
     /// again soon after they went come to the others, where it is as with [`Eviction::Clock`]. 2.3 bytes an object. In volumes
-    /// of less than [`crate::eviction::FILES_FOR_LANES`] files it is [`Eviction::Clock`].
+    /// of less than [`crate::eviction::SEGMENTS_FOR_QUEUES`] files it is [`Eviction::Clock`].
     #[default]
     S3Fifo,
 }
@@ -94,11 +94,11 @@ pub struct StoreOptions {
     pub mode: Mode,
     /// Unit of space, a power of two from 64 to 65,536, in bytes. Default 64: little is lost at the ends of small objects.
     pub block_bytes: u32,
-    /// Blocks in a packed file; `None`: as many as make 256 files of the largest volume, of 16 MB to 1 GB each, and at
+    /// Blocks in a segment; `None`: as many as make 256 files of the largest volume, of 16 MB to 1 GB each, and at
     /// least 16 files of a small one.
     pub packed_blocks: Option<u32>,
     /// Mean object for which the table in memory is laid out, in bytes: body, attributes, and the key twice. What heads and
-    /// control blocks take comes besides. Default 8192.
+    /// index records take comes besides. Default 8192.
     pub object_bytes_mean: u32,
     /// Bounds in cache mode.
     pub cache: CacheOptions,
@@ -129,12 +129,12 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// KOTETU's: a cache of 1500 blocks of 8 KB a packed file.
+    /// KOTETU's: a cache of 1500 blocks of 8 KB a segment.
     pub fn kotetu() -> Self {
         Self { mode: Mode::Cache, block_bytes: 8192, packed_blocks: Some(1500), ..Self::default() }
     }
 
-    /// Block bytes and blocks of a packed file for volumes of these sizes.
+    /// Block bytes and blocks of a segment for volumes of these sizes.
     pub(crate) fn shape(&self, volumes: &[VolumeSpec]) -> Result<Shape, StoreError> {
         let wrong = |name, given, why| StoreError::Setting { name, given, why };
         if volumes.is_empty() {
@@ -149,7 +149,7 @@ impl StoreOptions {
         let largest = volumes.iter().map(|volume| volume.size_bytes).max().unwrap_or(0);
         let total = volumes.iter().map(|volume| volume.size_bytes).sum::<u64>();
         let block_bytes = u64::from(self.block_bytes);
-        let packed_bytes = match self.packed_blocks {
+        let segment_bytes = match self.packed_blocks {
             Some(blocks) => u64::from(blocks) * block_bytes,
             // Files of some size, as each costs a few syncs; but enough of them to choose from in a small volume.
             None => {
@@ -157,16 +157,16 @@ impl StoreOptions {
                 (largest / 256).next_power_of_two().clamp(16 << 20, 1 << 30).min(most).max(1 << 20)
             }
         };
-        if !(512 << 10..=4 << 30).contains(&packed_bytes) {
-            return Err(wrong("packed file's bytes", packed_bytes, "512 KB to 4 GB"));
+        if !(512 << 10..=4 << 30).contains(&segment_bytes) {
+            return Err(wrong("segment's bytes", segment_bytes, "512 KB to 4 GB"));
         }
-        if let Some(small) = volumes.iter().find(|volume| volume.size_bytes < packed_bytes * 5 / 4) {
-            return Err(wrong("size_bytes", small.size_bytes, "room for a packed file and its index"));
+        if let Some(small) = volumes.iter().find(|volume| volume.size_bytes < segment_bytes * 5 / 4) {
+            return Err(wrong("size_bytes", small.size_bytes, "room for a segment and its index"));
         }
-        if total / block_bytes >= crate::index::spot::BLOCKS_MAX / 2 {
+        if total / block_bytes >= crate::index::address::BLOCKS_MAX / 2 {
             return Err(wrong("size of all volumes", total, "below 2^33 blocks: take larger blocks"));
         }
-        Ok(Shape { block_bytes: self.block_bytes, packed_blocks: (packed_bytes / block_bytes) as u32 })
+        Ok(Shape { block_bytes: self.block_bytes, segment_blocks: (segment_bytes / block_bytes) as u32 })
     }
 }
 
@@ -218,11 +218,11 @@ pub struct PutOptions<'a> {
     pub created_s: Option<u32>,
 }
 
-/// Sizes that all packed files of a store share.
+/// Sizes that all segments of a store share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub block_bytes: u32,
-    pub packed_blocks: u32,
+    pub segment_blocks: u32,
 }
 
 impl Shape {
@@ -236,16 +236,16 @@ impl Shape {
     }
 
     /// To be read to have all of what lies there.
-    pub(crate) fn bytes_at_most(self, spot: Spot) -> usize {
-        spot.blocks_max as usize * self.block_bytes as usize
+    pub(crate) fn bytes_at_most(self, address: Address) -> usize {
+        address.blocks_max as usize * self.block_bytes as usize
     }
 
-    pub(crate) fn packed_bytes(self) -> u64 {
-        u64::from(self.block_bytes) * u64::from(self.packed_blocks)
+    pub(crate) fn segment_bytes(self) -> u64 {
+        u64::from(self.block_bytes) * u64::from(self.segment_blocks)
     }
 
     /// Longest body in one extent; longer ones are cut into pieces of this.
     pub(crate) fn piece_bytes(self) -> usize {
-        (self.packed_bytes() / 8).min(256 << 10) as usize
+        (self.segment_bytes() / 8).min(256 << 10) as usize
     }
 }

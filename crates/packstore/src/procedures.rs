@@ -3,7 +3,7 @@
 //! | procedure | when |
 //! |---|---|
 //! | `writer` | always, a thread for each volume |
-//! | `refill` | the writer needs a file to fill: a new one, one with room again, or one that is made room in |
+//! | `make_room` | the writer needs a file to fill: a new one, one with room again, or one that is made room in |
 //! | `rebuild` | at the opening, after a stop that was not clean |
 //! | `recover` | at the opening and in a check, where an index is damaged or missing |
 //! | `table_file` | at the opening and at a clean stop |
@@ -13,9 +13,9 @@
 
 pub(crate) mod check;
 pub(crate) mod compact;
+pub(crate) mod make_room;
 mod members;
 pub(crate) mod rebuild;
 pub(crate) mod recover;
-pub(crate) mod refill;
 pub(crate) mod table_file;
 pub(crate) mod writer;

@@ -1,16 +1,16 @@
-//! Which volumes and packed files a store has: their numbers, and what of them is missing.
+//! Which volumes and segments a store has: their numbers, and what of them is missing.
 //!
-//! 1. `reserve_number` takes a number that no packed file has. Its guard gives the number back unless the file is added.
+//! 1. `reserve_number` takes a number that no segment has. Its guard gives the number back unless the file is added.
 //! 2. The caller makes the file on its volume. No lock is held meanwhile.
 //! 3. `add` makes the file known; `forget` ends that.
 //!
 //! Always holds: two files never have one number, whichever volumes they are made on. The locks here are leaves: none is
 //! held while another is taken, except in `grow`, which keeps the volumes locked while it makes one.
-//! Not here: what is in the files (`index`), which of them is filled next (`refill`).
+//! Not here: what is in the files (`index`), which of them is filled next (`make_room`).
 
 pub(crate) mod bitmap;
-pub(crate) mod packed;
-pub(crate) mod stretches;
+pub(crate) mod free_runs;
+pub(crate) mod segment;
 pub(crate) mod volume;
 pub(crate) mod volume_copy;
 
@@ -19,29 +19,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::error::StoreError;
-use crate::format::Victim;
-use crate::index::spot::Spot;
+use crate::fingerprints::Location;
+use crate::format::Superseded;
+use crate::index::address::Address;
 use crate::locks::locked;
 use crate::options::Shape;
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 use crate::segments::volume::Volume;
-use crate::signatures::Place;
 
-/// The volumes and packed files of a store.
+/// The volumes and segments of a store.
 pub(crate) struct Segments {
     shape: Shape,
     volumes: RwLock<Vec<Arc<Volume>>>,
     /// By number.
-    files: RwLock<Vec<Option<Arc<Packed>>>>,
+    files: RwLock<Vec<Option<Arc<Segment>>>>,
     /// Numbers of files that are being made.
     reserved: Mutex<BTreeSet<u32>>,
     /// What is wrong with the volumes, or not there at all.
     lost: Mutex<LostParts>,
-    /// Some volume is away: what makes its records void must be kept.
+    /// Some volume is away: what supersedes its records must be kept.
     volumes_missing: AtomicBool,
     /// Counts choices of a volume.
     turn: AtomicU64,
-    /// Control blocks, and whole index files, that failed their checksums when the store was opened.
+    /// Index records, and whole index files, that failed their checksums when the store was opened.
     damaged_controls: AtomicU64,
     damaged_files: AtomicU64,
 }
@@ -55,7 +55,7 @@ pub(crate) struct LostParts {
     pub table: Option<String>,
     /// The last stop was a clean one, by the volumes' heads, and there is no `table` that tells what there was.
     pub was_closed: bool,
-    /// Packed files that are not there, and the volume that had them.
+    /// Segments that are not there, and the volume that had them.
     pub files: BTreeMap<u32, usize>,
     /// How many volumes are away.
     pub volumes: usize,
@@ -85,7 +85,7 @@ impl Segments {
     pub(crate) fn new(
         shape: Shape,
         volumes: Vec<Arc<Volume>>,
-        files: Vec<Option<Arc<Packed>>>,
+        files: Vec<Option<Arc<Segment>>>,
         lost: LostParts,
     ) -> Self {
         Self {
@@ -101,31 +101,31 @@ impl Segments {
         }
     }
 
-    pub(crate) fn file(&self, number: u32) -> Option<Arc<Packed>> {
+    pub(crate) fn file(&self, number: u32) -> Option<Arc<Segment>> {
         self.files.read().unwrap_or_else(PoisonError::into_inner).get(number as usize)?.clone()
     }
 
-    /// The file that this place is in.
-    pub(crate) fn file_at(&self, place: Place) -> Option<Arc<Packed>> {
-        self.file(Spot::of(place, self.shape).file)
+    /// The segment that this location is in.
+    pub(crate) fn segment_at(&self, location: Location) -> Option<Arc<Segment>> {
+        self.file(Address::of(location, self.shape).file)
     }
 
-    /// What a change that makes the record at this place void must name.
-    pub(crate) fn victim_of(&self, place: Place) -> Option<Victim> {
-        let file = self.file_at(place)?;
-        Some(Victim { file: file.number, generation: file.generation.load(Ordering::SeqCst) })
+    /// What a change that supersedes the record at this location must name.
+    pub(crate) fn superseded_at(&self, location: Location) -> Option<Superseded> {
+        let file = self.segment_at(location)?;
+        Some(Superseded { file: file.number, generation: file.generation.load(Ordering::SeqCst) })
     }
 
-    /// A record at this place counts.
-    pub(crate) fn gain(&self, place: Place, blocks: u32) {
-        if let Some(file) = self.file_at(place) {
+    /// A record at this location counts.
+    pub(crate) fn gain(&self, location: Location, blocks: u32) {
+        if let Some(file) = self.segment_at(location) {
             file.gain(blocks);
         }
     }
 
-    /// The record at this place counts no more.
-    pub(crate) fn lose(&self, place: Place, blocks: u32) {
-        let Some(file) = self.file_at(place) else { return };
+    /// The record at this location counts no more.
+    pub(crate) fn lose(&self, location: Location, blocks: u32) {
+        let Some(file) = self.segment_at(location) else { return };
         file.lose(blocks);
         self.volume(file.volume).full.store(false, Ordering::SeqCst);
     }
@@ -136,7 +136,7 @@ impl Segments {
         Some(files.get(file as usize)?.as_ref()?.generation.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn all_files(&self) -> Vec<Arc<Packed>> {
+    pub(crate) fn all_files(&self) -> Vec<Arc<Segment>> {
         self.files.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 
@@ -168,7 +168,7 @@ impl Segments {
     }
 
     /// Makes a file known.
-    pub(crate) fn add(&self, reserved: ReservedNumber<'_>, file: Arc<Packed>) {
+    pub(crate) fn add(&self, reserved: ReservedNumber<'_>, file: Arc<Segment>) {
         assert_eq!(reserved.number, file.number, "a file is added under the number that was reserved for it");
         let at = file.number as usize;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,7 @@ impl Segments {
         self.files.write().unwrap_or_else(PoisonError::into_inner)[number as usize] = None;
     }
 
-    /// Those who send slowly must not keep a cache from filling its files anew.
+    /// Those who send slowly must not keep a cache from filling its segments again.
     pub(crate) fn is_much_pinned(&self) -> bool {
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
         let pinned = files.iter().flatten().filter(|file| file.pins.load(Ordering::SeqCst) > 0).count();
@@ -242,10 +242,10 @@ impl Segments {
         }
     }
 
-    /// Whether what makes this file's records void must still be told.
-    pub(crate) fn is_needed(&self, victim: Victim) -> bool {
-        match self.file(victim.file) {
-            Some(file) => victim.generation >= file.since.load(Ordering::SeqCst),
+    /// Whether what supersedes this segment's records must still be kept.
+    pub(crate) fn is_needed(&self, superseded: Superseded) -> bool {
+        match self.file(superseded.file) {
+            Some(file) => superseded.generation >= file.since.load(Ordering::SeqCst),
             None => self.volumes_missing.load(Ordering::Relaxed),
         }
     }
@@ -289,8 +289,8 @@ impl Segments {
         std::mem::take(&mut locked(&self.lost).files).into_values().collect()
     }
 
-    pub(crate) fn note_damaged_controls(&self, controls: u64) {
-        self.damaged_controls.fetch_add(controls, Ordering::Relaxed);
+    pub(crate) fn note_damaged_controls(&self, index_records: u64) {
+        self.damaged_controls.fetch_add(index_records, Ordering::Relaxed);
     }
 
     pub(crate) fn note_damaged_file(&self) {
@@ -305,7 +305,7 @@ impl Segments {
         self.damaged_files.load(Ordering::Relaxed)
     }
 
-    /// Damaged heads and a damaged table were written anew, or will be.
+    /// Damaged heads and a damaged table were rewritten, or will be.
     pub(crate) fn damage_was_repaired(&self) {
         let mut lost = locked(&self.lost);
         (lost.heads, lost.table, lost.was_closed) = Default::default();
@@ -320,17 +320,17 @@ mod tests {
 
     use super::*;
     use crate::options::Mode;
-    use crate::segments::packed::Access;
+    use crate::segments::segment::Access;
 
     fn segments(lost: &[u32]) -> Segments {
         let files = lost.iter().map(|&number| (number, 0)).collect();
-        let shape = Shape { block_bytes: 64, packed_blocks: 1 << 14 };
+        let shape = Shape { block_bytes: 64, segment_blocks: 1 << 14 };
         Segments::new(shape, Vec::new(), Vec::new(), LostParts { files, ..LostParts::default() })
     }
 
-    fn file(number: u32) -> Arc<Packed> {
+    fn file(number: u32) -> Arc<Segment> {
         let disk = Arc::new(SimulatedDisk::new("segments"));
-        Arc::new(Packed::new(number, 0, disk, Access::of(Mode::Store, false), 1))
+        Arc::new(Segment::new(number, 0, disk, Access::of(Mode::Store, false), 1))
     }
 
     #[test]

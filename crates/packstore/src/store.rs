@@ -33,16 +33,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::clock::now_s;
 use crate::error::StoreError;
-use crate::format::{KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, Tombstone, Victim, crc};
+use crate::format::{KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, RecordHead, Superseded, Tombstone, crc};
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
 use crate::options::{Mode, PutOptions};
 use crate::store::iterate::record_from_index;
 use crate::store::stream::ObjectWriter;
-use crate::write_queue::group::{Change, Gate, Held};
+use crate::write_queue::group::{Ack, Change, TableEntry};
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Patience};
 pub(crate) use readiness::Readiness;
@@ -59,7 +59,7 @@ pub struct Store {
 
 /// A change on its way.
 pub struct Pending {
-    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) ack: Option<Arc<Ack>>,
 }
 
 impl Pending {
@@ -68,7 +68,7 @@ impl Pending {
     /// # Errors
     /// When it could not be written: then it may be there, or not.
     pub fn wait(self) -> Result<(), StoreError> {
-        self.gate.map_or(Ok(()), |gate| gate.wait())
+        self.ack.map_or(Ok(()), |ack| ack.wait())
     }
 }
 
@@ -124,11 +124,11 @@ impl Store {
         let old = self.old(key, hash)?;
         let more = old.as_ref().map_or(Ok(Vec::new()), |old| self.objects.ends_with(old))?;
         if old.is_none() && !self.objects.policy.admits(hash) {
-            return Ok(Pending { gate: None });
+            return Ok(Pending { ack: None });
         }
         let head = self.head(Kind::Whole, false, key, body, body_crc, options);
-        let old = old.map(|old| old.held);
-        let lane = self.objects.lane_for(hash, old.as_ref());
+        let old = old.map(|old| old.entry);
+        let queue_kind = self.objects.queue_for(hash, old.as_ref());
         let meta = options.meta;
         let record = NewRecord {
             head,
@@ -141,7 +141,7 @@ impl Store {
             old,
             moved: false,
             recovered: false,
-            lane,
+            queue_kind,
         };
         match self.staged(&[record], &[], more, taken) {
             Err(StoreError::Full) => self.put_cut(key, body, options),
@@ -174,8 +174,8 @@ impl Store {
             return Err(StoreError::Busy);
         }
         let head = self.head(Kind::Whole, false, key, body, crc(body), options);
-        let old = old.map(|old| old.held);
-        let lane = objects.lane_for(hash, old.as_ref());
+        let old = old.map(|old| old.entry);
+        let queue_kind = objects.queue_for(hash, old.as_ref());
         let record = NewRecord {
             head,
             key,
@@ -187,13 +187,13 @@ impl Store {
             old,
             moved: false,
             recovered: false,
-            lane,
+            queue_kind,
         };
         match objects.stage(&[record], &[], &[], Some(taken), Patience::None) {
             Err(StoreError::Full | StoreError::Busy) => {
-                if lane == Lane::Proven {
-                    // It is proven still when it is put again; shorter stretches may do then.
-                    objects.policy.note_gone(hash);
+                if queue_kind == FifoQueue::Main {
+                    // It goes to the main queue still when it is put again; shorter runs may do then.
+                    objects.policy.note_evicted(hash);
                 }
                 Err(StoreError::Busy)
             }
@@ -201,7 +201,7 @@ impl Store {
         }
     }
 
-    /// No stretch is long enough, but shorter ones may be.
+    /// No free run is long enough, but shorter ones may be.
     fn put_cut(&self, key: &[u8], body: &[u8], options: PutOptions<'_>) -> Result<Pending, StoreError> {
         if body.len() < 2 {
             return Err(StoreError::Full);
@@ -284,7 +284,7 @@ impl Store {
         }
     }
 
-    /// An object that cannot be read, as its control block tells it.
+    /// An object that cannot be read, as its index record tells it.
     fn damaged_old(
         &self,
         key: &[u8],
@@ -298,12 +298,12 @@ impl Store {
     pub(crate) fn staged(
         &self,
         records: &[NewRecord<'_>],
-        voids: &[(u64, Held)],
+        removals: &[(u64, TableEntry)],
         more: Vec<Change>,
         taken: Taken<'_>,
     ) -> Result<Pending, StoreError> {
-        let gate = self.objects.stage(records, voids, &more, Some(taken), Patience::Some)?;
-        Ok(Pending { gate: (self.objects.setup.mode == Mode::Store).then_some(gate) })
+        let ack = self.objects.stage(records, removals, &more, Some(taken), Patience::Some)?;
+        Ok(Pending { ack: (self.objects.setup.mode == Mode::Store).then_some(ack) })
     }
 
     /// Deletes an object; false when there was none.
@@ -327,20 +327,20 @@ impl Store {
         let taken = Taken::one(self.objects.queue.keys(), hash);
         let Some(old) = self.old(key, hash)? else {
             let known = self.objects.index.make_certain(hash);
-            let voided = known.and_then(|known| {
+            let tombstone = known.and_then(|known| {
                 let generation = self.objects.segments.file(known.file)?.generation.load(Ordering::SeqCst);
-                let victim = Victim { file: known.file, generation };
+                let superseded = Superseded { file: known.file, generation };
                 let sequence = self.objects.queue.next_sequence();
-                Some(Tombstone { sequence, hash, victim, deleted_s: now_s() })
+                Some(Tombstone { sequence, hash, superseded, deleted_s: now_s() })
             });
-            if let Some(void) = voided {
-                self.objects.queue.stage_voids(&[void])?;
+            if let Some(tombstone) = tombstone {
+                self.objects.queue.stage_tombstones(&[tombstone])?;
                 self.flush()?;
             }
-            return Ok((voided.is_some(), Pending { gate: None }));
+            return Ok((tombstone.is_some(), Pending { ack: None }));
         };
         let more = self.objects.ends_with(&old)?;
-        let void = (self.objects.queue.next_sequence(), old.held);
-        Ok((true, self.staged(&[], &[void], more, taken)?))
+        let removal = (self.objects.queue.next_sequence(), old.entry);
+        Ok((true, self.staged(&[], &[removal], more, taken)?))
     }
 }

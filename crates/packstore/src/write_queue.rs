@@ -2,17 +2,17 @@
 //! written.
 //!
 //! ```text
-//! caller --stage--> group --> volume's writer: bodies, control blocks, [sync] --> applied --> caller told
+//! caller --stage--> group --> volume's writer: bodies, index records, [sync] --> applied --> caller told
 //!                     cache mode: applied when staged, read from the group until written
 //! ```
 //!
-//! 1. `stage` takes places in the files being filled, and appends records and control blocks to the group of a volume.
+//! 1. `stage` takes places in the files being filled, and appends records and index records to the group of a volume.
 //! 2. `next_task` tells a volume's writer what is due: a group, room for the next objects, times of requests.
-//! 3. `write_group` writes the group, syncs it where that was promised, and opens its gate.
+//! 3. `write_group` writes the group, syncs it where that was promised, and acknowledges it.
 //!
 //! Always holds: a group is staged whole or not at all, and none after its volume's writer was told to stop: nobody would
-//! write it. In store mode nothing is applied before its body and its control block are durable.
-//! Not here: what a change means for the index (`Apply`); where room comes from (`refill`).
+//! write it. In store mode nothing is applied before its body and its index record are durable.
+//! Not here: what a change means for the index (`Apply`); where room comes from (`make_room`).
 //! Locks, in order: keys (by hash); a volume's turn; a volume's staging; the group being written. Only keys and the turn are
 //! held across disk access. `Apply` is called with the turn held (store mode) or the staging (cache mode).
 
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use buffer::Buffer;
 use filling::{Fillings, Session};
-use group::{After, Change, Gate, Group};
+use group::{Ack, After, Change, Group};
 use keys::BusyKeys;
 use requests::Requests;
 use syncing::Syncing;
@@ -151,8 +151,8 @@ struct Turn {
 /// What waits to be written.
 struct Staging {
     group: Group,
-    /// Where objects go, by [`crate::cache_policy::lanes::Lane`].
-    lanes: [Fillings; 2],
+    /// Where objects go, by [`crate::cache_policy::queues::FifoQueue`].
+    queues: [Fillings; 2],
     stop: bool,
     /// A group is being written.
     writing: bool,
@@ -181,7 +181,7 @@ impl VolumeQueue {
             turn: Mutex::default(),
             staging: Mutex::new(Staging {
                 group: Group::new(Buffer::default()),
-                lanes: Default::default(),
+                queues: Default::default(),
                 stop: false,
                 writing: false,
                 unsynced: false,
@@ -197,18 +197,18 @@ impl VolumeQueue {
         }
     }
 
-    /// Asks for all that is staged to be durable. The gate opens then.
-    pub(crate) fn ask_for_sync(&self) -> Arc<Gate> {
+    /// Asks for all that is staged to be durable, which is acknowledged then.
+    pub(crate) fn ask_for_sync(&self) -> Arc<Ack> {
         let mut staging = locked(&self.staging);
         staging.group.sync = true;
         self.work.notify_one();
-        staging.group.gate.clone()
+        staging.group.ack.clone()
     }
 
     /// Waits until the group that is being written is, and lets go of the files being filled.
     pub(crate) fn let_go_of_files(&self) {
         drop(locked(&self.turn));
-        locked(&self.staging).lanes = Default::default();
+        locked(&self.staging).queues = Default::default();
     }
 
     /// Notes that an object was requested, for its time on disk. Never waits: a note is dropped when another thread stages.

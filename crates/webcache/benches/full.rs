@@ -20,7 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use testkit::LocalDisk;
 use webcache::server::Server;
 
-/// What a reply takes on the disk: record, end of its last block, control block.
+/// What a reply takes on the disk: record, end of its last block, index record.
 const BYTES_EACH: u64 = 416;
 /// The URL twice, the head, the body.
 const MEAN_BYTES: u32 = 290;

@@ -66,7 +66,7 @@ enum PackVerb {
     Check(upkeep::CheckArgs),
     /// Check, and delete what is damaged
     Repair(upkeep::RepairArgs),
-    /// Empty packed files that are mostly free, and give their room back
+    /// Empty segments that are mostly free, and give their room back
     Compact(upkeep::CompactArgs),
     /// Add a directory to a store
     Grow(GrowArgs),
@@ -125,7 +125,7 @@ struct CreateArgs {
     #[arg(long, value_name = "BYTES", default_value = "64B")]
     block_size: ByteSize,
 
-    /// Blocks in a packed file [default: as make 256 files of the largest directory, of 1 MiB to 1 GiB each]
+    /// Blocks in a segment [default: as make 256 files of the largest directory, of 1 MiB to 1 GiB each]
     #[arg(long, value_name = "COUNT")]
     packed_blocks: Option<u32>,
 
@@ -169,7 +169,7 @@ fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::Fine);
     }
     let text = format!(
-        "{}: a store of {} in {}, packed files of {}",
+        "{}: a store of {} in {}, segments of {}",
         place.store().display(),
         bytes_text(size_bytes),
         counted(place.directories().len(), "directory", "directories"),
@@ -292,7 +292,7 @@ fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 fn all_is_there(store: &packstore::Store, path: &std::path::Path) -> anyhow::Result<()> {
     let faults = store.missing_parts()?;
     let Some(first) = faults.first() else { return Ok(()) };
-    let file = first.file.map(|file| format!("packed file {file:08}: ")).unwrap_or_default();
+    let file = first.file.map(|file| format!("segment {file:08}: ")).unwrap_or_default();
     let more = match faults.len() - 1 {
         0 => String::new(),
         more => format!(", and {}", counted(more, "more fault", "more faults")),

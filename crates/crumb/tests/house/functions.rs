@@ -113,12 +113,12 @@ const LONGER: &[(&str, &str, &str)] = &[
         "steps whose order keeps objects safe over a crash",
     ),
     (
-        "crates/packstore/src/procedures/refill.rs",
+        "crates/packstore/src/procedures/make_room.rs",
         "prepare",
         "steps whose order keeps objects safe over a crash",
     ),
     (
-        "crates/packstore/src/procedures/refill.rs",
+        "crates/packstore/src/procedures/make_room.rs",
         "rewrite_index",
         "steps whose order keeps objects safe over a crash",
     ),

@@ -446,7 +446,7 @@ fn a_flipped_bit_is_found_by_name_and_place_and_repaired_at_the_cost_of_its_obje
     assert_eq!(damaged, 1);
     let said = bench.crumb(&["pack", "check", "store"]);
     assert_eq!(said.code, 1);
-    assert!(said.out.contains("packed file 00000") && said.out.contains("object two:"), "{}", said.out);
+    assert!(said.out.contains("segment 00000") && said.out.contains("object two:"), "{}", said.out);
     assert!(said.err.contains("1 fault; `crumb pack repair`"), "{}", said.err);
     let got = bench.crumb(&["pack", "get", "store", "--all", "-o", "out"]);
     assert_eq!(got.code, 1);
@@ -481,7 +481,7 @@ fn a_damaged_index_and_a_missing_body_cost_only_what_is_in_them_and_repair_says_
     assert_eq!(bench.read("out/tree/07"), "7".repeat(10_000));
     let said = bench.crumb(&["pack", "check", "store"]);
     assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.out.contains("packed file 00000000: the head of its index is damaged"), "{}", said.out);
+    assert!(said.out.contains("segment 00000000: the head of its index is damaged"), "{}", said.out);
     bench.fine(&["pack", "repair", "store"]);
     bench.fine(&["pack", "check", "store"]);
     assert_eq!(bench.fine(&["pack", "ls", "store"]), whole);
@@ -602,11 +602,11 @@ fn a_store_whose_index_is_cut_or_damaged_is_not_shown_as_if_it_were_whole() {
     let index = bench.path("store/00000000.index");
     let whole = fs::read(&index).unwrap();
     fs::write(&index, &whole[..6000]).unwrap();
-    assert_incomplete(&bench, "packed file 00000000");
+    assert_incomplete(&bench, "segment 00000000");
     let mut zeroed = whole;
     zeroed[4096..8192].fill(0);
     fs::write(&index, &zeroed).unwrap();
-    assert_incomplete(&bench, "packed file 00000000");
+    assert_incomplete(&bench, "segment 00000000");
     // One object that is there is given.
     bench.fine(&["pack", "get", "store", "tree/000", "-o", "one"]);
     bench.fine(&["pack", "repair", "store"]);
@@ -644,7 +644,7 @@ fn a_store_on_two_directories_grows_by_a_third_and_is_compacted() {
     assert!(
         bench.fails(2, &["pack", "grow", "store", "--volume", "two", "--size", "16MiB"]).contains("already")
     );
-    // Every other one goes: half of each packed file is free.
+    // Every other one goes: half of each segment is free.
     let keys: Vec<String> =
         (0..40).filter(|number| number % 4 != 0).map(|number| format!("tree/{number:03}")).collect();
     let mut rm = vec!["pack", "rm", "store"];
@@ -671,7 +671,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
             .fails(1, &["pack", "create", "store", "--size", "64MiB"])
             .contains("holds files of a packed store already")
     );
-    assert!(bench.fails(2, &["pack", "create", "tiny", "--size", "1KiB"]).contains("room for a packed file"));
+    assert!(bench.fails(2, &["pack", "create", "tiny", "--size", "1KiB"]).contains("room for a segment"));
     let odd = bench.fails(2, &["pack", "create", "odd", "--size", "64MiB", "--block-size", "100B"]);
     assert!(odd.contains("power of two"), "{odd}");
     assert!(bench.fails(2, &["pack", "create", "x", "--size", "ten"]).contains("--size"));
@@ -856,7 +856,7 @@ fn a_damaged_line_of_the_list_of_volumes_is_told_escaped_and_all_else_is_checked
     bench.fine(&["pack", "check", "store"]);
 }
 
-/// Symptom: `pack put` ended with 0 after it had said that a packed file takes no more objects.
+/// Symptom: `pack put` ended with 0 after it had said that a segment takes no more objects.
 #[test]
 fn a_put_into_a_store_with_a_damaged_index_stores_all_and_fails() {
     let bench = with_store();
@@ -869,7 +869,7 @@ fn a_put_into_a_store_with_a_damaged_index_stores_all_and_fails() {
     fs::write(&index, bytes).unwrap();
     let said = bench.fails(1, &["pack", "put", "store", "two"]);
     assert!(
-        said.contains("error: all was put, but the store is damaged: the indexes of 1 packed file are"),
+        said.contains("error: all was put, but the store is damaged: the indexes of 1 segment are"),
         "{said}"
     );
     assert_eq!(bench.fine(&["pack", "cat", "store", "one", "two"]), "1234567890");

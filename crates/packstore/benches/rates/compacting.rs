@@ -25,7 +25,7 @@ pub fn print(dir: &Path, load: &Load) {
         pending.push(put.expect("put"));
     }
     pending.drain(..).for_each(|put| put.wait().expect("durable"));
-    // Every other one: each packed file is half empty.
+    // Every other one: each segment is half empty.
     for at in (1..load.count()).step_by(2) {
         pending.push(packed.store.delete_deferred(key(at).as_bytes()).expect("deleted").1);
     }
@@ -72,7 +72,7 @@ pub fn print(dir: &Path, load: &Load) {
         );
     }
     println!(
-        "  {} of {files} packed files left, {} MB moved in {:.2} s",
+        "  {} of {files} segments left, {} MB moved in {:.2} s",
         packed.store.usage().packed_files,
         moved_bytes >> 20,
         took.as_secs_f64()

@@ -225,7 +225,7 @@ impl Packed {
         let options =
             StoreOptions { mode, object_bytes_mean: load.mean_bytes().max(1), ..StoreOptions::default() };
         let store = Store::create(volumes, options).expect("made");
-        // The first packed file is made with the first put.
+        // The first segment is made with the first put.
         store.put(b"first", b"", PutOptions::default()).expect("put");
         Self { store }
     }

@@ -160,12 +160,12 @@ fn costs(dir: &Path, load: &Load, order: &[usize]) {
     let held = usage.live_bytes + usage.index_bytes;
     println!("  puts until all is durable {flushed:.0}/s");
     println!(
-        "  reads of packed files a get {:.4}, a miss {:.6}",
+        "  reads of segments a get {:.4}, a miss {:.6}",
         each(hit.disk_reads - before.disk_reads),
         each(usage.disk_reads - hit.disk_reads)
     );
     println!(
-        "  memory {:.2} B an object; overhead {:.1}%; written {:.3} B an object byte; {} packed files",
+        "  memory {:.2} B an object; overhead {:.1}%; written {:.3} B an object byte; {} segments",
         usage.memory_bytes as f64 / count as f64,
         (held as f64 / total_bytes as f64 - 1.0) * 100.0,
         written as f64 / total_bytes as f64,

@@ -1,6 +1,6 @@
-//! The memory tier: records that were read lately, whole and proven, up to a bound of bytes.
+//! The memory tier: records that were read lately, whole and with their checksums compared, up to a bound of bytes.
 //!
-//! Always holds: what is found lies where the table says that the object lies, in a file whose index was not written anew
+//! Always holds: what is found is where the index says that the object is, in a segment whose index was not rewritten
 //! since: blocks are given to another object only after that. So nothing has to be taken out when an object goes.
 //! Not here: pieces of large objects; what waits to be written (`group`).
 
@@ -70,8 +70,8 @@ impl Memory {
         let Kept { record } = self.cache.as_ref()?.get(&hash)?;
         let counts = record.key() == name.key
             && record.head.internal == name.internal
-            && index.has(hash, record.held.place)
-            && segments.generation_of(record.spot.file) == Some(record.generation);
+            && index.has(hash, record.entry.location)
+            && segments.generation_of(record.address.file) == Some(record.generation);
         if !counts {
             return None;
         }
@@ -84,15 +84,15 @@ impl Memory {
         self.forgotten.load(Ordering::SeqCst)
     }
 
-    /// Keeps a record, if it may: it was proven, is small and whole, and nothing was forgotten since it was read.
+    /// Keeps a record, if it may: its checksum was compared, it is small and whole, and nothing was forgotten since it was read.
     pub(crate) fn keep(&self, record: &Arc<Record>, forgotten: u64) {
         let Some(cache) = &self.cache else { return };
         let small = record.bytes.capacity() as u64 <= self.record_bytes_max;
         if record.compared && !record.head.internal && small && record.head.kind == Kind::Whole {
-            cache.insert(record.held.hash, Kept { record: record.clone() });
+            cache.insert(record.entry.hash, Kept { record: record.clone() });
             // Asked afterwards: whoever forgets counts first, and takes out then.
             if self.forgotten() != forgotten {
-                cache.remove(&record.held.hash);
+                cache.remove(&record.entry.hash);
             }
         }
     }

@@ -8,11 +8,11 @@ pub(crate) struct IndexHead {
     pub store: u128,
     pub file: u32,
     pub generation: u64,
-    /// What makes records void that were here at this generation or later must be kept elsewhere.
+    /// What supersedes records that were here at this generation or later must be kept elsewhere.
     pub since: u64,
-    /// Which lane of a cache it belongs to: 1 for objects that proved themselves.
-    pub lane: u8,
-    /// It was never written anew: all records of the body file were told of here.
+    /// Which queue of a cache it belongs to: 1 for the main queue.
+    pub queue_kind: u8,
+    /// It was never rewritten: it names all records of the data file.
     pub is_first: bool,
 }
 
@@ -25,7 +25,7 @@ impl IndexHead {
         bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
         bytes[24..40].copy_from_slice(&self.store.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.since.to_le_bytes());
-        bytes[48] = self.lane;
+        bytes[48] = self.queue_kind;
         bytes[49] = u8::from(self.is_first);
         let sum = crc(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
@@ -38,24 +38,24 @@ impl IndexHead {
             file: u32_at(bytes, 12),
             generation: u64_at(bytes, 16),
             since: u64_at(bytes, 40),
-            lane: bytes[48],
+            queue_kind: bytes[48],
             is_first: bytes[49] == 1,
             store: u128::from(u64_at(bytes, 24)) | u128::from(u64_at(bytes, 32)) << 64,
         })
     }
 
-    /// As [`Self::decode`]; one flipped bit is put right, in `bytes` too. Also whether there was one.
-    pub(crate) fn decode_mending(bytes: &mut [u8]) -> Result<(Self, bool), String> {
-        decode_mending(bytes, INDEX_HEAD_BYTES, Self::decode)
+    /// As [`Self::decode`]; one flipped bit is repaired, in `bytes` too. Also whether there was one.
+    pub(crate) fn decode_repairing(bytes: &mut [u8]) -> Result<(Self, bool), String> {
+        decode_repairing(bytes, INDEX_HEAD_BYTES, Self::decode)
     }
 
-    /// With what the control blocks' checksums are salted, so that those of other files and times do not pass.
+    /// With what the index records' checksums are salted, so that those of other files and times do not pass.
     pub(crate) fn salt(&self) -> u32 {
         salt(self.store, self.file, self.generation)
     }
 }
 
-/// With what the checksums of a body file's records are salted. No stranger knows the store's number.
+/// With what the checksums of a data file's records are salted. No stranger knows the store's number.
 pub(crate) fn body_salt(store: u128, file: u32) -> u32 {
     salt(store, file, u64::MAX)
 }
@@ -76,7 +76,7 @@ pub(crate) struct VolumeHead {
     pub volume: u32,
     pub volumes: u32,
     pub block_bytes: u32,
-    pub packed_blocks: u32,
+    pub segment_blocks: u32,
     pub size_bytes: u64,
     pub object_bytes_mean: u32,
     pub durable: bool,
@@ -98,7 +98,7 @@ impl VolumeHead {
         bytes[16..32].copy_from_slice(&self.store.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.hash_seed.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.block_bytes.to_le_bytes());
-        bytes[44..48].copy_from_slice(&self.packed_blocks.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.segment_blocks.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.size_bytes.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.openings.to_le_bytes());
         bytes[64..68].copy_from_slice(&self.volumes.to_le_bytes());
@@ -112,9 +112,9 @@ impl VolumeHead {
         bytes
     }
 
-    /// As [`Self::decode`]; one flipped bit is put right. Also whether there was one.
-    pub(crate) fn decode_mending(bytes: &[u8]) -> Result<(Self, bool), String> {
-        decode_mending(&mut bytes.to_vec(), VOLUME_HEAD_BYTES, Self::decode)
+    /// As [`Self::decode`]; one flipped bit is repaired. Also whether there was one.
+    pub(crate) fn decode_repairing(bytes: &[u8]) -> Result<(Self, bool), String> {
+        decode_repairing(&mut bytes.to_vec(), VOLUME_HEAD_BYTES, Self::decode)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
@@ -124,7 +124,7 @@ impl VolumeHead {
             store: u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64,
             hash_seed: u64_at(bytes, 32),
             block_bytes: u32_at(bytes, 40),
-            packed_blocks: u32_at(bytes, 44),
+            segment_blocks: u32_at(bytes, 44),
             size_bytes: u64_at(bytes, 48),
             openings: u64_at(bytes, 56),
             volumes: u32_at(bytes, 64),
@@ -141,7 +141,7 @@ impl VolumeHead {
     }
 }
 
-fn decode_mending<T>(
+fn decode_repairing<T>(
     bytes: &mut [u8],
     len: usize,
     decode: impl Fn(&[u8]) -> Result<T, String>,

@@ -1,8 +1,8 @@
-//! A record of a body file: head, key, attributes, body; and the list of pieces, which is one kind of body.
+//! A record of a data file: head, key, attributes, body; and the list of pieces, which is one kind of body.
 
 use super::{INTERNAL, KEY_BYTES_MAX, Kind, META_BYTES_MAX, RECORD_HEAD_BYTES, crc, u16_at, u32_at, u64_at};
 
-/// Head of a record in a body file.
+/// Head of a record in a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub kind: Kind,

@@ -1,9 +1,9 @@
 use super::*;
 
-const TOMBSTONE_CONTROL: Control<'static> = Control::Tombstone(Tombstone {
+const TOMBSTONE_RECORD: IndexRecord<'static> = IndexRecord::Tombstone(Tombstone {
     sequence: 1,
     hash: 2,
-    victim: Victim { file: 3, generation: 4 },
+    superseded: Superseded { file: 3, generation: 4 },
     deleted_s: 5,
 });
 
@@ -12,7 +12,7 @@ fn put(key: &[u8]) -> Put<'_> {
         kind: Kind::Manifest,
         name: Name::of(key),
         sequence: 7,
-        victim: Some(Victim { file: 3, generation: 9 }),
+        superseded: Some(Superseded { file: 3, generation: 9 }),
         block: 12,
         meta_len: 13,
         body_len: 16,
@@ -28,20 +28,20 @@ fn put(key: &[u8]) -> Put<'_> {
 fn every_control_block_comes_back_as_it_was_and_no_flipped_bit_passes() {
     let long = vec![b'k'; KEY_BYTES_MAX];
     let all = [
-        Control::Put(put(b"http://example.org/")),
-        Control::Put(put(&long)),
-        Control::Put(Put { kind: Kind::Whole, victim: None, id: 0, length: 0, ..put(b"x") }),
-        TOMBSTONE_CONTROL,
-        Control::Mark { durable_end: 99 },
+        IndexRecord::Put(put(b"http://example.org/")),
+        IndexRecord::Put(put(&long)),
+        IndexRecord::Put(Put { kind: Kind::Whole, superseded: None, id: 0, length: 0, ..put(b"x") }),
+        TOMBSTONE_RECORD,
+        IndexRecord::Mark { durable_end: 99 },
     ];
-    for control in all {
+    for index_record in all {
         let mut bytes = Vec::new();
-        control.encode(5, &mut bytes);
-        assert_eq!(decode_control(&bytes, 5), Some((control, bytes.len())));
-        assert_eq!(decode_control(&bytes, 6), None, "another file's");
+        index_record.encode(5, &mut bytes);
+        assert_eq!(decode_index_record(&bytes, 5), Some((index_record, bytes.len())));
+        assert_eq!(decode_index_record(&bytes, 6), None, "another file's");
         for bit in (0..bytes.len() * 8).step_by(if bytes.len() > 1000 { 37 } else { 1 }) {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode_control(&bytes, 5), None, "{control:?} bit {bit}");
+            assert_eq!(decode_index_record(&bytes, 5), None, "{index_record:?} bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
     }
@@ -51,41 +51,42 @@ fn every_control_block_comes_back_as_it_was_and_no_flipped_bit_passes() {
 #[test]
 fn a_tombstone_without_a_time_is_read_as_one_whose_time_is_not_known() {
     let mut bytes = Vec::new();
-    TOMBSTONE_CONTROL.encode(5, &mut bytes);
+    TOMBSTONE_RECORD.encode(5, &mut bytes);
     assert_eq!((bytes.len(), u32_at(&bytes, 20)), (TOMBSTONE_BYTES, 5));
     bytes[20..24].fill(0);
     let sum = crc(&bytes[4..]) ^ 5;
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
-    let Some((Control::Tombstone(old), _)) = decode_control(&bytes, 5) else { panic!("it is one") };
-    let Control::Tombstone(new) = TOMBSTONE_CONTROL else { unreachable!() };
+    let Some((IndexRecord::Tombstone(old), _)) = decode_index_record(&bytes, 5) else { panic!("it is one") };
+    let IndexRecord::Tombstone(new) = TOMBSTONE_RECORD else { unreachable!() };
     assert_eq!(old, Tombstone { deleted_s: 0, ..new });
 }
 
 #[test]
 fn a_damaged_control_block_costs_only_itself() {
-    let mut bytes =
-        IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1, is_first: true }.encode().to_vec();
+    let mut bytes = IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true }
+        .encode()
+        .to_vec();
     let mut ends = Vec::new();
     for key in [b"a", b"b", b"c"] {
-        Control::Put(put(key)).encode(5, &mut bytes);
+        IndexRecord::Put(put(key)).encode(5, &mut bytes);
         ends.push(bytes.len());
     }
     bytes[ends[0] + 20] ^= 1;
-    let mut controls = Controls::new(&bytes, 5);
-    assert_eq!(controls.by_ref().count(), 2);
-    assert_eq!(controls.damaged, [ends[0] as u64]);
+    let mut index_records = IndexRecords::new(&bytes, 5);
+    assert_eq!(index_records.by_ref().count(), 2);
+    assert_eq!(index_records.damaged, [ends[0] as u64]);
 }
 
 #[test]
 fn damage_behind_an_offset_is_told_with_its_ends_and_half_a_mark_is_none() {
     let mut bytes = vec![0; INDEX_HEAD_BYTES];
-    TOMBSTONE_CONTROL.encode(5, &mut bytes);
+    TOMBSTONE_RECORD.encode(5, &mut bytes);
     let whole = bytes.len() as u64;
-    Control::Mark { durable_end: u64::MAX }.encode(5, &mut bytes);
+    IndexRecord::Mark { durable_end: u64::MAX }.encode(5, &mut bytes);
     bytes.resize(4096, 0);
     let damaged = |bytes: &[u8], offset| {
-        let stretches = damaged_behind(bytes, 5, offset);
-        stretches.iter().map(|damaged| (damaged.start, damaged.end)).collect::<Vec<_>>()
+        let ranges = damaged_behind(bytes, 5, offset);
+        ranges.iter().map(|damaged| (damaged.start, damaged.end)).collect::<Vec<_>>()
     };
     assert_eq!(damaged(&bytes, 0), []);
     bytes[whole as usize] ^= 0xff;
@@ -99,26 +100,26 @@ fn damage_behind_an_offset_is_told_with_its_ends_and_half_a_mark_is_none() {
 
 #[test]
 fn one_flipped_bit_of_an_index_is_put_right_and_two_are_not() {
-    let head = IndexHead { store: 1, file: 2, generation: 3, since: 3, lane: 1, is_first: true };
+    let head = IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true };
     let salt = head.salt();
     let mut whole = head.encode().to_vec();
-    Control::Put(put(b"a")).encode(salt, &mut whole);
-    TOMBSTONE_CONTROL.encode(salt, &mut whole);
-    Control::Mark { durable_end: 99 }.encode(salt, &mut whole);
+    IndexRecord::Put(put(b"a")).encode(salt, &mut whole);
+    TOMBSTONE_RECORD.encode(salt, &mut whole);
+    IndexRecord::Mark { durable_end: 99 }.encode(salt, &mut whole);
     for bit in 0..whole.len() * 8 {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let (found, head_mended) = IndexHead::decode_mending(&mut bytes).expect("mended");
+        let (found, head_repaired) = IndexHead::decode_repairing(&mut bytes).expect("mended");
         assert_eq!(found, head, "bit {bit}");
-        let mended = mend_controls(&mut bytes, salt);
-        assert_eq!(mended.len() + usize::from(head_mended), 1, "bit {bit}");
+        let repaired = repair_index_records(&mut bytes, salt);
+        assert_eq!(repaired.len() + usize::from(head_repaired), 1, "bit {bit}");
         assert!(bytes == whole, "bit {bit}");
         // Another in the same block.
         let other = if bit % 64 < 32 { bit + 32 } else { bit - 32 };
         bytes[bit / 8] ^= 1 << (bit % 8);
         bytes[other / 8] ^= 1 << (other % 8);
-        if IndexHead::decode_mending(&mut bytes).is_ok() {
-            assert_eq!(mend_controls(&mut bytes, salt), [0u64; 0], "bits {bit} and {other}");
+        if IndexHead::decode_repairing(&mut bytes).is_ok() {
+            assert_eq!(repair_index_records(&mut bytes, salt), [0u64; 0], "bits {bit} and {other}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::read::{Depth, Record};
 use crate::error::StoreError;
 use crate::format::{Kind, Manifest, Name, Put, RECORD_HEAD_BYTES, SHARED, internal_key};
 use crate::locks::locked;
-use crate::write_queue::group::{Change, Held};
+use crate::write_queue::group::{Change, TableEntry};
 
 /// A large object that is being read.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Objects {
         }
         let name = Name { internal: record.head.internal, key: record.key() };
         let manifest = Manifest::decode(record.body());
-        manifest.map(Some).ok_or_else(|| self.damaged(name, record.spot, "its list of pieces is none"))
+        manifest.map(Some).ok_or_else(|| self.damaged(name, record.address, "its list of pieces is none"))
     }
 
     /// Changes that go with a record's end: its pieces, its name.
@@ -45,7 +45,7 @@ impl Objects {
         let name = Name { internal: record.head.internal, key: record.key() };
         let bytes = record.body().first_chunk::<8>();
         let id = bytes.map(|bytes| u64::from_le_bytes(*bytes));
-        id.ok_or_else(|| self.damaged(name, record.spot, "it names no shared object"))
+        id.ok_or_else(|| self.damaged(name, record.address, "it names no shared object"))
     }
 
     /// Forgets a large object's pieces, now or when its last reader is done.
@@ -56,8 +56,8 @@ impl Objects {
         }
         for (part, &len) in manifest.piece_lens.iter().enumerate() {
             // It may move meanwhile: until it is gone.
-            while let Some(held) = self.piece_held(manifest.id, part as u32, len) {
-                if self.remove(&held) {
+            while let Some(entry) = self.piece_held(manifest.id, part as u32, len) {
+                if self.remove(&entry) {
                     break;
                 }
             }
@@ -74,18 +74,18 @@ impl Objects {
     }
 
     /// Where a piece is, as a rule without reading it.
-    fn piece_held(&self, id: u64, part: u32, len: u32) -> Option<Held> {
+    fn piece_held(&self, id: u64, part: u32, len: u32) -> Option<TableEntry> {
         let key = internal_key(id, part);
         let hash = Name { internal: true, key: &key }.hash(self.setup.hash_seed);
         let alike = self.index.find(hash).collect::<Vec<_>>();
-        let place = match alike[..] {
-            // A stranger with its signature, when it is gone itself: one in millions, and told by the length below.
+        let location = match alike[..] {
+            // Another object with its fingerprint, when it is gone itself: one in millions, and noticed by the length below.
             [only] => only,
             [] => return None,
-            _ => self.find_internal(id, part, Depth::Head).ok()??.held.place,
+            _ => self.find_internal(id, part, Depth::Head).ok()??.entry.location,
         };
         let blocks = self.setup.shape.blocks(RECORD_HEAD_BYTES + key.len() + len as usize);
-        Some(Held { hash, place, blocks, visible: false })
+        Some(TableEntry { hash, location, blocks, visible: false })
     }
 
     /// Keeps a large object's pieces until [`Objects::close_large`].
@@ -123,7 +123,7 @@ impl Objects {
             return;
         };
         let more = self.ends_with(&record).unwrap_or_default();
-        self.remove(&record.held);
+        self.remove(&record.entry);
         self.apply_now(&more);
     }
 

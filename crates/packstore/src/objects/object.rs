@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{StoreError, printable};
 use crate::format::{Manifest, Name};
-use crate::index::spot::Spot;
+use crate::index::address::Address;
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
 
@@ -43,7 +43,7 @@ pub(crate) struct Pieces {
     pub objects: Arc<Objects>,
     pub manifest: Manifest,
     pub key: Vec<u8>,
-    pub spot: Spot,
+    pub address: Address,
 }
 
 impl Drop for Pieces {
@@ -55,7 +55,7 @@ impl Drop for Pieces {
 impl Pieces {
     fn piece(&self, part: usize) -> Result<(Vec<u8>, usize), StoreError> {
         let name = Name::of(&self.key);
-        let gone = || self.objects.damaged(name, self.spot, "a piece of it is gone");
+        let gone = || self.objects.damaged(name, self.address, "a piece of it is gone");
         let record =
             self.objects.find_internal(self.manifest.id, part as u32, Depth::Whole)?.ok_or_else(gone)?;
         if record.head.body_len != self.manifest.piece_lens[part] {
@@ -162,12 +162,12 @@ impl Object {
         Ok(done)
     }
 
-    /// The body in stretches of at most 256 KB, each compared with its checksum before it is given.
+    /// The body in chunks of at most 256 KB, each compared with its checksum before it is given.
     pub fn chunks(&self) -> Chunks<'_> {
         Chunks { object: self, next: 0 }
     }
 
-    /// Writes the body to a descriptor, as to a socket, and returns its length. Each stretch is compared with its checksum
+    /// Writes the body to a descriptor, as to a socket, and returns its length. Each chunk is compared with its checksum
     /// first, which reads it; sending an unread one from within the kernel would save a copy and the proof with it.
     ///
     /// # Errors
@@ -221,13 +221,13 @@ impl std::fmt::Debug for Object {
     }
 }
 
-/// A body's stretches.
+/// The chunks of a body.
 pub struct Chunks<'a> {
     object: &'a Object,
     next: usize,
 }
 
-/// One stretch of a body.
+/// One chunk of a body.
 pub enum Chunk<'a> {
     /// All of a small one.
     Whole(&'a [u8]),

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{StoreError, printable};
+use crate::fingerprints::Location;
 use crate::format::{Name, RECORD_HEAD_BYTES, RecordHead, crc, internal_key};
-use crate::index::spot::Spot;
+use crate::index::address::Address;
 use crate::objects::Objects;
 use crate::options::{Mode, Verify};
 use crate::procedures::recover::is_gone;
-use crate::segments::packed::Packed;
-use crate::signatures::Place;
-use crate::write_queue::group::Held;
+use crate::segments::segment::Segment;
+use crate::write_queue::group::TableEntry;
 
 /// A record as read.
 pub(crate) struct Record {
-    pub held: Held,
+    pub entry: TableEntry,
     pub head: RecordHead,
     /// From its head on; in a look at the head alone, perhaps not all of it.
     pub bytes: Vec<u8>,
-    pub spot: Spot,
+    pub address: Address,
     /// Of its file's index, as it was before the record was read.
     pub generation: u64,
     /// The body has the right checksum.
@@ -61,11 +61,11 @@ pub(crate) enum Depth {
 
 enum Look {
     Found(Box<Record>),
-    /// Another object with the same signature.
+    /// Another object with the same fingerprint.
     Stranger,
     /// It moved while we looked.
     Moved,
-    Damaged(Spot, &'static str),
+    Damaged(Address, &'static str),
 }
 
 /// Enough for a head with its key and usual attributes.
@@ -81,7 +81,7 @@ struct Sought<'a> {
 
 /// What was read where the table said that the object lies, by somebody who did not wait for it.
 pub(crate) struct ReadBefore {
-    pub place: Place,
+    pub location: Location,
     /// Of its file's index, before it was read.
     pub generation: u64,
     pub bytes: Vec<u8>,
@@ -109,13 +109,13 @@ impl Objects {
         let sought = Sought { name, hash, depth };
         loop {
             let (mut moved, mut damaged) = (false, None);
-            for place in self.index.find(hash) {
-                let before = before.take_if(|before| before.place == place);
-                match self.look(place, sought, before)? {
+            for location in self.index.find(hash) {
+                let before = before.take_if(|before| before.location == location);
+                match self.look(location, sought, before)? {
                     Look::Found(record) => return Ok(Some(record)),
                     Look::Stranger => {}
                     Look::Moved => moved = true,
-                    Look::Damaged(spot, why) => damaged = Some((spot, why)),
+                    Look::Damaged(address, why) => damaged = Some((address, why)),
                 }
             }
             if moved {
@@ -123,7 +123,7 @@ impl Objects {
             }
             return match damaged {
                 None => Ok(None),
-                Some((spot, why)) => Err(self.damaged(name, spot, why)),
+                Some((address, why)) => Err(self.damaged(name, address, why)),
             };
         }
     }
@@ -131,35 +131,40 @@ impl Objects {
     /// An object that is not there: an error when it is not known whether it is.
     pub(crate) fn is_missing(&self, name: Name<'_>, hash: u64) -> Result<(), StoreError> {
         let Some(doubt) = self.index.doubt_of(name.key, hash) else { return Ok(()) };
-        let spot = Spot { file: doubt.file, block: doubt.block, blocks_max: 0 };
-        Err(self.damaged(name, spot, "its control block is damaged"))
+        let address = Address { file: doubt.file, block: doubt.block, blocks_max: 0 };
+        Err(self.damaged(name, address, "its index record is damaged"))
     }
 
     /// The error of an object whose bytes are wrong. Counts it.
-    pub(crate) fn damaged(&self, name: Name<'_>, spot: Spot, why: &'static str) -> StoreError {
+    pub(crate) fn damaged(&self, name: Name<'_>, address: Address, why: &'static str) -> StoreError {
         self.damaged_reads.fetch_add(1, Ordering::Relaxed);
         let place = self
             .segments
-            .file(spot.file)
+            .file(address.file)
             .map(|file| self.segments.volume(file.volume).disk.place())
             .unwrap_or_default();
         let key = if name.internal { format!("(part {:02x?})", name.key) } else { printable(name.key) };
-        StoreError::Damaged { place, key, file: spot.file, block: spot.block, why }
+        StoreError::Damaged { place, key, file: address.file, block: address.block, why }
     }
 
-    fn look(&self, place: Place, sought: Sought<'_>, before: Option<ReadBefore>) -> Result<Look, StoreError> {
+    fn look(
+        &self,
+        location: Location,
+        sought: Sought<'_>,
+        before: Option<ReadBefore>,
+    ) -> Result<Look, StoreError> {
         let Sought { hash, depth, .. } = sought;
-        let spot = Spot::of(place, self.setup.shape);
-        let in_table = || self.index.has(hash, place);
-        let Some(file) = self.segments.file(spot.file) else {
-            return Ok(if in_table() { Look::Damaged(spot, "its packed file is gone") } else { Look::Moved });
+        let address = Address::of(location, self.setup.shape);
+        let in_table = || self.index.has(hash, location);
+        let Some(file) = self.segments.file(address.file) else {
+            return Ok(if in_table() { Look::Damaged(address, "its segment is gone") } else { Look::Moved });
         };
         let generation = file.generation.load(Ordering::SeqCst);
-        // The same object may come to the same place again, written anew in between: then its file's index was too.
+        // The same object may come to the same location again, written again in between: then its segment's index was too.
         let still_there = || {
             in_table()
                 && file.generation.load(Ordering::SeqCst) == generation
-                && self.segments.file(spot.file).is_some_and(|now| Arc::ptr_eq(&now, &file))
+                && self.segments.file(address.file).is_some_and(|now| Arc::ptr_eq(&now, &file))
         };
         if !still_there() {
             return Ok(Look::Moved);
@@ -167,7 +172,7 @@ impl Objects {
         // Its blocks may have been given to another object while they were read. That begins with its leaving the table:
         // so either the checksum was compared, or the table still has it, or it is looked for again.
         let before = before.filter(|before| before.generation == generation).map(|before| before.bytes);
-        match self.look_at(&file, place, spot, sought, before) {
+        match self.look_at(&file, location, address, sought, before) {
             Ok(Look::Found(mut record)) if depth == Depth::Head || record.compared => {
                 record.generation = generation;
                 Ok(Look::Found(record))
@@ -183,39 +188,39 @@ impl Objects {
 
     fn look_at(
         &self,
-        file: &Arc<Packed>,
-        place: Place,
-        spot: Spot,
+        file: &Arc<Segment>,
+        location: Location,
+        address: Address,
         Sought { name, hash, depth }: Sought<'_>,
         before: Option<Vec<u8>>,
     ) -> Result<Look, StoreError> {
-        let all = self.setup.shape.bytes_at_most(spot);
+        let all = self.setup.shape.bytes_at_most(address);
         let want = if depth == Depth::Head { all.min(HEAD_READ_BYTES) } else { all };
-        let salt = self.setup.body_salt(spot.file);
-        let mut bytes = match before.map_or_else(|| self.bytes_at(file, spot.block, want), Ok) {
+        let salt = self.setup.body_salt(address.file);
+        let mut bytes = match before.map_or_else(|| self.bytes_at(file, address.block, want), Ok) {
             // The others are there.
-            Err(error) if is_gone(&error) => return Ok(Look::Damaged(spot, "its body file is missing")),
+            Err(error) if is_gone(&error) => return Ok(Look::Damaged(address, "its data file is missing")),
             bytes => bytes?,
         };
         let mut head = RecordHead::decode(&bytes, salt);
         if head.is_none() && want < all && RecordHead::peek(&bytes).is_some() {
-            bytes = self.bytes_at(file, spot.block, all)?;
+            bytes = self.bytes_at(file, address.block, all)?;
             head = RecordHead::decode(&bytes, salt);
         }
-        let Some(head) = head else { return Ok(Look::Damaged(spot, "its head fails its checksum")) };
+        let Some(head) = head else { return Ok(Look::Damaged(address, "its head fails its checksum")) };
         let blocks = self.setup.shape.blocks(head.record_bytes());
-        let held = Held { hash, place, blocks, visible: !head.internal };
-        let mut record = Box::new(Record { held, head, bytes, spot, generation: 0, compared: false });
+        let entry = TableEntry { hash, location, blocks, visible: !head.internal };
+        let mut record = Box::new(Record { entry, head, bytes, address, generation: 0, compared: false });
         if head.internal != name.internal || record.key() != name.key {
             return Ok(Look::Stranger);
         }
         if depth != Depth::Head {
             if record.bytes.len() < head.record_bytes() {
-                return Ok(Look::Damaged(spot, "it is cut off"));
+                return Ok(Look::Damaged(address, "it is cut off"));
             }
             record.compared = depth == Depth::Proven || self.samples();
             if record.compared && crc(record.body()) != head.body_crc {
-                return Ok(Look::Damaged(spot, "its body fails its checksum"));
+                return Ok(Look::Damaged(address, "its body fails its checksum"));
             }
         }
         Ok(Look::Found(record))
@@ -241,7 +246,7 @@ impl Objects {
         self.disk_reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Since the opening: reads of body files.
+    /// Since the opening: reads of data files.
     pub(crate) fn disk_reads(&self) -> u64 {
         self.disk_reads.load(Ordering::Relaxed)
     }
@@ -260,14 +265,14 @@ impl Objects {
     }
 
     /// Whether the record at this place is only in memory.
-    pub(crate) fn is_unwritten(&self, spot: Spot) -> bool {
-        let Some(file) = self.segments.file(spot.file) else { return false };
+    pub(crate) fn is_unwritten(&self, address: Address) -> bool {
+        let Some(file) = self.segments.file(address.file) else { return false };
         let volume = self.segments.volume(file.volume);
-        volume.queue.is_unwritten(spot.file, spot.block)
+        volume.queue.is_unwritten(address.file, address.block)
     }
 
     /// Bytes from a block on: from memory while they are not written yet.
-    fn bytes_at(&self, file: &Arc<Packed>, block: u32, len: usize) -> Result<Vec<u8>, StoreError> {
+    fn bytes_at(&self, file: &Arc<Segment>, block: u32, len: usize) -> Result<Vec<u8>, StoreError> {
         if self.setup.mode == Mode::Cache && !self.setup.read_only {
             let volume = self.segments.volume(file.volume);
             if let Some(bytes) = volume.queue.unwritten(file.number, block) {
@@ -292,7 +297,7 @@ impl Objects {
         let hash = name.hash(self.setup.hash_seed);
         let found = self.find(name, hash, depth)?;
         if let Some(record) = &found {
-            self.index.touch(&record.held);
+            self.index.touch(&record.entry);
         }
         Ok(found)
     }

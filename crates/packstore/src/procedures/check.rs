@@ -1,21 +1,21 @@
-//! Compares all that is on disk with its checksums and with what the table says; mends what can be mended.
+//! Compares all that is on disk with its checksums and with what the table says; repairs what can be repaired.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{StoreError, printable};
-use crate::format::{Control, Controls, Kind, Manifest, Name, Put, SHARED, damaged_behind};
+use crate::format::{IndexRecord, IndexRecords, Kind, Manifest, Name, Put, SHARED, damaged_behind};
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
-use crate::procedures::compact::keep_voids;
+use crate::procedures::compact::keep_tombstones;
+use crate::procedures::make_room::{IndexRead, Lost};
 use crate::procedures::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
-use crate::procedures::refill::{IndexRead, Lost};
-use crate::segments::packed::{Onward, Packed};
+use crate::segments::segment::{Onward, Segment};
 use crate::segments::volume_copy::write_copy;
 use crate::segments::{LostParts, Segments};
 use crate::store::Store;
 use crate::store::iterate::index_of_live;
-use crate::write_queue::group::Held;
+use crate::write_queue::group::TableEntry;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct CheckReport {
     pub bytes: u64,
     /// What is wrong.
     pub faults: Vec<Fault>,
-    /// Keys of objects whose index was lost and which were found in a body file: they may be older than what was put last, or
+    /// Keys of objects whose index was lost and which were found in a data file: they may be older than what was put last, or
     /// deleted. Putting or deleting them makes it certain.
     pub recovered: Vec<Vec<u8>>,
 }
@@ -34,7 +34,7 @@ pub struct CheckReport {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Number of the packed file; `None`: what is wrong is not in one.
+    /// Number of the segment; `None`: what is wrong is not in one.
     pub file: Option<u32>,
     /// The object's key, when it is known and a user's.
     pub key: Option<Vec<u8>>,
@@ -44,7 +44,7 @@ pub struct Fault {
     pub is_damaged: bool,
 }
 
-/// What was mended.
+/// What was repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
     /// What the check before found.
@@ -56,7 +56,7 @@ pub struct RepairReport {
 }
 
 impl Store {
-    /// Reads all objects. `progress` is told the number of packed files done and of all.
+    /// Reads all objects. `progress` is told the number of segments done and of all.
     ///
     /// # Errors
     /// When the disk fails.
@@ -70,7 +70,7 @@ impl Store {
             check_file(&self.objects, file, &mut report)?;
         }
         for uncertain in self.objects.index.doubts() {
-            let what = "its control block is damaged: what the key names is not known".to_owned();
+            let what = "its index record is damaged: what the key names is not known".to_owned();
             let key = Some(uncertain.key);
             report.faults.push(Fault { file: Some(uncertain.file), key, what, is_damaged: true });
         }
@@ -78,8 +78,8 @@ impl Store {
         Ok(report)
     }
 
-    /// What is known to be missing without reading bodies: volumes and packed files that are not there, and indexes that end
-    /// early or have control blocks that cannot be read. [`Store::check`] tells more.
+    /// What is known to be missing without reading bodies: volumes and segments that are not there, and indexes that end
+    /// early or have index records that cannot be read. [`Store::check`] tells more.
     ///
     /// # Errors
     /// When the store could not be learnt.
@@ -102,7 +102,7 @@ impl Store {
         Ok(faults)
     }
 
-    /// Checks, deletes what is damaged, and writes damaged indexes anew, as far as that can be done; then it checks once more.
+    /// Checks, deletes what is damaged, and rewrites damaged indexes, as far as that can be done; then it checks once more.
     ///
     /// # Errors
     /// When a disk cannot be written.
@@ -125,7 +125,7 @@ impl Store {
                 .faults
                 .iter()
                 .any(|fault| fault.file == Some(file.number) && fault.key.is_none());
-            if file.lacks_body() {
+            if file.lacks_data() {
                 self.give_up(&file)?;
             } else if is_damaged || file.is_unfit() {
                 if let Some(read) = index_of_live(&self.objects, &file)?.filter(|read| read.lost.is_none()) {
@@ -137,7 +137,7 @@ impl Store {
                 write_anew(&self.objects, &file, true)?;
             }
         }
-        // The heads were written anew when the store was opened; the table is when it is closed.
+        // The heads were rewritten when the store was opened; the table is when it is closed.
         self.objects.segments.damage_was_repaired();
         report.left = self.check(progress)?.faults;
         // Once it was said that they are lost, they are expected no more.
@@ -147,27 +147,27 @@ impl Store {
         Ok(report)
     }
 
-    /// Forgets what is left of a packed file whose body is missing, pieces of large objects for example, and removes its index.
-    fn give_up(&self, file: &Arc<Packed>) -> Result<(), StoreError> {
+    /// Forgets what is left of a segment whose body is missing, pieces of large objects for example, and removes its index.
+    fn give_up(&self, file: &Arc<Segment>) -> Result<(), StoreError> {
         let objects = &self.objects;
         let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, file)? else { return Ok(()) };
-        for (_, control) in Controls::new(&bytes, salt) {
-            let Control::Put(put) = control else { continue };
+        for (_, index_record) in IndexRecords::new(&bytes, salt) {
+            let IndexRecord::Put(put) = index_record else { continue };
             let hash = put.name.hash(objects.setup.hash_seed);
-            if let Some(place) = objects.index.place_of(hash, file.number, put.block) {
+            if let Some(location) = objects.index.location_of(hash, file.number, put.block) {
                 let blocks = objects.setup.shape.blocks(put.record_bytes());
-                objects.remove(&Held { hash, place, blocks, visible: !put.name.internal });
+                objects.remove(&TableEntry { hash, location, blocks, visible: !put.name.internal });
             }
         }
         self.flush()?;
-        keep_voids(objects, file, &bytes, salt)?;
+        keep_tombstones(objects, file, &bytes, salt)?;
         self.flush()?;
         self.remove_file(file)
     }
 }
 
 /// What an index lacks since it was cut off. After a clean stop the table tells better.
-fn cut_off(objects: &Objects, file: &Packed, read: &IndexRead) -> Result<Vec<CutRecord>, StoreError> {
+fn cut_off(objects: &Objects, file: &Segment, read: &IndexRead) -> Result<Vec<CutRecord>, StoreError> {
     if !objects.index.is_rebuilt() || read.lost.is_some() {
         return Ok(Vec::new());
     }
@@ -175,32 +175,32 @@ fn cut_off(objects: &Objects, file: &Packed, read: &IndexRead) -> Result<Vec<Cut
 }
 
 /// Why objects may be missing that an index told of.
-fn what_an_index_lacks(objects: &Objects, file: &Packed, read: &IndexRead) -> Option<String> {
+fn what_an_index_lacks(objects: &Objects, file: &Segment, read: &IndexRead) -> Option<String> {
     let (mut told, mut marked_end) = (0, 0);
-    let mut controls = Controls::new(&read.bytes, read.salt);
-    for (_, control) in controls.by_ref() {
-        match control {
-            Control::Put(put)
+    let mut index_records = IndexRecords::new(&read.bytes, read.salt);
+    for (_, index_record) in index_records.by_ref() {
+        match index_record {
+            IndexRecord::Put(put)
                 if objects
                     .index
-                    .place_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
+                    .location_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
                     .is_some() =>
             {
                 told += objects.setup.shape.blocks(put.record_bytes());
             }
-            Control::Mark { durable_end } => marked_end = marked_end.max(durable_end),
+            IndexRecord::Mark { durable_end } => marked_end = marked_end.max(durable_end),
             _ => {}
         }
     }
-    if controls.damaged.iter().any(|&at| at < marked_end) {
-        return Some("its index has control blocks that cannot be read".to_owned());
+    if index_records.damaged.iter().any(|&at| at < marked_end) {
+        return Some("its index has index records that cannot be read".to_owned());
     }
     let is_short = match objects.index.is_rebuilt() {
         // Its index alone told what there is.
         true => read.lost.is_none() && looks_cut(objects, file, read),
         false => told < file.live_blocks.load(Ordering::Relaxed),
     };
-    (is_short && !file.lacks_body()).then(|| "its index lacks objects that it held".to_owned())
+    (is_short && !file.lacks_data()).then(|| "its index lacks objects that it held".to_owned())
 }
 
 /// What is known to have been there and is not, and damage of volumes themselves.
@@ -215,7 +215,7 @@ fn lost_parts(segments: &Segments) -> Vec<Fault> {
     heads.into_iter().map(fault).chain(gone_parts(segments)).collect()
 }
 
-/// Volumes and packed files that are not there.
+/// Volumes and segments that are not there.
 fn gone_parts(segments: &Segments) -> Vec<Fault> {
     let lost = segments.lost();
     let fault = |file, what| Fault { file, key: None, what, is_damaged: false };
@@ -238,7 +238,7 @@ fn gone_parts(segments: &Segments) -> Vec<Fault> {
     faults
 }
 
-fn check_file(objects: &Objects, file: &Packed, report: &mut CheckReport) -> Result<(), StoreError> {
+fn check_file(objects: &Objects, file: &Segment, report: &mut CheckReport) -> Result<(), StoreError> {
     let fault_of = |key: Option<&[u8]>, what: String, is_damaged| Fault {
         file: Some(file.number),
         key: key.map(<[u8]>::to_vec),
@@ -257,35 +257,35 @@ fn check_file(objects: &Objects, file: &Packed, report: &mut CheckReport) -> Res
             return Ok(());
         }
     };
-    if file.lacks_body() {
-        report.faults.push(fault(None, "its body file is missing".to_owned()));
+    if file.lacks_data() {
+        report.faults.push(fault(None, "its data file is missing".to_owned()));
     }
     match read.lost {
         None => {}
         Some(Lost::Head) => report.faults.push(fault(None, "the head of its index is damaged".to_owned())),
         Some(Lost::Whole) => {
-            let what = "its index cannot be read; what is in it was learnt from the body file".to_owned();
+            let what = "its index cannot be read; what is in it was learnt from the data file".to_owned();
             report.faults.push(fault(None, what));
         }
     }
-    let mut controls = Controls::new(&read.bytes, read.salt);
+    let mut index_records = IndexRecords::new(&read.bytes, read.salt);
     let mut live = Vec::new();
     let mut marked_end = 0;
-    for (_, control) in controls.by_ref() {
-        match control {
-            Control::Put(put)
+    for (_, index_record) in index_records.by_ref() {
+        match index_record {
+            IndexRecord::Put(put)
                 if objects
                     .index
-                    .place_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
+                    .location_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
                     .is_some() =>
             {
                 live.push(put);
             }
-            Control::Mark { durable_end } => marked_end = marked_end.max(durable_end),
+            IndexRecord::Mark { durable_end } => marked_end = marked_end.max(durable_end),
             _ => {}
         }
     }
-    for at in controls.damaged.iter().filter(|&&at| at < marked_end) {
+    for at in index_records.damaged.iter().filter(|&&at| at < marked_end) {
         report.faults.push(fault(None, format!("the index is damaged from byte {at} on")));
     }
     if read.lost.is_none()
@@ -296,7 +296,7 @@ fn check_file(objects: &Objects, file: &Packed, report: &mut CheckReport) -> Res
         report.faults.push(fault(None, what));
     }
     let told = live.iter().map(|put| objects.setup.shape.blocks(put.record_bytes())).sum::<u32>();
-    for at in &read.mended {
+    for at in &read.repaired {
         report.faults.push(fault(None, format!("the index has a flipped bit after byte {at}")));
     }
     live.sort_unstable_by_key(|put| put.block);
@@ -320,24 +320,24 @@ fn check_file(objects: &Objects, file: &Packed, report: &mut CheckReport) -> Res
             Err(error) => report.faults.push(fault_of(key, error.to_string(), false)),
         }
     }
-    let cut = if file.lacks_body() { Vec::new() } else { cut_off(objects, file, &read)? };
+    let cut = if file.lacks_data() { Vec::new() } else { cut_off(objects, file, &read)? };
     if !cut.is_empty() {
         report.faults.push(fault(None, "its index was cut off".to_owned()));
     }
     for put in cut.iter().map(CutRecord::put).filter(|put| !put.name.internal) {
         let found = objects.find(put.name, put.name.hash(objects.setup.hash_seed), Depth::Head);
         if !found.is_ok_and(|found| found.is_some_and(|found| found.head.sequence >= put.sequence)) {
-            let what = "it may be missing: no control block tells of it".to_owned();
+            let what = "it may be missing: no index record tells of it".to_owned();
             report.faults.push(fault_of(Some(put.name.key), what, false));
         }
     }
-    if told < file.live_blocks.load(Ordering::Relaxed) && !file.lacks_body() {
+    if told < file.live_blocks.load(Ordering::Relaxed) && !file.lacks_data() {
         for key in untold(objects, file, &read)?.keys {
             let what = match key {
-                Some(key) => format!("the index lacks the control block of {}", printable(&key)),
-                None => "the index lacks the control block of a part of an object".to_owned(),
+                Some(key) => format!("the index lacks the index record of {}", printable(&key)),
+                None => "the index lacks the index record of a part of an object".to_owned(),
             };
-            // The object itself is whole: writing the index anew is enough.
+            // The object itself is whole: rewriting the index is enough.
             report.faults.push(fault(None, what));
         }
     }
@@ -354,8 +354,8 @@ fn wrong_at_the_end(objects: &Objects, read: &IndexRead, marked_end: u64) -> Opt
         ));
     }
     // A clean stop leaves a mark at the end of each, unless power was lost soon after it.
-    let last = Controls::new(&read.bytes, read.salt).last();
-    let is_marked = last.is_none_or(|(at, last)| last == Control::Mark { durable_end: at });
+    let last = IndexRecords::new(&read.bytes, read.salt).last();
+    let is_marked = last.is_none_or(|(at, last)| last == IndexRecord::Mark { durable_end: at });
     (objects.segments.lacks_table() && !is_marked)
         .then(|| format!("the end of the index is missing: {may_be}"))
 }

@@ -1,4 +1,4 @@
-//! Empties the emptiest packed files and gives their room back, beside running reads and writes.
+//! Empties the emptiest segments and gives their room back, beside running reads and writes.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 
 use disk::DiskError;
 
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::error::StoreError;
-use crate::format::{Control, Controls, Kind, Tombstone};
+use crate::format::{IndexRecord, IndexRecords, Kind, Tombstone};
 use crate::objects::Objects;
 use crate::objects::read::Depth;
-use crate::procedures::refill::IndexRead;
-use crate::segments::packed::{Onward, Packed};
+use crate::procedures::make_room::IndexRead;
+use crate::segments::segment::{Onward, Segment};
 use crate::segments::volume::{Volume, is_full};
 use crate::segments::volume_copy::write_copy;
 use crate::store::Store;
@@ -23,20 +23,20 @@ use crate::write_queue::staging::NewRecord;
 /// What a step of compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactReport {
-    /// Packed files removed.
+    /// Segments removed.
     pub files_removed: u64,
     /// Records moved.
     pub records_moved: u64,
     /// Bytes of records moved.
     pub bytes_moved: u64,
-    /// Packed files passed over as something in them is damaged: `check` tells what.
+    /// Segments passed over as something in them is damaged: `check` tells what.
     pub damaged: u64,
     /// Whether another step would find something to do.
     pub more: bool,
 }
 
 impl Store {
-    /// Moves records out of packed files that are less than three quarters full, emptiest first, until about `bytes_max`
+    /// Moves records out of segments that are less than three quarters full, emptiest first, until about `bytes_max`
     /// bytes are moved or nothing is left to do.
     ///
     /// # Errors
@@ -80,11 +80,11 @@ impl Store {
     }
 
     /// The emptiest file that is worth it: the others have room for what is in it, twice over.
-    fn emptiest(&self, damaged: &HashSet<u32>) -> Option<Arc<Packed>> {
-        let blocks = self.objects.setup.shape.packed_blocks;
-        let live = |file: &Arc<Packed>| file.live_blocks.load(Ordering::Relaxed);
+    fn emptiest(&self, damaged: &HashSet<u32>) -> Option<Arc<Segment>> {
+        let blocks = self.objects.setup.shape.segment_blocks;
+        let live = |file: &Arc<Segment>| file.live_blocks.load(Ordering::Relaxed);
         let files = self.objects.segments.all_files();
-        let usable = |file: &&Arc<Packed>| {
+        let usable = |file: &&Arc<Segment>| {
             !file.filling.load(Ordering::SeqCst)
                 && !damaged.contains(&file.number)
                 && self.objects.segments.volume(file.volume).failed.get().is_none()
@@ -97,21 +97,21 @@ impl Store {
     }
 
     /// False when a record in it still counts.
-    pub(crate) fn empty(&self, file: &Arc<Packed>, report: &mut CompactReport) -> Result<bool, StoreError> {
+    pub(crate) fn empty(&self, file: &Arc<Segment>, report: &mut CompactReport) -> Result<bool, StoreError> {
         let objects = &self.objects;
-        let IndexRead { salt, bytes, .. } = crate::procedures::refill::index_of(objects, file)?;
+        let IndexRead { salt, bytes, .. } = crate::procedures::make_room::index_of(objects, file)?;
         let mut pending = Vec::new();
         let mut onward = Onward::of(file);
-        for (_, control) in Controls::new(&bytes, salt) {
-            let Control::Put(put) = control else { continue };
+        for (_, index_record) in IndexRecords::new(&bytes, salt) {
+            let IndexRecord::Put(put) = index_record else { continue };
             let hash = put.name.hash(objects.setup.hash_seed);
-            if objects.index.place_of(hash, file.number, put.block).is_none() {
+            if objects.index.location_of(hash, file.number, put.block).is_none() {
                 continue;
             }
             let taken = Taken::one(objects.queue.keys(), hash);
             onward.at(objects.setup.shape.offset(put.block));
             let record = match objects.find(put.name, hash, Depth::Whole) {
-                Ok(Some(record)) if record.spot.file == file.number => record,
+                Ok(Some(record)) if record.address.file == file.number => record,
                 // Gone or moved meanwhile.
                 Ok(_) => continue,
                 Err(error) => return Err(error),
@@ -126,10 +126,10 @@ impl Store {
                 hash,
                 id: if put.kind == Kind::Whole { 0 } else { put.id },
                 length: if put.kind == Kind::Whole { 0 } else { put.length },
-                old: Some(record.held),
+                old: Some(record.entry),
                 moved: true,
                 recovered: put.recovered,
-                lane: Lane::of(file.lane.load(Ordering::Relaxed)),
+                queue_kind: FifoQueue::of(file.queue_kind.load(Ordering::Relaxed)),
             };
             report.records_moved += 1;
             report.bytes_moved += record.head.record_bytes() as u64;
@@ -141,10 +141,10 @@ impl Store {
         if file.live_blocks.load(Ordering::Relaxed) != 0 {
             return Ok(false);
         }
-        // What made its records void, before they go. Nothing is put here meanwhile.
+        // What superseded its records, before they go. Nothing is put here meanwhile.
         self.flush()?;
-        // What its records made void elsewhere must outlive it.
-        keep_voids(objects, file, &bytes, salt)?;
+        // What its records superseded elsewhere must stay superseded.
+        keep_tombstones(objects, file, &bytes, salt)?;
         self.flush()?;
         self.remove_file(file)?;
         report.files_removed += 1;
@@ -152,12 +152,12 @@ impl Store {
     }
 
     /// Removes a file in which nothing counts any more.
-    pub(crate) fn remove_file(&self, file: &Arc<Packed>) -> Result<(), StoreError> {
+    pub(crate) fn remove_file(&self, file: &Arc<Segment>) -> Result<(), StoreError> {
         let objects = &self.objects;
         let volume: Arc<Volume> = objects.segments.volume(file.volume);
         file.removed.store(true, Ordering::SeqCst);
         // The body's other name says that the removal has begun, so that an opening after a kill goes on with it: never is a file
-        // removed because the other is missing. Until the index is gone what makes its records void must be kept, so the file is
+        // removed because the other is missing. Until the index is gone what supersedes its records must be kept, so the file is
         // forgotten last. Who reads its body still has it open.
         let unless_gone = |done: Result<(), DiskError>| match done {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(volume.fail(&error)),
@@ -170,10 +170,10 @@ impl Store {
             Err(error) if is_full(&error) => true,
             Err(error) => return Err(volume.fail(&error)),
         };
-        let gone = Packed::gone_body_name(file.number);
-        unless_gone(volume.disk.rename(&Packed::body_name(file.number), &gone))?;
+        let gone = Segment::gone_data_name(file.number);
+        unless_gone(volume.disk.rename(&Segment::data_name(file.number), &gone))?;
         volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
-        unless_gone(volume.disk.remove(&Packed::index_name(file.number)))?;
+        unless_gone(volume.disk.remove(&Segment::index_name(file.number)))?;
         volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
         unless_gone(volume.disk.remove(&gone))?;
         objects.segments.forget(file.number);
@@ -188,35 +188,38 @@ impl Store {
     }
 }
 
-/// Tells again, elsewhere, what the records of an index made void and is still needed.
-pub(crate) fn keep_voids(
+/// Writes tombstones elsewhere for what the records of an index superseded, where that is still needed.
+pub(crate) fn keep_tombstones(
     objects: &Objects,
-    file: &Packed,
+    file: &Segment,
     bytes: &[u8],
     salt: u32,
 ) -> Result<(), StoreError> {
-    let mut voids = Vec::new();
-    for (_, control) in Controls::new(bytes, salt) {
-        let void = match control {
-            Control::Put(put) => match put.victim {
-                Some(victim) => Tombstone {
+    let mut tombstones = Vec::new();
+    for (_, index_record) in IndexRecords::new(bytes, salt) {
+        let tombstone = match index_record {
+            IndexRecord::Put(put) => match put.superseded {
+                Some(superseded) => Tombstone {
                     sequence: put.sequence,
                     hash: put.name.hash(objects.setup.hash_seed),
-                    victim,
+                    superseded,
                     deleted_s: 0,
                 },
                 None => continue,
             },
-            Control::Tombstone(tombstone) => tombstone,
-            Control::Mark { .. } => continue,
+            IndexRecord::Tombstone(tombstone) => tombstone,
+            IndexRecord::Mark { .. } => continue,
         };
-        let torn = objects.index.is_torn(void.sequence);
-        if void.victim.file != file.number && !torn && objects.segments.is_needed(void.victim) {
-            voids.push(void);
+        let torn = objects.index.is_torn(tombstone.sequence);
+        if tombstone.superseded.file != file.number
+            && !torn
+            && objects.segments.is_needed(tombstone.superseded)
+        {
+            tombstones.push(tombstone);
         }
     }
-    if voids.is_empty() {
+    if tombstones.is_empty() {
         return Ok(());
     }
-    objects.queue.stage_voids(&voids)
+    objects.queue.stage_tombstones(&tombstones)
 }

@@ -1,7 +1,7 @@
 //! Volumes that leave a store: emptied first, or given up when they are lost.
 //!
 //! 1. Nothing new is put on the volume.
-//! 2. Its records are moved to the others, packed file by packed file, as compaction does; each emptied file is removed.
+//! 2. Its records are moved to the others, segment by segment, as compaction does; each emptied file is removed.
 //! 3. The other volumes' heads no longer count it. From here on it is not missed.
 //! 4. Its own head and copy go: it is no volume any more.
 
@@ -15,7 +15,7 @@ use crate::segments::volume::{HEAD_NAME, TABLE_NAME, Volume, read_head, write_he
 use crate::segments::volume_copy::{COPY_NAME, write_copy};
 use crate::store::Store;
 
-/// A packed file that a writer still holds is free again within moments.
+/// A segment that a writer still holds is free again within moments.
 const HELD_MAX: Duration = Duration::from_secs(60);
 
 impl Store {
@@ -111,7 +111,7 @@ impl Store {
             let files = self.objects.segments.all_files();
             let Some(file) = files.iter().find(|file| file.volume == index) else { return Ok(report) };
             if file.is_unfit() {
-                let why = format!("packed file {:08} is damaged: run `crumb pack repair` first", file.number);
+                let why = format!("segment {:08} is damaged: run `crumb pack repair` first", file.number);
                 return Err(StoreError::Foreign { place: volume.disk.place(), why });
             }
             if file.filling.swap(true, Ordering::SeqCst) {

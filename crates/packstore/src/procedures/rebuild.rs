@@ -25,18 +25,18 @@ use torn::{Suspect, torn};
 
 use crate::error::StoreError;
 use crate::format::{
-    Control, Controls, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
+    IndexRecord, IndexRecords, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Name, Put, RECORD_HEAD_BYTES, RecordHead,
     Tombstone, damaged_behind, u32_at, u64_at,
 };
 use crate::index::Uncertain;
-use crate::index::spot::place;
+use crate::index::address::location;
 use crate::locks::locked;
 use crate::objects::Objects;
 use crate::options::Mode;
+use crate::procedures::make_room::{IndexRead, Lost, index_as_it_is};
 use crate::procedures::recover::{index_or_records, is_gone, looks_cut, restore};
-use crate::procedures::refill::{IndexRead, Lost, index_as_it_is};
 use crate::segments::bitmap::Bitmap;
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 
 /// Number and count of pieces of a manifest; number of an alias' object.
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ impl Heap {
     }
 }
 
-/// A body file is looked through in such steps.
+/// A data file is looked through in such steps.
 const SEEK_BYTES: usize = 1 << 20;
 
 /// Fills the table. `bytes_max`: of records, in memory.
@@ -98,8 +98,8 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<(), StoreErro
                         break;
                     }
                     if let Err(error) = read_file(objects, file, &mut heap) {
-                        // It costs its objects; it is never written again, so that it can be mended.
-                        tracing::error!(%error, "a packed file's index cannot be read");
+                        // It costs its objects; it is never written again, so that it can be repaired.
+                        tracing::error!(%error, "a segment's index cannot be read");
                         objects.segments.note_damaged_file();
                         file.never_fill();
                     }
@@ -124,48 +124,49 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<(), StoreErro
     Ok(())
 }
 
-fn read_file(objects: &Objects, file: &Packed, heap: &mut Heap) -> Result<(), StoreError> {
+fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), StoreError> {
     let mut read = match index_as_it_is(objects, file) {
         Ok(read) => read,
         Err(error) => known_otherwise(objects, file, error)?,
     };
     if read.lost == Some(Lost::Whole)
-        && Controls::new(&read.bytes, read.salt).any(|(_, control)| matches!(control, Control::Put(_)))
+        && IndexRecords::new(&read.bytes, read.salt)
+            .any(|(_, index_record)| matches!(index_record, IndexRecord::Put(_)))
     {
         heap.lost = true;
     }
     file.generation.store(read.head.generation, Ordering::SeqCst);
     file.since.store(read.head.since, Ordering::SeqCst);
-    file.lane.store(read.head.lane, Ordering::Relaxed);
+    file.queue_kind.store(read.head.queue_kind, Ordering::Relaxed);
     heap.sequence_max = heap.sequence_max.max(read.head.generation);
     let before = heap.lens();
     let mut learned = learn(objects, file, &read, heap);
     if !learned.damaged.is_empty() {
         // Seldom, so that it is worth to read all once more then.
         heap.cut_to(&before);
-        read.mend();
+        read.repair();
         learned = learn(objects, file, &read, heap);
     }
     let Learned { durable_end, damaged } = learned;
-    if !read.mended.is_empty() {
+    if !read.repaired.is_empty() {
         tracing::warn!(
             file = file.number,
-            mended = read.mended.len(),
-            "flipped bits of an index were put right"
+            repaired = read.repaired.len(),
+            "flipped bits of an index were repaired"
         );
-        objects.segments.note_damaged_controls(read.mended.len() as u64);
+        objects.segments.note_damaged_controls(read.repaired.len() as u64);
     }
     let suspects =
-        Controls::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, control)| {
-            let Control::Put(put) = control else { return None };
+        IndexRecords::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, index_record)| {
+            let IndexRecord::Put(put) = index_record else { return None };
             found_of(objects, file, &put).map(|found| Suspect { found, block: put.block })
         });
-    // Without a body file all of them are damaged, which is said when they are asked for.
-    if !file.lacks_body() {
+    // Without a data file all of them are damaged, which is said when they are asked for.
+    if !file.lacks_data() {
         heap.tear(&before, &torn(objects, file, suspects));
     }
     if read.lost.is_none() && looks_cut(objects, file, &read) {
-        tracing::error!(file = file.number, "the index of a packed file was cut off: run `crumb pack check`");
+        tracing::error!(file = file.number, "the index of a segment was cut off: run `crumb pack check`");
         objects.segments.note_damaged_file();
         file.never_fill();
     }
@@ -177,7 +178,7 @@ fn read_file(objects: &Objects, file: &Packed, heap: &mut Heap) -> Result<(), St
         tracing::error!(
             file = file.number,
             damaged,
-            "control blocks fail their checksums; run `crumb pack check`"
+            "index records fail their checksums; run `crumb pack check`"
         );
         objects.segments.note_damaged_controls(damaged as u64);
         seek_untold(objects, file, &read.bytes, read.salt, heap)?;
@@ -185,30 +186,30 @@ fn read_file(objects: &Objects, file: &Packed, heap: &mut Heap) -> Result<(), St
     Ok(())
 }
 
-/// What is behind an index's last mark and no control block: after a stop that was not clean it is what power or a kill left of a
+/// What is behind an index's last mark and no index record: after a stop that was not clean it is what power or a kill left of a
 /// write that was never acknowledged. It is cleared, so that whatever is there later is known to be damage. After a clean stop it
 /// is damage, and may have been deletions.
-fn end_index(objects: &Objects, file: &Packed, read: &IndexRead, durable_end: u64) {
-    let stretches = damaged_behind(&read.bytes, read.salt, durable_end);
-    if stretches.is_empty() {
+fn end_index(objects: &Objects, file: &Segment, read: &IndexRead, durable_end: u64) {
+    let ranges = damaged_behind(&read.bytes, read.salt, durable_end);
+    if ranges.is_empty() {
         return;
     }
     if objects.segments.lacks_table() {
         tracing::error!(
             file = file.number,
-            "the end of a packed file's index is damaged, and there is no `table`: what was deleted last may be back; run `crumb pack check`"
+            "the end of a segment's index is damaged, and there is no `table`: what was deleted last may be back; run `crumb pack check`"
         );
         file.never_fill();
     } else if !objects.setup.read_only {
-        tracing::warn!(file = file.number, "the last write to the index of a packed file was cut short");
-        if let Err(error) = file.clear_in_index(&stretches) {
+        tracing::warn!(file = file.number, "the last write to the index of a segment was cut short");
+        if let Err(error) = file.clear_in_index(&ranges) {
             tracing::warn!(%error, "what it left could not be cleared: `crumb pack check` will call it damage");
         }
     }
 }
 
 /// What is known of a file whose index cannot be used.
-fn known_otherwise(objects: &Objects, file: &Packed, error: StoreError) -> Result<IndexRead, StoreError> {
+fn known_otherwise(objects: &Objects, file: &Segment, error: StoreError) -> Result<IndexRead, StoreError> {
     file.recovered.store(true, Ordering::SeqCst);
     let mut read = index_or_records(objects, file).map_err(|_| error.clone())?;
     if objects.setup.mode == Mode::Cache && read.lost == Some(Lost::Whole) {
@@ -216,12 +217,12 @@ fn known_otherwise(objects: &Objects, file: &Packed, error: StoreError) -> Resul
         file.index_lost.store(true, Ordering::SeqCst);
     }
     if !is_gone(&error) {
-        tracing::error!(%error, "a packed file's index is damaged: run `crumb pack repair`");
+        tracing::error!(%error, "a segment's index is damaged: run `crumb pack repair`");
         objects.segments.note_damaged_file();
     }
-    // Until its index is written anew.
+    // Until its index is rewritten.
     file.never_fill();
-    read.mended.clear();
+    read.repaired.clear();
     Ok(read)
 }
 
@@ -232,17 +233,17 @@ struct Learned {
     damaged: Vec<u64>,
 }
 
-fn learn(objects: &Objects, file: &Packed, read: &IndexRead, heap: &mut Heap) -> Learned {
+fn learn(objects: &Objects, file: &Segment, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
-    let mut controls = Controls::new(&read.bytes, read.salt);
-    for (_, control) in controls.by_ref() {
-        match control {
-            Control::Mark { durable_end: end } => durable_end = durable_end.max(end),
-            Control::Tombstone(Tombstone { sequence, hash, victim, .. }) => {
+    let mut index_records = IndexRecords::new(&read.bytes, read.salt);
+    for (_, index_record) in index_records.by_ref() {
+        match index_record {
+            IndexRecord::Mark { durable_end: end } => durable_end = durable_end.max(end),
+            IndexRecord::Tombstone(Tombstone { sequence, hash, superseded, .. }) => {
                 heap.sequence_max = heap.sequence_max.max(sequence);
-                heap.parts[part_of(hash)].push(Found::tombstone(hash, sequence, victim.file));
+                heap.parts[part_of(hash)].push(Found::tombstone(hash, sequence, superseded.file));
             }
-            Control::Put(put) => {
+            IndexRecord::Put(put) => {
                 let Some(found) = found_of(objects, file, &put) else { continue };
                 heap.sequence_max = heap.sequence_max.max(put.sequence);
                 if put.kind != Kind::Whole {
@@ -259,21 +260,21 @@ fn learn(objects: &Objects, file: &Packed, read: &IndexRead, heap: &mut Heap) ->
             }
         }
     }
-    Learned { durable_end, damaged: controls.damaged }
+    Learned { durable_end, damaged: index_records.damaged }
 }
 
-/// Records of a body file that no control block tells of: one was damaged, or they were void long ago. Which of the two is not
+/// Records of a data file that no index record tells of: one was damaged, or they were superseded long ago. Which of the two is not
 /// known, so they are not served; but what they replaced must not come back.
 fn seek_untold(
     objects: &Objects,
-    file: &Packed,
+    file: &Segment,
     index: &[u8],
     salt: u32,
     heap: &mut Heap,
 ) -> Result<(), StoreError> {
-    let mut told = Bitmap::new(objects.setup.shape.packed_blocks);
-    for (_, control) in Controls::new(index, salt) {
-        if let Control::Put(put) = control {
+    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+    for (_, index_record) in IndexRecords::new(index, salt) {
+        if let IndexRecord::Put(put) = index_record {
             told.mark(put.block, objects.setup.shape.blocks(put.record_bytes()));
         }
     }
@@ -284,11 +285,11 @@ fn seek_untold(
     let head_bytes_max = RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX;
     let step_blocks = (SEEK_BYTES / block_bytes) as u32;
     let mut block = 0;
-    while block < objects.setup.shape.packed_blocks {
+    while block < objects.setup.shape.segment_blocks {
         let mut bytes = vec![0; step_blocks as usize * block_bytes + head_bytes_max];
         let read = body.read_at(&mut bytes, objects.setup.shape.offset(block))?;
         bytes.truncate(read);
-        for step in 0..step_blocks.min(objects.setup.shape.packed_blocks - block) {
+        for step in 0..step_blocks.min(objects.setup.shape.segment_blocks - block) {
             let Some(from) = bytes.get(step as usize * block_bytes..) else { break };
             let at = block + step;
             if told.is_taken(at) {
@@ -301,8 +302,8 @@ fn seek_untold(
             let hash = Name::of(key).hash(objects.setup.hash_seed);
             heap.sequence_max = heap.sequence_max.max(head.sequence);
             let blocks = objects.setup.shape.blocks(head.record_bytes());
-            let Some(place) = place(file.number, at, blocks, objects.setup.shape) else { continue };
-            let found = Found::record(hash, head.sequence, head.kind, place, 0).uncertain();
+            let Some(location) = location(file.number, at, blocks, objects.setup.shape) else { continue };
+            let found = Found::record(hash, head.sequence, head.kind, location, 0).uncertain();
             heap.parts[part_of(hash)].push(found);
             let uncertain = Uncertain { key: key.to_vec(), file: file.number, block: at };
             heap.uncertain.insert(head.sequence, uncertain);
@@ -316,15 +317,15 @@ fn part_of(hash: u64) -> usize {
     (hash >> 56) as usize
 }
 
-fn found_of(objects: &Objects, file: &Packed, put: &Put<'_>) -> Option<Found> {
+fn found_of(objects: &Objects, file: &Segment, put: &Put<'_>) -> Option<Found> {
     let blocks = objects.setup.shape.blocks(put.record_bytes());
     // Beyond the file's end: no record of ours.
-    if put.block.checked_add(blocks)? > objects.setup.shape.packed_blocks {
+    if put.block.checked_add(blocks)? > objects.setup.shape.segment_blocks {
         return None;
     }
-    let place = place(file.number, put.block, blocks, objects.setup.shape)?;
+    let location = location(file.number, put.block, blocks, objects.setup.shape)?;
     let hash = put.name.hash(objects.setup.hash_seed);
-    let mut found = Found::record(hash, put.sequence, put.kind, place, blocks);
-    found.victim = put.victim.map_or(found.victim, |victim| victim.file);
+    let mut found = Found::record(hash, put.sequence, put.kind, location, blocks);
+    found.superseded = put.superseded.map_or(found.superseded, |superseded| superseded.file);
     Some(found)
 }

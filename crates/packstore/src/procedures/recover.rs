@@ -1,12 +1,12 @@
-//! What a packed file's index told, learnt again when the index is lost.
+//! What a segment's index told, learnt again when the index is lost.
 //!
 //! ```text
-//! index file --> head and control blocks
-//!            `-> head damaged: the control blocks' checksums tell the salt
-//!            `-> no control blocks: body file --> each whole record --> a control block, marked as recovered
+//! index file --> head and index records
+//!            `-> head damaged: the index records' checksums tell the salt
+//!            `-> no index records: data file --> each whole record --> an index record, marked as recovered
 //! ```
 //!
-//! A body file does not tell which of its records count: tombstones and what they void are in indexes alone. After a clean
+//! A data file does not tell which of its records count: tombstones and what they supersede are in indexes alone. After a clean
 //! stop the table tells. After any other stop a store keeps what it finds, marked; a cache drops all that it holds, as what
 //! was purged may be among it.
 //!
@@ -19,22 +19,22 @@ use std::sync::atomic::Ordering;
 
 use crate::error::StoreError;
 use crate::format::{
-    Control, Controls, INDEX_HEAD_BYTES, IndexHead, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest, Name, Put,
-    RECORD_HEAD_BYTES, RecordHead, SHARED, Tombstone, crc, decode_control, salt_of, u16_at,
+    INDEX_HEAD_BYTES, IndexHead, IndexRecord, IndexRecords, KEY_BYTES_MAX, Kind, META_BYTES_MAX, Manifest,
+    Name, Put, RECORD_HEAD_BYTES, RecordHead, SHARED, Tombstone, crc, decode_index_record, salt_of, u16_at,
 };
-use crate::index::spot::place;
+use crate::index::address::location;
 use crate::objects::Objects;
 use crate::objects::read::Depth;
-use crate::procedures::refill::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
+use crate::procedures::make_room::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
 use crate::segments::bitmap::Bitmap;
-use crate::segments::packed::Packed;
-use crate::write_queue::group::{Change, Held};
+use crate::segments::segment::Segment;
+use crate::write_queue::group::{Change, TableEntry};
 use crate::write_queue::keys::Taken;
 
-/// A body file is looked through in such steps.
+/// A data file is looked through in such steps.
 const STEP_BYTES: usize = 1 << 20;
 
-/// A record of a body file, whole by its checksums.
+/// A record of a data file, whole by its checksums.
 pub(crate) struct Record<'a> {
     pub block: u32,
     pub head: RecordHead,
@@ -50,61 +50,61 @@ impl Record<'_> {
     }
 }
 
-/// What a packed file's index holds; when it cannot be used, what can be learnt otherwise.
-pub(crate) fn index_or_records(objects: &Objects, packed: &Packed) -> Result<IndexRead, StoreError> {
-    let whole = index_of(objects, packed);
+/// What a segment's index holds; when it cannot be used, what can be learnt otherwise.
+pub(crate) fn index_or_records(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
+    let whole = index_of(objects, segment);
     let Err(why) = whole else { return whole };
-    if packed.removed.load(Ordering::SeqCst) {
+    if segment.removed.load(Ordering::SeqCst) {
         return Err(why);
     }
-    if let Some(read) = without_head(objects, packed) {
+    if let Some(read) = without_head(objects, segment) {
         return Ok(read);
     }
     // When the body cannot be read either, the index is what is to be told of.
-    index_from_records(objects, packed).map_err(|_| why)
+    index_from_records(objects, segment).map_err(|_| why)
 }
 
-/// The control blocks of an index whose head alone is damaged.
-fn without_head(objects: &Objects, packed: &Packed) -> Option<IndexRead> {
-    let mut bytes = packed.read_index().ok()?;
+/// The index records of an index whose head alone is damaged.
+fn without_head(objects: &Objects, segment: &Segment) -> Option<IndexRead> {
+    let mut bytes = segment.read_index().ok()?;
     let salt = salt_of(&bytes)?;
     // In place of the damaged one, so that what reads it finds none of it; its generation is not known.
-    let head = index_head(objects, packed);
+    let head = index_head(objects, segment);
     bytes[..INDEX_HEAD_BYTES].copy_from_slice(&head.encode());
-    let mut read = IndexRead { salt, ..index_in(objects, packed, bytes).ok()? };
-    read.mend();
+    let mut read = IndexRead { salt, ..index_in(objects, segment, bytes).ok()? };
+    read.repair();
     read.lost = Some(Lost::Head);
     Some(read)
 }
 
-fn index_head(objects: &Objects, packed: &Packed) -> IndexHead {
+fn index_head(objects: &Objects, segment: &Segment) -> IndexHead {
     IndexHead {
         store: objects.setup.store,
-        file: packed.number,
-        generation: packed.generation.load(Ordering::SeqCst),
-        since: packed.since.load(Ordering::SeqCst),
-        lane: packed.lane.load(Ordering::Relaxed),
+        file: segment.number,
+        generation: segment.generation.load(Ordering::SeqCst),
+        since: segment.since.load(Ordering::SeqCst),
+        queue_kind: segment.queue_kind.load(Ordering::Relaxed),
         is_first: false,
     }
 }
 
-/// An index made from the records of the body file.
-fn index_from_records(objects: &Objects, packed: &Packed) -> Result<IndexRead, StoreError> {
-    let head = index_head(objects, packed);
+/// An index made from the records of the data file.
+fn index_from_records(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
+    let head = index_head(objects, segment);
     let salt = head.salt();
-    let recovered = packed.recovered.load(Ordering::SeqCst);
+    let recovered = segment.recovered.load(Ordering::SeqCst);
     let mut bytes = head.encode().to_vec();
-    each_record(objects, packed, |record| {
+    each_record(objects, segment, |record| {
         if let Some(put) = put_of(objects, record, recovered) {
-            Control::Put(put).encode(salt, &mut bytes);
+            IndexRecord::Put(put).encode(salt, &mut bytes);
         }
     })?;
     // Their bodies were compared.
-    Control::Mark { durable_end: bytes.len() as u64 }.encode(salt, &mut bytes);
-    Ok(IndexRead { head, salt, bytes, mended: Vec::new(), lost: Some(Lost::Whole) })
+    IndexRecord::Mark { durable_end: bytes.len() as u64 }.encode(salt, &mut bytes);
+    Ok(IndexRead { head, salt, bytes, repaired: Vec::new(), lost: Some(Lost::Whole) })
 }
 
-/// The control block of a record; `None` when it is not one that the store wrote.
+/// The index record of a record; `None` when it is not one that the store wrote.
 fn put_of<'a>(objects: &Objects, record: &'a Record<'_>, recovered: bool) -> Option<Put<'a>> {
     let (id, length) = match record.head.kind {
         Kind::Whole => (0, 0),
@@ -121,7 +121,7 @@ fn put_of<'a>(objects: &Objects, record: &'a Record<'_>, recovered: bool) -> Opt
         kind: record.head.kind,
         name: record.name(),
         sequence: record.head.sequence,
-        victim: None,
+        superseded: None,
         block: record.block,
         meta_len: record.head.meta_len,
         body_len: record.head.body_len,
@@ -142,36 +142,37 @@ fn length_of_shared(objects: &Objects, id: u64) -> u64 {
     }
 }
 
-/// Goes through all whole records of a body file. One that begins within another is not seen.
+/// Goes through all whole records of a data file. One that begins within another is not seen.
 pub(crate) fn each_record(
     objects: &Objects,
-    packed: &Packed,
+    segment: &Segment,
     mut each: impl FnMut(&Record<'_>),
 ) -> Result<(), StoreError> {
     let block_bytes = objects.setup.shape.block_bytes as usize;
-    let salt = objects.setup.body_salt(packed.number);
-    let body = packed.body()?;
+    let salt = objects.setup.body_salt(segment.number);
+    let body = segment.body()?;
     // The longest record but a long list of pieces is whole in one of two reads.
     let record_bytes_max =
         RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX + objects.setup.shape.piece_bytes();
     let step_blocks = (STEP_BYTES / block_bytes) as u32;
     let mut bytes = vec![0; step_blocks as usize * block_bytes + record_bytes_max];
     let mut block = 0;
-    while block < objects.setup.shape.packed_blocks {
+    while block < objects.setup.shape.segment_blocks {
         let first = block;
         let read = body.read_at(&mut bytes, objects.setup.shape.offset(first))?;
         let step = &bytes[..read];
         if step.is_empty() {
             break;
         }
-        let end = (first + step_blocks).min(objects.setup.shape.packed_blocks);
+        let end = (first + step_blocks).min(objects.setup.shape.segment_blocks);
         while block < end {
             let from = step.get((block - first) as usize * block_bytes..).unwrap_or_default();
             let blocks = match RecordHead::decode(from, salt) {
                 Some(head) => {
                     let blocks = objects.setup.shape.blocks(head.record_bytes());
-                    let fits =
-                        block.checked_add(blocks).is_some_and(|end| end <= objects.setup.shape.packed_blocks);
+                    let fits = block
+                        .checked_add(blocks)
+                        .is_some_and(|end| end <= objects.setup.shape.segment_blocks);
                     let is_whole =
                         fits && look(body, objects.setup.shape.offset(block), block, head, from, &mut each)?;
                     if is_whole { blocks } else { 1 }
@@ -214,20 +215,21 @@ fn look(
     Ok(true)
 }
 
-/// Control blocks of the records that count by the table and of which the index tells nothing; and their keys, where they are
+/// Index records of the records that count by the table and of which the index tells nothing; and their keys, where they are
 /// a user's.
-pub(crate) fn untold(objects: &Objects, packed: &Packed, read: &IndexRead) -> Result<Untold, StoreError> {
+pub(crate) fn untold(objects: &Objects, segment: &Segment, read: &IndexRead) -> Result<Untold, StoreError> {
     let told = told_blocks(objects, read);
-    let recovered = packed.recovered.load(Ordering::SeqCst);
+    let recovered = segment.recovered.load(Ordering::SeqCst);
     let mut untold = Untold::default();
-    each_record(objects, packed, |record| {
+    each_record(objects, segment, |record| {
         let hash = record.name().hash(objects.setup.hash_seed);
-        if told.is_taken(record.block) || objects.index.place_of(hash, packed.number, record.block).is_none()
+        if told.is_taken(record.block)
+            || objects.index.location_of(hash, segment.number, record.block).is_none()
         {
             return;
         }
         if let Some(put) = put_of(objects, record, recovered) {
-            Control::Put(put).encode(read.salt, &mut untold.controls);
+            IndexRecord::Put(put).encode(read.salt, &mut untold.index_records);
             untold.keys.push((!record.head.internal).then(|| record.key.to_vec()));
         }
     })?;
@@ -236,10 +238,10 @@ pub(crate) fn untold(objects: &Objects, packed: &Packed, read: &IndexRead) -> Re
 
 /// First blocks of the records that an index tells of.
 fn told_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
-    let mut told = Bitmap::new(objects.setup.shape.packed_blocks);
-    for (_, control) in Controls::new(&read.bytes, read.salt) {
-        if let Control::Put(put) = control
-            && put.block < objects.setup.shape.packed_blocks
+    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+    for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
+        if let IndexRecord::Put(put) = index_record
+            && put.block < objects.setup.shape.segment_blocks
         {
             told.mark(put.block, 1);
         }
@@ -247,9 +249,9 @@ fn told_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
     told
 }
 
-/// Where the last control block of an index ends.
+/// Where the last index record of an index ends.
 fn end_of(read: &IndexRead) -> u64 {
-    let last = Controls::new(&read.bytes, read.salt).last().map_or(0, |(at, _)| at as usize);
+    let last = IndexRecords::new(&read.bytes, read.salt).last().map_or(0, |(at, _)| at as usize);
     match last {
         0 => INDEX_HEAD_BYTES as u64,
         at => at as u64 + u64::from(u16_at(&read.bytes, at + 4)) * 8,
@@ -264,24 +266,24 @@ pub(crate) struct CutRecord {
 
 impl CutRecord {
     pub(crate) fn put(&self) -> Put<'_> {
-        match decode_control(&self.put, self.salt) {
-            Some((Control::Put(put), _)) => put,
+        match decode_index_record(&self.put, self.salt) {
+            Some((IndexRecord::Put(put), _)) => put,
             _ => unreachable!("it was encoded as one"),
         }
     }
 }
 
 /// Records that were written after an index that was longer than it is now, and of which it tells nothing, when one of them
-/// says so. Records that power loss left without a control block say nothing of the sort.
+/// says so. Records that power loss left without an index record say nothing of the sort.
 pub(crate) fn cut_records(
     objects: &Objects,
-    packed: &Packed,
+    segment: &Segment,
     read: &IndexRead,
 ) -> Result<Vec<CutRecord>, StoreError> {
     let (told, end, salt) = (told_blocks(objects, read), end_of(read), read.salt);
     let (mut cut, mut index_end) = (Vec::new(), 0);
-    each_record(objects, packed, |record| {
-        // Older ones were dropped from the index when it was written anew, or may have been.
+    each_record(objects, segment, |record| {
+        // Older ones were dropped from the index when it was rewritten, or may have been.
         if record.head.sequence <= read.head.generation && !read.head.is_first {
             return;
         }
@@ -290,7 +292,7 @@ pub(crate) fn cut_records(
             && let Some(put) = put_of(objects, record, true)
         {
             let mut bytes = Vec::new();
-            Control::Put(put).encode(salt, &mut bytes);
+            IndexRecord::Put(put).encode(salt, &mut bytes);
             cut.push(CutRecord { put: bytes, salt });
         }
     })?;
@@ -302,29 +304,30 @@ pub(crate) fn cut_records(
 
 /// Whether an index seems to be cut off, by what lies where the next record would have been written. A look, not a proof of
 /// the contrary: what is in the file is not overwritten then.
-pub(crate) fn looks_cut(objects: &Objects, packed: &Packed, read: &IndexRead) -> bool {
-    let mut told = Bitmap::new(objects.setup.shape.packed_blocks);
+pub(crate) fn looks_cut(objects: &Objects, segment: &Segment, read: &IndexRead) -> bool {
+    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
     let mut newest = (0, 0);
-    for (_, control) in Controls::new(&read.bytes, read.salt) {
-        let Control::Put(put) = control else { continue };
+    for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
+        let IndexRecord::Put(put) = index_record else { continue };
         let blocks = objects.setup.shape.blocks(put.record_bytes());
-        let Some(end) = put.block.checked_add(blocks).filter(|&end| end <= objects.setup.shape.packed_blocks)
+        let Some(end) =
+            put.block.checked_add(blocks).filter(|&end| end <= objects.setup.shape.segment_blocks)
         else {
             continue;
         };
         told.mark(put.block, blocks);
         newest = newest.max((put.sequence, end));
     }
-    let first_free = (0..objects.setup.shape.packed_blocks).find(|&block| !told.is_taken(block));
+    let first_free = (0..objects.setup.shape.segment_blocks).find(|&block| !told.is_taken(block));
     let end = end_of(read);
-    let Ok(body) = packed.body() else { return false };
+    let Ok(body) = segment.body() else { return false };
     let mut bytes = vec![0; LOOK_BYTES];
     for mut block in [Some(newest.1), first_free].into_iter().flatten() {
         // One after the other: the first of them may be of the time when the index was no longer than it is now.
         for _ in 0..LOOKS_MAX {
             let Ok(length) = body.read_at(&mut bytes, objects.setup.shape.offset(block)) else { break };
             let record = &bytes[..length];
-            let Some(head) = RecordHead::decode(record, objects.setup.body_salt(packed.number)) else {
+            let Some(head) = RecordHead::decode(record, objects.setup.body_salt(segment.number)) else {
                 break;
             };
             if head.sequence <= read.head.generation && !read.head.is_first {
@@ -345,9 +348,9 @@ const LOOKS_MAX: usize = 4096;
 const LOOK_BYTES: usize = 8 << 10;
 
 /// Makes records count again that a cut index lacks, where they are the newest of their key. Parts of objects come first. The index is
-/// written anew after this.
-pub(crate) fn adopt(objects: &Objects, packed: &Packed, cut: &[CutRecord]) -> Result<(), StoreError> {
-    packed.recovered.store(true, Ordering::SeqCst);
+/// rewritten after this.
+pub(crate) fn adopt(objects: &Objects, segment: &Segment, cut: &[CutRecord]) -> Result<(), StoreError> {
+    segment.recovered.store(true, Ordering::SeqCst);
     let mut puts = cut.iter().map(CutRecord::put).collect::<Vec<_>>();
     puts.sort_by_key(|put| (!put.name.internal, put.sequence));
     for put in puts {
@@ -355,9 +358,11 @@ pub(crate) fn adopt(objects: &Objects, packed: &Packed, cut: &[CutRecord]) -> Re
         let _taken = Taken::one(objects.queue.keys(), hash);
         let old = objects.find(put.name, hash, Depth::Whole)?;
         let blocks = objects.setup.shape.blocks(put.record_bytes());
-        let Some(place) = place(packed.number, put.block, blocks, objects.setup.shape) else { continue };
+        let Some(location) = location(segment.number, put.block, blocks, objects.setup.shape) else {
+            continue;
+        };
         if old.as_ref().is_some_and(|old| old.head.sequence >= put.sequence)
-            || !has_parts(objects, packed, &put)?
+            || !has_parts(objects, segment, &put)?
         {
             continue;
         }
@@ -366,31 +371,31 @@ pub(crate) fn adopt(objects: &Objects, packed: &Packed, cut: &[CutRecord]) -> Re
         if put.kind == Kind::Alias {
             changes.insert(0, Change::Link(put.id));
         }
-        if let Some((old, victim)) =
-            old.as_ref().and_then(|old| Some((old, objects.segments.victim_of(old.held.place)?)))
+        if let Some((old, superseded)) =
+            old.as_ref().and_then(|old| Some((old, objects.segments.superseded_at(old.entry.location)?)))
         {
-            objects.queue.stage_voids(&[Tombstone {
+            objects.queue.stage_tombstones(&[Tombstone {
                 sequence: old.head.sequence,
                 hash,
-                victim,
+                superseded,
                 deleted_s: 0,
             }])?;
         }
-        let new = Held { hash, place, blocks, visible };
-        changes.insert(0, Change::Put { new, old: old.map(|old| old.held) });
+        let new = TableEntry { hash, location, blocks, visible };
+        changes.insert(0, Change::Put { new, old: old.map(|old| old.entry) });
         objects.apply_now(&changes);
     }
     Ok(())
 }
 
 /// Whether the parts of an object, or the object that it names, are there.
-fn has_parts(objects: &Objects, packed: &Packed, put: &Put<'_>) -> Result<bool, StoreError> {
+fn has_parts(objects: &Objects, segment: &Segment, put: &Put<'_>) -> Result<bool, StoreError> {
     match put.kind {
         Kind::Whole => Ok(true),
         Kind::Alias => Ok(objects.find_internal(put.id, SHARED, Depth::Head)?.is_some()),
         Kind::Manifest => {
             let mut bytes = vec![0; put.record_bytes()];
-            packed.body()?.read_at(&mut bytes, objects.setup.shape.offset(put.block))?;
+            segment.body()?.read_at(&mut bytes, objects.setup.shape.offset(put.block))?;
             let manifest = Manifest::decode(&bytes[put.record_bytes() - put.body_len as usize..]);
             Ok(manifest.is_some_and(|manifest| objects.has_pieces(&manifest)))
         }
@@ -400,19 +405,19 @@ fn has_parts(objects: &Objects, packed: &Packed, put: &Put<'_>) -> Result<bool, 
 /// What an index lacks.
 #[derive(Default)]
 pub(crate) struct Untold {
-    pub controls: Vec<u8>,
+    pub index_records: Vec<u8>,
     pub keys: Vec<Option<Vec<u8>>>,
 }
 
-/// Writes lost indexes anew, once it is known which records count. `others`: first the other indexes, without what counts no
-/// more, as what made it void may have been told in a lost one.
+/// Rewrites lost indexes, once it is known which records count. `others`: first the other indexes, without what counts no
+/// more, as what superseded it may have been in a lost one.
 pub(crate) fn restore(objects: &Objects, others: bool) {
     let files = objects.segments.all_files();
-    let is_lost = |file: &&Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
+    let is_lost = |file: &&Arc<Segment>| file.index_lost.load(Ordering::SeqCst);
     if objects.setup.read_only || !files.iter().any(|file| is_lost(&file)) {
         return;
     }
-    // What was made void by name while the table was filled, before the indexes that show the need are whole again.
+    // Tombstones that were written while the table was filled, before the indexes that show the need are whole again.
     objects.make_durable();
     let mut turns = HashMap::from([(false, Vec::new()), (true, Vec::new())]);
     for file in &files {
@@ -439,9 +444,9 @@ pub(crate) fn restore(objects: &Objects, others: bool) {
     }
 }
 
-/// Writes an index anew, without what counts no more; one that is lost only when that is asked for. Nothing happens to a file
+/// Rewrites an index without what counts no more; one that is lost only when that is asked for. Nothing happens to a file
 /// that is being filled, or is never filled.
-pub(crate) fn write_anew(objects: &Objects, file: &Arc<Packed>, lost: bool) -> Result<(), StoreError> {
+pub(crate) fn write_anew(objects: &Objects, file: &Arc<Segment>, lost: bool) -> Result<(), StoreError> {
     if file.filling.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
@@ -465,11 +470,11 @@ pub(crate) fn write_anew(objects: &Objects, file: &Arc<Packed>, lost: bool) -> R
 }
 
 /// All that counts in a file, whatever its index lacks.
-fn all_told(objects: &Objects, file: &Packed) -> Result<IndexRead, StoreError> {
+fn all_told(objects: &Objects, file: &Segment) -> Result<IndexRead, StoreError> {
     let mut read = index_or_records(objects, file)?;
     let untold = untold(objects, file, &read)?;
     read.bytes.resize(read.bytes.len().next_multiple_of(8), 0);
-    read.bytes.extend_from_slice(&untold.controls);
+    read.bytes.extend_from_slice(&untold.index_records);
     Ok(read)
 }
 

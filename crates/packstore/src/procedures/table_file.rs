@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use disk::{Disk, DiskFile, DiskOpen};
 
 use crate::error::StoreError;
+use crate::fingerprints::FingerprintIndex;
 use crate::format::{FORMAT_VERSION, crc, u32_at, u64_at};
 use crate::objects::Objects;
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 use crate::segments::volume::TABLE_NAME;
-use crate::signatures::Signatures;
 
 const HEAD_BYTES: usize = 80;
 const FILE_BYTES: usize = 32;
@@ -21,11 +21,11 @@ const LIST_BYTES_MAX: u64 = 1 << 30;
 
 /// A table as read.
 pub(crate) struct TableFile {
-    pub table: Signatures,
+    pub table: FingerprintIndex,
     pub rest: Rest,
 }
 
-/// What is not in the table of signatures.
+/// What is not in the table of fingerprints.
 pub(crate) struct Rest {
     sequence: u64,
     objects: i64,
@@ -39,12 +39,12 @@ struct FileEntry {
     generation: u64,
     since: u64,
     exhausted_at: u32,
-    lane: u8,
+    queue_kind: u8,
 }
 
 impl TableFile {
     /// Whether it tells of all these files.
-    pub(crate) fn knows(&self, files: &[Option<Arc<Packed>>]) -> bool {
+    pub(crate) fn knows(&self, files: &[Option<Arc<Segment>>]) -> bool {
         files.iter().flatten().all(|file| self.rest.files.contains_key(&file.number))
     }
 }
@@ -63,12 +63,12 @@ impl Rest {
             file.generation.store(entry.generation, Ordering::Relaxed);
             file.since.store(entry.since, Ordering::Relaxed);
             file.exhausted_at.store(entry.exhausted_at, Ordering::Relaxed);
-            file.lane.store(entry.lane, Ordering::Relaxed);
+            file.queue_kind.store(entry.queue_kind, Ordering::Relaxed);
         }
         let mut count = self.objects;
         if away {
             // Its pieces and shared objects are not told apart here: the count is then a little low.
-            let gone = objects.index.retain(|place| objects.segments.file_at(place).is_some());
+            let gone = objects.index.retain(|location| objects.segments.segment_at(location).is_some());
             count -= gone as i64;
             objects.segments.note_missing_records(gone as u64);
         }
@@ -95,7 +95,7 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
         list.extend_from_slice(&file.generation.load(Ordering::Relaxed).to_le_bytes());
         list.extend_from_slice(&file.since.load(Ordering::Relaxed).to_le_bytes());
         list.extend_from_slice(&file.exhausted_at.load(Ordering::Relaxed).to_le_bytes());
-        list.extend_from_slice(&u32::from(file.lane.load(Ordering::Relaxed)).to_le_bytes());
+        list.extend_from_slice(&u32::from(file.queue_kind.load(Ordering::Relaxed)).to_le_bytes());
     }
     let links = objects.links();
     for (id, count) in &links {
@@ -202,7 +202,7 @@ fn read_one(
             generation: u64_at(bytes, 8),
             since: u64_at(bytes, 16),
             exhausted_at: u32_at(bytes, 24),
-            lane: bytes[28],
+            queue_kind: bytes[28],
         };
         (u32_at(bytes, 0), entry)
     };
@@ -216,7 +216,7 @@ fn read_one(
     // As long as the file says, and never beyond what such a store could have made.
     let memory_bytes_max =
         length.max(1 << 20).min((objects_expected.max(1 << 20)).saturating_mul(1024)) as usize;
-    let table = Signatures::restore(&mut reader, memory_bytes_max)?;
+    let table = FingerprintIndex::restore(&mut reader, memory_bytes_max)?;
     Ok(Some(TableFile { table, rest }))
 }
 

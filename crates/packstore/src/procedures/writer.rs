@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::objects::Objects;
-use crate::procedures::refill::{NoRoom, prepare};
+use crate::procedures::make_room::{NoRoom, prepare};
 use crate::segments::volume::Volume;
 use crate::store::touching::write_request;
 use crate::write_queue::{Pace, Task};
@@ -15,7 +15,9 @@ pub(crate) fn run(objects: &Objects, volume: &Arc<Volume>, index: usize) {
     loop {
         match objects.queue.next_task(volume, &mut pace) {
             Task::Stop => return,
-            Task::Room { blocks, lane } => make_room(objects, volume, index, blocks, lane, &mut pace),
+            Task::Room { blocks, queue_kind } => {
+                make_room(objects, volume, index, blocks, queue_kind, &mut pace)
+            }
             Task::Requests(requests) => write_requests(objects, volume, &requests),
             Task::Group => objects.write_group(volume, false),
         }
@@ -27,12 +29,12 @@ fn make_room(
     volume: &Arc<Volume>,
     index: usize,
     blocks: u32,
-    lane: Lane,
+    queue_kind: FifoQueue,
     pace: &mut Pace,
 ) {
-    match prepare(objects, volume, index, blocks, lane) {
-        Ok(filling) => volume.queue.give_room(volume, lane, filling),
-        Err(NoRoom::Full) => volume.queue.give_none(volume, lane, blocks, pace),
+    match prepare(objects, volume, index, blocks, queue_kind) {
+        Ok(filling) => volume.queue.give_room(volume, queue_kind, filling),
+        Err(NoRoom::Full) => volume.queue.give_none(volume, queue_kind, blocks, pace),
         Err(NoRoom::Failed(error)) => volume.queue.fail(volume, &error),
     }
 }

@@ -1,6 +1,6 @@
-//! Which blocks of a packed file are taken: one bit each, and the search for room.
+//! Which blocks of a segment are taken: one bit each, and the search for room.
 //!
-//! Each class of size goes along the file, taking the first stretch that is long enough, so that small objects fill
+//! Each class of size goes along the file, taking the first free run that is long enough, so that small objects fill
 //! the gaps that large ones pass over. In an empty file all classes go together: writing stays sequential.
 
 /// Blocks taken, and how far each class of size came.
@@ -10,7 +10,7 @@ pub(crate) struct Bitmap {
     blocks: u32,
     free: u32,
     cursors: [u32; CLASSES],
-    /// The shortest stretch of each class that was looked for everywhere in vain.
+    /// The shortest run of each class that was looked for everywhere in vain.
     vain: [u32; CLASSES],
 }
 
@@ -39,7 +39,7 @@ impl Bitmap {
         self.words.get((block / 64) as usize).is_none_or(|word| word >> (block % 64) & 1 == 1)
     }
 
-    /// Marks a stretch as taken; false when it leaves the file or part of it was taken already.
+    /// Marks a run as taken; false when it leaves the file or part of it was taken already.
     pub(crate) fn mark(&mut self, block: u32, blocks: u32) -> bool {
         let Some(end) = block.checked_add(blocks).filter(|&end| end <= self.blocks) else { return false };
         let mut fresh = 0;
@@ -56,7 +56,7 @@ impl Bitmap {
         fresh == blocks
     }
 
-    /// Takes a stretch of exactly so many blocks.
+    /// Takes a run of exactly this many blocks.
     pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
         if blocks == 0 || blocks > self.free {
             return None;
@@ -85,13 +85,13 @@ impl Bitmap {
             }
         };
         let fresh = self.mark(found, blocks);
-        assert!(fresh, "a free stretch was free");
+        assert!(fresh, "a free run was free");
         self.cursors[class] = found + blocks;
         Some(found)
     }
 
-    /// The free stretches, each as its first block and how many.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = (u32, u32)> {
+    /// The free runs, each as its first block and how many.
+    pub(crate) fn free_runs(&self) -> impl Iterator<Item = (u32, u32)> {
         let mut at = 0;
         std::iter::from_fn(move || {
             let first = self.first_free(at);
@@ -103,7 +103,7 @@ impl Bitmap {
         })
     }
 
-    /// The first taken block of a stretch within the file.
+    /// The first taken block of a run within the file.
     fn taken_within(&self, at: u32, blocks: u32) -> Option<u32> {
         let last = ((at + blocks - 1) / 64) as usize;
         let mut mask = u64::MAX << (at % 64);

@@ -122,7 +122,7 @@ fn read_own_head(disk: &Arc<dyn Disk>) -> Result<(VolumeHead, bool), StoreError>
     };
     let mut bytes = [0; VOLUME_HEAD_BYTES];
     let read = file.read_at(&mut bytes, 0)?;
-    VolumeHead::decode_mending(&bytes[..read]).map_err(wrong)
+    VolumeHead::decode_repairing(&bytes[..read]).map_err(wrong)
 }
 
 /// Checksum of the lengths of a volume's index files.
@@ -141,7 +141,7 @@ pub(crate) fn write_head(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Result<(), 
     replace_file(disk, HEAD_NAME, &[&head.encode()])
 }
 
-/// Puts a file in place of another, or anew: after power loss one of them is there, whole.
+/// Replaces a file, or makes it: after power loss one of them is there, whole.
 pub(crate) fn replace_file(disk: &Arc<dyn Disk>, name: &str, parts: &[&[u8]]) -> Result<(), DiskError> {
     let fresh = format!("{name}.new");
     let file = match disk.open(&fresh, DiskOpen::New) {

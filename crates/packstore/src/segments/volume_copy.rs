@@ -1,10 +1,10 @@
-//! What a volume's head says, a second time, and which packed files the volume has: the file `volume.copy`.
+//! What a volume's head says, a second time, and which segments the volume has: the file `volume.copy`.
 //!
 //! ```text
-//! | heads 4 B | files 4 B | own head 96 B, other volumes' heads | numbers of packed files, 4 B each | crc32c 4 B |
+//! | heads 4 B | files 4 B | own head 96 B, other volumes' heads | numbers of segments, 4 B each | crc32c 4 B |
 //! ```
 //!
-//! Written when the store is opened for writing, after a packed file was made, and before one is removed: so a file that it
+//! Written when the store is opened for writing, after a segment was made, and before one is removed: so a file that it
 //! names and that is not there was lost.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::segments::volume::{read_head, replace_file};
 
 pub(crate) const COPY_NAME: &str = "volume.copy";
 
-/// More packed files, or volumes, than a store has: nothing is sized by a damaged count.
+/// More segments, or volumes, than a store has: nothing is sized by a damaged count.
 const BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl VolumeCopy {
     }
 }
 
-/// Writes the copy of a volume: its packed files, but for one that is about to be removed; and those that were lost, until
+/// Writes the copy of a volume: its segments, but for one that is about to be removed; and those that were lost, until
 /// they are given up.
 pub(crate) fn write_copy(segments: &Segments, index: usize, without: Option<u32>) -> Result<(), DiskError> {
     let volume = segments.volume(index);
@@ -110,7 +110,7 @@ pub(crate) fn head_from_others(
     let store_of = |name: &String| {
         let mut bytes = vec![0; crate::format::INDEX_HEAD_BYTES];
         disk.open(name, DiskOpen::Read).ok()?.read_at(&mut bytes, 0).ok()?;
-        Some(IndexHead::decode_mending(&mut bytes).ok()?.0.store)
+        Some(IndexHead::decode_repairing(&mut bytes).ok()?.0.store)
     };
     let store = names.iter().filter(|name| name.ends_with(".index")).find_map(store_of)?;
     let copies = others.iter().filter_map(|other| VolumeCopy::read(other));
@@ -133,7 +133,7 @@ mod tests {
             volume: 3,
             volumes: 4,
             block_bytes: 64,
-            packed_blocks: 5,
+            segment_blocks: 5,
             size_bytes: 6,
             object_bytes_mean: 7,
             durable: true,

@@ -1,13 +1,13 @@
 //! When an object was deleted, as its tombstone tells.
 
 use crate::error::StoreError;
-use crate::format::{Control, Controls};
+use crate::format::{IndexRecord, IndexRecords};
 use crate::store::Store;
 use crate::store::iterate::index_of_live;
 
 impl Store {
     /// When the object that had this key was deleted, in seconds since 1970. Told for as long as the deletion's tombstone is kept,
-    /// which is until no index has a control block of the object any more. `None`: the key has an object, or nothing is known
+    /// which is until no index has an index record of the object any more. `None`: the key has an object, or nothing is known
     /// of a deletion. Reads all indexes.
     ///
     /// # Errors
@@ -20,8 +20,8 @@ impl Store {
         let mut newest = None;
         for file in self.objects.segments.all_files() {
             let Ok(Some(read)) = index_of_live(&self.objects, &file) else { continue };
-            for (_, control) in Controls::new(&read.bytes, read.salt) {
-                if let Control::Tombstone(tombstone) = control
+            for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
+                if let IndexRecord::Tombstone(tombstone) = index_record
                     && tombstone.hash == hash
                 {
                     newest = newest.max(Some((tombstone.sequence, tombstone.deleted_s)));

@@ -1,7 +1,7 @@
 //! Where a body lies on disk, to be sent from there by the kernel: no copy into our memory.
 //!
 //! ```text
-//! Store::extents --> head proven, body proven as often as `Verify` says --> descriptor, offset, length of each stretch
+//! Store::extents --> head compared, body compared as often as `Verify` says --> descriptor, offset, length of each extent
 //! ```
 //!
 //! Always holds: while they are held, their blocks are given to nobody else, whatever becomes of the key.
@@ -19,11 +19,11 @@ use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED};
 use crate::objects::object::Stat;
 use crate::objects::read::{Depth, Record};
-use crate::segments::packed::Pin;
+use crate::segments::segment::Pin;
 use crate::store::Store;
 use crate::store::touching::requested;
 
-/// A stretch of a body.
+/// A range of a body.
 pub struct Extent {
     file: Arc<dyn DiskFile>,
     /// Where in the file.
@@ -58,7 +58,7 @@ impl Extents {
         &self.meta
     }
 
-    /// Its stretches, in order.
+    /// Its extents, in order.
     pub fn parts(&self) -> &[Extent] {
         &self.parts
     }
@@ -99,7 +99,7 @@ impl Store {
         }
         let hash = self.name_hash(key);
         let Some(named) = objects.find_sampled(Name::of(key), hash)? else { return Ok(None) };
-        requested(objects, key, &named.held, named.head.requested_s);
+        requested(objects, key, &named.entry, named.head.requested_s);
         let mut stat = crate::store::getting::stat_of(&named);
         let mut body = named;
         if body.head.kind == Kind::Alias {
@@ -115,7 +115,7 @@ impl Store {
             return Ok(Some(Extents { stat, meta, parts: vec![part] }));
         }
         let name = Name { internal: body.head.internal, key: body.key() };
-        let Some(list) = objects.find(name, body.held.hash, Depth::Whole)? else { return Ok(None) };
+        let Some(list) = objects.find(name, body.entry.hash, Depth::Whole)? else { return Ok(None) };
         let Some(manifest) = objects.manifest_of(&list)? else { return Ok(None) };
         stat.length = manifest.length();
         let mut parts = Vec::with_capacity(manifest.piece_lens.len());
@@ -124,7 +124,7 @@ impl Store {
             let name = Name { internal: true, key: &key };
             let hash = name.hash(objects.setup.hash_seed);
             let Some(piece) = objects.find_sampled(name, hash)? else { return Ok(None) };
-            objects.index.touch(&piece.held);
+            objects.index.touch(&piece.entry);
             let Some(extent) = self.extent(&piece).filter(|extent| extent.length == u64::from(length)) else {
                 return Ok(None);
             };
@@ -135,7 +135,7 @@ impl Store {
 
     fn extent(&self, record: &Record) -> Option<Extent> {
         let objects = &self.objects;
-        let file = objects.segments.file(record.spot.file)?;
+        let file = objects.segments.file(record.address.file)?;
         if file.pins.load(Ordering::SeqCst) == 0 && objects.segments.is_much_pinned() {
             return None;
         }
@@ -143,12 +143,12 @@ impl Store {
         // Whoever seeks free blocks in this file from now on sees the pin; who began before may give these away yet.
         let sought = file.sorting.load(Ordering::SeqCst);
         let body = file.body().ok()?.clone();
-        let counts = self.is_at(&record.held)
+        let counts = self.is_at(&record.entry)
             && objects.segments.generation_of(file.number) == Some(record.generation);
-        if sought || !counts || objects.is_unwritten(record.spot) || body.descriptor().is_none() {
+        if sought || !counts || objects.is_unwritten(record.address) || body.descriptor().is_none() {
             return None;
         }
-        let start = objects.setup.shape.offset(record.spot.block);
+        let start = objects.setup.shape.offset(record.address.block);
         let offset = start + record.body_start() as u64;
         Some(Extent { file: body, offset, length: record.head.body_len.into(), _pin: pin })
     }

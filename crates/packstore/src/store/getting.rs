@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::StoreError;
+use crate::fingerprints::Location;
 use crate::format::{Kind, Name, SHARED};
-use crate::index::spot::Spot;
+use crate::index::address::Address;
 use crate::objects::Objects;
 use crate::objects::object::{Object, Pieces, Stat};
 use crate::objects::read::{Depth, ReadBefore, Record};
 use crate::options::Mode;
-use crate::segments::packed::Packed;
-use crate::signatures::Place;
+use crate::segments::segment::Segment;
 use crate::store::Store;
 use crate::store::touching::requested;
-use crate::write_queue::group::{Change, Held};
+use crate::write_queue::group::{Change, TableEntry};
 
 impl Store {
     /// The object of a key.
@@ -37,7 +37,7 @@ impl Store {
     fn in_memory(&self, key: &[u8], hash: u64) -> Option<Object> {
         let objects = &self.objects;
         let record = objects.policy.memory().find(&objects.index, &objects.segments, Name::of(key), hash)?;
-        requested(&self.objects, key, &record.held, record.head.requested_s);
+        requested(&self.objects, key, &record.entry, record.head.requested_s);
         Some(Object::of(stat_of(&record), record, None))
     }
 
@@ -71,10 +71,10 @@ impl Store {
         reading: Reading,
         read: Option<Vec<u8>>,
     ) -> Result<Option<Object>, StoreError> {
-        let Reading { hash, forgotten, bytes, place, generation, .. } = reading;
+        let Reading { hash, forgotten, bytes, location, generation, .. } = reading;
         // Cut off at the end of a file, or by a signal: who waits for it can tell.
         let before = read.filter(|read| read.len() == bytes);
-        let before = before.map(|bytes| ReadBefore { place, generation, bytes });
+        let before = before.map(|bytes| ReadBefore { location, generation, bytes });
         if before.is_some() {
             self.objects.note_disk_read();
         }
@@ -93,20 +93,20 @@ impl Store {
             let Some(record) = self.objects.find_with(name, hash, Depth::Whole, before.take())? else {
                 return self.objects.is_missing(name, hash).map(|()| None);
             };
-            let (mut stat, named) = (stat_of(&record), record.held);
+            let (mut stat, named) = (stat_of(&record), record.entry);
             let mut body = record;
             if body.head.kind == Kind::Alias {
                 let id = self.objects.shared_id(&body)?;
                 let Some(shared) = self.objects.find_internal(id, SHARED, Depth::Whole)? else {
-                    if self.objects.setup.mode == Mode::Cache && self.objects.remove(&body.held) {
+                    if self.objects.setup.mode == Mode::Cache && self.objects.remove(&body.entry) {
                         // The body was evicted: the object is, then.
                         self.objects.apply_now(&[Change::Unlink(id)]);
                         return Ok(None);
                     }
-                    if self.is_at(&body.held) {
+                    if self.is_at(&body.entry) {
                         return Err(self.objects.damaged(
                             name,
-                            body.spot,
+                            body.address,
                             "the object that it names is gone",
                         ));
                     }
@@ -125,16 +125,16 @@ impl Store {
                     objects: self.objects.clone(),
                     manifest,
                     key: key.to_vec(),
-                    spot: body.spot,
+                    address: body.address,
                 });
-                if !self.is_at(&body.held) {
+                if !self.is_at(&body.entry) {
                     forgotten = self.objects.policy.memory().forgotten();
                     continue;
                 }
                 let pieces = &pieces.as_ref().expect("just made").manifest;
                 if self.objects.setup.mode == Mode::Cache && !self.objects.has_pieces(pieces) {
                     // One was evicted: the object is, then.
-                    if self.objects.remove(&body.held) {
+                    if self.objects.remove(&body.entry) {
                         self.objects.remove_pieces(pieces);
                     }
                     return Ok(None);
@@ -149,8 +149,8 @@ impl Store {
         }
     }
 
-    pub(crate) fn is_at(&self, held: &Held) -> bool {
-        self.objects.index.has(held.hash, held.place)
+    pub(crate) fn is_at(&self, entry: &TableEntry) -> bool {
+        self.objects.index.has(entry.hash, entry.location)
     }
 
     /// Whether what is on disk is known; waits for it in store mode.
@@ -220,9 +220,9 @@ pub enum Begun {
 
 /// What has to be read for an object.
 pub struct Reading {
-    file: Arc<Packed>,
+    file: Arc<Segment>,
     hash: u64,
-    place: Place,
+    location: Location,
     /// Of the file's index, before it is read.
     generation: u64,
     /// What the memory tier said before it is read.
@@ -252,20 +252,21 @@ impl AsFd for Reading {
 
 /// What has to be read for an object of this hash, if it is as simple as that.
 fn reading(objects: &Objects, hash: u64, forgotten: u64) -> Option<Reading> {
-    let place = objects.index.find(hash).next()?;
-    let spot = Spot::of(place, objects.setup.shape);
-    let file = objects.segments.file(spot.file)?;
+    let location = objects.index.find(hash).next()?;
+    let address = Address::of(location, objects.setup.shape);
+    let file = objects.segments.file(address.file)?;
     let generation = file.generation.load(Ordering::SeqCst);
     // In this order: what lies there now lies there for as long as that is the generation.
-    if !objects.index.has(hash, place) {
+    if !objects.index.has(hash, location) {
         return None;
     }
-    if objects.segments.volume(file.volume).queue.may_have_unwritten() && objects.is_unwritten(spot) {
+    if objects.segments.volume(file.volume).queue.may_have_unwritten() && objects.is_unwritten(address) {
         return None;
     }
     file.body().ok()?.descriptor()?;
-    let (offset, bytes) = (objects.setup.shape.offset(spot.block), objects.setup.shape.bytes_at_most(spot));
-    Some(Reading { file, hash, place, generation, forgotten, offset, bytes })
+    let (offset, bytes) =
+        (objects.setup.shape.offset(address.block), objects.setup.shape.bytes_at_most(address));
+    Some(Reading { file, hash, location, generation, forgotten, offset, bytes })
 }
 
 pub(crate) fn stat_of(record: &Record) -> Stat {

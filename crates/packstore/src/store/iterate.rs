@@ -1,18 +1,18 @@
-//! Goes through all objects, by the control blocks of the index files: bodies are not touched.
+//! Goes through all objects, by the index records of the index files: bodies are not touched.
 
 use std::sync::Arc;
 
 use crate::error::StoreError;
-use crate::format::{Control, Controls, Kind, Name};
-use crate::index::spot::Spot;
+use crate::format::{IndexRecord, IndexRecords, Kind, Name};
+use crate::index::address::Address;
 use crate::objects::Objects;
 use crate::objects::object::Stat;
 use crate::objects::read::Record;
+use crate::procedures::make_room::IndexRead;
 use crate::procedures::recover::index_or_records;
-use crate::procedures::refill::IndexRead;
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 use crate::store::Store;
-use crate::write_queue::group::Held;
+use crate::write_queue::group::TableEntry;
 
 /// An object without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,15 +21,15 @@ pub struct Entry {
     pub key: Vec<u8>,
     /// Times are those of the put; [`Store::stat`] tells those of later touches. `meta_bytes` is 0 for a linked object.
     pub stat: Stat,
-    /// Its index was lost, and it was found in the body file: it may be one that was deleted or replaced.
+    /// Its index was lost, and it was found in the data file: it may be one that was deleted or replaced.
     pub recovered: bool,
 }
 
-/// All objects, in the order of packed files. What is put or deleted meanwhile may be there or not, and so may what
+/// All objects, in the order of segments. What is put or deleted meanwhile may be there or not, and so may what
 /// [`Store::compact`] moves meanwhile.
 pub struct Iter {
     objects: Arc<Objects>,
-    files: std::vec::IntoIter<Arc<Packed>>,
+    files: std::vec::IntoIter<Arc<Segment>>,
     entries: std::vec::IntoIter<Entry>,
 }
 
@@ -40,7 +40,7 @@ pub struct OrderedIter {
 }
 
 impl OrderedIter {
-    /// Packed files of which neither index nor body could be read: their objects are missing here.
+    /// Segments of which neither index nor body could be read: their objects are missing here.
     pub fn failures(&self) -> &[StoreError] {
         &self.failures
     }
@@ -105,22 +105,22 @@ impl Iterator for OrderedIter {
 }
 
 /// An index that is read while it is replaced by its next generation is read again.
-pub(crate) fn index_of_live(objects: &Objects, file: &Packed) -> Result<Option<IndexRead>, StoreError> {
+pub(crate) fn index_of_live(objects: &Objects, file: &Segment) -> Result<Option<IndexRead>, StoreError> {
     match index_or_records(objects, file) {
         Err(_) if file.removed.load(std::sync::atomic::Ordering::SeqCst) => Ok(None),
         read => read.map(Some),
     }
 }
 
-fn entries_of(objects: &Objects, file: &Packed) -> Result<Vec<Entry>, StoreError> {
+fn entries_of(objects: &Objects, file: &Segment) -> Result<Vec<Entry>, StoreError> {
     let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, file)? else { return Ok(Vec::new()) };
     let mut entries = Vec::new();
-    for (_, control) in Controls::new(&bytes, salt) {
-        let Control::Put(put) = control else { continue };
+    for (_, index_record) in IndexRecords::new(&bytes, salt) {
+        let IndexRecord::Put(put) = index_record else { continue };
         if put.name.internal
             || objects
                 .index
-                .place_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
+                .location_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
                 .is_none()
         {
             continue;
@@ -138,7 +138,7 @@ fn entries_of(objects: &Objects, file: &Packed) -> Result<Vec<Entry>, StoreError
     Ok(entries)
 }
 
-/// A record that cannot be read, as its control block tells it: enough to delete or replace it.
+/// A record that cannot be read, as its index record tells it: enough to delete or replace it.
 pub(crate) fn record_from_index(
     objects: &Objects,
     name: Name<'_>,
@@ -146,13 +146,13 @@ pub(crate) fn record_from_index(
     file: u32,
     block: u32,
 ) -> Result<Option<Box<Record>>, StoreError> {
-    let Some(packed) = objects.segments.file(file) else { return Ok(None) };
-    let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, &packed)? else {
+    let Some(segment) = objects.segments.file(file) else { return Ok(None) };
+    let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, &segment)? else {
         return Ok(None);
     };
-    for (_, control) in Controls::new(&bytes, salt) {
-        let Control::Put(put) = control else { continue };
-        let Some(place) = objects.index.place_of(hash, file, block) else { return Ok(None) };
+    for (_, index_record) in IndexRecords::new(&bytes, salt) {
+        let IndexRecord::Put(put) = index_record else { continue };
+        let Some(location) = objects.index.location_of(hash, file, block) else { return Ok(None) };
         if put.block != block || put.name != name {
             continue;
         }
@@ -177,13 +177,13 @@ pub(crate) fn record_from_index(
             expires_s: put.expires_s,
         };
         let blocks = objects.setup.shape.blocks(put.record_bytes());
-        let held = Held { hash, place, blocks, visible: !name.internal };
-        let spot = Spot::of(place, objects.setup.shape);
+        let entry = TableEntry { hash, location, blocks, visible: !name.internal };
+        let address = Address::of(location, objects.setup.shape);
         return Ok(Some(Box::new(Record {
-            held,
+            entry,
             head,
             bytes: record,
-            spot,
+            address,
             generation: 0,
             compared: false,
         })));

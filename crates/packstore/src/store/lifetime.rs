@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::format::VolumeHead;
 use crate::locks::locked;
 use crate::options::{Mode, OpenOptions, StoreOptions, VolumeSpec};
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 use crate::segments::volume::{HEAD_NAME, Volume, hold, index_ends, read_head, write_head};
 use crate::segments::volume_copy::{COPY_NAME, write_copy};
 use crate::store::Store;
@@ -30,7 +30,7 @@ impl Store {
                 volume: number as u32,
                 volumes: volumes.len() as u32,
                 block_bytes: shape.block_bytes,
-                packed_blocks: shape.packed_blocks,
+                segment_blocks: shape.segment_blocks,
                 size_bytes: spec.size_bytes,
                 object_bytes_mean: options.object_bytes_mean,
                 durable: options.mode == Mode::Store,
@@ -70,14 +70,14 @@ impl Store {
             return Ok(());
         }
         let mut result = Ok(());
-        let gates = self.objects.segments.all_volumes().into_iter().map(|volume| {
+        let acks = self.objects.segments.all_volumes().into_iter().map(|volume| {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
             Ok(volume.queue.ask_for_sync())
         });
-        for gate in gates.collect::<Vec<_>>() {
-            result = result.and(gate.and_then(|gate| gate.wait()));
+        for ack in acks.collect::<Vec<_>>() {
+            result = result.and(ack.and_then(|ack| ack.wait()));
         }
         result
     }
@@ -92,8 +92,8 @@ impl Store {
             return Err(StoreError::ReadOnly { why: "the store was opened read-only".to_owned() });
         }
         let shape = self.objects.setup.shape;
-        if spec.size_bytes < shape.packed_bytes() * 5 / 4 {
-            let why = "room for a packed file and its index";
+        if spec.size_bytes < shape.segment_bytes() * 5 / 4 {
+            let why = "room for a segment and its index";
             return Err(StoreError::Setting { name: "size_bytes", given: spec.size_bytes, why });
         }
         let (volume, index) = self.objects.segments.grow(|volumes| added_to(volumes, spec))?;
@@ -142,7 +142,7 @@ impl Store {
             }
             let files = segments.all_files();
             let lengths = files.iter().filter(|file| file.volume == index).filter_map(|file| {
-                let index = volume.disk.open(&Packed::index_name(file.number), DiskOpen::Read).ok()?;
+                let index = volume.disk.open(&Segment::index_name(file.number), DiskOpen::Read).ok()?;
                 Some((file.number, index.length().ok()?))
             });
             let closed = Some(index_ends(lengths));

@@ -1,6 +1,6 @@
 //! Second names of objects, and other names.
 
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::error::StoreError;
 use crate::format::{Kind, Name, SHARED, crc, internal_key};
 use crate::objects::read::Depth;
@@ -28,7 +28,7 @@ impl Store {
         }
         let replaced = self.old(new_key, new_hash)?;
         let mut more = replaced.as_ref().map_or(Ok(Vec::new()), |old| self.objects.ends_with(old))?;
-        let replaced = replaced.map(|old| old.held);
+        let replaced = replaced.map(|old| old.entry);
         let times = PutOptions {
             meta: &[],
             expires_s: record.head.expires_s,
@@ -45,7 +45,7 @@ impl Store {
             old,
             moved: false,
             recovered: false,
-            lane: Lane::Proven,
+            queue_kind: FifoQueue::Main,
         };
         if record.head.kind == Kind::Alias {
             let id = self.objects.shared_id(&record)?;
@@ -76,10 +76,10 @@ impl Store {
             old: None,
             moved: false,
             recovered: false,
-            lane: Lane::Proven,
+            queue_kind: FifoQueue::Main,
         };
         more.splice(0..0, [Change::Link(id), Change::Link(id)]);
-        let first = NewRecord { body: &target, ..alias(key, hash, id, &target, length, Some(record.held)) };
+        let first = NewRecord { body: &target, ..alias(key, hash, id, &target, length, Some(record.entry)) };
         let second = NewRecord { body: &target, ..alias(new_key, new_hash, id, &target, length, replaced) };
         self.staged(&[shared, first, second], &[], more, taken)?.wait()?;
         Ok(true)

@@ -1,4 +1,4 @@
-//! Opens a store: which volumes belong together, which packed files there are, and what is in them.
+//! Opens a store: which volumes belong together, which segments there are, and what is in them.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -9,18 +9,20 @@ use disk::Disk;
 
 use crate::cache_policy::CachePolicy;
 use crate::error::StoreError;
-use crate::format::{Control, Controls, INDEX_HEAD_BYTES, IndexHead, OBJECT_OVERHEAD_BYTES, VolumeHead};
+use crate::fingerprints::FingerprintIndex;
+use crate::format::{
+    INDEX_HEAD_BYTES, IndexHead, IndexRecord, IndexRecords, OBJECT_OVERHEAD_BYTES, VolumeHead,
+};
 use crate::index::Index;
 use crate::objects::{Objects, Setup};
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::procedures::rebuild::{SPILL_NAME, rebuild};
 use crate::procedures::recover::restore;
 use crate::procedures::table_file::{self, TableFile};
-use crate::segments::packed::{Access, Packed};
+use crate::segments::segment::{Access, Segment};
 use crate::segments::volume::{Volume, hold, index_ends, read_head_or_copy, write_head};
 use crate::segments::volume_copy::{VolumeCopy, head_from_others, write_copy};
 use crate::segments::{LostParts, Segments};
-use crate::signatures::Signatures;
 use crate::store::Store;
 use crate::write_queue::WriteQueue;
 
@@ -33,7 +35,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
             Ok((head, damage, lock)) => {
                 if damage.is_none() && VolumeCopy::is_damaged(&disk) {
                     let what =
-                        "the file `volume.copy` is damaged: which packed files the volume had is not known";
+                        "the file `volume.copy` is damaged: which segments the volume had is not known";
                     lost.heads.push(format!("{}: {what}", disk.place()));
                 }
                 lost.heads.extend(damage.map(|damage| format!("{}: {damage}", disk.place())));
@@ -87,13 +89,13 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     if missing && mode == Mode::Store && !options.read_only && !options.without_missing {
         return Err(StoreError::Missing { found: volumes.len(), expected });
     }
-    let shape = Shape { block_bytes: first.block_bytes, packed_blocks: first.packed_blocks };
-    if !shape.block_bytes.is_power_of_two() || shape.block_bytes < 64 || shape.packed_blocks == 0 {
+    let shape = Shape { block_bytes: first.block_bytes, segment_blocks: first.segment_blocks };
+    if !shape.block_bytes.is_power_of_two() || shape.block_bytes < 64 || shape.segment_blocks == 0 {
         let why = "its block sizes cannot be".to_owned();
         return Err(StoreError::NotAVolume { place: volumes[0].1.place(), why });
     }
 
-    let mut files: Vec<Option<Arc<Packed>>> = Vec::new();
+    let mut files: Vec<Option<Arc<Segment>>> = Vec::new();
     let mut bare = Vec::new();
     for (index, (_, disk, _)) in volumes.iter().enumerate() {
         bare.extend(find_files(disk, index, shape, Access::of(mode, options.read_only), &mut files)?);
@@ -109,7 +111,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
             Some(_) => tracing::error!(
                 file = body.number,
                 volume = %volumes[body.volume].1.place(),
-                "a body file has the number of another packed file: it is left alone"
+                "a data file has the number of another segment: it is left alone"
             ),
         }
     }
@@ -149,7 +151,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         Some(TableFile { table, rest }) => (table, Some(rest)),
         None => {
             let objects = objects_at_most(&files).max(objects_expected);
-            (Signatures::with_capacity(usize::try_from(objects).unwrap_or(usize::MAX).max(1024)), None)
+            (FingerprintIndex::with_capacity(usize::try_from(objects).unwrap_or(usize::MAX).max(1024)), None)
         }
     };
     let setup = Setup {
@@ -183,7 +185,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     }
     match known {
         true => {
-            let is_lost = |file: &Arc<Packed>| file.index_lost.load(Ordering::SeqCst);
+            let is_lost = |file: &Arc<Segment>| file.index_lost.load(Ordering::SeqCst);
             if store.objects.segments.all_files().iter().any(is_lost) && !options.read_only {
                 spawn(&store, "pack-restore", |objects| {
                     restore(objects, true);
@@ -208,7 +210,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
 fn note_ends(
     volumes: &[(VolumeHead, Arc<dyn Disk>, Option<disk::DiskLock>)],
     openings: u64,
-    files: &[Option<Arc<Packed>>],
+    files: &[Option<Arc<Segment>>],
     lost: &mut LostParts,
 ) {
     for (index, (head, disk, _)) in volumes.iter().enumerate() {
@@ -236,24 +238,24 @@ fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Objects) -> Result<(), S
     crate::locks::locked(&store.threads).push(spawned.expect("a thread can be started"));
 }
 
-/// As many objects as the index files could tell of, by the control blocks that the largest begins with: their keys may be long.
-fn objects_at_most(files: &[Option<Arc<Packed>>]) -> u64 {
-    let index_bytes = |file: &Arc<Packed>| file.index_bytes.load(Ordering::Relaxed);
+/// As many objects as the index files could tell of, by the index records that the largest begins with: their keys may be long.
+fn objects_at_most(files: &[Option<Arc<Segment>>]) -> u64 {
+    let index_bytes = |file: &Arc<Segment>| file.index_bytes.load(Ordering::Relaxed);
     let files = files.iter().flatten();
     let Some(largest) = files.clone().max_by_key(|file| index_bytes(file)) else { return 0 };
     let mut bytes = largest.read_index_begin(INDEX_SAMPLE_BYTES).unwrap_or_default();
-    let salt = IndexHead::decode_mending(&mut bytes).map_or(0, |(head, _)| head.salt());
+    let salt = IndexHead::decode_repairing(&mut bytes).map_or(0, |(head, _)| head.salt());
     let (mut puts, mut end) = (0, 0);
-    for (at, control) in Controls::new(&bytes, salt) {
-        puts += u64::from(matches!(control, Control::Put(_)));
+    for (at, index_record) in IndexRecords::new(&bytes, salt) {
+        puts += u64::from(matches!(index_record, IndexRecord::Put(_)));
         end = at;
     }
-    // A control block of a short key takes 72 bytes.
+    // An index record of a short key takes 72 bytes.
     let each = end.checked_div(puts).unwrap_or(0).max(72);
     files.map(index_bytes).sum::<u64>() / each
 }
 
-/// Enough control blocks to know their mean.
+/// Enough index records to know their mean.
 const INDEX_SAMPLE_BYTES: usize = 256 << 10;
 
 fn open_volume(
@@ -270,28 +272,28 @@ fn open_volume(
     Ok((head, damage, Some(lock)))
 }
 
-/// Registers the packed files that have an index, and returns the others. Deletes what a kill left half made or half removed,
+/// Registers the segments that have an index, and returns the others. Deletes what a kill left half made or half removed,
 /// which its name tells; nothing is deleted because something else is missing.
 fn find_files(
     disk: &Arc<dyn Disk>,
     index: usize,
     shape: Shape,
     access: Access,
-    files: &mut Vec<Option<Arc<Packed>>>,
-) -> Result<Vec<Packed>, StoreError> {
+    files: &mut Vec<Option<Arc<Segment>>>,
+) -> Result<Vec<Segment>, StoreError> {
     let mut names = HashSet::from_iter(disk.names()?);
     end_removals(disk, access, &mut names)?;
-    let most = crate::index::spot::BLOCKS_MAX / u64::from(shape.packed_blocks);
+    let most = crate::index::address::BLOCKS_MAX / u64::from(shape.segment_blocks);
     for number in names.iter().filter_map(|name| number_of(name, ".index")) {
         if u64::from(number) >= most {
-            let place = format!("{}/{}", disk.place(), Packed::index_name(number));
+            let place = format!("{}/{}", disk.place(), Segment::index_name(number));
             return Err(StoreError::Foreign {
                 place,
                 why: "its number is beyond what a store has".to_owned(),
             });
         }
-        let length = disk.open(&Packed::index_name(number), disk::DiskOpen::Read)?.length()?;
-        let has_body = names.contains(&Packed::body_name(number));
+        let length = disk.open(&Segment::index_name(number), disk::DiskOpen::Read)?.length()?;
+        let has_body = names.contains(&Segment::data_name(number));
         // Power was lost while it was made: nothing is in it. It is replaced when its number is taken again.
         if length <= INDEX_HEAD_BYTES as u64 && !has_body {
             continue;
@@ -301,52 +303,52 @@ fn find_files(
             files.resize(at + 1, None);
         }
         if let Some(other) = &files[at] {
-            let place = format!("{}/{}", disk.place(), Packed::index_name(number));
-            let why = format!("volume {} has a packed file of this number too", other.volume);
+            let place = format!("{}/{}", disk.place(), Segment::index_name(number));
+            let why = format!("volume {} has a segment of this number too", other.volume);
             return Err(StoreError::Foreign { place, why });
         }
-        let packed = Packed::new(number, index, disk.clone(), access, 0);
-        packed.index_bytes.store(length, Ordering::Relaxed);
+        let segment = Segment::new(number, index, disk.clone(), access, 0);
+        segment.index_bytes.store(length, Ordering::Relaxed);
         if !has_body {
-            tracing::error!(file = number, volume = %disk.place(), "the body of a packed file is missing: run `crumb pack repair`");
-            packed.never_fill();
+            tracing::error!(file = number, volume = %disk.place(), "the body of a segment is missing: run `crumb pack repair`");
+            segment.never_fill();
         }
-        files[at] = Some(Arc::new(packed));
+        files[at] = Some(Arc::new(segment));
     }
-    let is_bare = |number: &u32| !names.contains(&Packed::index_name(*number)) && u64::from(*number) < most;
+    let is_bare = |number: &u32| !names.contains(&Segment::index_name(*number)) && u64::from(*number) < most;
     let bodies = names.iter().filter_map(|name| number_of(name, ".body"));
     let bare = bodies.filter(is_bare).map(|number| {
-        tracing::error!(file = number, volume = %disk.place(), "the index of a packed file is missing: its body is looked through");
-        let packed = Packed::new(number, index, disk.clone(), access, 0);
-        packed.index_lost.store(true, Ordering::SeqCst);
-        // Nothing is put there before its index is written anew.
-        packed.never_fill();
-        packed
+        tracing::error!(file = number, volume = %disk.place(), "the index of a segment is missing: its body is looked through");
+        let segment = Segment::new(number, index, disk.clone(), access, 0);
+        segment.index_lost.store(true, Ordering::SeqCst);
+        // Nothing is put there before its index is rewritten.
+        segment.never_fill();
+        segment
     });
     Ok(bare.collect())
 }
 
-/// The number of a packed file, of which this is a file with this ending.
+/// The number of a segment, of which this is a file with this ending.
 fn number_of(name: &str, end: &str) -> Option<u32> {
     let digits = name.strip_suffix(end)?;
     let number = digits.parse::<u32>().ok()?;
     (format!("{number:08}") == digits).then_some(number)
 }
 
-/// What a kill left half made goes; a packed file whose removal had begun, too.
+/// What a kill left half made goes; a segment whose removal had begun, too.
 fn end_removals(disk: &Arc<dyn Disk>, access: Access, names: &mut HashSet<String>) -> Result<(), StoreError> {
     let remove = |name: &str| match disk.remove(name) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::from(error)),
         _ => Ok(()),
     };
     for number in names.clone().iter().filter_map(|name| number_of(name, ".body.gone")) {
-        let index = Packed::index_name(number);
-        if !names.contains(&Packed::body_name(number)) && names.remove(&index) && access.writable {
+        let index = Segment::index_name(number);
+        if !names.contains(&Segment::data_name(number)) && names.remove(&index) && access.writable {
             remove(&index)?;
             disk.sync_names()?;
         }
         if access.writable {
-            remove(&Packed::gone_body_name(number))?;
+            remove(&Segment::gone_data_name(number))?;
         }
     }
     for name in names.iter().filter(|_| access.writable) {

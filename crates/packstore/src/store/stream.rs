@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::clock::now_s;
 use crate::error::StoreError;
 use crate::format::{Kind, Manifest, Name, crc, internal_key};
 use crate::objects::read::Depth;
 use crate::options::PutOptions;
 use crate::store::{Pending, Store};
-use crate::write_queue::group::Gate;
+use crate::write_queue::group::Ack;
 use crate::write_queue::keys::Taken;
 use crate::write_queue::staging::{NewRecord, Patience};
 
@@ -26,9 +26,9 @@ pub struct ObjectWriter<'a> {
     /// Not a piece yet.
     rest: Vec<u8>,
     manifest: Manifest,
-    gates: Vec<Arc<Gate>>,
+    acks: Vec<Arc<Ack>>,
     piece_bytes: usize,
-    lane: Lane,
+    queue_kind: FifoQueue,
     /// A cache that does not store what is put for the first time takes its length alone.
     refused: Option<u64>,
     admitted: bool,
@@ -45,16 +45,16 @@ impl<'a> ObjectWriter<'a> {
             created_s: options.created_s.unwrap_or_else(now_s),
             rest: Vec::new(),
             manifest: Manifest { id: store.objects.queue.next_sequence(), piece_lens: Vec::new() },
-            gates: Vec::new(),
+            acks: Vec::new(),
             piece_bytes: store.objects.setup.shape.piece_bytes(),
-            lane: Lane::Newcomers,
+            queue_kind: FifoQueue::Small,
             refused: None,
             admitted: store.objects.setup.mode == crate::options::Mode::Store,
             done: false,
         }
     }
 
-    /// Pieces of this, for want of longer stretches.
+    /// Pieces of this, for want of longer free runs.
     pub(crate) fn cut_at(mut self, piece_bytes: usize) -> Self {
         self.piece_bytes = piece_bytes;
         self.admitted = true;
@@ -122,21 +122,21 @@ impl<'a> ObjectWriter<'a> {
             old: None,
             moved: false,
             recovered: false,
-            lane: self.lane,
+            queue_kind: self.queue_kind,
         };
-        let gate = match objects.stage(&[record], &[], &[], None, Patience::Some) {
-            // No stretch is long enough, but shorter ones may be.
+        let ack = match objects.stage(&[record], &[], &[], None, Patience::Some) {
+            // No free run is long enough, but shorter ones may be.
             Err(StoreError::Full) if piece.len() >= CUT_BYTES_MIN * 2 => {
                 let (first, second) = piece.split_at(piece.len() / 2);
                 self.stage_piece(first)?;
                 return self.stage_piece(second);
             }
-            gate => gate?,
+            ack => ack?,
         };
         if objects.setup.mode == crate::options::Mode::Store
-            && self.gates.last().is_none_or(|last| !Arc::ptr_eq(last, &gate))
+            && self.acks.last().is_none_or(|last| !Arc::ptr_eq(last, &ack))
         {
-            self.gates.push(gate);
+            self.acks.push(ack);
         }
         self.manifest.piece_lens.push(piece.len() as u32);
         Ok(())
@@ -146,11 +146,11 @@ impl<'a> ObjectWriter<'a> {
     fn is_admitted(&mut self) -> Result<bool, StoreError> {
         let (store, objects) = (self.store, &self.store.objects);
         let hash = store.name_hash(&self.key);
-        let old = objects.find(Name::of(&self.key), hash, Depth::Head)?.map(|old| old.held);
+        let old = objects.find(Name::of(&self.key), hash, Depth::Head)?.map(|old| old.entry);
         if old.is_none() && !objects.policy.admits(hash) {
             return Ok(false);
         }
-        self.lane = objects.lane_for(hash, old.as_ref());
+        self.queue_kind = objects.queue_for(hash, old.as_ref());
         self.admitted = true;
         Ok(true)
     }
@@ -187,7 +187,7 @@ impl<'a> ObjectWriter<'a> {
             PutOptions { meta: &self.meta, expires_s: self.expires_s, created_s: Some(self.created_s) };
         if self.refused.is_some() {
             self.done = true;
-            return Ok(Pending { gate: None });
+            return Ok(Pending { ack: None });
         }
         if self.manifest.piece_lens.is_empty() {
             self.done = true;
@@ -197,8 +197,8 @@ impl<'a> ObjectWriter<'a> {
             let piece = std::mem::take(&mut self.rest);
             self.stage_piece(&piece)?;
         }
-        for gate in self.gates.drain(..) {
-            gate.wait()?;
+        for ack in self.acks.drain(..) {
+            ack.wait()?;
         }
         let (store, objects) = (self.store, &self.store.objects);
         let body = self.manifest.encode();
@@ -216,10 +216,10 @@ impl<'a> ObjectWriter<'a> {
             hash,
             id: self.manifest.id,
             length: self.manifest.length(),
-            old: old.map(|old| old.held),
+            old: old.map(|old| old.entry),
             moved: false,
             recovered: false,
-            lane: self.lane,
+            queue_kind: self.queue_kind,
         };
         let pending = store.staged(&[record], &[], more, taken)?;
         self.done = true;
@@ -236,8 +236,8 @@ impl Drop for ObjectWriter<'_> {
             return;
         }
         // Pieces count when their group is durable; before, they cannot be taken back.
-        for gate in self.gates.drain(..) {
-            let _ = gate.wait();
+        for ack in self.acks.drain(..) {
+            let _ = ack.wait();
         }
         self.store.objects.remove_pieces(&self.manifest);
     }

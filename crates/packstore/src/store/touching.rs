@@ -14,7 +14,7 @@ use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
 use crate::segments::volume::is_full;
 use crate::store::Store;
-use crate::write_queue::group::Held;
+use crate::write_queue::group::TableEntry;
 use crate::write_queue::keys::Taken;
 
 /// A time on disk that is younger than this stays.
@@ -35,8 +35,8 @@ impl Store {
         let hash = self.name_hash(key);
         let _taken = Taken::one(self.objects.queue.keys(), hash);
         let Some(record) = self.objects.find(Name::of(key), hash, Depth::Head)? else { return Ok(false) };
-        self.objects.index.touch(&record.held);
-        if self.objects.is_unwritten(record.spot) {
+        self.objects.index.touch(&record.entry);
+        if self.objects.is_unwritten(record.address) {
             // The group that brings the record to disk would write over the times.
             self.flush()?;
         }
@@ -51,13 +51,13 @@ fn is_old(requested_s: u32, now_s: u32) -> bool {
 }
 
 /// Somebody requested an object: counts for eviction, and for its time when that is old.
-pub(crate) fn requested(objects: &Objects, key: &[u8], held: &Held, requested_s: u32) {
-    objects.index.touch(held);
+pub(crate) fn requested(objects: &Objects, key: &[u8], entry: &TableEntry, requested_s: u32) {
+    objects.index.touch(entry);
     if objects.setup.read_only || !is_old(requested_s, about_now_s()) {
         return;
     }
-    let Some(file) = objects.segments.file_at(held.place) else { return };
-    objects.segments.volume(file.volume).queue.note_request(held.hash, key);
+    let Some(file) = objects.segments.segment_at(entry.location) else { return };
+    objects.segments.volume(file.volume).queue.note_request(entry.hash, key);
 }
 
 /// Writes that an object was requested, unless it is being changed or waits to be written itcore. By the volume's writer, which
@@ -68,7 +68,7 @@ pub(crate) fn requested(objects: &Objects, key: &[u8], held: &Held, requested_s:
 pub(crate) fn write_request(objects: &Objects, hash: u64, key: &[u8]) -> Result<(), StoreError> {
     let Some(_taken) = Taken::one_at_once(objects.queue.keys(), hash) else { return Ok(()) };
     let Some(record) = objects.find(Name::of(key), hash, Depth::Head)? else { return Ok(()) };
-    if is_old(record.head.requested_s, about_now_s()) && !objects.is_unwritten(record.spot) {
+    if is_old(record.head.requested_s, about_now_s()) && !objects.is_unwritten(record.address) {
         write_times(objects, &record, record.head.expires_s)?;
     }
     Ok(())
@@ -78,19 +78,19 @@ pub(crate) fn write_request(objects: &Objects, hash: u64, key: &[u8]) -> Result<
 /// taken, and it must have reached the disk.
 pub(crate) fn write_times(objects: &Objects, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
     let times = encode_times(record.head.sequence, now_s(), expires_s);
-    let Some(file) = objects.segments.file(record.spot.file) else { return Ok(false) };
+    let Some(file) = objects.segments.file(record.address.file) else { return Ok(false) };
     let volume = objects.segments.volume(file.volume);
     if let Some(failure) = volume.failure() {
         return Err(failure);
     }
     let pin = file.pin();
-    if !objects.index.has(record.held.hash, record.held.place) {
+    if !objects.index.has(record.entry.hash, record.entry.location) {
         return Ok(false);
     }
-    let offset = objects.setup.shape.offset(record.spot.block) + TIMES_AT;
+    let offset = objects.setup.shape.offset(record.address.block) + TIMES_AT;
     let written = pin.0.body()?.write_at(&times, offset);
     // Not before: whoever reads meanwhile keeps the old times.
-    objects.policy.memory().forget(record.held.hash);
+    objects.policy.memory().forget(record.entry.hash);
     match written {
         Ok(()) => Ok(true),
         // A full disk is no broken one: on a file system that copies on writing, this too takes room.

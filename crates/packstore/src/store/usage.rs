@@ -17,19 +17,19 @@ pub struct Usage {
     pub size_bytes: u64,
     /// Bytes of blocks that hold live records.
     pub live_bytes: u64,
-    /// Packed files; each is a body file and an index file.
+    /// Segments; each is a data file and an index file.
     pub packed_files: u64,
-    /// Bytes of body files, used or free.
+    /// Bytes of data files, used or free.
     pub body_bytes: u64,
     /// Bytes of index files.
     pub index_bytes: u64,
-    /// Memory that grows with the objects: the table of signatures, bits for eviction, links.
+    /// Memory that grows with the objects: the table of fingerprints, bits for eviction, links.
     pub memory_bytes: u64,
     /// Memory that the memory tier takes, bounded by its option.
     pub memory_tier_bytes: u64,
     /// Since the opening: objects served from the memory tier.
     pub memory_hits: u64,
-    /// Since the opening: bytes written to body files.
+    /// Since the opening: bytes written to data files.
     pub body_written_bytes: u64,
     /// Since the opening: bytes written to index files, rewriting included.
     pub index_written_bytes: u64,
@@ -41,13 +41,13 @@ pub struct Usage {
     pub evicted: u64,
     /// Since the opening: objects that a cache did not store when they were first put ([`crate::Admission`]).
     pub refused: u64,
-    /// Since the opening: reads of body files.
+    /// Since the opening: reads of data files.
     pub disk_reads: u64,
     /// Since the opening: objects that were asked for and found damaged.
     pub damaged_reads: u64,
-    /// At the opening: control blocks that failed their checksums.
+    /// At the opening: index records that failed their checksums.
     pub damaged_controls: u64,
-    /// At the opening: packed files whose index could not be read.
+    /// At the opening: segments whose index could not be read.
     pub damaged_files: u64,
     /// At the opening: puts that power loss had left half done, and that were not acknowledged.
     pub torn_puts: u64,
@@ -64,7 +64,7 @@ pub struct VolumeState {
     pub size_bytes: u64,
     /// Bytes of blocks that hold live records.
     pub live_bytes: u64,
-    /// Packed files.
+    /// Segments.
     pub packed_files: u64,
     /// Why it takes no more writes, if it does not.
     pub failed: Option<String>,
@@ -84,7 +84,7 @@ impl Store {
                 .iter()
                 .map(|file| u64::from(file.live_blocks.load(Ordering::Relaxed)) * block_bytes)
                 .sum(),
-            body_bytes: files.len() as u64 * objects.setup.shape.packed_bytes(),
+            body_bytes: files.len() as u64 * objects.setup.shape.segment_bytes(),
             index_bytes: files.iter().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum(),
             memory_bytes: objects.index.memory_bytes() as u64
                 + objects.policy.memory_bytes() as u64
@@ -153,8 +153,8 @@ impl Store {
         self.objects.segments.volume(0).disk.clone()
     }
 
-    /// Bytes of a block, and blocks of a packed file.
+    /// Bytes of a block, and blocks of a segment.
     pub fn shape(&self) -> (u32, u32) {
-        (self.objects.setup.shape.block_bytes, self.objects.setup.shape.packed_blocks)
+        (self.objects.setup.shape.block_bytes, self.objects.setup.shape.segment_blocks)
     }
 }

@@ -1,6 +1,6 @@
 //! Long writes past the page cache: no copy, no memory taken for pages, and a sync that finds little left to do.
 //!
-//! A page is written in one way alone at a time, so that the two never disagree: the ends of a stretch that share a page with
+//! A page is written in one way alone at a time, so that the two never disagree: the ends of a range that share a page with
 //! others go the ordinary way. Where a file system knows no O_DIRECT, all does.
 
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use disk::DiskFile;
 
 use crate::write_queue::buffer::PAGE_BYTES;
 
-/// Shorter stretches are gathered by the page cache better than by us.
+/// The page cache gathers shorter ranges better than we do.
 const BYTES_MIN: usize = 128 << 10;
 
 /// A file opened a second time, for writing past the page cache; nothing where that cannot be.

@@ -1,4 +1,4 @@
-//! Packed files that are being filled: their open files, their free blocks, and who gets the next.
+//! Segments that are being filled: their open files, their free blocks, and who gets the next.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,20 +8,20 @@ use disk::DiskFile;
 use super::direct::Direct;
 use crate::locks::locked;
 use crate::segments::bitmap::Bitmap;
-use crate::segments::packed::Packed;
-use crate::segments::stretches::Stretches;
+use crate::segments::free_runs::FreeRuns;
+use crate::segments::segment::Segment;
 
-/// A packed file being written: ends, when the last that writes to it lets go.
+/// A segment being written: ends, when the last that writes to it lets go.
 pub(crate) struct Session {
-    pub packed: Arc<Packed>,
+    pub segment: Arc<Segment>,
     pub body: Arc<dyn DiskFile>,
     pub index: Arc<dyn DiskFile>,
-    /// The body file for long writes, past the page cache.
+    /// The data file for long writes, past the page cache.
     pub direct: Direct,
-    /// Checksums of records and of control blocks.
+    /// Checksums of records and of index records.
     pub body_salt: u32,
     pub index_salt: u32,
-    /// Where the next control block goes. Only the volume's writer changes the three.
+    /// Where the next index record goes. Only the volume's writer changes the three.
     pub index_end: AtomicU64,
     /// All before this is durable.
     pub durable_end: AtomicU64,
@@ -31,31 +31,31 @@ pub(crate) struct Session {
     pub reserved_end: AtomicU64,
     /// Tombstones that are there once, and where they ended. They are told again further on, in another sector: two wrong bits
     /// in one place must not bring back what was deleted.
-    pub told_once: Mutex<Vec<(u64, Vec<u8>)>>,
+    pub pending_copies: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
 /// So far apart are the two, at least.
-pub(crate) const TOLD_AGAIN_AFTER_BYTES: u64 = 512;
+pub(crate) const COPY_DISTANCE_BYTES: u64 = 512;
 
 impl Session {
     /// Tombstones to be told again at this place, and how many they are.
-    pub(crate) fn to_tell_again(&self, at: u64) -> (Vec<u8>, usize) {
-        let once = locked(&self.told_once);
-        let due = once.iter().take_while(|(end, _)| end + TOLD_AGAIN_AFTER_BYTES <= at).count();
+    pub(crate) fn copies_due(&self, at: u64) -> (Vec<u8>, usize) {
+        let once = locked(&self.pending_copies);
+        let due = once.iter().take_while(|(end, _)| end + COPY_DISTANCE_BYTES <= at).count();
         (once[..due].iter().flat_map(|(_, bytes)| bytes).copied().collect(), due)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.packed.filling.store(false, Ordering::SeqCst);
+        self.segment.filling.store(false, Ordering::SeqCst);
     }
 }
 
-/// The files that the objects of one lane go to.
+/// The segments that the objects of one queue go to.
 #[derive(Default)]
 pub(crate) struct Fillings {
-    /// The first that has a stretch long enough is taken. Those before the last are nearly full.
+    /// The first that has a free run long enough is taken. Those before the last are nearly full.
     pub now: Vec<Filling>,
     pub next: Option<Filling>,
     /// One more is wanted, for so many blocks; 0: for an index to write to.
@@ -67,27 +67,27 @@ pub(crate) struct Filling {
     pub session: Arc<Session>,
     pub bitmap: Bitmap,
     /// Of a file that is mostly taken; else places are taken in their order, which keeps writing sequential.
-    pub stretches: Option<Stretches>,
+    pub free_runs: Option<FreeRuns>,
     /// Free when it was opened.
     pub free_first: u32,
-    /// The shortest stretch that was looked for in vain.
+    /// The shortest run that was looked for in vain.
     pub vain: u32,
 }
 
 impl Filling {
     pub(crate) fn new(session: Session, bitmap: Bitmap) -> Self {
         let free_first = bitmap.free();
-        let stretches = (free_first < bitmap.taken()).then(|| Stretches::of(&bitmap));
-        Self { session: Arc::new(session), bitmap, stretches, free_first, vain: u32::MAX }
+        let free_runs = (free_first < bitmap.taken()).then(|| FreeRuns::of(&bitmap));
+        Self { session: Arc::new(session), bitmap, free_runs, free_first, vain: u32::MAX }
     }
 
     /// Room for so many blocks.
     pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
-        let found = match &mut self.stretches {
+        let found = match &mut self.free_runs {
             None => self.bitmap.take(blocks),
-            Some(stretches) => stretches.take(blocks).inspect(|&at| {
+            Some(free_runs) => free_runs.take(blocks).inspect(|&at| {
                 let fresh = self.bitmap.mark(at, blocks);
-                assert!(fresh, "a free stretch was free");
+                assert!(fresh, "a free run was free");
             }),
         };
         if found.is_none() {
@@ -98,10 +98,10 @@ impl Filling {
 
     /// Nothing more goes here for now.
     pub(crate) fn retire(self) {
-        let packed = &self.session.packed;
+        let segment = &self.session.segment;
         // Taken, as the bitmap has it: what was deleted since it was opened counts as won already.
         let taken = self.bitmap.taken();
-        packed.exhausted_at.store(taken, Ordering::Relaxed);
-        packed.exhausted_for.store(self.vain, Ordering::Relaxed);
+        segment.exhausted_at.store(taken, Ordering::Relaxed);
+        segment.exhausted_for.store(self.vain, Ordering::Relaxed);
     }
 }

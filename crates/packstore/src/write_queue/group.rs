@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 use super::buffer::Buffer;
 use super::filling::Session;
 use crate::error::StoreError;
-use crate::format::{Control, Manifest, Tombstone};
+use crate::fingerprints::Location;
+use crate::format::{IndexRecord, Manifest, Tombstone};
 use crate::hashed::Hashed;
-use crate::signatures::Place;
 
 /// An object as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct TableEntry {
     pub hash: u64,
-    pub place: Place,
+    pub location: Location,
     pub blocks: u32,
     /// A user's, not one of ours.
     pub visible: bool,
@@ -25,15 +25,15 @@ pub(crate) struct Held {
 pub(crate) enum Change {
     /// An object is there, in place of another.
     Put {
-        new: Held,
-        old: Option<Held>,
+        new: TableEntry,
+        old: Option<TableEntry>,
     },
     /// An object is gone.
-    Remove(Held),
+    Remove(TableEntry),
     /// An object lies elsewhere, if it is still there.
     Move {
-        new: Held,
-        old: Held,
+        new: TableEntry,
+        old: TableEntry,
     },
     /// A large object is gone, and its pieces with it.
     Pieces(Manifest),
@@ -53,9 +53,9 @@ pub(crate) enum After {
 
 /// Told once, to all who wait. They share no lock: sixty-four that are told at once do not queue for it.
 #[derive(Default)]
-pub(crate) struct Gate(OnceLock<Result<(), StoreError>>);
+pub(crate) struct Ack(OnceLock<Result<(), StoreError>>);
 
-impl Gate {
+impl Ack {
     pub(crate) fn open(&self, result: Result<(), StoreError>) {
         let _ = self.0.set(result);
     }
@@ -65,7 +65,7 @@ impl Gate {
     }
 }
 
-/// A stretch of a body file to write.
+/// A range of a data file to write.
 pub(crate) struct Run {
     pub session: Arc<Session>,
     pub offset: u64,
@@ -77,8 +77,8 @@ pub(crate) struct Run {
 pub(crate) struct Group {
     pub bytes: Buffer,
     pub runs: Vec<Run>,
-    /// Control blocks for each index file, in order.
-    pub control: Vec<(Arc<Session>, Vec<u8>)>,
+    /// Index records for each index file, in order.
+    pub index_record: Vec<(Arc<Session>, Vec<u8>)>,
     /// Those of them that are to be told twice.
     pub tombstones: Vec<(Arc<Session>, Vec<u8>)>,
     pub changes: Vec<Change>,
@@ -88,7 +88,7 @@ pub(crate) struct Group {
     pub records: HashMap<(u32, u32), (usize, usize), Hashed>,
     /// How often somebody staged something.
     pub stagings: usize,
-    pub gate: Arc<Gate>,
+    pub ack: Arc<Ack>,
     /// Somebody waits for it to be durable.
     pub sync: bool,
 }
@@ -98,37 +98,38 @@ impl Group {
         Self {
             bytes,
             runs: Vec::new(),
-            control: Vec::new(),
+            index_record: Vec::new(),
             tombstones: Vec::new(),
             changes: Vec::new(),
             keys: Vec::new(),
             records: HashMap::default(),
             stagings: 0,
-            gate: Arc::default(),
+            ack: Arc::default(),
             sync: false,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.control.is_empty() && self.keys.is_empty() && !self.sync
+        self.index_record.is_empty() && self.keys.is_empty() && !self.sync
     }
 
     /// A tombstone.
-    pub(crate) fn tell_void(&mut self, session: &Arc<Session>, tombstone: &Tombstone) {
+    pub(crate) fn add_tombstone(&mut self, session: &Arc<Session>, tombstone: &Tombstone) {
         let mut bytes = Vec::new();
-        Control::Tombstone(*tombstone).encode(session.index_salt, &mut bytes);
-        self.control_of(session).extend_from_slice(&bytes);
+        IndexRecord::Tombstone(*tombstone).encode(session.index_salt, &mut bytes);
+        self.index_records_of(session).extend_from_slice(&bytes);
         self.tombstones.push((session.clone(), bytes));
     }
 
-    /// The control blocks of a session, to append to.
-    pub(crate) fn control_of(&mut self, session: &Arc<Session>) -> &mut Vec<u8> {
+    /// The index records of a session, to append to.
+    pub(crate) fn index_records_of(&mut self, session: &Arc<Session>) -> &mut Vec<u8> {
         // Each file once: the writer appends what it finds here in one go.
-        let at =
-            self.control.iter().rposition(|(other, _)| Arc::ptr_eq(other, session)).unwrap_or_else(|| {
-                self.control.push((session.clone(), Vec::new()));
-                self.control.len() - 1
-            });
-        &mut self.control[at].1
+        let at = self.index_record.iter().rposition(|(other, _)| Arc::ptr_eq(other, session)).unwrap_or_else(
+            || {
+                self.index_record.push((session.clone(), Vec::new()));
+                self.index_record.len() - 1
+            },
+        );
+        &mut self.index_record[at].1
     }
 }

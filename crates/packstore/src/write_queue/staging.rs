@@ -8,18 +8,18 @@ use std::time::Instant;
 
 use super::buffer::PAGE_BYTES;
 use super::filling::{Filling, Session};
-use super::group::{After, Change, Gate, Group, Held, Run};
+use super::group::{Ack, After, Change, Group, Run, TableEntry};
 use super::{Apply, Staging, WriteQueue};
 use crate::cache_policy::CachePolicy;
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::clock::now_s;
 use crate::error::StoreError;
-use crate::format::{Control, Name, Put, RecordHead, Tombstone};
-use crate::index::spot::place;
+use crate::fingerprints::Location;
+use crate::format::{IndexRecord, Name, Put, RecordHead, Tombstone};
+use crate::index::address::location;
 use crate::locks::locked;
 use crate::options::Mode;
 use crate::segments::volume::Volume;
-use crate::signatures::Place;
 
 /// A group is written when it has so many bytes, or when there is nothing to wait for.
 pub(crate) const GROUP_BYTES: usize = 1 << 20;
@@ -29,7 +29,7 @@ const GROUP_BYTES_MAX: usize = 16 << 20;
 const CACHE_GROUP_BYTES_MAX: u64 = 8 << 20;
 /// Files filled side by side: those before the last take what fits into their gaps.
 const FILLINGS_MAX: usize = 4;
-/// Files more that are looked through for a stretch longer than the other.
+/// Segments more that are looked through for a run longer than this.
 const LONG_FILES_MAX: usize = 1;
 const SHORT_BYTES: usize = 1024;
 
@@ -43,12 +43,12 @@ pub(crate) struct NewRecord<'a> {
     pub id: u64,
     pub length: u64,
     /// What it replaces.
-    pub old: Option<Held>,
+    pub old: Option<TableEntry>,
     /// It is the same object elsewhere: it counts only if the old one still does.
     pub moved: bool,
     /// As [`Put::recovered`].
     pub recovered: bool,
-    pub lane: Lane,
+    pub queue_kind: FifoQueue,
 }
 
 /// Whether who stages may be made to wait for the writer.
@@ -63,7 +63,7 @@ pub(crate) enum Patience {
 pub(crate) struct Operation<'a> {
     pub records: &'a [NewRecord<'a>],
     /// Objects to be removed, each with the sequence number of its removal.
-    pub voids: &'a [(u64, Held)],
+    pub removals: &'a [(u64, TableEntry)],
     /// Changes that go with these.
     pub more: &'a [Change],
     /// Keys to be given back once the changes count: store mode.
@@ -71,11 +71,11 @@ pub(crate) struct Operation<'a> {
     pub patience: Patience,
 }
 
-/// What was staged: the gate of its group, and what is to be done now, without locks.
-pub(crate) type Staged = (Arc<Gate>, Vec<After>);
+/// What was staged: the acknowledgement of its group, and what is to be done now, without locks.
+pub(crate) type Staged = (Arc<Ack>, Vec<After>);
 
 /// Blocks of a file being filled, and how a place tells them.
-type Taken = (Arc<Session>, u32, Place);
+type Taken = (Arc<Session>, u32, Location);
 
 impl WriteQueue {
     fn choose(&self) -> Result<Arc<Volume>, StoreError> {
@@ -116,7 +116,7 @@ impl WriteQueue {
         policy: &CachePolicy,
         applies: &dyn Apply,
     ) -> Result<Staged, StoreError> {
-        let &Operation { records, voids, more, keys, patience } = operation;
+        let &Operation { records, removals, more, keys, patience } = operation;
         let queue = &volume.queue;
         let bytes_max = match self.mode {
             Mode::Store => GROUP_BYTES_MAX,
@@ -124,7 +124,7 @@ impl WriteQueue {
         };
         let mut staging = locked(&queue.staging);
         // The writer may be looking for room, or have no processor: memory is bounded all the same. What only tells that
-        // something is void takes none, and the writer itself may be who says so.
+        // something was superseded takes none, and the writer itself may be who says so.
         while !records.is_empty()
             && staging.group.bytes.len() > bytes_max
             && volume.failed.get().is_none()
@@ -138,43 +138,45 @@ impl WriteQueue {
         }
         // All places first: a group is staged whole or not at all.
         let mut taken: Vec<Taken> = Vec::with_capacity(records.len());
-        let files = volume.size_bytes.load(Ordering::Relaxed) / self.shape.packed_bytes();
-        let has_lanes = policy.has_lanes(files);
+        let files = volume.size_bytes.load(Ordering::Relaxed) / self.shape.segment_bytes();
+        let has_two_queues = policy.has_two_queues(files);
         for record in records {
             let blocks = self.shape.blocks(record.head.record_bytes());
-            let lane = if has_lanes { record.lane } else { Lane::Newcomers };
-            let spot;
-            (staging, spot) = self.take(volume, staging, blocks, lane, patience)?;
-            taken.push(spot);
+            let queue_kind = if has_two_queues { record.queue_kind } else { FifoQueue::Small };
+            let address;
+            (staging, address) = self.take(volume, staging, blocks, queue_kind, patience)?;
+            taken.push(address);
         }
-        // A void needs an index to be told in.
-        let mut void_session = None;
-        if !voids.is_empty() {
+        // A tombstone needs an index to be written to.
+        let mut tombstone_session = None;
+        if !removals.is_empty() {
             let session;
             (staging, session) = self.session(volume, staging, patience)?;
-            void_session = Some(session);
+            tombstone_session = Some(session);
         }
         let group = staging.group_to_add_to()?;
-        let mut changes = Vec::with_capacity(records.len() + voids.len() + more.len());
-        for (record, (session, block, place)) in records.iter().zip(taken) {
+        let mut changes = Vec::with_capacity(records.len() + removals.len() + more.len());
+        for (record, (session, block, location)) in records.iter().zip(taken) {
             self.append(group, record, &session, block);
             let visible = !record.head.internal;
             let blocks = self.shape.blocks(record.head.record_bytes());
-            let new = Held { hash: record.hash, place, blocks, visible };
+            let new = TableEntry { hash: record.hash, location, blocks, visible };
             changes.push(match record.old {
                 Some(old) if record.moved => Change::Move { new, old },
                 old => Change::Put { new, old },
             });
         }
-        for (sequence, held) in voids {
-            if let (Some(victim), Some(session)) = (self.segments.victim_of(held.place), &void_session) {
-                let (sequence, hash, deleted_s) = (*sequence, held.hash, now_s());
-                group.tell_void(session, &Tombstone { sequence, hash, victim, deleted_s });
+        for (sequence, entry) in removals {
+            if let (Some(superseded), Some(session)) =
+                (self.segments.superseded_at(entry.location), &tombstone_session)
+            {
+                let (sequence, hash, deleted_s) = (*sequence, entry.hash, now_s());
+                group.add_tombstone(session, &Tombstone { sequence, hash, superseded, deleted_s });
             }
-            changes.push(Change::Remove(*held));
+            changes.push(Change::Remove(*entry));
         }
         changes.extend_from_slice(more);
-        let gate = group.gate.clone();
+        let ack = group.ack.clone();
         let mut after = Vec::new();
         match self.mode {
             Mode::Store => group.keys.extend_from_slice(keys),
@@ -194,17 +196,17 @@ impl WriteQueue {
         if wake && !staging.writing {
             queue.work.notify_one();
         }
-        Ok((gate, after))
+        Ok((ack, after))
     }
 
-    /// Tells that objects are void, which they are already. The caller flushes.
-    pub(crate) fn stage_voids(&self, voids: &[Tombstone]) -> Result<(), StoreError> {
+    /// Writes tombstones of records that are superseded already. The caller flushes.
+    pub(crate) fn stage_tombstones(&self, tombstones: &[Tombstone]) -> Result<(), StoreError> {
         let volume = self.choose()?;
         let staging = locked(&volume.queue.staging);
         let (mut staging, session) = self.session(&volume, staging, Patience::Some)?;
         let group = staging.group_to_add_to()?;
-        for void in voids {
-            group.tell_void(&session, void);
+        for tombstone in tombstones {
+            group.add_tombstone(&session, tombstone);
         }
         staging.oldest.get_or_insert_with(Instant::now);
         volume.queue.work.notify_one();
@@ -217,7 +219,7 @@ impl WriteQueue {
         volume: &'a Volume,
         mut staging: MutexGuard<'a, Staging>,
         blocks: u32,
-        lane: Lane,
+        queue_kind: FifoQueue,
         patience: Patience,
     ) -> Result<(MutexGuard<'a, Staging>, Taken), StoreError> {
         let mut looked_through = 0;
@@ -225,36 +227,37 @@ impl WriteQueue {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
-            let fillings = &mut staging.lanes[lane as usize];
+            let fillings = &mut staging.queues[queue_kind as usize];
             let taken = fillings.now.iter_mut().find_map(|filling| {
                 let block = filling.take(blocks)?;
                 Some((filling.session.clone(), block, filling.bitmap.free() < filling.free_first / 4))
             });
             if let Some((session, block, nearly_full)) = taken {
                 let is_alone = fillings.now.len() == 1 && fillings.next.is_none();
-                // Newcomers come soon; those proven, some time.
-                if nearly_full && is_alone && fillings.want_blocks.is_none() && lane == Lane::Newcomers {
+                // Objects of the small queue come soon, those of the main queue some time.
+                if nearly_full && is_alone && fillings.want_blocks.is_none() && queue_kind == FifoQueue::Small
+                {
                     fillings.want_blocks = Some(blocks);
                     volume.queue.work.notify_one();
                 }
-                let place = place(session.packed.number, block, blocks, self.shape);
+                let location = location(session.segment.number, block, blocks, self.shape);
                 return Ok((
                     staging,
-                    (session, block, place.expect("a store has fewer blocks than a place can say")),
+                    (session, block, location.expect("a store has fewer blocks than a place can say")),
                 ));
             }
-            // A long stretch is not looked for in all files: whoever wants it can do with shorter ones.
+            // A long run is not looked for in all segments: the caller can do with shorter ones.
             let is_long = blocks as usize * self.shape.block_bytes as usize > SHORT_BYTES;
             if is_long && looked_through >= LONG_FILES_MAX {
                 return Err(StoreError::Full);
             }
             let came;
-            (staging, came) = self.more_room(volume, staging, blocks, lane, patience)?;
+            (staging, came) = self.more_room(volume, staging, blocks, queue_kind, patience)?;
             looked_through += usize::from(came);
         }
     }
 
-    /// Waits until a file is being filled, to write control blocks to.
+    /// Waits until a file is being filled, to write index records to.
     fn session<'a>(
         &self,
         volume: &'a Volume,
@@ -265,11 +268,11 @@ impl WriteQueue {
             if let Some(failure) = volume.failure() {
                 return Err(failure);
             }
-            if let Some(filling) = staging.lanes[0].now.last() {
+            if let Some(filling) = staging.queues[0].now.last() {
                 let session = filling.session.clone();
                 return Ok((staging, session));
             }
-            (staging, _) = self.more_room(volume, staging, 0, Lane::Newcomers, patience)?;
+            (staging, _) = self.more_room(volume, staging, 0, FifoQueue::Small, patience)?;
         }
     }
 
@@ -279,15 +282,15 @@ impl WriteQueue {
         volume: &'a Volume,
         mut staging: MutexGuard<'a, Staging>,
         blocks: u32,
-        lane: Lane,
+        queue_kind: FifoQueue,
         patience: Patience,
     ) -> Result<(MutexGuard<'a, Staging>, bool), StoreError> {
         if staging.stop {
             return Err(StoreError::Closed);
         }
-        let fillings = &mut staging.lanes[lane as usize];
+        let fillings = &mut staging.queues[queue_kind as usize];
         if let Some(next) = fillings.next.take() {
-            let nearly_none = self.shape.packed_blocks / 64;
+            let nearly_none = self.shape.segment_blocks / 64;
             while let Some(at) = fillings.now.iter().position(|filling| filling.bitmap.free() <= nearly_none)
             {
                 fillings.now.remove(at).retire();
@@ -309,7 +312,7 @@ impl WriteQueue {
             if blocks == 0 || fillings.now.is_empty() {
                 return Err(StoreError::Full);
             }
-            // What was deleted in these since they were opened can be had once they are opened anew.
+            // What was deleted in these since they were opened is free again once they are opened again.
             fillings.now.drain(..).for_each(Filling::retire);
         }
         fillings.want_blocks = Some(blocks);
@@ -346,13 +349,13 @@ impl WriteQueue {
             _ => group.runs.push(Run { session: session.clone(), offset, start, len }),
         }
         if self.mode == Mode::Cache {
-            group.records.insert((session.packed.number, block), (start, len));
+            group.records.insert((session.segment.number, block), (start, len));
         }
         let put = Put {
             kind: record.head.kind,
             name: Name { internal: record.head.internal, key: record.key },
             sequence: record.head.sequence,
-            victim: record.old.as_ref().and_then(|old| self.segments.victim_of(old.place)),
+            superseded: record.old.as_ref().and_then(|old| self.segments.superseded_at(old.location)),
             block,
             meta_len: record.head.meta_len,
             body_len: record.head.body_len,
@@ -362,6 +365,6 @@ impl WriteQueue {
             length: record.length,
             recovered: record.recovered,
         };
-        Control::Put(put).encode(session.index_salt, group.control_of(session));
+        IndexRecord::Put(put).encode(session.index_salt, group.index_records_of(session));
     }
 }

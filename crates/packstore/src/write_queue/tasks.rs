@@ -8,7 +8,7 @@ use super::filling::Filling;
 use super::group::Group;
 use super::staging::GROUP_BYTES;
 use super::{Staging, VolumeQueue, WriteQueue};
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::error::StoreError;
 use crate::locks::locked;
 use crate::options::Mode;
@@ -23,7 +23,7 @@ pub(crate) enum Task {
     /// The volume's writer was told to stop, and all is written.
     Stop,
     /// The next file to fill, with so many blocks in a row; 0: for an index to write to.
-    Room { blocks: u32, lane: Lane },
+    Room { blocks: u32, queue_kind: FifoQueue },
     /// Times of these requests are to be written: hashes and keys.
     Requests(Vec<(u64, Vec<u8>)>),
     /// The staged group.
@@ -51,14 +51,15 @@ impl WriteQueue {
         let mut staging = locked(&volume.queue.staging);
         let mut gathered_from: Option<Instant> = None;
         loop {
-            let wanted =
-                Lane::ALL.into_iter().find(|&lane| staging.lanes[lane as usize].want_blocks.is_some());
-            if let Some(lane) = wanted
+            let wanted = FifoQueue::ALL
+                .into_iter()
+                .find(|&queue_kind| staging.queues[queue_kind as usize].want_blocks.is_some());
+            if let Some(queue_kind) = wanted
                 && volume.failed.get().is_none()
                 && !std::mem::take(&mut pace.group_first)
             {
-                let blocks = staging.lanes[lane as usize].want_blocks.take().unwrap_or(0);
-                return Task::Room { blocks, lane };
+                let blocks = staging.queues[queue_kind as usize].want_blocks.take().unwrap_or(0);
+                return Task::Room { blocks, queue_kind };
             }
             let is_group_due =
                 self.is_due(&mut staging) || (volume.failed.get().is_some() && !staging.group.is_empty());
@@ -124,14 +125,14 @@ impl WriteQueue {
 
 impl VolumeQueue {
     /// Gives those who wait for it the next file to fill.
-    pub(crate) fn give_room(&self, volume: &Volume, lane: Lane, filling: Filling) {
+    pub(crate) fn give_room(&self, volume: &Volume, queue_kind: FifoQueue, filling: Filling) {
         let mut staging = locked(&self.staging);
         if volume.leaving.load(Ordering::SeqCst) {
             // It came too late: the file is emptied as the others are.
             drop(filling);
         } else {
             volume.full.store(false, Ordering::SeqCst);
-            staging.lanes[lane as usize].next = Some(filling);
+            staging.queues[queue_kind as usize].next = Some(filling);
         }
         drop(staging);
         self.room.notify_all();
@@ -139,11 +140,11 @@ impl VolumeQueue {
 
     /// Tells those who wait for room that there is none; not yet when files are held by changes that are not durable: the
     /// writer's next task is to write these.
-    pub(crate) fn give_none(&self, volume: &Volume, lane: Lane, blocks: u32, pace: &mut Pace) {
+    pub(crate) fn give_none(&self, volume: &Volume, queue_kind: FifoQueue, blocks: u32, pace: &mut Pace) {
         let mut staging = locked(&self.staging);
         if staging.unsynced || !staging.group.is_empty() {
             staging.group.sync = true;
-            staging.lanes[lane as usize].want_blocks = Some(blocks);
+            staging.queues[queue_kind as usize].want_blocks = Some(blocks);
             pace.group_first = true;
             return;
         }

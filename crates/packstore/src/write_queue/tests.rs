@@ -10,14 +10,14 @@ use super::filling::{Filling, Session};
 use super::staging::{NewRecord, Operation, Patience, Staged};
 use super::*;
 use crate::cache_policy::CachePolicy;
-use crate::cache_policy::lanes::Lane;
+use crate::cache_policy::queues::FifoQueue;
 use crate::format::{Kind, Name, RecordHead, crc};
 use crate::segments::LostParts;
 use crate::segments::bitmap::Bitmap;
-use crate::segments::packed::{Access, Packed};
+use crate::segments::segment::{Access, Segment};
 use crate::segments::volume::Volume;
 
-const SHAPE: Shape = Shape { block_bytes: 64, packed_blocks: 1 << 14 };
+const SHAPE: Shape = Shape { block_bytes: 64, segment_blocks: 1 << 14 };
 
 /// Notes what it was told.
 #[derive(Default)]
@@ -66,12 +66,12 @@ impl Fixture {
     fn with_file(mode: Mode) -> Self {
         let fixture = Self::new(mode);
         let disk: Arc<dyn Disk> = fixture.disk.clone();
-        let packed = Packed::new(0, 0, disk.clone(), Access::of(mode, false), 1);
-        let body = disk.open(&Packed::body_name(0), DiskOpen::New).expect("made");
-        let index = disk.open(&Packed::index_name(0), DiskOpen::New).expect("made");
+        let segment = Segment::new(0, 0, disk.clone(), Access::of(mode, false), 1);
+        let body = disk.open(&Segment::data_name(0), DiskOpen::New).expect("made");
+        let index = disk.open(&Segment::index_name(0), DiskOpen::New).expect("made");
         disk.sync_names().expect("durable");
         let session = Session {
-            packed: Arc::new(packed),
+            segment: Arc::new(segment),
             direct: Direct::of(&body, false),
             body,
             index,
@@ -81,10 +81,10 @@ impl Fixture {
             durable_end: AtomicU64::new(64),
             marked_end: AtomicU64::new(64),
             reserved_end: AtomicU64::new(64),
-            told_once: Mutex::default(),
+            pending_copies: Mutex::default(),
         };
-        let filling = Filling::new(session, Bitmap::new(SHAPE.packed_blocks));
-        fixture.volume.queue.give_room(&fixture.volume, Lane::Newcomers, filling);
+        let filling = Filling::new(session, Bitmap::new(SHAPE.segment_blocks));
+        fixture.volume.queue.give_room(&fixture.volume, FifoQueue::Small, filling);
         fixture
     }
 
@@ -113,9 +113,9 @@ impl Fixture {
             old: None,
             moved: false,
             recovered: false,
-            lane: Lane::Newcomers,
+            queue_kind: FifoQueue::Small,
         };
-        let operation = Operation { records: &[record], voids: &[], more: &[], keys: &[], patience };
+        let operation = Operation { records: &[record], removals: &[], more: &[], keys: &[], patience };
         self.queue.stage(&operation, &self.policy, &self.noted)
     }
 
@@ -128,13 +128,13 @@ impl Fixture {
 #[test]
 fn a_store_applies_a_change_once_it_is_durable_and_opens_its_gate_then() {
     let store = Fixture::with_file(Mode::Store);
-    let (gate, _) = store.stage(b"key", Patience::Some).expect("staged");
+    let (ack, _) = store.stage(b"key", Patience::Some).expect("staged");
     assert_eq!(store.noted.counts(), (0, 0), "it is only in memory");
     store.write();
-    assert!(gate.wait().is_ok());
+    assert!(ack.wait().is_ok());
     assert_eq!(store.noted.counts(), (1, 0));
     let disk = store.disk.power_cut(1);
-    let body = disk.bytes(&Packed::body_name(0)).expect("it is there");
+    let body = disk.bytes(&Segment::data_name(0)).expect("it is there");
     let head = RecordHead::decode(&body, 1).expect("whole");
     assert_eq!((head.key_len, &body[head.record_bytes() - 4..head.record_bytes()]), (3, &b"body"[..]));
 }
@@ -157,10 +157,10 @@ fn a_cache_applies_a_change_at_once_and_has_it_in_memory_until_it_is_written() {
 fn what_a_cache_could_not_write_is_undone_and_a_store_never_applies_it() {
     for (mode, counts) in [(Mode::Cache, (1, 1)), (Mode::Store, (0, 0))] {
         let fixture = Fixture::with_file(mode);
-        let (gate, _) = fixture.stage(b"key", Patience::Some).expect("staged");
+        let (ack, _) = fixture.stage(b"key", Patience::Some).expect("staged");
         fixture.disk.stop();
         fixture.write();
-        assert!(gate.wait().is_err(), "{mode:?}");
+        assert!(ack.wait().is_err(), "{mode:?}");
         assert_eq!(fixture.noted.counts(), counts, "{mode:?}");
         assert!(fixture.volume.failure().is_some(), "after a failed write the volume takes no more");
         assert!(fixture.stage(b"other", Patience::Some).is_err(), "{mode:?}");
@@ -173,7 +173,7 @@ fn a_caller_that_must_not_wait_is_told_busy_and_room_for_it_is_the_writers_next_
     assert!(matches!(cache.stage(b"key", Patience::None), Err(StoreError::Busy)));
     assert_eq!(cache.noted.counts(), (0, 0));
     let task = cache.queue.next_task(&cache.volume, &mut Pace::default());
-    assert!(matches!(task, Task::Room { blocks: 1, lane: Lane::Newcomers }));
+    assert!(matches!(task, Task::Room { blocks: 1, queue_kind: FifoQueue::Small }));
 }
 
 #[test]
@@ -181,50 +181,50 @@ fn a_full_volume_is_full_only_after_what_waits_was_written() {
     let store = Fixture::with_file(Mode::Store);
     let mut pace = Pace::default();
     store.stage(b"key", Patience::Some).expect("staged");
-    store.volume.queue.give_none(&store.volume, Lane::Newcomers, 5, &mut pace);
+    store.volume.queue.give_none(&store.volume, FifoQueue::Small, 5, &mut pace);
     assert!(!store.volume.full.load(Ordering::SeqCst), "the group may hold a file that has room");
     assert!(matches!(store.queue.next_task(&store.volume, &mut pace), Task::Group));
     store.write();
     assert!(matches!(store.queue.next_task(&store.volume, &mut pace), Task::Room { blocks: 5, .. }));
-    store.volume.queue.give_none(&store.volume, Lane::Newcomers, 5, &mut pace);
+    store.volume.queue.give_none(&store.volume, FifoQueue::Small, 5, &mut pace);
     assert!(store.volume.full.load(Ordering::SeqCst));
 }
 
 #[test]
 fn what_was_staged_before_the_stop_is_written_and_nothing_is_staged_after_it() {
     let store = Fixture::with_file(Mode::Store);
-    let (gate, _) = store.stage(b"key", Patience::Some).expect("staged");
+    let (ack, _) = store.stage(b"key", Patience::Some).expect("staged");
     store.queue.stop();
     assert!(matches!(store.stage(b"late", Patience::Some), Err(StoreError::Closed)));
     let mut pace = Pace::default();
     assert!(matches!(store.queue.next_task(&store.volume, &mut pace), Task::Group));
     store.write();
-    assert!(gate.wait().is_ok());
+    assert!(ack.wait().is_ok());
     assert!(matches!(store.queue.next_task(&store.volume, &mut pace), Task::Stop));
 }
 
 #[test]
 fn a_sync_that_is_asked_for_is_a_group_even_when_nothing_was_staged() {
     let cache = Fixture::with_file(Mode::Cache);
-    let gate = cache.volume.queue.ask_for_sync();
+    let ack = cache.volume.queue.ask_for_sync();
     let task = cache.queue.next_task(&cache.volume, &mut Pace::default());
     assert!(matches!(task, Task::Group));
     cache.write();
-    assert!(gate.wait().is_ok());
+    assert!(ack.wait().is_ok());
 }
 
 #[test]
 fn records_staged_one_after_the_other_lie_one_after_the_other_and_each_key_has_its_control_block() {
-    use crate::format::{Control, Controls};
+    use crate::format::{IndexRecord, IndexRecords};
     let store = Fixture::with_file(Mode::Store);
     let keys = [&b"a"[..], b"bb", b"ccc"];
     for key in keys {
         store.stage(key, Patience::Some).expect("staged");
     }
     store.write();
-    let index = store.disk.bytes(&Packed::index_name(0)).expect("it is there");
-    let puts = Controls::new(&index, 2).filter_map(|(_, control)| match control {
-        Control::Put(put) => Some((put.block, put.name.key.to_vec())),
+    let index = store.disk.bytes(&Segment::index_name(0)).expect("it is there");
+    let puts = IndexRecords::new(&index, 2).filter_map(|(_, index_record)| match index_record {
+        IndexRecord::Put(put) => Some((put.block, put.name.key.to_vec())),
         _ => None,
     });
     let expected = keys.iter().zip(0..).map(|(key, block)| (block, key.to_vec()));

@@ -1,6 +1,6 @@
-//! Writes a group: bodies and control blocks, then the syncs that were promised; then it opens the group's gate.
+//! Writes a group: bodies and index records, then the syncs that were promised; then it acknowledges the group.
 //!
-//! Always holds: in store mode nothing counts before its body and its control block are durable; after a failed write or
+//! Always holds: in store mode nothing counts before its body and its index record are durable; after a failed write or
 //! sync the volume takes no more.
 
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use super::filling::Session;
 use super::group::{After, Group};
 use super::{Apply, Turn, WriteQueue};
 use crate::error::StoreError;
-use crate::format::{Control, MARK_BYTES};
+use crate::format::{IndexRecord, MARK_BYTES};
 use crate::locks::locked;
 use crate::options::Mode;
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 use crate::segments::volume::{Counters, Volume};
 
 /// Room of an index file is taken in such steps.
@@ -88,7 +88,7 @@ impl WriteQueue {
         for &hash in &group.keys {
             self.keys.give_back(hash);
         }
-        group.gate.open(written);
+        group.ack.open(written);
         if let Some(mut group) = Arc::into_inner(group) {
             let mut bytes = std::mem::take(&mut group.bytes);
             bytes.clear();
@@ -107,7 +107,7 @@ struct Appended<'g> {
     end: u64,
     marked_end: u64,
     /// Tombstones that stand in it for the second time.
-    told_again: usize,
+    copied: usize,
 }
 
 fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<(), StoreError> {
@@ -125,7 +125,7 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
         let (session, bytes) = (&run.session, group.bytes.at(run.start..run.start + run.len));
         let direct = session.direct.write(bytes, run.offset).map_err(|source| DiskError {
             place: volume.disk.place(),
-            name: Packed::body_name(session.packed.number),
+            name: Segment::data_name(session.segment.number),
             operation: "write",
             source,
         });
@@ -136,17 +136,17 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
         }
         Counters::add(&counters.body_bytes, run.len as u64);
     }
-    let mut appended = Vec::with_capacity(group.control.len());
-    for (session, control) in &group.control {
+    let mut appended = Vec::with_capacity(group.index_record.len());
+    for (session, index_record) in &group.index_record {
         let end = session.index_end.load(Ordering::Relaxed);
-        let mut bytes = Vec::with_capacity(control.len() + 24);
+        let mut bytes = Vec::with_capacity(index_record.len() + 24);
         let durable_end = session.durable_end.load(Ordering::Relaxed);
         if session.marked_end.load(Ordering::Relaxed) != durable_end {
-            Control::Mark { durable_end }.encode(session.index_salt, &mut bytes);
+            IndexRecord::Mark { durable_end }.encode(session.index_salt, &mut bytes);
         }
-        let (again, told_again) = session.to_tell_again(end);
+        let (again, copied) = session.copies_due(end);
         bytes.extend_from_slice(&again);
-        bytes.extend_from_slice(control);
+        bytes.extend_from_slice(index_record);
         let new_end = end + bytes.len() as u64;
         let reserved = session.reserved_end.load(Ordering::Relaxed);
         let wanted = new_end + MARK_BYTES as u64;
@@ -157,20 +157,20 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
         }
         session.index.write_at(&bytes, end).map_err(told)?;
         Counters::add(&counters.index_bytes, bytes.len() as u64);
-        appended.push(Appended { session, end: new_end, marked_end: durable_end, told_again });
+        appended.push(Appended { session, end: new_end, marked_end: durable_end, copied });
         if !turn.unsynced.iter().any(|other: &Arc<Session>| Arc::ptr_eq(other, session)) {
             turn.unsynced.push(session.clone());
         }
     }
-    for Appended { session, end, marked_end, told_again } in appended {
-        let mut told_once = locked(&session.told_once);
-        told_once.drain(..told_again);
+    for Appended { session, end, marked_end, copied } in appended {
+        let mut pending_copies = locked(&session.pending_copies);
+        pending_copies.drain(..copied);
         let tombstones = group.tombstones.iter().filter(|(of, _)| Arc::ptr_eq(of, session));
-        told_once.extend(tombstones.map(|(_, tombstone)| (end, tombstone.clone())));
-        drop(told_once);
+        pending_copies.extend(tombstones.map(|(_, tombstone)| (end, tombstone.clone())));
+        drop(pending_copies);
         session.index_end.store(end, Ordering::Relaxed);
         session.marked_end.store(marked_end, Ordering::Relaxed);
-        session.packed.index_bytes.store(end, Ordering::Relaxed);
+        session.segment.index_bytes.store(end, Ordering::Relaxed);
     }
     if sync {
         let Turn { unsynced, syncing } = turn;
@@ -194,12 +194,12 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
 fn mark(session: &Session, counters: &Counters) -> Result<(), DiskError> {
     let durable_end = session.durable_end.load(Ordering::Relaxed);
     let mut bytes = Vec::new();
-    Control::Mark { durable_end }.encode(session.index_salt, &mut bytes);
+    IndexRecord::Mark { durable_end }.encode(session.index_salt, &mut bytes);
     let end = durable_end + bytes.len() as u64;
     session.index.write_at(&bytes, durable_end)?;
     Counters::add(&counters.index_bytes, bytes.len() as u64);
     session.index_end.store(end, Ordering::Relaxed);
     session.marked_end.store(durable_end, Ordering::Relaxed);
-    session.packed.index_bytes.store(end, Ordering::Relaxed);
+    session.segment.index_bytes.store(end, Ordering::Relaxed);
     Ok(())
 }

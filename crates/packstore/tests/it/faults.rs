@@ -107,7 +107,7 @@ fn whatever_bit_flips_in_whatever_file_no_object_is_served_wrong() {
     }
 }
 
-/// Where the first packed file holds a body.
+/// Where the first segment holds a body.
 fn place_of(dir: &tempfile::TempDir, body: &[u8]) -> usize {
     let bytes = fs::read(dir.path().join("00000000.body")).expect("read");
     bytes.windows(body.len()).position(|window| window == body).expect("it is there")
@@ -133,7 +133,7 @@ fn a_flipped_bit_in_a_body_is_an_error_that_is_counted_and_can_be_replaced() {
     let faults = store.check(|_, _| {}).expect("checked").faults;
     assert_eq!(faults.len(), 1, "{faults:?}");
     assert_eq!(faults[0].key, Some(9u32.to_le_bytes().to_vec()));
-    // A head that cannot be read any more: its control block tells what is to be replaced.
+    // A head that cannot be read any more: its index record tells what is to be replaced.
     flip(&dir, at - 40);
     store.put(&9u32.to_le_bytes(), b"anew", PutOptions::default()).expect("replaced");
     assert_eq!(store.get(&9u32.to_le_bytes()).expect("whole").expect("there").whole(), Some(&b"anew"[..]));
@@ -163,7 +163,7 @@ fn what_was_durable_before_a_kill_and_is_damaged_since_is_an_error_and_brings_no
 fn what_is_durable_is_said_to_be_at_the_end_of_the_index_s_room_too() {
     let dir = directory();
     let store = create(&[&dir], Mode::Store);
-    // Control blocks of 112 bytes, a mark of 24 after each: 482 of both reach beyond the first 64 KiB by 16 bytes.
+    // Index records of 112 bytes, a mark of 24 after each: 482 of both reach beyond the first 64 KiB by 16 bytes.
     let key = |number: u32| format!("{number:060}").into_bytes();
     for number in 0..481 {
         store.put(&key(number), b"small", PutOptions::default()).expect("put");
@@ -198,7 +198,7 @@ fn cut_swapped_and_foreign_files_cost_their_objects_and_nothing_else() {
         // Another store's file with the same keys in it.
         fs::copy(other.path().join(name), &path).expect("copied");
         let store = open(&[&one]).expect("it opens");
-        // Nothing of a stranger is taken for ours; where it is the index, our own body file tells what was in it.
+        // Nothing of a stranger is taken for ours; where it is the index, our own data file tells what was in it.
         let lost = if name.ends_with("body") { 19 } else { 0 };
         assert_eq!(wrong(&store, name), lost, "{name}");
         drop(store);

@@ -31,7 +31,7 @@ fn the_sample_stores_files_with_bytes_changed_cut_and_moved_make_no_parser_panic
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/pack-v1");
     let mut random = Xoshiro256PlusPlus::seed_from_u64(12);
     let index = fs::read(sample.join("00000000.index")).expect("the sample has it");
-    assert!(fuzzing::index(&index) > 5, "as it is, it has its control blocks");
+    assert!(fuzzing::index(&index) > 5, "as it is, it has its index records");
     assert!(fuzzing::volume(&fs::read(sample.join("volume")).expect("the sample has it")));
     for name in ["00000000.index", "volume", "table", "00000000.body"] {
         let whole = fs::read(sample.join(name)).expect("the sample has it");

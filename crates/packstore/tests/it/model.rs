@@ -258,7 +258,7 @@ fn a_full_cache_makes_room_and_spares_what_was_asked_for() {
         let usage = store.usage();
         assert!(usage.evicted > 10_000, "{usage:?}");
         assert!(usage.body_bytes + usage.index_bytes <= size_bytes, "{usage:?}");
-        assert!(usage.packed_files >= packstore::eviction::FILES_FOR_LANES, "{usage:?}");
+        assert!(usage.packed_files >= packstore::eviction::SEGMENTS_FOR_QUEUES, "{usage:?}");
         assert_eq!(store.check(|_, _| {}).expect("checked").faults, []);
         match eviction {
             Eviction::Clock | Eviction::S3Fifo => assert!(hits > 19_500, "{hits} of 20000 hot ones hit"),
@@ -297,7 +297,7 @@ fn a_cache_with_room_enough_evicts_nothing_and_writes_nothing_twice_however_ofte
         }
         store.flush().expect("flushed");
         let usage = store.usage();
-        assert!(usage.packed_files >= packstore::eviction::FILES_FOR_LANES, "{usage:?}");
+        assert!(usage.packed_files >= packstore::eviction::SEGMENTS_FOR_QUEUES, "{usage:?}");
         assert_eq!(usage.evicted, 0, "{eviction:?}");
         let written = usage.body_written_bytes as f64 / put_bytes as f64;
         assert!(written < 1.02, "{eviction:?}: {written} bytes written for each that was put");

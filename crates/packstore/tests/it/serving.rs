@@ -228,7 +228,7 @@ fn a_cache_that_admits_at_the_second_request_stores_nothing_that_is_put_once() {
 fn who_must_not_wait_puts_small_objects_at_once_and_is_told_when_that_cannot_be() {
     let dir = directory();
     let cache = store(&dir, 64 << 20, StoreOptions { mode: Mode::Cache, ..StoreOptions::default() });
-    // The first packed file is made by the writer.
+    // The first segment is made by the writer.
     cache.put(b"first", b"", PutOptions::default()).expect("put");
     let put = |key: &[u8], body: &[u8]| {
         let begun = std::time::Instant::now();

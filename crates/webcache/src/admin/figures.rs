@@ -117,13 +117,13 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
         },
         Shown {
             name: "store_packed_files",
-            help: "Packed files.",
+            help: "Segments.",
             kind: "gauge",
             read: |moment| moment.usage.packed_files,
         },
         Shown {
             name: "store_body_written_bytes_total",
-            help: "Bytes written to body files.",
+            help: "Bytes written to data files.",
             kind: "counter",
             read: |moment| moment.usage.body_written_bytes,
         },
@@ -135,7 +135,7 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
         },
         Shown {
             name: "store_reads_total",
-            help: "Reads of body files.",
+            help: "Reads of data files.",
             kind: "counter",
             read: |moment| moment.usage.disk_reads,
         },

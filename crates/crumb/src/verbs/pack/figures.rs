@@ -57,12 +57,12 @@ pub fn list(args: &LsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         0 => Ok(ExitStatus::Fine),
         failures => Err(anyhow!(
             "{} not listed in full; `crumb pack check` tells what is damaged",
-            counted(failures, "object or packed file was", "objects or packed files were")
+            counted(failures, "object or segment was", "objects or segments were")
         )),
     }
 }
 
-/// How many objects and packed files could not be read, which is told.
+/// How many objects and segments could not be read, which is told.
 fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usize> {
     let mut text = String::new();
     let entries = store.iter_ordered(args.prefix.as_bytes())?;
@@ -262,7 +262,7 @@ fn whole(store: &Store, args: &StatArgs) -> anyhow::Result<ExitStatus> {
     ));
     let packed_bytes = u64::from(block_bytes) * u64::from(packed_blocks);
     text.push_str(&named(
-        "Packed files",
+        "Segments",
         &format!(
             "{} of {} in blocks of {}, {:.0}% of them free",
             count_text(usage.packed_files),
@@ -282,7 +282,7 @@ fn whole(store: &Store, args: &StatArgs) -> anyhow::Result<ExitStatus> {
     text.push_str(&named("Memory", &memory));
     if usage.damaged_controls + usage.damaged_files + usage.torn_puts > 0 {
         let told = format!(
-            "{} control blocks and {} files damaged, {} puts torn by a power cut; see crumb pack check",
+            "{} index records and {} files damaged, {} puts torn by a power cut; see crumb pack check",
             count_text(usage.damaged_controls),
             count_text(usage.damaged_files),
             count_text(usage.torn_puts)
@@ -307,7 +307,7 @@ fn whole(store: &Store, args: &StatArgs) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Fine)
 }
 
-/// Of the packed files that are there.
+/// Of the segments that are there.
 fn free_share(usage: &Usage) -> f64 {
     match usage.body_bytes {
         0 => 0.0,

@@ -39,7 +39,7 @@ Examples:
     pg_dump shop | crumb pack put /srv/objects --as backup/shop.sql -
 
 Ctrl-C ends it; what was put until then stays. It fails (1) when something was not put, and also when all was put but\n\
-some packed file of the store is damaged.")]
+some segment of the store is damaged.")]
 pub struct PutArgs {
     /// Directory of the store
     #[arg(value_name = "STORE")]
@@ -124,7 +124,7 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         0 if damaged > 0 => Err(anyhow!(
             "all was put, but the store is damaged: the indexes of {} are, and these take no more objects; `crumb pack \
              check {}` tells what is wrong, `crumb pack repair` repairs what can be",
-            counted(damaged as usize, "packed file", "packed files"),
+            counted(damaged as usize, "segment", "segments"),
             args.store.display()
         )),
         0 => Ok(ExitStatus::Fine),

@@ -52,7 +52,7 @@ pub struct RepairArgs {
     json: bool,
 }
 
-/// Move objects out of packed files that are mostly free, and give the room back to the file system.
+/// Move objects out of segments that are mostly free, and give the room back to the file system.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +75,7 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     let _held = place.keep_writers_out()?;
     let store = place.open(OpenOptions { read_only: true, ..OpenOptions::default() })?;
     let mut progress = Progress::new(context.quiet);
-    let report = store.check(|done, of| progress.step(done, of, format!("{done} of {of} packed files")));
+    let report = store.check(|done, of| progress.step(done, of, format!("{done} of {of} segments")));
     progress.finish();
     let lost = store.usage().damaged_files;
     let mut report = close_after(store, report.map_err(anyhow::Error::from))?;
@@ -115,13 +115,13 @@ fn key_text(fault: &Fault) -> Option<String> {
 fn faults_text(report: &CheckReport) -> String {
     let line = |fault: &Fault| {
         let object = key_text(fault).map(|key| format!("object {key}: ")).unwrap_or_default();
-        let file = fault.file.map(|file| format!("packed file {file:08}: ")).unwrap_or_default();
+        let file = fault.file.map(|file| format!("segment {file:08}: ")).unwrap_or_default();
         format!("{file}{object}{}\n", fault.what)
     };
     let recovered = report.recovered.iter().map(|key| {
         let key = String::from_utf8_lossy(key);
         format!(
-            "object {}: recovered from a body file: it may be one that was replaced or deleted\n",
+            "object {}: recovered from a data file: it may be one that was replaced or deleted\n",
             key.escape_debug()
         )
     });
@@ -145,7 +145,7 @@ pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus
     let place = Place::read(&args.store)?;
     let store = place.open(OpenOptions::default())?;
     let mut progress = Progress::new(context.quiet);
-    let repaired = store.repair(|done, of| progress.step(done, of, format!("{done} of {of} packed files")));
+    let repaired = store.repair(|done, of| progress.step(done, of, format!("{done} of {of} segments")));
     progress.finish();
     let mut repaired = close_after(store, repaired.map_err(anyhow::Error::from))?;
     repaired.found.faults.extend(place.faults());
@@ -189,7 +189,7 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
         records += step.records_moved;
         bytes += step.bytes_moved;
         damaged = step.damaged.max(damaged);
-        let text = format!("{} packed files emptied, {} moved", count_text(files), bytes_text(bytes));
+        let text = format!("{} segments emptied, {} moved", count_text(files), bytes_text(bytes));
         progress.step(files, before.packed_files, text);
         // A step that did nothing would go on doing so.
         if !step.more || step.files_removed + step.records_moved == 0 || stop.load(Ordering::Relaxed) {
@@ -206,8 +206,8 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
         }))?;
     } else {
         let text = format!(
-            "{} removed, {} of {} moved; {} of packed files before, {} now",
-            counted(files as usize, "packed file", "packed files"),
+            "{} removed, {} of {} moved; {} of segments before, {} now",
+            counted(files as usize, "segment", "segments"),
             counted(records as usize, "record", "records"),
             bytes_text(bytes),
             bytes_text(before.body_bytes),
@@ -219,7 +219,7 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
         bail!("interrupted; the same command goes on from there");
     }
     if damaged > 0 {
-        let files = counted(damaged as usize, "packed file was", "packed files were");
+        let files = counted(damaged as usize, "segment was", "segments were");
         bail!("{files} left as they are, as something in them is damaged; `crumb pack check` tells what");
     }
     Ok(ExitStatus::Fine)

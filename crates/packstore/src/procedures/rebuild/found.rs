@@ -1,43 +1,43 @@
 //! One record of an index, made small: there are as many of them as records while a store is rebuilt.
 
+use crate::fingerprints::Location;
 use crate::format::Kind;
-use crate::signatures::Place;
 
 /// ```text
-/// hash 8 | sequence 8 | blocks 4 | file of its victim 4 | place 5 | flags 1 | zeros 2
+/// hash 8 | sequence 8 | blocks 4 | file superseded 4 | location 5 | flags 1 | zeros 2
 /// ```
 pub(super) const FOUND_BYTES: usize = 32;
 
-/// A record that an index, or a body file, tells of.
+/// A record that an index, or a data file, tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Found {
     pub hash: u64,
     pub sequence: u64,
     pub blocks: u32,
-    /// The file whose record it makes void, as it says itself; `u32::MAX`: none.
-    pub victim: u32,
+    /// The segment whose record it supersedes, as it says itself; `u32::MAX`: none.
+    pub superseded: u32,
     /// Where it is and what it is, in one word.
     told: u64,
 }
 
 const _: () = assert!(size_of::<Found>() == FOUND_BYTES);
 
-const HAS_PLACE: u64 = Place::END;
-const IS_TORN: u64 = Place::END << 1;
-const IS_UNCERTAIN: u64 = Place::END << 2;
-const KIND_SHIFT: u32 = Place::END.trailing_zeros() + 3;
+const HAS_LOCATION: u64 = Location::END;
+const IS_TORN: u64 = Location::END << 1;
+const IS_UNCERTAIN: u64 = Location::END << 2;
+const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 3;
 
 impl Found {
-    pub fn tombstone(hash: u64, sequence: u64, victim: u32) -> Self {
-        Self { hash, sequence, blocks: 0, victim, told: u64::from(Kind::Whole.code()) << KIND_SHIFT }
+    pub fn tombstone(hash: u64, sequence: u64, superseded: u32) -> Self {
+        Self { hash, sequence, blocks: 0, superseded, told: u64::from(Kind::Whole.code()) << KIND_SHIFT }
     }
 
-    pub fn record(hash: u64, sequence: u64, kind: Kind, place: Place, blocks: u32) -> Self {
-        let told = u64::from(kind.code()) << KIND_SHIFT | HAS_PLACE | place.number();
-        Self { hash, sequence, blocks, victim: u32::MAX, told }
+    pub fn record(hash: u64, sequence: u64, kind: Kind, location: Location, blocks: u32) -> Self {
+        let told = u64::from(kind.code()) << KIND_SHIFT | HAS_LOCATION | location.number();
+        Self { hash, sequence, blocks, superseded: u32::MAX, told }
     }
 
-    /// Found in the body file alone: all that is sure is that older ones are void.
+    /// Found in the data file alone: all that is sure is that older ones are superseded.
     pub fn uncertain(self) -> Self {
         Self { told: self.told | IS_UNCERTAIN, ..self }
     }
@@ -48,8 +48,8 @@ impl Found {
     }
 
     /// `None`: a tombstone.
-    pub fn place(&self) -> Option<Place> {
-        Place::new(self.told & (Place::END - 1)).filter(|_| self.told & HAS_PLACE != 0)
+    pub fn location(&self) -> Option<Location> {
+        Location::new(self.told & (Location::END - 1)).filter(|_| self.told & HAS_LOCATION != 0)
     }
 
     pub fn kind(&self) -> Kind {
@@ -69,7 +69,7 @@ impl Found {
         bytes[..8].copy_from_slice(&self.hash.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.blocks.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.victim.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.superseded.to_le_bytes());
         bytes[24..].copy_from_slice(&self.told.to_le_bytes());
         bytes
     }
@@ -80,7 +80,7 @@ impl Found {
             hash: word(0),
             sequence: word(8),
             blocks: word(16) as u32,
-            victim: (word(16) >> 32) as u32,
+            superseded: (word(16) >> 32) as u32,
             told: word(24),
         }
     }
@@ -92,17 +92,17 @@ mod tests {
 
     #[test]
     fn comes_back_as_it_was() {
-        let place = Place::new(Place::END - 1).unwrap();
-        let record = Found::record(u64::MAX, 7, Kind::Alias, place, 9);
-        let mut torn = Found { victim: 3, ..record };
+        let location = Location::new(Location::END - 1).unwrap();
+        let record = Found::record(u64::MAX, 7, Kind::Alias, location, 9);
+        let mut torn = Found { superseded: 3, ..record };
         torn.tear();
         let tombstone = Found::tombstone(5, u64::MAX, 4);
         for found in [record, record.uncertain(), torn, tombstone] {
             assert_eq!(Found::decode(&found.encode()), found);
         }
-        assert_eq!((record.place(), record.kind()), (Some(place), Kind::Alias));
+        assert_eq!((record.location(), record.kind()), (Some(location), Kind::Alias));
         assert!(!record.is_torn() && !record.is_uncertain());
-        assert!(torn.is_torn() && !torn.is_uncertain() && torn.place() == Some(place));
-        assert!(record.uncertain().is_uncertain() && tombstone.place().is_none());
+        assert!(torn.is_torn() && !torn.is_uncertain() && torn.location() == Some(location));
+        assert!(record.uncertain().is_uncertain() && tombstone.location().is_none());
     }
 }

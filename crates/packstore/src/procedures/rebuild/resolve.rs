@@ -9,18 +9,18 @@ use super::found::Found;
 use super::spill::{PARTS, Spill};
 use super::{Heap, Special};
 use crate::error::StoreError;
-use crate::format::{Kind, SHARED, Tombstone, Victim};
+use crate::fingerprints::Location;
+use crate::format::{Kind, SHARED, Superseded, Tombstone};
 use crate::index::Uncertain;
-use crate::index::spot::Spot;
+use crate::index::address::Address;
 use crate::locks::locked;
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::signatures::Place;
 
 /// Sequence numbers that an unclean stop may have used up unseen.
 const SEQUENCES_LOST_MAX: u64 = 1 << 20;
 
-/// Settles all keys. `lost`: an index is, so that a store's records may be void by nobody's word; a cache drops all.
+/// Decides about all keys. `lost`: an index is, so that records of a store may be superseded by what is lost; a cache drops all.
 ///
 /// # Errors
 /// When what was spilled cannot be read again, or the store is being closed.
@@ -57,42 +57,42 @@ pub(super) fn resolve(
     ours.learn(&internals);
 
     let next = AtomicUsize::new(0);
-    let settle = || {
-        let mut settled = Settled { lost, ..Settled::default() };
+    let decide = || {
+        let mut resolved = Resolved { lost, ..Resolved::default() };
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(kept) = parts.get(number) else { return Ok(settled) };
+            let Some(kept) = parts.get(number) else { return Ok(resolved) };
             if objects.queue.is_closing() {
                 return Err(StoreError::Closed);
             }
             let mut part = std::mem::take(&mut *locked(kept)).concat();
             spill.read(number, &mut part)?;
-            settled.part(objects, &ours, part);
+            resolved.part(objects, &ours, part);
         }
     };
-    let mut settled = Settled::default();
+    let mut resolved = Resolved::default();
     std::thread::scope(|scope| {
-        let threads = (0..threads).map(|_| scope.spawn(settle)).collect::<Vec<_>>();
+        let threads = (0..threads).map(|_| scope.spawn(decide)).collect::<Vec<_>>();
         for thread in threads {
-            settled.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            resolved.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         Ok::<_, StoreError>(())
     })?;
     for (id, found) in &ours.shared {
-        if settled.links.contains_key(id)
+        if resolved.links.contains_key(id)
             && let Some(special) = ours.specials.get(&found.sequence)
         {
-            settled.owners.insert(special.id);
+            resolved.owners.insert(special.id);
         }
     }
     for (id, part, found) in &internals {
         let wanted =
-            if *part == SHARED { settled.links.contains_key(id) } else { settled.owners.contains(id) };
-        if let Some(place) = found.place().filter(|_| wanted) {
-            count(objects, found, place);
+            if *part == SHARED { resolved.links.contains_key(id) } else { resolved.owners.contains(id) };
+        if let Some(location) = found.location().filter(|_| wanted) {
+            count(objects, found, location);
         }
     }
-    settled.tell(objects, untold);
+    resolved.tell(objects, untold);
     Ok(())
 }
 
@@ -144,7 +144,7 @@ impl Ours {
 
 /// What came out, besides the table.
 #[derive(Default)]
-struct Settled {
+struct Resolved {
     objects: i64,
     /// How many names a shared object has.
     links: HashMap<u64, u32>,
@@ -153,18 +153,18 @@ struct Settled {
     torn: HashSet<u64>,
     /// Hash and sequence number.
     uncertain: Vec<(u64, u64)>,
-    /// Sequence number, hash and file of records to be made void by name.
-    voids: Vec<(u64, u64, u32)>,
+    /// Sequence number, hash and file of records that get a tombstone.
+    superseded: Vec<(u64, u64, u32)>,
     /// As [`resolve`] was told.
     lost: bool,
 }
 
-impl Settled {
+impl Resolved {
     /// All records whose hash begins alike.
     fn part(&mut self, objects: &Objects, ours: &Ours, mut part: Vec<Found>) {
-        // One that is uncertain before the tombstone that was made for what it replaced; a tombstone before what it voids.
+        // One that is uncertain before the tombstone that was made for what it replaced; a tombstone before what it supersedes.
         part.sort_unstable_by_key(|found| {
-            (found.hash, Reverse(found.sequence), !found.is_uncertain(), found.place().is_some())
+            (found.hash, Reverse(found.sequence), !found.is_uncertain(), found.location().is_some())
         });
         for group in part.chunk_by(|one, other| one.hash == other.hash) {
             self.group(objects, ours, group);
@@ -174,8 +174,8 @@ impl Settled {
     /// All records of a hash, the newest first.
     fn group(&mut self, objects: &Objects, ours: &Ours, group: &[Found]) {
         for (at, found) in group.iter().enumerate() {
-            let place = found.place();
-            let named = if place.is_none() || found.is_uncertain() {
+            let location = found.location();
+            let named = if location.is_none() || found.is_uncertain() {
                 None
             } else {
                 let named = ours.named(found).filter(|_| !found.is_torn());
@@ -185,18 +185,18 @@ impl Settled {
                 }
                 named
             };
-            // What is newer than the one that counts is torn and made nothing void.
+            // What is newer than the one that counts is torn and superseded nothing.
             if objects.setup.mode == Mode::Cache || self.lost {
-                self.voids.extend(untold_voids(objects, &group[at..]));
+                self.superseded.extend(unnamed_superseded(objects, &group[at..]));
             }
             if found.is_uncertain() {
                 self.uncertain.push((found.hash, found.sequence));
                 let older = group.iter().filter(|older| older.sequence < found.sequence);
-                self.voids.extend(older.filter_map(|older| {
-                    let place = older.place().filter(|_| !older.is_uncertain())?;
-                    Some((found.sequence, found.hash, Spot::of(place, objects.setup.shape).file))
+                self.superseded.extend(older.filter_map(|older| {
+                    let location = older.location().filter(|_| !older.is_uncertain())?;
+                    Some((found.sequence, found.hash, Address::of(location, objects.setup.shape).file))
                 }));
-            } else if let (Some(place), Some(names)) = (place, named) {
+            } else if let (Some(location), Some(names)) = (location, named) {
                 match (found.kind(), names) {
                     (Kind::Alias, Some(id)) => *self.links.entry(id).or_default() += 1,
                     (_, Some(id)) => {
@@ -204,7 +204,7 @@ impl Settled {
                     }
                     _ => {}
                 }
-                count(objects, found, place);
+                count(objects, found, location);
                 self.objects += 1;
             }
             return;
@@ -219,7 +219,7 @@ impl Settled {
         self.owners.extend(other.owners);
         self.torn.extend(other.torn);
         self.uncertain.extend(other.uncertain);
-        self.voids.extend(other.voids);
+        self.superseded.extend(other.superseded);
     }
 
     fn tell(self, objects: &Objects, mut untold: HashMap<u64, Uncertain>) {
@@ -230,37 +230,38 @@ impl Settled {
                 objects.index.doubt(hash, what);
             }
         }
-        // For good, as the damaged index may be written anew before the next stop.
-        let voids = self.voids.into_iter().filter_map(|(sequence, hash, file)| {
+        // For good, as the damaged index may be rewritten before the next stop.
+        let superseded = self.superseded.into_iter().filter_map(|(sequence, hash, file)| {
             let generation = objects.segments.file(file)?.generation.load(Ordering::SeqCst);
-            Some(Tombstone { sequence, hash, victim: Victim { file, generation }, deleted_s: 0 })
+            Some(Tombstone { sequence, hash, superseded: Superseded { file, generation }, deleted_s: 0 })
         });
-        let voids = voids.collect::<Vec<_>>();
-        if !voids.is_empty()
+        let superseded = superseded.collect::<Vec<_>>();
+        if !superseded.is_empty()
             && !objects.setup.read_only
-            && let Err(error) = objects.queue.stage_voids(&voids)
+            && let Err(error) = objects.queue.stage_tombstones(&superseded)
         {
-            tracing::warn!(%error, "what a damaged control block made void could not be told again");
+            tracing::warn!(%error, "what a damaged index record made void could not be told again");
         }
     }
 }
 
-/// Older records that nothing newer names as its victim: what did was lost with power, before it was durable, while something
-/// newer yet was not. They must be made void by name, or they are back when the newer one is dropped.
-fn untold_voids(objects: &Objects, group: &[Found]) -> Vec<(u64, u64, u32)> {
-    let file = |found: &Found| found.place().map(|place| Spot::of(place, objects.setup.shape).file);
+/// Older records that nothing newer names as superseded: what did was lost with power, before it was durable, while something
+/// newer yet was not. They must get a tombstone, or they are back when the newer one is dropped.
+fn unnamed_superseded(objects: &Objects, group: &[Found]) -> Vec<(u64, u64, u32)> {
+    let file =
+        |found: &Found| found.location().map(|location| Address::of(location, objects.setup.shape).file);
     let older = group.iter().enumerate().skip(1).filter(|(_, older)| older.sequence < group[0].sequence);
     let untold = older.filter_map(|(at, older)| {
         let file = file(older)?;
-        let told = group[..at].iter().any(|newer| newer.victim == file);
+        let told = group[..at].iter().any(|newer| newer.superseded == file);
         (!told).then_some((older.sequence, older.hash, file))
     });
     untold.collect()
 }
 
-fn count(objects: &Objects, found: &Found, place: Place) {
-    objects.index.insert_found(found.hash, place);
-    if let Some(file) = objects.segments.file_at(place) {
+fn count(objects: &Objects, found: &Found, location: Location) {
+    objects.index.insert_found(found.hash, location);
+    if let Some(file) = objects.segments.segment_at(location) {
         file.gain(found.blocks);
     }
 }

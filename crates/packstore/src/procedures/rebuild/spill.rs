@@ -31,7 +31,7 @@ pub(super) struct Spill {
     file: Mutex<Option<Arc<dyn DiskFile>>>,
     /// Bytes given to runs.
     end: AtomicU64,
-    /// By part: stretches of the file.
+    /// By part: ranges of the file.
     runs: [Mutex<Vec<Run>>; PARTS],
     /// A write failed: all stays in memory from then on.
     failed: AtomicBool,

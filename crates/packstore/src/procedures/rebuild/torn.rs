@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::found::Found;
 use crate::format::{RecordHead, crc};
 use crate::objects::Objects;
-use crate::segments::packed::Packed;
+use crate::segments::segment::Segment;
 
 /// What one read takes at most; a longer record is read by itself.
 const READ_BYTES: u32 = 1 << 20;
@@ -27,7 +27,7 @@ impl Suspect {
 /// Those of a file's records, as its index tells of them, that are torn.
 pub(super) fn torn(
     objects: &Objects,
-    file: &Packed,
+    file: &Segment,
     suspects: impl Iterator<Item = Suspect>,
 ) -> HashSet<Found> {
     let blocks_max = READ_BYTES / objects.setup.shape.block_bytes;
@@ -48,7 +48,7 @@ pub(super) fn torn(
 }
 
 /// Reads a run at once, and adds what of it is torn.
-fn look(objects: &Objects, file: &Packed, run: &[Suspect], torn: &mut HashSet<Found>) {
+fn look(objects: &Objects, file: &Segment, run: &[Suspect], torn: &mut HashSet<Found>) {
     let Some(start) = run.first().map(|first| first.block) else { return };
     let end = run.iter().map(Suspect::end).max().unwrap_or(start);
     let bytes_of = |blocks: u32| blocks as usize * objects.setup.shape.block_bytes as usize;
@@ -70,7 +70,7 @@ fn look(objects: &Objects, file: &Packed, run: &[Suspect], torn: &mut HashSet<Fo
     }
 }
 
-/// Whether what stands there is the record that its control block was written for.
+/// Whether what stands there is the record that its index record was written for.
 fn is_whole(found: &Found, record: &[u8], body_salt: u32) -> bool {
     let Some(head) = RecordHead::decode(record, body_salt) else { return false };
     let start = head.record_bytes() - head.body_len as usize;

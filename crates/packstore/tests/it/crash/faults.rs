@@ -173,7 +173,7 @@ fn a_flipped_bit_anywhere_is_never_served_and_costs_at_most_what_it_hit() {
     assert!(costly.is_empty(), "file, bit, objects harmed by it alone: {costly:?}");
 }
 
-/// More than a flipped bit cannot be put right. What the block made void must stay void all the same, also after the index
+/// More than a flipped bit cannot be repaired. What the block made void must stay void all the same, also after the index
 /// was written anew, until somebody puts, deletes or repairs.
 #[test]
 fn a_control_block_that_is_lost_and_a_kill_bring_nothing_back() {
@@ -233,7 +233,7 @@ fn a_control_block_that_is_lost_and_a_kill_bring_nothing_back() {
 
 #[test]
 fn a_cache_whose_disk_refuses_what_compaction_moved_forgets_it_and_serves_nothing_wrong() {
-    // The write that is refused may be one for the packed file that the store makes ahead: then nothing is lost, and it is
+    // The write that is refused may be one for the segment that the store makes ahead: then nothing is lost, and it is
     // tried again.
     let lost = (0..30).map(|_| lost_by_a_refused_write_while_compacting()).find(|lost| *lost > 0);
     assert!(lost.is_some(), "no refused write was one of what moved");

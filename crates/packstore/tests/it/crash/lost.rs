@@ -1,4 +1,4 @@
-//! Index files that are lost, and kills while packed files are made and removed: no body file is deleted for it.
+//! Index files that are lost, and kills while segments are made and removed: no data file is deleted for it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn all_there(store: &Store, when: &str) {
     assert!(second.read_all().expect("whole") == body(1), "{when}: the second name");
 }
 
-/// Blocker that this is for: a body file without an index was taken for one half made, and deleted at each writable opening.
+/// Blocker that this is for: a data file without an index was taken for one half made, and deleted at each writable opening.
 #[test]
 fn no_verb_deletes_a_body_file_whose_index_is_missing_and_its_objects_are_recovered_and_listed() {
     let disk = SimulatedDisk::new("one");
@@ -116,7 +116,7 @@ fn after_a_clean_stop_the_table_tells_what_counted_and_nothing_deleted_is_back_n
     for mode in [Mode::Store, Mode::Cache] {
         let disk = SimulatedDisk::new("one");
         let store = store_on(&disk, mode);
-        // In several packed files.
+        // In several segments.
         (100..500).for_each(|number| put(&store, number, number));
         fill(&store);
         let files = store.usage().packed_files;
@@ -258,7 +258,7 @@ fn a_kill_anywhere_while_a_store_is_made_leaves_an_empty_one_or_none() {
     }
 }
 
-/// Several packed files, each with objects, overwrites and deletions in it.
+/// Several segments, each with objects, overwrites and deletions in it.
 fn several_files(mode: Mode, clean: bool) -> (SimulatedDisk, u64) {
     let disk = SimulatedDisk::new("one");
     let store = store_on(&disk, mode);
@@ -349,7 +349,7 @@ fn a_missing_body_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
                     assert!(found == is_kept(*number).then(|| body(*number)), "{when}: {number}");
                     false
                 }
-                Err(StoreError::Damaged { why, .. }) => why == "its body file is missing",
+                Err(StoreError::Damaged { why, .. }) => why == "its data file is missing",
                 Err(error) => panic!("{when}: {number}: {error}"),
             };
             let gone = numbers().filter(is_lost).collect::<Vec<_>>();
@@ -469,7 +469,7 @@ fn a_volume_that_lost_head_and_copy_is_known_by_the_other_volume() {
     assert!(disks[1].bytes("volume").is_some_and(|bytes| bytes.starts_with(b"CRUMBVOL")));
 }
 
-/// What this is for: `check` called stores whole of which a volume, or a packed file, or the end of an index was missing.
+/// What this is for: `check` called stores whole of which a volume, or a segment, or the end of an index was missing.
 #[test]
 fn check_tells_that_a_volume_is_missing_and_how_much_when_it_can() {
     for clean in [true, false] {
@@ -777,7 +777,7 @@ fn a_lost_volume_is_given_up_and_the_store_takes_objects_again() {
     }
 }
 
-/// As earlier versions left it when they were killed while they made a packed file.
+/// As earlier versions left it when they were killed while they made a segment.
 #[test]
 fn a_body_file_in_which_nothing_was_ever_written_stays_and_costs_nothing_not_even_a_cache() {
     for (mode, clean) in

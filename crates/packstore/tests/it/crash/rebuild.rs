@@ -24,7 +24,7 @@ fn bytes(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Several packed files with all that a rebuild must tell apart, and no clean stop.
+/// Several segments with all that a rebuild must tell apart, and no clean stop.
 fn killed() -> SimulatedDisk {
     let disk = SimulatedDisk::new("one");
     let volume = VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 16 << 20 };
@@ -111,7 +111,7 @@ fn a_file_that_a_second_kill_left_is_removed() {
 
 #[test]
 fn the_table_is_laid_out_for_what_fits_and_after_a_kill_for_what_the_index_tells_of() {
-    // Each takes 384 bytes of a body file and 352 of the index.
+    // Each takes 384 bytes of a data file and 352 of the index.
     let (key_bytes, body_bytes, objects) = (300_usize, 24_usize, 20_000_u64);
     let disk = SimulatedDisk::new("one");
     let size_bytes = objects * 800;

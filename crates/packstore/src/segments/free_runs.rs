@@ -1,4 +1,4 @@
-//! The free stretches of a packed file that is mostly taken: each object goes where it leaves the least over.
+//! The free runs of a segment that is mostly taken: each object goes where it leaves the least over.
 //!
 //! Taken in the order of their places, short objects would use up the long gaps, of which such a file has few; a long one
 //! would then be looked for in file after file, each opened for little. In a nearly full store of random overwrites that cost
@@ -8,17 +8,17 @@ use std::collections::BTreeSet;
 
 use crate::segments::bitmap::Bitmap;
 
-/// Stretches of free blocks, by length, then place.
+/// Runs of free blocks, by length, then first block.
 #[derive(Debug, Default)]
-pub(crate) struct Stretches(BTreeSet<(u32, u32)>);
+pub(crate) struct FreeRuns(BTreeSet<(u32, u32)>);
 
-impl Stretches {
+impl FreeRuns {
     /// All that are free.
     pub(crate) fn of(bitmap: &Bitmap) -> Self {
-        Self(bitmap.stretches().map(|(at, blocks)| (blocks, at)).collect())
+        Self(bitmap.free_runs().map(|(at, blocks)| (blocks, at)).collect())
     }
 
-    /// Takes a stretch of exactly so many blocks: of the shortest one that is long enough.
+    /// Takes exactly this many blocks, from the shortest run that is long enough.
     pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
         let &(length, at) = self.0.range((blocks, 0)..).next().filter(|_| blocks > 0)?;
         self.0.remove(&(length, at));
@@ -34,11 +34,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_stretch_that_is_long_enough_is_taken_and_all_can_be_had() {
+    fn the_shortest_run_that_is_long_enough_is_taken_and_all_can_be_had() {
         let mut map = Bitmap::new(1_000);
         // Free: 0..100, 120..130, 150..1000.
         assert!(map.mark(100, 20) && map.mark(130, 20));
-        let mut free = Stretches::of(&map);
+        let mut free = FreeRuns::of(&map);
         assert_eq!(free.take(8), Some(120));
         assert_eq!(free.take(90), Some(0), "not where a longer one fits");
         assert_eq!(free.take(850), Some(150));

@@ -1,4 +1,5 @@
-//! Answers from memory whether an object is stored and where, so that a miss costs no disk access.
+//! Answers from memory whether an object is stored and where, so that a miss costs no disk access. (KOTETU's authors call
+//! the fingerprints signatures.)
 //!
 //! ```text
 //! hash 64 b   | shard | bucket within the shard's ring ...        | tag 24 b |
@@ -33,13 +34,13 @@ use ring::{Ring, SLOTS_PER_BUCKET, Want};
 
 /// Where an object lies, in units that its owner chooses: 40 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place(u64);
+pub struct Location(u64);
 
-impl Place {
+impl Location {
     /// The first number that is no place.
     pub const END: u64 = 1 << 40;
 
-    /// The place of this number; `None` from [`Place::END`] on.
+    /// The place of this number; `None` from [`Location::END`] on.
     pub fn new(number: u64) -> Option<Self> {
         (number < Self::END).then_some(Self(number))
     }
@@ -51,7 +52,7 @@ impl Place {
 }
 
 /// The table: hashes of keys to places. Shared between threads.
-pub struct Signatures {
+pub struct FingerprintIndex {
     /// A power of two of them, chosen by the first bits of a hash.
     shards: Box<[Shard]>,
     /// Touches too.
@@ -68,7 +69,7 @@ struct Shard {
 
 type FurtherRings = [OnceLock<Ring<AtomicU64>>; RINGS_MAX - 1];
 
-impl Signatures {
+impl FingerprintIndex {
     /// A table for as many objects at 90% load: 8.9 bytes each. It takes more of them too, ring by ring, slower with each.
     pub fn with_capacity(objects: usize) -> Self {
         let shards = (objects / SHARD_OBJECTS).next_power_of_two().min(SHARDS_MAX);
@@ -89,7 +90,7 @@ impl Signatures {
     ///
     /// # Panics
     /// When there are more objects than memory could hold.
-    pub fn insert(&self, hash: u64, place: Place) {
+    pub fn insert(&self, hash: u64, location: Location) {
         let want = Want::new(hash);
         let (shard, within) = self.shard(hash);
         let mut used = shard.lock();
@@ -104,7 +105,7 @@ impl Signatures {
                 ring
             });
             buckets += ring.buckets();
-            if *used < ring.objects_max() && ring.insert(within, want, place) {
+            if *used < ring.objects_max() && ring.insert(within, want, location) {
                 *used += 1;
                 return;
             }
@@ -113,7 +114,7 @@ impl Signatures {
     }
 
     /// The object lies elsewhere now: one atomic step. False, and nothing done, when it was not at `old`.
-    pub fn replace(&self, hash: u64, old: Place, new: Place) -> bool {
+    pub fn replace(&self, hash: u64, old: Location, new: Location) -> bool {
         let want = Want::new(hash);
         let (shard, within) = self.shard(hash);
         let _turn = shard.lock();
@@ -121,17 +122,17 @@ impl Signatures {
     }
 
     /// Forgets an object. False when it was not at `place`.
-    pub fn remove(&self, hash: u64, place: Place) -> bool {
+    pub fn remove(&self, hash: u64, location: Location) -> bool {
         let want = Want::new(hash);
         let (shard, within) = self.shard(hash);
         let mut used = shard.lock();
-        let held = shard.rings().zip(used.iter_mut()).find(|(ring, _)| ring.remove(within, want, place));
-        held.map(|(_, used)| *used -= 1).is_some()
+        let entry = shard.rings().zip(used.iter_mut()).find(|(ring, _)| ring.remove(within, want, location));
+        entry.map(|(_, used)| *used -= 1).is_some()
     }
 
     /// Forgets all objects at places that are not to be kept, as when a volume vanished; returns how many. Whom they had
-    /// passed cannot be told any more, so that searches nearby stay longer than they need until the table is made anew.
-    pub fn retain(&self, keep: impl Fn(Place) -> bool) -> usize {
+    /// passed cannot be told any more, so that searches nearby stay longer than they need until the table is rebuilt.
+    pub fn retain(&self, keep: impl Fn(Location) -> bool) -> usize {
         let mut forgotten = 0;
         for shard in &self.shards {
             let mut used = shard.lock();
@@ -161,7 +162,7 @@ impl Signatures {
     }
 
     /// Whether more objects came than the capacity allowed for: each search then looks into several rings, and a table
-    /// made anew from the index would be faster.
+    /// rebuilt from the index would be faster.
     pub fn outgrown(&self) -> bool {
         self.shards.iter().filter(|shard| shard.rings().nth(1).is_some()).count() * 10 > self.shards.len()
     }
@@ -175,7 +176,7 @@ impl Signatures {
     }
 }
 
-impl fmt::Debug for Signatures {
+impl fmt::Debug for FingerprintIndex {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Signatures").field("len", &self.len()).finish_non_exhaustive()
     }
@@ -219,7 +220,7 @@ impl Shard {
         std::iter::once(&mut self.first).chain(further)
     }
 
-    /// A writer that panicked left each word whole, and the counts before them; there is nothing to mend.
+    /// A writer that panicked left each word whole, and the counts before them; there is nothing to repair.
     fn lock(&self) -> MutexGuard<'_, Box<[usize; RINGS_MAX]>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,12 +235,12 @@ pub struct Candidates<'a> {
 }
 
 impl Iterator for Candidates<'_> {
-    type Item = Place;
+    type Item = Location;
 
-    fn next(&mut self) -> Option<Place> {
+    fn next(&mut self) -> Option<Location> {
         while let Some(probe) = &mut self.probe {
-            if let Some(place) = probe.next() {
-                return Some(place);
+            if let Some(location) = probe.next() {
+                return Some(location);
             }
             let (first, rest) = self.rings.split_first()?;
             self.rings = rest;

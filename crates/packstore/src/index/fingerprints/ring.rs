@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-use super::Place;
+use super::Location;
 
 pub(super) const SLOTS_PER_BUCKET: usize = 8;
 
@@ -45,8 +45,8 @@ impl Want {
         (word ^ self.0) & tag_of(slot) == 0
     }
 
-    fn at(self, slot: usize, place: Place) -> u64 {
-        (self.0 & tag_of(slot)) | place.number()
+    fn at(self, slot: usize, location: Location) -> u64 {
+        (self.0 & tag_of(slot)) | location.number()
     }
 }
 
@@ -105,7 +105,7 @@ impl<W: Word> Ring<W> {
     }
 
     /// False when none of the buckets that the object may lie in has room.
-    pub(super) fn insert(&self, within: u64, want: Want, place: Place) -> bool {
+    pub(super) fn insert(&self, within: u64, want: Want, location: Location) -> bool {
         let empty = |step| self.step(within, step).0.iter().filter(|word| is_empty(word.load())).count();
         // The emptier of two keeps loads so even that hardly one object in a hundred must go further.
         let first = match (empty(0), empty(1)) {
@@ -128,7 +128,7 @@ impl<W: Word> Ring<W> {
         let word = &bucket.0[slot];
         let count = if slot == 0 { word.load() & PASSED } else { 0 };
         self.untouch(self.bucket(within, found), slot, u16::MAX);
-        word.store(count | want.at(slot, place));
+        word.store(count | want.at(slot, location));
         true
     }
 
@@ -139,15 +139,15 @@ impl<W: Word> Ring<W> {
             .map(move |passed| &self.step(within, passed).0[0])
     }
 
-    pub(super) fn replace(&self, within: u64, want: Want, old: Place, new: Place) -> bool {
-        let Some((_, bucket, slot)) = self.held(within, want, old) else { return false };
+    pub(super) fn replace(&self, within: u64, want: Want, old: Location, new: Location) -> bool {
+        let Some((_, bucket, slot)) = self.entry(within, want, old) else { return false };
         let word = &bucket.0[slot];
         word.store((word.load() & !PLACE) | new.number());
         true
     }
 
-    pub(super) fn remove(&self, within: u64, want: Want, place: Place) -> bool {
-        let Some((step, bucket, slot)) = self.held(within, want, place) else { return false };
+    pub(super) fn remove(&self, within: u64, want: Want, location: Location) -> bool {
+        let Some((step, bucket, slot)) = self.entry(within, want, location) else { return false };
         let word = &bucket.0[slot];
         word.store(if slot == 0 { word.load() & PASSED } else { 0 });
         for word in self.passed(within, step) {
@@ -161,12 +161,12 @@ impl<W: Word> Ring<W> {
     }
 
     /// Returns how many it forgot.
-    pub(super) fn retain(&self, keep: &impl Fn(Place) -> bool) -> usize {
+    pub(super) fn retain(&self, keep: &impl Fn(Location) -> bool) -> usize {
         let mut gone = 0;
         for bucket in &self.buckets {
             for (slot, word) in bucket.0.iter().enumerate() {
                 let value = word.load();
-                if !is_empty(value) && !keep(Place(value & PLACE)) {
+                if !is_empty(value) && !keep(Location(value & PLACE)) {
                     word.store(if slot == 0 { value & PASSED } else { 0 });
                     gone += 1;
                 }
@@ -176,13 +176,18 @@ impl<W: Word> Ring<W> {
     }
 
     /// The slot that holds the object, and how many steps from its home. For the writer; others may miss it.
-    pub(super) fn held(&self, within: u64, want: Want, place: Place) -> Option<(usize, &Bucket<W>, usize)> {
+    pub(super) fn entry(
+        &self,
+        within: u64,
+        want: Want,
+        location: Location,
+    ) -> Option<(usize, &Bucket<W>, usize)> {
         let mut goes_on = false;
         for step in 0..STEPS_MAX {
             let bucket = self.step(within, step);
             let here = |&slot: &usize| {
                 let word = bucket.0[slot].load();
-                want.is_in(slot, word) && word & PLACE == place.number()
+                want.is_in(slot, word) && word & PLACE == location.number()
             };
             if let Some(slot) = (0..SLOTS_PER_BUCKET).find(here) {
                 return Some((step, bucket, slot));
@@ -236,12 +241,12 @@ impl<W: Word> Probe<'_, W> {
         }
     }
 
-    pub(super) fn next(&mut self) -> Option<Place> {
+    pub(super) fn next(&mut self) -> Option<Location> {
         loop {
             if self.matches != 0 {
                 let slot = self.matches.trailing_zeros() as usize;
                 self.matches &= self.matches - 1;
-                return Some(Place(self.words[slot] & PLACE));
+                return Some(Location(self.words[slot] & PLACE));
             }
             self.step += 1;
             if self.step > 1 && !self.goes_on || self.step >= STEPS_MAX {
@@ -265,7 +270,7 @@ fn tag_of(slot: usize) -> u64 {
 /// An object that finds no room so far goes to the next ring; at the loads we allow none does.
 const STEPS_MAX: usize = 64;
 const PLACE_BITS: u32 = 40;
-const PLACE: u64 = Place::END - 1;
+const PLACE: u64 = Location::END - 1;
 /// The bits of a tag that every slot keeps; never all zeros in one that is not empty.
 const TAG: u64 = 0xf_ffff << PLACE_BITS;
 const FULL_TAG: u64 = !PLACE;

@@ -1,25 +1,25 @@
-//! A control block: one entry of an index file.
+//! An index record: one entry of an index file.
 
 use super::{
-    CONTROL_BYTES_MAX, CONTROL_FIXED_BYTES, INTERNAL, KEY_BYTES_MAX, Kind, MARK_BYTES, META_BYTES_MAX, Name,
-    RECORD_HEAD_BYTES, RECOVERED, TOMBSTONE_BYTES, crc, u16_at, u32_at, u64_at,
+    INDEX_RECORD_BYTES_MAX, INDEX_RECORD_FIXED_BYTES, INTERNAL, KEY_BYTES_MAX, Kind, MARK_BYTES,
+    META_BYTES_MAX, Name, RECORD_HEAD_BYTES, RECOVERED, TOMBSTONE_BYTES, crc, u16_at, u32_at, u64_at,
 };
 
 const TOMBSTONE: u8 = 16;
 const MARK: u8 = 17;
 
-/// An index file whose earlier record a new one makes void.
+/// The segment whose record is superseded, and the generation of its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Victim {
+pub(crate) struct Superseded {
     pub file: u32,
     pub generation: u64,
 }
 
 const NOBODY: u32 = u32::MAX;
 
-/// A control block: one entry of an index file.
+/// An index record: one entry of an index file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Control<'a> {
+pub(crate) enum IndexRecord<'a> {
     Put(Put<'a>),
     Tombstone(Tombstone),
     /// All before this offset of the index is durable, and the bodies that it names.
@@ -33,7 +33,7 @@ pub(crate) enum Control<'a> {
 pub(crate) struct Tombstone {
     pub sequence: u64,
     pub hash: u64,
-    pub victim: Victim,
+    pub superseded: Superseded,
     /// When the object was deleted, in seconds since 1970; 0: not known, or it was replaced.
     pub deleted_s: u32,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Put<'a> {
     pub kind: Kind,
     pub name: Name<'a>,
     pub sequence: u64,
-    pub victim: Option<Victim>,
+    pub superseded: Option<Superseded>,
     pub block: u32,
     pub meta_len: u32,
     pub body_len: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Put<'a> {
     pub id: u64,
     /// Manifest: number of pieces and length. Alias: length. Else 0.
     pub length: u64,
-    /// Its index was lost, and this control block was made from the record itself.
+    /// Its index was lost, and this index record was made from the record itself.
     pub recovered: bool,
 }
 
@@ -73,8 +73,8 @@ impl Put<'_> {
     }
 }
 
-impl Control<'_> {
-    /// Appends the control block to an index whose checksums are salted so.
+impl IndexRecord<'_> {
+    /// Appends the index record to an index whose checksums are salted so.
     pub(crate) fn encode(&self, salt: u32, out: &mut Vec<u8>) {
         let start = out.len();
         let (kind, flags, sequence) = match self {
@@ -89,9 +89,13 @@ impl Control<'_> {
         out.extend_from_slice(&sequence.to_le_bytes());
         match self {
             Self::Put(put) => {
-                out.extend_from_slice(&put.victim.map_or(NOBODY, |victim| victim.file).to_le_bytes());
+                out.extend_from_slice(
+                    &put.superseded.map_or(NOBODY, |superseded| superseded.file).to_le_bytes(),
+                );
                 out.extend_from_slice(&put.body_len.to_le_bytes());
-                out.extend_from_slice(&put.victim.map_or(0, |victim| victim.generation).to_le_bytes());
+                out.extend_from_slice(
+                    &put.superseded.map_or(0, |superseded| superseded.generation).to_le_bytes(),
+                );
                 for word in [put.block, put.meta_len, put.created_s, put.expires_s] {
                     out.extend_from_slice(&word.to_le_bytes());
                 }
@@ -103,10 +107,10 @@ impl Control<'_> {
                     out.extend_from_slice(&put.length.to_le_bytes());
                 }
             }
-            Self::Tombstone(Tombstone { hash, victim, deleted_s, .. }) => {
-                out.extend_from_slice(&victim.file.to_le_bytes());
+            Self::Tombstone(Tombstone { hash, superseded, deleted_s, .. }) => {
+                out.extend_from_slice(&superseded.file.to_le_bytes());
                 out.extend_from_slice(&deleted_s.to_le_bytes());
-                out.extend_from_slice(&victim.generation.to_le_bytes());
+                out.extend_from_slice(&superseded.generation.to_le_bytes());
                 out.extend_from_slice(&hash.to_le_bytes());
             }
             Self::Mark { .. } => out.extend_from_slice(&[0; 8]),
@@ -121,10 +125,10 @@ impl Control<'_> {
     }
 }
 
-/// The control block at the start of `bytes`, and its length; `None` when it is not whole.
-pub(crate) fn decode_control(bytes: &[u8], salt: u32) -> Option<(Control<'_>, usize)> {
+/// The index record at the start of `bytes`, and its length; `None` when it is not whole.
+pub(crate) fn decode_index_record(bytes: &[u8], salt: u32) -> Option<(IndexRecord<'_>, usize)> {
     let len = u16_at(bytes.get(..MARK_BYTES)?, 4) as usize * 8;
-    if !(MARK_BYTES..=CONTROL_BYTES_MAX).contains(&len) {
+    if !(MARK_BYTES..=INDEX_RECORD_BYTES_MAX).contains(&len) {
         return None;
     }
     let bytes = bytes.get(..len)?;
@@ -132,19 +136,19 @@ pub(crate) fn decode_control(bytes: &[u8], salt: u32) -> Option<(Control<'_>, us
         return None;
     }
     let sequence = u64_at(bytes, 8);
-    let control = match bytes[6] {
-        MARK => Control::Mark { durable_end: sequence },
-        TOMBSTONE if len == TOMBSTONE_BYTES => Control::Tombstone(Tombstone {
+    let index_record = match bytes[6] {
+        MARK => IndexRecord::Mark { durable_end: sequence },
+        TOMBSTONE if len == TOMBSTONE_BYTES => IndexRecord::Tombstone(Tombstone {
             sequence,
             hash: u64_at(bytes, 32),
-            victim: Victim { file: u32_at(bytes, 16), generation: u64_at(bytes, 24) },
+            superseded: Superseded { file: u32_at(bytes, 16), generation: u64_at(bytes, 24) },
             deleted_s: u32_at(bytes, 20),
         }),
         code => {
             let kind = Kind::of(code)?;
-            let key_len = u16_at(bytes.get(..CONTROL_FIXED_BYTES)?, 48) as usize;
-            let end = CONTROL_FIXED_BYTES + key_len;
-            let key = bytes.get(CONTROL_FIXED_BYTES..end)?;
+            let key_len = u16_at(bytes.get(..INDEX_RECORD_FIXED_BYTES)?, 48) as usize;
+            let end = INDEX_RECORD_FIXED_BYTES + key_len;
+            let key = bytes.get(INDEX_RECORD_FIXED_BYTES..end)?;
             let (id, length) = match bytes.get(end..end + 16) {
                 Some(extension) if kind.has_extension() => (u64_at(extension, 0), u64_at(extension, 8)),
                 None if kind.has_extension() => return None,
@@ -155,7 +159,7 @@ pub(crate) fn decode_control(bytes: &[u8], salt: u32) -> Option<(Control<'_>, us
                 kind,
                 name: Name { internal: bytes[7] & INTERNAL != 0, key },
                 sequence,
-                victim: (file != NOBODY).then(|| Victim { file, generation: u64_at(bytes, 24) }),
+                superseded: (file != NOBODY).then(|| Superseded { file, generation: u64_at(bytes, 24) }),
                 block: u32_at(bytes, 32),
                 meta_len: u32_at(bytes, 36),
                 body_len: u32_at(bytes, 20),
@@ -168,8 +172,8 @@ pub(crate) fn decode_control(bytes: &[u8], salt: u32) -> Option<(Control<'_>, us
             if key.is_empty() || key_len > KEY_BYTES_MAX || put.meta_len as usize > META_BYTES_MAX {
                 return None;
             }
-            Control::Put(put)
+            IndexRecord::Put(put)
         }
     };
-    Some((control, len))
+    Some((index_record, len))
 }

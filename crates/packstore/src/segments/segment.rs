@@ -1,8 +1,8 @@
-//! One packed file in memory: its number, its handle, how much of it is alive.
+//! One segment in memory: its number, its open files, how much of it is live.
 //!
 //! ```text
 //! 00000012.body    records, each at a block boundary
-//! 00000012.index   control blocks, in the order of writing
+//! 00000012.index   index records, in the order of writing
 //! ```
 
 use std::num::NonZeroU64;
@@ -15,21 +15,21 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::options::Mode;
 
-/// A packed file.
-pub(crate) struct Packed {
+/// A segment.
+pub(crate) struct Segment {
     pub number: u32,
     /// Index of its volume in the store.
     pub volume: usize,
     /// Of its index: each rewriting has a higher one.
     pub generation: AtomicU64,
-    /// What makes records of this file void must be kept when it was written at this generation or later.
+    /// What supersedes records of this segment must be kept when it names this generation or a later one.
     pub since: AtomicU64,
     /// Changes begun from this instant on name the generation, not one before.
     pub generation_from: AtomicU64,
     pub live_blocks: AtomicU32,
     /// Live blocks when it last turned out to have no room that could be used; `u32::MAX`: never.
     pub exhausted_at: AtomicU32,
-    /// The shortest stretch that was looked for in vain.
+    /// The shortest free run that was looked for in vain.
     pub exhausted_for: AtomicU32,
     /// Who changes times in place holds it: its blocks are not given to others meanwhile.
     pub pins: AtomicU32,
@@ -44,17 +44,17 @@ pub(crate) struct Packed {
     pub index_lost: AtomicBool,
     /// It takes no more objects until it was repaired.
     unfit: AtomicBool,
-    /// Which of the body file's records count was not known when its lost index was replaced.
+    /// Which of the data file's records count was not known when its lost index was replaced.
     pub recovered: AtomicBool,
-    /// A [`crate::cache_policy::lanes::Lane`].
-    pub lane: AtomicU8,
+    /// A [`crate::cache_policy::queues::FifoQueue`].
+    pub queue_kind: AtomicU8,
     disk: Arc<dyn Disk>,
     body: OnceLock<Arc<dyn DiskFile>>,
     opening: Mutex<()>,
     access: Access,
 }
 
-/// How packed files are used.
+/// How segments are used.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
     pub writable: bool,
@@ -68,7 +68,7 @@ impl Access {
     }
 }
 
-impl Packed {
+impl Segment {
     pub(crate) fn new(
         number: u32,
         volume: usize,
@@ -93,7 +93,7 @@ impl Packed {
             index_lost: AtomicBool::new(false),
             unfit: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
-            lane: AtomicU8::new(0),
+            queue_kind: AtomicU8::new(0),
             disk,
             body: OnceLock::new(),
             opening: Mutex::new(()),
@@ -101,7 +101,7 @@ impl Packed {
         }
     }
 
-    pub(crate) fn body_name(number: u32) -> String {
+    pub(crate) fn data_name(number: u32) -> String {
         format!("{number:08}.body")
     }
 
@@ -109,17 +109,17 @@ impl Packed {
         format!("{number:08}.index")
     }
 
-    /// A body file before its index is durable.
-    pub(crate) fn new_body_name(number: u32) -> String {
+    /// A data file before its index is durable.
+    pub(crate) fn new_data_name(number: u32) -> String {
         format!("{number:08}.body.new")
     }
 
-    /// A body file whose removal has begun.
-    pub(crate) fn gone_body_name(number: u32) -> String {
+    /// A data file whose removal has begun.
+    pub(crate) fn gone_data_name(number: u32) -> String {
         format!("{number:08}.body.gone")
     }
 
-    /// The body file, opened on first use.
+    /// The data file, opened on first use.
     pub(crate) fn body(&self) -> Result<&Arc<dyn DiskFile>, DiskError> {
         if let Some(body) = self.body.get() {
             return Ok(body);
@@ -127,7 +127,7 @@ impl Packed {
         let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.body.get().is_none() {
             let how = if self.access.writable { DiskOpen::Write } else { DiskOpen::Read };
-            let body = self.disk.open(&Self::body_name(self.number), how)?;
+            let body = self.disk.open(&Self::data_name(self.number), how)?;
             // Else what lies around an object is read with it, and takes the page cache from what is asked for. (Advice: who
             // does not take it does just that.)
             if let Some(descriptor) = body.descriptor().filter(|_| self.access.scattered) {
@@ -152,11 +152,11 @@ impl Packed {
         Ok(bytes)
     }
 
-    /// Writes zeros over stretches of the index file, for good.
-    pub(crate) fn clear_in_index(&self, stretches: &[Range<u64>]) -> Result<(), DiskError> {
+    /// Writes zeros over ranges of the index file, durably.
+    pub(crate) fn clear_in_index(&self, ranges: &[Range<u64>]) -> Result<(), DiskError> {
         let file = self.disk.open(&Self::index_name(self.number), DiskOpen::Write)?;
-        for stretch in stretches {
-            file.write_at(&vec![0; (stretch.end - stretch.start) as usize], stretch.start)?;
+        for range in ranges {
+            file.write_at(&vec![0; (range.end - range.start) as usize], range.start)?;
         }
         file.sync()
     }
@@ -183,8 +183,8 @@ impl Packed {
         self.unfit.load(Ordering::SeqCst)
     }
 
-    /// Whether its body file is missing.
-    pub(crate) fn lacks_body(&self) -> bool {
+    /// Whether its data file is missing.
+    pub(crate) fn lacks_data(&self) -> bool {
         self.body().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     }
 
@@ -198,8 +198,8 @@ impl Packed {
     }
 }
 
-/// Keeps a packed file's blocks from being written anew.
-pub(crate) struct Pin(pub Arc<Packed>);
+/// Keeps a segment's blocks from being given to other objects.
+pub(crate) struct Pin(pub Arc<Segment>);
 
 impl Drop for Pin {
     fn drop(&mut self) {
@@ -209,7 +209,7 @@ impl Drop for Pin {
 
 /// Tells the kernel what one who reads a body from its beginning on will read next.
 pub(crate) struct Onward<'a> {
-    packed: &'a Packed,
+    segment: &'a Segment,
     told_end: u64,
 }
 
@@ -218,13 +218,13 @@ const AHEAD_STEP_BYTES: u64 = 128 << 10;
 const AHEAD_STEPS: u64 = 4;
 
 impl<'a> Onward<'a> {
-    pub(crate) fn of(packed: &'a Packed) -> Self {
-        Self { packed, told_end: 0 }
+    pub(crate) fn of(segment: &'a Segment) -> Self {
+        Self { segment, told_end: 0 }
     }
 
     /// He is there.
     pub(crate) fn at(&mut self, offset: u64) {
-        let Some(descriptor) = self.packed.body().ok().and_then(|body| body.descriptor()) else { return };
+        let Some(descriptor) = self.segment.body().ok().and_then(|body| body.descriptor()) else { return };
         self.told_end = self.told_end.max(offset);
         while self.told_end < offset + AHEAD_STEPS * AHEAD_STEP_BYTES {
             // Advice: without it all is read the same, later.

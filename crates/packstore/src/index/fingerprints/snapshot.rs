@@ -14,9 +14,9 @@ use std::sync::atomic::AtomicU64;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::ring::{Ring, SLOTS_PER_BUCKET, is_empty};
-use super::{RINGS_MAX, SHARDS_MAX, Shard, Signatures};
+use super::{FingerprintIndex, RINGS_MAX, SHARDS_MAX, Shard};
 
-impl Signatures {
+impl FingerprintIndex {
     /// Writes the table. Writers may go on: each object that stays is in it, one that comes or goes meanwhile perhaps.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Signatures {
         writer.write_all(&sum.digest().to_le_bytes())
     }
 
-    /// The table that [`Signatures::snapshot`] wrote, of at most `memory_bytes_max`.
+    /// The table that [`FingerprintIndex::snapshot`] wrote, of at most `memory_bytes_max`.
     ///
     /// # Errors
     /// `InvalidData` when it is not one, is damaged or larger; what the reader failed with.
@@ -122,12 +122,12 @@ impl<R: Read> Source<'_, R> {
             let (words, _) = bytes.as_chunks::<8>();
             let (words, _) = words.as_chunks::<SLOTS_PER_BUCKET>();
             let words = || words.iter().map(|bucket| bucket.map(u64::from_le_bytes));
-            let held = words().flatten().filter(|&word| !is_empty(word)).count();
+            let entry = words().flatten().filter(|&word| !is_empty(word)).count();
             rings.push(Ring::<AtomicU64>::of(words()));
-            if held as u64 != objects {
+            if entry as u64 != objects {
                 return Err(wrong("it counts its objects wrong"));
             }
-            *used = held;
+            *used = entry;
         }
         Ok(Shard::of(rings, used))
     }

@@ -1,11 +1,11 @@
-//! S3-FIFO in a cache of packed files: which objects go to which files.
+//! S3-FIFO in a cache of segments: which objects go to which segments.
 //!
 //! ```text
-//! put --known since it went?--no--> Newcomers, a fifth of the files --its turn to be emptied--> asked for twice: stay where
-//!                           `-yes-> Proven <------- the file, when this lane takes it to fill ----'  they are; others go
+//! put --a ghost?--no--> Small, a fifth of the segments --its turn to be emptied--> requested twice: stay where they are;
+//!                `-yes-> Main <------- the segment, when this queue takes it to fill ----'  others go, and leave a ghost
 //! ```
 //!
-//! A proven newcomer is not copied: it stays in its file, and the file changes lanes as it is filled again. Copying it at its
+//! An object that is promoted is not copied: it stays in its segment, and the segment changes queues as it is filled again. Copying it at its
 //! second request wrote each such object twice, and left a hole that nothing filled before the file's turn came.
 //!
 //! Not here: who goes when a file is emptied (`refill`).
@@ -17,29 +17,29 @@ use crate::eviction::Recent;
 use crate::locks::locked;
 use crate::options::{Admission, Eviction};
 
-/// Which files an object goes to. A store, and a cache of another policy, has newcomers alone.
+/// Which segments an object goes to. A store, and a cache of another policy, has the small queue alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Newcomers,
-    Proven,
+pub(crate) enum FifoQueue {
+    Small,
+    Main,
 }
 
-impl Lane {
-    pub(crate) const ALL: [Self; 2] = [Self::Newcomers, Self::Proven];
+impl FifoQueue {
+    pub(crate) const ALL: [Self; 2] = [Self::Small, Self::Main];
 
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
 
     pub(crate) fn of(code: u8) -> Self {
-        if code == 1 { Self::Proven } else { Self::Newcomers }
+        if code == 1 { Self::Main } else { Self::Small }
     }
 }
 
-/// Requests after which a newcomer is proven.
-pub(crate) const TOUCHES_FOR_PROVEN: u16 = 2;
-/// Newcomers' share of the files, one in so many.
-pub(crate) const NEWCOMERS_OF: usize = 5;
+/// Requests after which an object of the small queue is promoted.
+pub(crate) const TOUCHES_FOR_MAIN: u16 = 2;
+/// The small queue's share of the segments, one in so many.
+pub(crate) const SMALL_QUEUE_OF: usize = 5;
 const SHARDS: usize = 16;
 
 /// Keys that were told of lately, in parts that are locked one by one.
@@ -63,14 +63,14 @@ impl Known {
 
 /// What a cache knows of objects that it does not hold.
 #[derive(Default)]
-pub(crate) struct Lanes {
-    /// Newcomers that had to go.
+pub(crate) struct Ghosts {
+    /// Keys that were evicted from the small queue.
     gone: Option<Known>,
     /// Keys that were put once.
     seen: Option<Known>,
 }
 
-impl Lanes {
+impl Ghosts {
     /// For a cache of so many objects.
     pub(crate) fn new(eviction: Eviction, admission: Admission, objects: u64) -> Self {
         Self {
@@ -79,21 +79,21 @@ impl Lanes {
         }
     }
 
-    /// Its files are told apart.
+    /// Whether there are two queues.
     pub(crate) fn are_two(&self) -> bool {
         self.gone.is_some()
     }
 
     /// Where a new object with this hash goes.
-    pub(crate) fn lane_of(&self, hash: u64) -> Lane {
+    pub(crate) fn queue_of(&self, hash: u64) -> FifoQueue {
         match &self.gone {
-            Some(gone) if locked(gone.shard(hash)).take(hash) => Lane::Proven,
-            _ => Lane::Newcomers,
+            Some(gone) if locked(gone.shard(hash)).take(hash) => FifoQueue::Main,
+            _ => FifoQueue::Small,
         }
     }
 
-    /// A newcomer had to go.
-    pub(crate) fn note_gone(&self, hash: u64) {
+    /// An object was evicted from the small queue.
+    pub(crate) fn note_evicted(&self, hash: u64) {
         if let Some(gone) = &self.gone {
             locked(gone.shard(hash)).note(hash);
         }

@@ -1,17 +1,17 @@
 //! How often objects were asked for since the hand last came by, up to three times: two bits a slot, beside the table.
 //!
-//! An object keeps its slot for as long as it is there, also when it comes anew, so its count is its own; who takes a slot begins
+//! An object keeps its slot for as long as it is there, also when it is replaced, so its count is its own; who takes a slot begins
 //! at none. A quarter of a byte an object, for caches alone.
-//! Not here: what the counts are worth (`lanes`, `refill`).
+//! Not here: what the counts are worth (`cache_policy`).
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::ring::{Ring, Want, Word};
-use super::{Place, Shard, Signatures};
+use super::{FingerprintIndex, Location, Shard};
 
 const MOST: u16 = 0b11;
 
-impl Signatures {
+impl FingerprintIndex {
     /// The table, counting touches from now on.
     pub fn counting(mut self) -> Self {
         self.counts = true;
@@ -20,24 +20,24 @@ impl Signatures {
     }
 
     /// The object was asked for once more.
-    pub fn touch(&self, hash: u64, place: Place) {
-        self.at_slot(hash, place, Ring::touch);
+    pub fn touch(&self, hash: u64, location: Location) {
+        self.at_slot(hash, location, Ring::touch);
     }
 
     /// How often, up to three times. None when it is not there, or nothing is counted.
-    pub fn touches(&self, hash: u64, place: Place) -> u16 {
-        self.at_slot(hash, place, Ring::touches).unwrap_or(0)
+    pub fn touches(&self, hash: u64, location: Location) -> u16 {
+        self.at_slot(hash, location, Ring::touches).unwrap_or(0)
     }
 
     /// Takes off so many, or all there are.
-    pub fn untouch(&self, hash: u64, place: Place, fewer: u16) {
-        self.at_slot(hash, place, |ring, bucket, slot| ring.untouch(bucket, slot, fewer));
+    pub fn untouch(&self, hash: u64, location: Location, fewer: u16) {
+        self.at_slot(hash, location, |ring, bucket, slot| ring.untouch(bucket, slot, fewer));
     }
 
     fn at_slot<T>(
         &self,
         hash: u64,
-        place: Place,
+        location: Location,
         what: impl Fn(&Ring<std::sync::atomic::AtomicU64>, usize, usize) -> T,
     ) -> Option<T> {
         if !self.counts {
@@ -46,7 +46,7 @@ impl Signatures {
         let want = Want::new(hash);
         let (shard, within) = self.shard(hash);
         shard.rings().find_map(|ring| {
-            let (step, _, slot) = ring.held(within, want, place)?;
+            let (step, _, slot) = ring.entry(within, want, location)?;
             Some(what(ring, ring.bucket(within, step), slot))
         })
     }

@@ -1,0 +1,551 @@
+//! Finds the next segment to fill: a new one, one with room again, or, in a cache, one from which objects are evicted.
+//!
+//! Before a segment's free blocks are written, its index is rewritten without the records that count no more. So no
+//! index record on disk ever names blocks that were given to another object. What those records superseded elsewhere is
+//! kept as a tombstone for as long as the superseded record is still in some index.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use disk::{DiskError, DiskOpen};
+
+use crate::cache_policy::queues::FifoQueue;
+use crate::error::StoreError;
+use crate::format::{
+    IndexHead, IndexRecord, IndexRecords, Kind, Put, Superseded, Tombstone, repair_index_records,
+};
+use crate::objects::Objects;
+use crate::options::Mode;
+use crate::procedures::recover::untold;
+use crate::segments::bitmap::Bitmap;
+use crate::segments::segment::{Access, Segment};
+use crate::segments::volume::{Counters, Volume, replace_file};
+use crate::segments::volume_copy::write_copy;
+use crate::write_queue::direct::Direct;
+use crate::write_queue::filling::{COPY_DISTANCE_BYTES, Filling, Session};
+use crate::write_queue::group::{Change, TableEntry};
+
+/// Why there is nothing to fill.
+pub(crate) enum NoRoom {
+    Full,
+    Failed(StoreError),
+}
+
+impl From<DiskError> for NoRoom {
+    fn from(error: DiskError) -> Self {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Failed(error.into()),
+        }
+    }
+}
+
+/// Left free on a disk, besides an eighth of a segment, for index files that are rewritten.
+const SPARE_BYTES: u64 = 512 << 10;
+
+/// The next file to fill.
+pub(crate) fn prepare(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    index: usize,
+    want_blocks: u32,
+    queue_kind: FifoQueue,
+) -> Result<Filling, NoRoom> {
+    let files = volume.size_bytes.load(Ordering::Relaxed) / objects.setup.shape.segment_bytes();
+    let two = objects.policy.has_two_queues(files);
+    let blocks = objects.setup.shape.segment_blocks;
+    let mut may_create = true;
+    loop {
+        let mine =
+            objects.segments.all_files().into_iter().filter(|file| file.volume == index).collect::<Vec<_>>();
+        let used = mine
+            .iter()
+            .map(|file| objects.setup.shape.segment_bytes() + file.index_bytes.load(Ordering::Relaxed))
+            .sum::<u64>();
+        // The new file's index will be as large as the others'.
+        let index_mean =
+            if mine.is_empty() { 0 } else { used / mine.len() as u64 - objects.setup.shape.segment_bytes() };
+        let needed = used
+            + objects.setup.shape.segment_bytes()
+            + index_mean.max(objects.setup.shape.segment_bytes() / 64);
+        let idle = |file: &&Arc<Segment>| {
+            !file.filling.load(Ordering::SeqCst) && file.pins.load(Ordering::SeqCst) == 0
+        };
+        let free = |file: &Arc<Segment>| blocks - file.live_blocks.load(Ordering::Relaxed).min(blocks);
+        let worth = |file: &&Arc<Segment>| {
+            let exhausted = file.exhausted_at.load(Ordering::Relaxed);
+            let lost = exhausted.saturating_sub(file.live_blocks.load(Ordering::Relaxed));
+            let shorter = want_blocks <= file.exhausted_for.load(Ordering::Relaxed) / 2;
+            want_blocks == 0
+                || (free(file) > blocks / 32 && (exhausted == u32::MAX || lost > blocks / 32 || shorter))
+        };
+        // What stays in it should be of the queue.
+        let of_lane = |file: &&Arc<Segment>| {
+            !two || file.queue_kind.load(Ordering::Relaxed) == queue_kind.code()
+                || file.live_blocks.load(Ordering::Relaxed) == 0
+        };
+        let emptiest = mine.iter().filter(idle).filter(worth).filter(of_lane).max_by_key(|file| free(file));
+        if let Some(file) = emptiest
+            && free(file) >= blocks / 2
+            && let Some(filling) = refill(objects, volume, file, queue_kind)?
+        {
+            return Ok(filling);
+        }
+        if may_create && (needed <= volume.size_bytes.load(Ordering::Relaxed) || mine.is_empty()) {
+            match create(objects, volume, index, queue_kind) {
+                Err(NoRoom::Full) => may_create = false,
+                done => return done,
+            }
+        }
+        let enough = match objects.setup.mode {
+            Mode::Store => 0,
+            Mode::Cache => blocks / 10 * 3,
+        };
+        if let Some(file) = emptiest
+            && free(file) >= enough
+            && let Some(filling) = refill(objects, volume, file, queue_kind)?
+        {
+            return Ok(filling);
+        }
+        if objects.setup.mode == Mode::Store {
+            return Err(NoRoom::Full);
+        }
+        let turns = objects.policy.to_empty(&mine, queue_kind, two, idle);
+        // Those that what is being read fills, only when there is nothing else.
+        let Some(first) = turns.first() else { return Err(NoRoom::Full) };
+        for (file, sparing) in turns.iter().map(|file| (file, true)).chain([(first, false)]) {
+            match evict(objects, volume, file, want_blocks, two, sparing) {
+                Ok(false) => continue,
+                Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) => {}
+                done => drop(done?),
+            }
+            if let Some(filling) = refill(objects, volume, file, queue_kind)? {
+                return Ok(filling);
+            }
+            break;
+        }
+    }
+}
+
+fn create(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    index: usize,
+    queue_kind: FifoQueue,
+) -> Result<Filling, NoRoom> {
+    // A data file that is there under a free number was left alone when the store was opened: it is not ours to replace.
+    let is_there = |number: u32| volume.disk.open(&Segment::data_name(number), DiskOpen::Read).is_ok();
+    let reserved = objects.segments.reserve_number(is_there);
+    let number = reserved.number();
+    let most = crate::index::address::BLOCKS_MAX / u64::from(objects.setup.shape.segment_blocks);
+    if u64::from(number) >= most {
+        return Err(NoRoom::Full);
+    }
+    let generation = objects.queue.next_sequence();
+    // A full disk could not even take the index of a file that makes room.
+    let spare = objects.setup.shape.segment_bytes() / 8 + SPARE_BYTES;
+    if volume.disk.room().is_ok_and(|room| room.free_bytes < objects.setup.shape.segment_bytes() + spare) {
+        return Err(NoRoom::Full);
+    }
+    // Only this name is ever deleted as left over: a data file under its own name is never taken for one.
+    let body_new = Segment::new_data_name(number);
+    match volume.disk.remove(&body_new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let body = volume.disk.open(&body_new, DiskOpen::New)?;
+    if let Err(error) = body.reserve(0, objects.setup.shape.segment_bytes()) {
+        let _ = volume.disk.remove(&body_new);
+        return Err(error.into());
+    }
+    let head = IndexHead {
+        store: objects.setup.store,
+        file: number,
+        generation,
+        since: generation,
+        queue_kind: queue_kind.code(),
+        is_first: true,
+    };
+    // The index first, for good. An index that is a head alone, without a data file, holds nothing: it is passed over, and
+    // replaced when its number is taken again.
+    replace_file(&volume.disk, &Segment::index_name(number), &[&head.encode()])?;
+    volume.disk.rename(&body_new, &Segment::data_name(number))?;
+    volume.disk.sync_names()?;
+    let access = Access::of(objects.setup.mode, objects.setup.read_only);
+    let segment = Arc::new(Segment::new(number, index, volume.disk.clone(), access, generation));
+    segment.filling.store(true, Ordering::SeqCst);
+    segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
+    objects.segments.add(reserved, segment.clone());
+    write_copy(&objects.segments, index, None)?;
+    session(
+        objects,
+        volume,
+        segment,
+        &head,
+        head.encode().len() as u64,
+        Bitmap::new(objects.setup.shape.segment_blocks),
+    )
+}
+
+fn session(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    segment: Arc<Segment>,
+    head: &IndexHead,
+    end: u64,
+    bitmap: Bitmap,
+) -> Result<Filling, NoRoom> {
+    let body = segment.body()?.clone();
+    let index = volume.disk.open(&Segment::index_name(segment.number), DiskOpen::Write)?;
+    segment.index_bytes.store(end, Ordering::Relaxed);
+    let session = Session {
+        body_salt: objects.setup.body_salt(segment.number),
+        index_salt: head.salt(),
+        segment,
+        direct: Direct::of(
+            &body,
+            objects.setup.direct_writes && bitmap.free() > objects.setup.shape.segment_blocks / 2,
+        ),
+        body,
+        index,
+        index_end: AtomicU64::new(end),
+        durable_end: AtomicU64::new(end),
+        marked_end: AtomicU64::new(end),
+        reserved_end: AtomicU64::new(end),
+        pending_copies: Mutex::default(),
+    };
+    Ok(Filling::new(session, bitmap))
+}
+
+/// What a segment's index holds.
+pub(crate) struct IndexRead {
+    pub head: IndexHead,
+    /// Of the index records' checksums.
+    pub salt: u32,
+    /// The whole file, with flipped bits repaired where there was one in a block.
+    pub bytes: Vec<u8>,
+    /// Where that was done: the file is still as it was.
+    pub repaired: Vec<u64>,
+    /// Why the index file itself could not be used, when it could not.
+    pub lost: Option<Lost>,
+}
+
+/// An index file that could not be used as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Its head is damaged; all index records could be read.
+    Head,
+    /// All of it: the index records were made from the data file's records.
+    Whole,
+}
+
+/// What a segment's index holds, whole.
+pub(crate) fn index_of(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
+    let mut read = index_as_it_is(objects, segment)?;
+    read.repair();
+    Ok(read)
+}
+
+impl IndexRead {
+    /// Repairs what can be.
+    pub(crate) fn repair(&mut self) {
+        self.repaired.extend(repair_index_records(&mut self.bytes, self.salt));
+    }
+}
+
+/// As [`index_of`], with the index records as they are.
+pub(crate) fn index_as_it_is(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
+    index_in(objects, segment, segment.read_index()?)
+}
+
+/// As [`index_as_it_is`], from the bytes of the file.
+pub(crate) fn index_in(
+    objects: &Objects,
+    segment: &Segment,
+    mut bytes: Vec<u8>,
+) -> Result<IndexRead, StoreError> {
+    let place = objects.segments.volume(segment.volume).disk.place();
+    let name = Segment::index_name(segment.number);
+    let (head, head_repaired) = IndexHead::decode_repairing(&mut bytes)
+        .map_err(|why| StoreError::NotAVolume { place: format!("{place}/{name}"), why })?;
+    if head.store != objects.setup.store || head.file != segment.number {
+        return Err(StoreError::Foreign {
+            place: format!("{place}/{name}"),
+            why: "it is the index of another segment".to_owned(),
+        });
+    }
+    let repaired = if head_repaired { vec![0] } else { Vec::new() };
+    Ok(IndexRead { head, salt: head.salt(), bytes, repaired, lost: None })
+}
+
+/// A file that is there, to be filled where it is free; `None` when somebody holds it.
+fn refill(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    segment: &Arc<Segment>,
+    queue_kind: FifoQueue,
+) -> Result<Option<Filling>, NoRoom> {
+    if segment.filling.swap(true, Ordering::SeqCst) {
+        // Compaction took it meanwhile.
+        return Ok(None);
+    }
+    segment.sorting.store(true, Ordering::SeqCst);
+    if segment.pins.load(Ordering::SeqCst) != 0 {
+        segment.sorting.store(false, Ordering::SeqCst);
+        segment.filling.store(false, Ordering::SeqCst);
+        return Ok(None);
+    }
+    segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
+    let rewritten = index_of(objects, segment)
+        .and_then(|read| lacks_nothing(objects, segment, &read).map(|()| read))
+        .map_err(NoRoom::Failed)
+        .and_then(|read| rewrite_index(objects, volume, segment, read));
+    segment.sorting.store(false, Ordering::SeqCst);
+    let (head, end, bitmap) = match rewritten {
+        Ok(rewritten) => rewritten,
+        Err(NoRoom::Failed(error @ (StoreError::NotAVolume { .. } | StoreError::Foreign { .. }))) => {
+            // It stays as it is, never to be filled, for `crumb pack check` to see; the others go on.
+            tracing::error!(%error, "a segment's index is damaged: it takes no more objects");
+            objects.segments.note_damaged_file();
+            segment.never_fill();
+            return Ok(None);
+        }
+        Err(error) => {
+            segment.filling.store(false, Ordering::SeqCst);
+            return Err(error);
+        }
+    };
+    segment.exhausted_at.store(u32::MAX, Ordering::Relaxed);
+    segment.exhausted_for.store(u32::MAX, Ordering::Relaxed);
+    session(objects, volume, segment.clone(), &head, end, bitmap).map(Some)
+}
+
+/// An index that lacks records that count must not be rewritten: their blocks would be given to others.
+fn lacks_nothing(objects: &Objects, segment: &Arc<Segment>, read: &IndexRead) -> Result<(), StoreError> {
+    let mut told = 0;
+    for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
+        if let IndexRecord::Put(put) = index_record
+            && objects
+                .index
+                .location_of(put.name.hash(objects.setup.hash_seed), segment.number, put.block)
+                .is_some()
+        {
+            told += objects.setup.shape.blocks(put.record_bytes());
+        }
+    }
+    // Blocks of what is being deleted may count a little longer than it does: whether there is any is seen in the data file.
+    if told >= segment.live_blocks.load(Ordering::Relaxed) || untold(objects, segment, read)?.keys.is_empty()
+    {
+        return Ok(());
+    }
+    let place = format!(
+        "{}/{}",
+        objects.segments.volume(segment.volume).disk.place(),
+        Segment::index_name(segment.number)
+    );
+    Err(StoreError::Foreign { place, why: "it lacks index records of objects that are there".to_owned() })
+}
+
+/// Rewrites the index without what counts no more.
+pub(crate) fn rewrite_index(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    segment: &Arc<Segment>,
+    read: IndexRead,
+) -> Result<(IndexHead, u64, Bitmap), NoRoom> {
+    let IndexRead { salt: old_salt, head: old_head, bytes, .. } = read;
+    let generation = objects.queue.next_sequence();
+    // Who changes a key from now on names this generation; who began before is found busy below.
+    segment.generation.store(generation, Ordering::SeqCst);
+    let from = objects.queue.keys().instant();
+    let from_before = segment.generation_from.swap(from, Ordering::SeqCst);
+    let mut bitmap = Bitmap::new(objects.setup.shape.segment_blocks);
+    let mut dying_since = u64::MAX;
+    let mut live = Vec::new();
+    for (at, index_record) in IndexRecords::new(&bytes, old_salt) {
+        let IndexRecord::Put(put) = index_record else { continue };
+        let hash = put.name.hash(objects.setup.hash_seed);
+        if objects.index.location_of(hash, segment.number, put.block).is_none() {
+            continue;
+        }
+        if !bitmap.mark(put.block, objects.setup.shape.blocks(put.record_bytes())) {
+            let why = "its objects overlap";
+            let place = format!("{}/{}", volume.disk.place(), Segment::index_name(segment.number));
+            return Err(NoRoom::Failed(StoreError::Foreign { place, why: why.to_owned() }));
+        }
+        dying_since = dying_since.min(objects.queue.keys().busy_since(hash).unwrap_or(u64::MAX));
+        live.push(at);
+    }
+    // Changes on their way name the generation that was when they were staged: the last one, unless they take very long. Were
+    // the older `since` kept for each of them, a busy store would never forget a tombstone.
+    let since = match dying_since {
+        u64::MAX => generation,
+        since if since >= from_before => old_head.generation.max(segment.since.load(Ordering::SeqCst)),
+        _ => segment.since.load(Ordering::SeqCst),
+    };
+    if objects.setup.mode == Mode::Cache {
+        // What superseded the others may be in memory only, on any volume.
+        objects.make_durable();
+    }
+    let queue_kind = segment.queue_kind.load(Ordering::Relaxed);
+    let head = IndexHead {
+        store: objects.setup.store,
+        file: segment.number,
+        generation,
+        since,
+        queue_kind,
+        is_first: false,
+    };
+    let mut out = head.encode().to_vec();
+    let mut live = live.into_iter().peekable();
+    // Each of them once here, and once more at the end.
+    let (mut tombstones, mut told) = (Vec::new(), HashSet::new());
+    let is_needed = |superseded: Superseded| {
+        if superseded.file == segment.number {
+            superseded.generation >= since
+        } else {
+            objects.segments.is_needed(superseded)
+        }
+    };
+    let needed = |superseded: Option<Superseded>| superseded.filter(|&superseded| is_needed(superseded));
+    for (at, index_record) in IndexRecords::new(&bytes, old_salt) {
+        match index_record {
+            IndexRecord::Put(put) if live.peek() == Some(&at) => {
+                live.next();
+                IndexRecord::Put(Put { superseded: needed(put.superseded), ..put })
+                    .encode(head.salt(), &mut out);
+            }
+            // It never counted, so it superseded nothing.
+            IndexRecord::Put(put) if objects.index.is_torn(put.sequence) => {}
+            IndexRecord::Put(put) => {
+                if let Some(superseded) = needed(put.superseded) {
+                    let hash = put.name.hash(objects.setup.hash_seed);
+                    let tombstone = Tombstone { sequence: put.sequence, hash, superseded, deleted_s: 0 };
+                    IndexRecord::Tombstone(tombstone).encode(head.salt(), &mut tombstones);
+                }
+            }
+            IndexRecord::Tombstone(Tombstone { sequence, hash, superseded, .. }) if is_needed(superseded) => {
+                if told.insert((sequence, hash, superseded.file)) {
+                    index_record.encode(head.salt(), &mut tombstones);
+                }
+            }
+            IndexRecord::Tombstone(_) | IndexRecord::Mark { .. } => {}
+        }
+    }
+    if !tombstones.is_empty() {
+        let first_at = out.len();
+        out.extend_from_slice(&tombstones);
+        let apart = first_at + tombstones.len().max(COPY_DISTANCE_BYTES as usize + tombstones.len());
+        out.resize(apart.next_multiple_of(8), 0);
+        out.extend_from_slice(&tombstones);
+    }
+    IndexRecord::Mark { durable_end: out.len() as u64 }.encode(head.salt(), &mut out);
+    Counters::add(&volume.counters.index_bytes, out.len() as u64);
+    replace_file(&volume.disk, &Segment::index_name(segment.number), &[&out])?;
+    // Not before: others drop what supersedes records of this segment once these are durably gone from its index.
+    segment.since.store(since, Ordering::SeqCst);
+    Ok((head, out.len() as u64, bitmap))
+}
+
+/// So much of a file is made free at least, one part in so many: less, and rewriting its index would cost more than what then
+/// goes in; more, and objects go that are asked for.
+const FREE_AT_LEAST_OF: u32 = 8;
+
+/// Makes an eighth of a cache's file free at least, and a run as long as is wanted, by forgetting what nobody asked for
+/// lately, and what lies in the way. Pieces of a large object that is being read go last; `sparing`: not at all, and false when
+/// that leaves too little.
+fn evict(
+    objects: &Objects,
+    volume: &Arc<Volume>,
+    segment: &Arc<Segment>,
+    want_blocks: u32,
+    two: bool,
+    sparing: bool,
+) -> Result<bool, NoRoom> {
+    let small = two && segment.queue_kind.load(Ordering::Relaxed) == FifoQueue::Small.code();
+    let touches_min = objects.policy.touches_to_stay(small);
+    let blocks = objects.setup.shape.segment_blocks;
+    let IndexRead { salt, bytes, .. } = index_of(objects, segment).map_err(NoRoom::Failed)?;
+    let puts = || {
+        IndexRecords::new(&bytes, salt).filter_map(|(_, index_record)| match index_record {
+            IndexRecord::Put(put) => Some(put),
+            _ => None,
+        })
+    };
+    let blocks_of = |put: &Put<'_>| put.block..put.block + objects.setup.shape.blocks(put.record_bytes());
+    let is_read = |put: &Put<'_>| {
+        objects.is_read(put)
+            && objects
+                .index
+                .location_of(put.name.hash(objects.setup.hash_seed), segment.number, put.block)
+                .is_some()
+    };
+    let taken: Vec<_> = puts().filter(is_read).map(|put| blocks_of(&put)).collect();
+    let taken_blocks: u32 = taken.iter().map(|its| its.end - its.start).sum();
+    let run = match run_beside(taken, want_blocks, blocks) {
+        Some(run) if taken_blocks <= blocks - blocks / FREE_AT_LEAST_OF => run,
+        _ if sparing => return Ok(false),
+        _ => 0..want_blocks,
+    };
+    let (mut spared, mut read) = (Vec::new(), Vec::new());
+    for put in puts() {
+        let hash = put.name.hash(objects.setup.hash_seed);
+        let its = blocks_of(&put);
+        let in_the_way = its.start < run.end && run.start < its.end;
+        let Some(location) = objects.index.location_of(hash, segment.number, put.block) else { continue };
+        if let Some(touches_min) =
+            touches_min.filter(|&least| !in_the_way && objects.index.touches(hash, location) >= least)
+        {
+            objects.index.untouch(hash, location, touches_min);
+            spared.push(put);
+        } else if !in_the_way && is_read(&put) {
+            read.push(put);
+        } else {
+            forget(objects, volume, segment, &put, small);
+        }
+    }
+    for put in spared.into_iter().chain(read) {
+        if blocks - segment.live_blocks.load(Ordering::Relaxed).min(blocks) >= blocks / FREE_AT_LEAST_OF {
+            break;
+        }
+        forget(objects, volume, segment, &put, small);
+    }
+    Ok(true)
+}
+
+/// So many of a file's blocks, beside those that are taken.
+fn run_beside(mut taken: Vec<Range<u32>>, want_blocks: u32, blocks: u32) -> Option<Range<u32>> {
+    taken.sort_unstable_by_key(|its| its.start);
+    let mut start = 0;
+    for its in taken {
+        if its.start >= start + want_blocks {
+            break;
+        }
+        start = its.end;
+    }
+    (start + want_blocks <= blocks).then_some(start..start + want_blocks)
+}
+
+fn forget(objects: &Objects, volume: &Volume, segment: &Segment, put: &Put<'_>, is_small: bool) {
+    let hash = put.name.hash(objects.setup.hash_seed);
+    let Some(location) = objects.index.location_of(hash, segment.number, put.block) else { return };
+    let entry = TableEntry {
+        hash,
+        location,
+        blocks: objects.setup.shape.blocks(put.record_bytes()),
+        visible: !put.name.internal,
+    };
+    if !objects.remove(&entry) {
+        return;
+    }
+    if is_small && entry.visible {
+        objects.policy.note_evicted(hash);
+    }
+    Counters::add(&volume.counters.evicted, u64::from(entry.visible));
+    if put.kind == Kind::Alias {
+        objects.apply_now(&[Change::Unlink(put.id)]);
+    }
+}
