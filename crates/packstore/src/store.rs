@@ -344,3 +344,73 @@ impl Store {
         Ok((true, self.staged(&[], &[removal], more, taken)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::SimulatedDisk;
+
+    use super::*;
+    use crate::options::{StoreOptions, VolumeSpec};
+
+    fn store(mode: Mode) -> Store {
+        let disk = Arc::new(SimulatedDisk::new("store"));
+        let volume = VolumeSpec { disk, size_bytes: 8 << 20 };
+        Store::create(vec![volume], StoreOptions { mode, ..StoreOptions::default() }).expect("a store")
+    }
+
+    fn length(store: &Store, key: &[u8]) -> Option<u64> {
+        store.get(key).expect("readable").map(|object| object.length())
+    }
+
+    #[test]
+    fn keys_and_attributes_have_the_lengths_that_the_format_has_room_for() {
+        let checked = |key: usize, meta: usize| Store::checked(&vec![1; key], &vec![1; meta]).is_ok();
+        assert!(checked(1, 0) && checked(KEY_BYTES_MAX, META_BYTES_MAX));
+        assert!(!checked(0, 0) && !checked(KEY_BYTES_MAX + 1, 0) && !checked(1, META_BYTES_MAX + 1));
+    }
+
+    #[test]
+    fn a_batch_ends_at_the_first_object_that_cannot_be_put_and_those_before_it_are_there() {
+        let store = store(Mode::Store);
+        let long = vec![b'k'; KEY_BYTES_MAX + 1];
+        let puts = [&b"first"[..], b"second", &long, b"third"];
+        let batch = store.batch(puts.map(|key| (key, &b"body"[..], PutOptions::default())));
+        assert!(matches!(batch, Err(StoreError::Length { what: "key", .. })), "{batch:?}");
+        let lengths = puts.map(|key| length(&store, key));
+        assert_eq!(lengths, [Some(4), Some(4), None, None]);
+    }
+
+    #[test]
+    fn who_must_not_wait_puts_what_is_simple_and_is_told_busy_for_all_else() {
+        let busy = |store: &Store, body: &[u8]| {
+            matches!(store.try_put(b"key", body, PutOptions::default()), Err(StoreError::Busy))
+        };
+        assert!(busy(&store(Mode::Store), b"body"), "a store's put waits for the disk");
+        let cache = store(Mode::Cache);
+        assert!(busy(&cache, &vec![0; cache.objects.setup.shape.piece_bytes() + 1]), "several pieces");
+        let taken = Taken::one(cache.objects.queue.keys(), cache.name_hash(b"key"));
+        assert!(busy(&cache, b"body"), "the key is being changed");
+        drop(taken);
+        // The first one asks for a file to fill; the writer makes it.
+        cache.put(b"other", b"body", PutOptions::default()).expect("put");
+        assert!(!busy(&cache, b"body"));
+        assert_eq!(length(&cache, b"key"), Some(4));
+    }
+
+    #[test]
+    fn a_key_whose_object_has_several_pieces_is_replaced_with_all_of_them_and_deleted_once() {
+        let store = store(Mode::Store);
+        let large = vec![3; store.objects.setup.shape.piece_bytes() * 2 + 5];
+        let live = || store.usage().live_bytes;
+        store.put(b"key", b"small", PutOptions::default()).expect("put");
+        let small = live();
+        store.put(b"key", &large, PutOptions::default()).expect("put");
+        assert_eq!(length(&store, b"key"), Some(large.len() as u64));
+        assert!(live() > large.len() as u64);
+        store.put(b"key", b"small", PutOptions::default()).expect("put");
+        assert_eq!(live(), small, "its pieces went with it");
+        assert!(store.delete(b"key").expect("deleted"));
+        assert!(!store.delete(b"key").expect("nothing is there"));
+        assert_eq!((live(), store.usage().objects), (0, 0));
+    }
+}

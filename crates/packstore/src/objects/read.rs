@@ -302,3 +302,88 @@ impl Objects {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use testkit::SimulatedDisk;
+
+    use super::*;
+    use crate::options::{PutOptions, StoreOptions, VolumeSpec};
+    use crate::store::Store;
+
+    fn store(options: StoreOptions) -> (Arc<SimulatedDisk>, Store) {
+        let disk = Arc::new(SimulatedDisk::new("read"));
+        let volume = VolumeSpec { disk: disk.clone(), size_bytes: 8 << 20 };
+        let store = Store::create(vec![volume], StoreOptions { memory_bytes_max: 0, ..options });
+        (disk, store.expect("a store"))
+    }
+
+    fn put(store: &Store, key: &[u8], body: &[u8]) -> u64 {
+        store.put(key, body, PutOptions::default()).expect("put");
+        store.name_hash(key)
+    }
+
+    #[test]
+    fn what_was_read_before_counts_while_its_segment_is_as_it_was_and_is_read_again_else() {
+        let (_, store) = store(StoreOptions::default());
+        let hash = put(&store, b"key", b"body");
+        let objects = &store.objects;
+        let find = |before| {
+            let found = objects.find_with(Name::of(b"key"), hash, Depth::Proven, before)?;
+            Ok::<_, StoreError>(found.map(|record| record.body().to_vec()))
+        };
+        let record = objects.find(Name::of(b"key"), hash, Depth::Whole).expect("readable").expect("put");
+        let (location, generation) = (record.entry.location, record.generation);
+        let before =
+            |generation, bytes: &[u8]| Some(ReadBefore { location, generation, bytes: bytes.to_vec() });
+        let reads = objects.disk_reads();
+        assert_eq!(find(before(generation, &record.bytes)).expect("whole"), Some(b"body".to_vec()));
+        assert_eq!(objects.disk_reads(), reads, "the bytes were there");
+        let zeros = vec![0; record.bytes.len()];
+        let damaged = find(before(generation, &zeros));
+        assert!(matches!(damaged, Err(StoreError::Damaged { .. })), "{damaged:?}");
+        // The index was rewritten meanwhile: what was read may be another object's.
+        assert_eq!(find(before(generation + 1, &zeros)).expect("whole"), Some(b"body".to_vec()));
+        assert_eq!(objects.disk_reads(), reads + 1);
+    }
+
+    #[test]
+    fn a_head_is_read_without_its_body_and_a_key_with_the_same_hash_is_no_other_object() {
+        let (_, store) = store(StoreOptions::default());
+        let hash = put(&store, b"key", &[7; 100_000]);
+        let head = store.objects.find(Name::of(b"key"), hash, Depth::Head).expect("readable").expect("put");
+        assert_eq!((head.bytes.len(), head.head.body_len), (HEAD_READ_BYTES, 100_000));
+        let other = store.objects.find(Name::of(b"other"), hash, Depth::Head);
+        assert!(other.expect("readable").is_none(), "its key is not the one that is stored there");
+    }
+
+    #[test]
+    fn one_body_in_so_many_is_compared_and_one_that_must_be_is_compared_always() {
+        let (_, store) = store(StoreOptions { verify: Verify::OneIn(3), ..StoreOptions::default() });
+        let hash = put(&store, b"key", b"body");
+        let compared = |depth| {
+            let found = store.objects.find(Name::of(b"key"), hash, depth);
+            found.expect("readable").expect("put").compared
+        };
+        let sampled = (0..6).map(|_| compared(Depth::Whole)).collect::<Vec<_>>();
+        assert_eq!(sampled, [true, false, false, true, false, false]);
+        assert!((0..3).all(|_| compared(Depth::Proven)));
+    }
+
+    #[test]
+    fn a_damaged_body_is_an_error_that_is_counted_unless_the_reader_asks_not_to() {
+        let (disk, store) = store(StoreOptions::default());
+        let hash = put(&store, b"key", b"body");
+        let record =
+            store.objects.find(Name::of(b"key"), hash, Depth::Whole).expect("readable").expect("put");
+        let at = store.objects.setup.shape.offset(record.address.block) + record.body_start() as u64;
+        assert!(disk.flip(&Segment::data_name(record.address.file), at * 8));
+        let find = || store.objects.find(Name::of(b"key"), hash, Depth::Whole);
+        assert!(matches!(store.objects.uncounted(find), Err(StoreError::Damaged { .. })));
+        assert_eq!(store.objects.damaged_reads(), 0);
+        assert!(matches!(find(), Err(StoreError::Damaged { .. })));
+        assert_eq!(store.objects.damaged_reads(), 1);
+    }
+}

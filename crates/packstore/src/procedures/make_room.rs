@@ -549,3 +549,96 @@ fn forget(objects: &Objects, volume: &Volume, segment: &Segment, put: &Put<'_>, 
         objects.apply_now(&[Change::Unlink(put.id)]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::SimulatedDisk;
+
+    use super::*;
+    use crate::options::{OpenOptions, PutOptions, StoreOptions, VolumeSpec};
+    use crate::store::Store;
+
+    #[test]
+    fn room_is_made_in_the_first_gap_that_is_long_enough_beside_what_is_read() {
+        let beside = |taken: &[Range<u32>], want| run_beside(taken.to_vec(), want, 100);
+        assert_eq!(beside(&[], 100), Some(0..100));
+        assert_eq!(beside(&[], 101), None);
+        // In whatever order they come.
+        assert_eq!(beside(&[50..60, 5..10], 20), Some(10..30));
+        assert_eq!(beside(&[50..60, 5..10], 5), Some(0..5));
+        assert_eq!(beside(&[50..60, 5..10], 40), Some(10..50));
+        assert_eq!(beside(&[50..60, 5..10], 41), None);
+        assert_eq!(beside(&[0..60, 60..100], 1), None);
+    }
+
+    #[test]
+    fn a_full_disk_is_no_room_and_any_other_error_is_a_failure() {
+        let error = |kind| DiskError {
+            place: "disk".to_owned(),
+            name: "file".to_owned(),
+            operation: "write",
+            source: std::io::Error::from(kind),
+        };
+        assert!(matches!(NoRoom::from(error(ErrorKind::StorageFull)), NoRoom::Full));
+        assert!(matches!(NoRoom::from(error(ErrorKind::QuotaExceeded)), NoRoom::Full));
+        assert!(matches!(NoRoom::from(error(ErrorKind::PermissionDenied)), NoRoom::Failed(_)));
+    }
+
+    /// A store that was closed and opened again, so that nothing is being filled.
+    fn reopened(fill: impl FnOnce(&Store)) -> Store {
+        let disk: Arc<dyn disk::Disk> = Arc::new(SimulatedDisk::new("room"));
+        let volume = VolumeSpec { disk: disk.clone(), size_bytes: 8 << 20 };
+        let store = Store::create(vec![volume], StoreOptions::default()).expect("a store");
+        fill(&store);
+        store.close().expect("closed");
+        Store::open(vec![disk], OpenOptions::default()).expect("it opens")
+    }
+
+    #[test]
+    fn a_rewritten_index_names_what_counts_alone_and_its_bitmap_is_the_live_blocks() {
+        let store = reopened(|store| {
+            for number in 0..20_u8 {
+                store.put(&[number], &[number; 100], PutOptions::default()).expect("put");
+            }
+            (0..5_u8).for_each(|number| assert!(store.delete(&[number]).expect("deleted")));
+            store.put(&[5], b"again", PutOptions::default()).expect("put");
+        });
+        let objects = &store.objects;
+        let segment = objects.segments.file(0).expect("all are in the first");
+        let puts = |read: &IndexRead| {
+            IndexRecords::new(&read.bytes, read.salt)
+                .filter(|(_, index_record)| matches!(index_record, IndexRecord::Put(_)))
+                .count()
+        };
+        let before = index_of(objects, &segment).expect("readable");
+        assert_eq!(puts(&before), 21, "also those that count no more");
+        let generation = before.head.generation;
+        let volume = objects.segments.volume(0);
+        let Ok((head, end, bitmap)) = rewrite_index(objects, &volume, &segment, before) else {
+            panic!("it cannot be rewritten")
+        };
+        assert!(head.generation > generation && !head.is_first);
+        assert_eq!(bitmap.taken(), segment.live_blocks.load(Ordering::Relaxed));
+        let after = index_of(objects, &segment).expect("readable");
+        assert_eq!((puts(&after), after.bytes.len() as u64), (15, end));
+        assert!((5..20_u8).all(|number| store.get(&[number]).expect("readable").is_some()));
+    }
+
+    #[test]
+    fn an_index_that_lacks_a_record_that_counts_is_not_rewritten() {
+        let store = reopened(|store| {
+            (0..3_u8).for_each(|number| store.put(&[number], b"body", PutOptions::default()).expect("put"));
+        });
+        let objects = &store.objects;
+        let segment = objects.segments.file(0).expect("all are in the first");
+        let mut read = index_of(objects, &segment).expect("readable");
+        assert!(lacks_nothing(objects, &segment, &read).is_ok());
+        let last = IndexRecords::new(&read.bytes, read.salt)
+            .filter(|(_, index_record)| matches!(index_record, IndexRecord::Put(_)))
+            .map(|(at, _)| at as usize)
+            .last();
+        read.bytes.truncate(last.expect("there are three"));
+        let lacking = lacks_nothing(objects, &segment, &read);
+        assert!(matches!(lacking, Err(StoreError::Foreign { .. })), "{lacking:?}");
+    }
+}

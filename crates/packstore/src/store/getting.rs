@@ -279,3 +279,97 @@ pub(crate) fn stat_of(record: &Record) -> Stat {
         sequence: record.head.sequence,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use disk::LocalDisk;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::options::{PutOptions, StoreOptions, VolumeSpec};
+
+    /// On a disk with descriptors, and without a memory tier.
+    fn store() -> (TempDir, Store) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = Arc::new(LocalDisk::open(directory.path()).expect("it opens"));
+        let volume = VolumeSpec { disk, size_bytes: 8 << 20 };
+        let options = StoreOptions { memory_bytes_max: 0, ..StoreOptions::default() };
+        let store = Store::create(vec![volume], options).expect("a store");
+        (directory, store)
+    }
+
+    fn body(object: Option<Object>) -> Option<Vec<u8>> {
+        object.map(|object| object.read_all().expect("whole"))
+    }
+
+    fn begin(store: &Store, key: &[u8]) -> Reading {
+        match store.begin_get(key).expect("readable") {
+            Begun::Read(reading) => reading,
+            Begun::Done(done) => panic!("nothing had to be read: {done:?}"),
+        }
+    }
+
+    fn read(reading: &Reading) -> Vec<u8> {
+        let file = std::fs::File::from(reading.as_fd().try_clone_to_owned().expect("a descriptor"));
+        let mut bytes = vec![0; reading.bytes()];
+        file.read_exact_at(&mut bytes, reading.offset()).expect("read");
+        bytes
+    }
+
+    #[test]
+    fn a_get_ends_with_what_was_read_for_it_and_reads_itself_what_was_not_read_or_not_all() {
+        let (_directory, store) = store();
+        store.put(b"key", b"body", PutOptions::default()).expect("put");
+        let reads = || store.objects.disk_reads();
+        let before = reads();
+        let reading = begin(&store, b"key");
+        assert_eq!(reads(), before, "the disk is the caller's");
+        let bytes = read(&reading);
+        let short = bytes[..bytes.len() - 1].to_vec();
+        for given in [Some(bytes), Some(short), None] {
+            let what = given.as_ref().map(Vec::len);
+            let got = store.end_get(b"key", begin(&store, b"key"), given).expect("readable");
+            assert_eq!(body(got).as_deref(), Some(&b"body"[..]), "{what:?}");
+        }
+        assert_eq!(reads(), before + 3, "each of the three was read once");
+    }
+
+    #[test]
+    fn a_get_of_what_is_not_there_is_done_at_once_and_one_that_was_deleted_meanwhile_ends_with_nothing() {
+        let (_directory, store) = store();
+        assert!(matches!(store.begin_get(b"none").expect("readable"), Begun::Done(None)));
+        assert!(matches!(store.begin_get(b"").expect("readable"), Begun::Done(None)));
+        store.put(b"key", b"body", PutOptions::default()).expect("put");
+        let reading = begin(&store, b"key");
+        let bytes = read(&reading);
+        assert!(store.delete(b"key").expect("deleted"));
+        assert!(store.end_get(b"key", reading, Some(bytes)).expect("readable").is_none());
+    }
+
+    #[test]
+    fn what_has_the_hash_of_the_key_and_another_key_is_not_taken_for_it() {
+        let (_directory, store) = store();
+        store.put(b"other", b"another body", PutOptions::default()).expect("put");
+        let reading = begin(&store, b"other");
+        let bytes = read(&reading);
+        // As if both had one hash: the key in the record decides.
+        assert!(store.end_get(b"key", reading, Some(bytes)).expect("readable").is_none());
+    }
+
+    #[test]
+    fn length_and_attributes_are_those_of_the_object_also_by_its_second_name() {
+        let (_directory, store) = store();
+        let options = PutOptions { meta: b"meta", created_s: Some(7), ..PutOptions::default() };
+        store.put(b"key", b"body", options).expect("put");
+        assert!(store.link(b"key", b"twin").expect("linked"));
+        for key in [&b"key"[..], b"twin"] {
+            let (stat, meta) = store.attributes(key).expect("readable").expect("there");
+            assert_eq!((stat.length, stat.created_s, &meta[..]), (4, 7, &b"meta"[..]));
+            assert_eq!(store.stat(key).expect("readable").map(|stat| stat.length), Some(4));
+            assert!(store.may_contain(key));
+        }
+        assert!(store.attributes(b"none").expect("readable").is_none());
+    }
+}
