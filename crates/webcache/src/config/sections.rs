@@ -256,7 +256,8 @@ sections! {
         idle_time: Duration = seconds, "idle_s": key("15").within(0, TIME_MAX);
         idle_per_origin: usize = number, "idle_per_origin": key("32");
         idle_in_all: usize = number, "idle_in_all": key("512");
-        /// Further tries, with another origin or connection, of requests that may be repeated and got no reply.
+        /// Further attempts at a repeatable request that got no byte of a reply: other origins first, then new connections. One attempt
+        /// on an idle connection that the origin has closed does not count.
         retries: u32 = number, "retries": key("1").within(0, RETRIES_MAX);
         /// Seconds that an address is remembered for a name.
         dns_time: Duration = seconds, "dns_s": key("60").within(0, TIME_MAX);

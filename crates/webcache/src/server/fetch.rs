@@ -48,7 +48,7 @@ use crate::server::fetch::streaming_reply::{FetchResult, SharedHead};
 use crate::server::peers::neighbours::IcpResult;
 use crate::server::upstream::connection::ArrivingBody;
 use crate::server::upstream::request::{RequestBody, RequestHead};
-use crate::server::upstream::{NamedBy, UpstreamError};
+use crate::server::upstream::{Attempts, NamedBy, UpstreamError};
 use crate::server::worker::now;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -328,6 +328,7 @@ impl RequestHandler {
         let password = headers.remove(PROXY_AUTHORIZATION);
         let mut head = RequestHead { method: self.parsed.method.clone(), uri: Uri::default(), headers };
         let tries = tries.max(if repeatable { candidates.len() } else { 1 });
+        let mut attempts = Attempts::new();
         for (number, (upstream, as_proxy)) in candidates.iter().cycle().take(tries).enumerate() {
             head.uri = match as_proxy {
                 true => self.parsed.target.clone(),
@@ -350,7 +351,9 @@ impl RequestHandler {
                 Route::Direct(_) if !as_proxy => NamedBy::Client,
                 Route::Direct(_) | Route::Site(_) => NamedBy::Operator,
             };
-            match self.worker.pool.send(upstream, named_by, &head, body, &self.config).await {
+            attempts.may_use_idle &= number < candidates.len();
+            let sent = self.worker.pool.send(upstream, named_by, &head, body, &self.config, &mut attempts);
+            match sent.await {
                 Ok(mut reply) => {
                     if !head.headers.contains_key(RANGE) {
                         part_to_whole(&mut reply);
@@ -364,7 +367,10 @@ impl RequestHandler {
                     });
                 }
                 Err(error) => {
-                    let can_go_on = number + 1 < tries && !error.is_final();
+                    // An upstream that began a reply has acted on the request: only another one is tried after it.
+                    let next_is_untried = number + 1 < candidates.len();
+                    let may_repeat = next_is_untried || !attempts.reply_began;
+                    let can_go_on = number + 1 < tries && !error.is_final() && may_repeat;
                     let action = self.decide_response(None, Role::StandIn, Came::Nothing { can_go_on });
                     if action != ResponseAction::NextUpstream {
                         return Err(error);

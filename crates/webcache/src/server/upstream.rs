@@ -7,7 +7,8 @@
 //!
 //! Always holds:
 //! - Connecting and waiting for a head are bounded in time. Cached addresses and idle connections are bounded in time and number.
-//! - A request is sent a second time only if it is repeatable and no byte of a reply arrived.
+//! - A request is sent a second time to an upstream only if it is repeatable and no byte of a reply arrived. One attempt on an idle
+//!   connection that turns out to be closed is free; `upstream.retries` bounds the others, which use new connections.
 //! - The proxy never connects to its own listeners, whatever name a request uses for them.
 //! - For a destination named by a client, the very address is checked before connecting and before reusing an idle connection
 //!   (`access.internal`, `access.destinations_denied`).
@@ -31,7 +32,6 @@ use http::header::UPGRADE;
 use http::{Response, StatusCode};
 use http_cache_rules::framing::{self, Violation};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -171,6 +171,22 @@ impl NamedBy {
     }
 }
 
+/// The attempts at one request so far, and what they leave to the next one.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempts {
+    /// An idle connection may be used: none has turned out to be closed yet, and this upstream has not failed yet.
+    pub may_use_idle: bool,
+    /// The last attempt received bytes of a reply.
+    pub reply_began: bool,
+}
+
+impl Attempts {
+    /// Before the first attempt.
+    pub fn new() -> Self {
+        Self { may_use_idle: true, reply_began: false }
+    }
+}
+
 /// The addresses of a name, and when they expire.
 type Addresses = (Instant, Vec<SocketAddr>);
 
@@ -219,8 +235,7 @@ impl Pool {
         }
     }
 
-    /// Sends a request and waits for the head of the reply. Retries once on a new connection if the request is repeatable and an idle
-    /// connection turned out to be closed.
+    /// Sends a request and waits for the head of the reply. `attempts` is shared by all attempts at one request.
     ///
     /// # Errors
     /// When there is no reply.
@@ -231,9 +246,11 @@ impl Pool {
         head: &RequestHead,
         body: RequestBody,
         config: &Config,
+        attempts: &mut Attempts,
     ) -> Result<Response<ArrivingBody>, UpstreamError> {
         self.counters.origin_requests.add(1);
-        let result = self.try_send(upstream, named_by, head, body, config).await;
+        attempts.reply_began = false;
+        let result = self.try_send(upstream, named_by, head, body, config, attempts).await;
         match &result {
             Err(UpstreamError::Connect { .. } | UpstreamError::Name { .. }) => {
                 self.counters.origin_failures.add(1);
@@ -257,6 +274,7 @@ impl Pool {
         head: &RequestHead,
         mut body: RequestBody,
         config: &Config,
+        attempts: &mut Attempts,
     ) -> Result<Response<ArrivingBody>, UpstreamError> {
         let repeatable = body.may_be_repeated(&head.method);
         let last_progress = match &body {
@@ -274,19 +292,26 @@ impl Pool {
             Ok(reply
                 .map(|body| ArrivingBody::new(body, connection, self, upstream, config.upstream_idle_max())))
         };
-        while let Some(mut connection) = self.take_idle(upstream, named_by, age_max, config) {
+        while attempts.may_use_idle
+            && let Some(mut connection) = self.take_idle(upstream, named_by, age_max, config)
+        {
             let request = head.with(std::mem::replace(&mut body, RequestBody::Nothing));
-            match self
+            let sent = self
                 .wait_for_head(upstream, config, last_progress.as_deref(), connection.send(request))
-                .await?
-            {
+                .await;
+            attempts.reply_began = connection.reply_began();
+            match sent? {
                 Ok(reply) => return arriving(reply, connection),
                 Err(mut error) => match error.take_message() {
                     // Closed before any of it was sent.
                     Some(unsent) => body = unsent.into_body(),
-                    // Closed by the origin before it replied, which happens to idle connections.
-                    None if repeatable
-                        && (error.error().is_incomplete_message() || error.error().is_closed()) => {}
+                    // Closed by the origin before it replied, which happens to idle connections. Another idle one may be closed too,
+                    // and an origin that closes whenever it reads this request would get it once on each of them.
+                    None if repeatable && !attempts.reply_began => {
+                        attempts.may_use_idle = false;
+                        self.counters.origin_failures.add(1);
+                        self.counters.origin_requests.add(1);
+                    }
                     None => return Err(reply_error(upstream, error.into_error())),
                 },
             }
@@ -294,8 +319,9 @@ impl Pool {
         let mut connection = Box::pin(self.connect(upstream, named_by, config)).await?;
         let sent = self
             .wait_for_head(upstream, config, last_progress.as_deref(), connection.send(head.with(body)))
-            .await?;
-        arriving(sent.map_err(|error| reply_error(upstream, error.into_error()))?, connection)
+            .await;
+        attempts.reply_began = connection.reply_began();
+        arriving(sent?.map_err(|error| reply_error(upstream, error.into_error()))?, connection)
     }
 
     /// Waits for the head of a reply; the timeout starts again whenever bytes of the request body are sent.
@@ -474,14 +500,12 @@ impl Pool {
                 .map_err(|error| failed(io::Error::other(error)))?;
             let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp);
             match tokio::time::timeout(config.upstream.connect_time, tls).await {
-                Ok(Ok(tls)) => {
-                    OriginConnection::over(TokioIo::new(tls), peer, config.limits.head_bytes_max).await
-                }
+                Ok(Ok(tls)) => OriginConnection::over(tls, peer, config.limits.head_bytes_max).await,
                 Ok(Err(error)) => return Err(failed(error)),
                 Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
             }
         } else {
-            OriginConnection::over(TokioIo::new(tcp), peer, config.limits.head_bytes_max).await
+            OriginConnection::over(tcp, peer, config.limits.head_bytes_max).await
         };
         connection.map_err(|source| reply_error(upstream, source))
     }

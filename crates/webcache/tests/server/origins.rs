@@ -87,3 +87,40 @@ fn a_reply_s_head_may_be_long_and_one_that_is_too_long_is_told_as_the_origin_s_f
     let told = |bytes: usize| proxy.get(&format!("/{bytes}")).status;
     assert_eq!([told(31_000), told(34_000), told(10)], [200, 502, 200]);
 }
+
+/// Symptom: an origin that closes whenever it reads a certain GET got it once on each idle connection, and with other traffic without
+/// end. Cause: each idle connection that turned out to be closed was followed by the next one. Fix: one such attempt is free, all
+/// others count.
+#[test]
+fn a_request_at_which_an_origin_closes_is_repeated_no_more_often_than_upstream_retries_says() {
+    // Half a head shows that the origin has acted on the request.
+    let half_a_head = "HTTP/1.1 200 OK\r\nX: ";
+    for (retries, before_closing, requests_max) in [(0, "", 2), (1, "", 3), (1, half_a_head, 1)] {
+        let gate = Arc::new(Gate::default());
+        let held = Arc::clone(&gate);
+        let origin = Origin::new(move |seen, _| match seen.target.as_str() {
+            "/closes" => vec![Step::Send(before_closing.into()), Step::Close],
+            _ => {
+                let mut steps = vec![Step::Wait(Arc::clone(&held))];
+                steps.extend(reply("Cache-Control: no-store\r\n", "slow"));
+                steps
+            }
+        });
+        let proxy = Proxy::with(origin.address, &format!("upstream.retries = {retries}\nproxy.loops = 1\n"));
+        std::thread::scope(|scope| {
+            for number in 0..20 {
+                let proxy = &proxy;
+                scope.spawn(move || assert_eq!(proxy.get(&format!("/{number}")).text(), "slow"));
+            }
+            proxy.until("all are with the origin", |_| origin.seen().len() == 20);
+            gate.open();
+        });
+        origin.forget();
+        let counted = proxy.count(|counters| counters.origin_requests.get());
+        let case = format!("{retries} retries, {before_closing:?}");
+        assert_eq!(proxy.get("/closes").status, 502, "{case}");
+        let seen = origin.seen().len() as u64;
+        assert!((1..=requests_max).contains(&seen), "{case}: {seen} requests");
+        assert_eq!(proxy.count(|counters| counters.origin_requests.get()) - counted, seen, "{case}");
+    }
+}

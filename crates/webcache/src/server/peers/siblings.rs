@@ -20,8 +20,8 @@ use crate::server::answer::handler::RequestHandler;
 use crate::server::client::parsed_request::Route;
 use crate::server::fetch::UpstreamReply;
 use crate::server::peers::neighbours::IcpResult;
-use crate::server::upstream::NamedBy;
 use crate::server::upstream::request::{RequestBody, RequestHead};
+use crate::server::upstream::{Attempts, NamedBy};
 use crate::server::worker::now;
 
 impl RequestHandler {
@@ -57,8 +57,9 @@ impl RequestHandler {
             access_entry.set_upstream_via(&sibling.host, Way::SiblingHit);
         }
         let requested_at = now();
-        let sent =
-            self.worker.pool.send(sibling, NamedBy::Operator, &head, RequestBody::Nothing, &self.config);
+        let (pool, mut attempts) = (&self.worker.pool, Attempts::new());
+        let body = RequestBody::Nothing;
+        let sent = pool.send(sibling, NamedBy::Operator, &head, body, &self.config, &mut attempts);
         // A stored object arrives at once: do not wait longer than for a connection.
         let reply = tokio::time::timeout(self.config.upstream.connect_time, sent).await;
         let reply = reply.ok().and_then(Result::ok).filter(|reply| icp::is_taken(reply.status()));

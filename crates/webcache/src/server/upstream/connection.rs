@@ -9,9 +9,12 @@
 //! relayed in one piece. A connection gets a task after all when it sends a client's body or may switch protocols, as it then
 //! has to make progress while the reply is not being read.
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -21,6 +24,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::config::{IdleMax, Upstream};
 use crate::server::upstream::request::RequestBody;
@@ -38,6 +43,8 @@ pub struct OriginConnection {
     sender: SendRequest<RequestBody>,
     /// Drives the connection; `None` when a task does, or it has ended.
     driver: Option<Driver>,
+    /// Bytes arrived since the last request was sent.
+    received: Arc<AtomicBool>,
 }
 
 impl OriginConnection {
@@ -47,8 +54,10 @@ impl OriginConnection {
     /// As hyper's handshake, which sends nothing.
     pub async fn over<T>(io: T, peer: SocketAddr, head_max_bytes: usize) -> hyper::Result<Self>
     where
-        T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let received = Arc::new(AtomicBool::new(false));
+        let io = TokioIo::new(NoteReceived { io, received: Arc::clone(&received) });
         let mut builder = http1::Builder::new();
         builder.read_buf_exact_size(Some(head_max_bytes.max(READ_BYTES))).max_headers(REPLY_FIELDS_MAX);
         let (sender, connection) = builder.handshake(WriteBatching::new(io)).await?;
@@ -56,7 +65,7 @@ impl OriginConnection {
             // Errors reach the task that waits for the reply.
             let _ = connection.with_upgrades().await;
         });
-        Ok(Self { peer, sender, driver: Some(driver) })
+        Ok(Self { peer, sender, driver: Some(driver), received })
     }
 
     /// The address of the other end.
@@ -72,6 +81,7 @@ impl OriginConnection {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        self.received.store(false, Ordering::Relaxed);
         let needs_task = !request.body().is_end_stream() || request.headers().contains_key(UPGRADE);
         if needs_task && let Some(driver) = self.driver.take() {
             tokio::task::spawn_local(driver);
@@ -83,6 +93,11 @@ impl OriginConnection {
             sent.as_mut().poll(cx)
         })
         .await
+    }
+
+    /// Whether bytes arrived since the last request was sent, a reply's or not.
+    pub fn reply_began(&self) -> bool {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Whether it can take a request. The peer may have closed it since its last use.
@@ -108,6 +123,54 @@ impl OriginConnection {
     /// Whether it has ended.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+}
+
+/// A socket that notes when bytes arrive: hyper's errors do not tell a connection closed before a reply from one closed within it.
+struct NoteReceived<T> {
+    io: T,
+    received: Arc<AtomicBool>,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for NoteReceived<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.io).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            this.received.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for NoteReceived<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bytes)
     }
 }
 

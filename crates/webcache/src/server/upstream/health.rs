@@ -8,8 +8,8 @@ use http::header::{HOST, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 
 use crate::config::Upstream;
-use crate::server::upstream::NamedBy;
 use crate::server::upstream::request::{RequestBody, RequestHead};
+use crate::server::upstream::{Attempts, NamedBy};
 use crate::server::worker::{Stage, Worker};
 
 /// Probes as configured until the proxy drains. Each loop probes for itself, as it has its own connections.
@@ -41,7 +41,14 @@ pub async fn probe_origins(worker: Rc<Worker>) {
                 tokio::task::spawn_local(async move {
                     let reply = worker
                         .pool
-                        .send(&origin, NamedBy::Operator, &head, RequestBody::Nothing, &config)
+                        .send(
+                            &origin,
+                            NamedBy::Operator,
+                            &head,
+                            RequestBody::Nothing,
+                            &config,
+                            &mut Attempts::new(),
+                        )
                         .await;
                     let healthy = reply.is_ok_and(|reply| reply.status().as_u16() < 400);
                     let until = (!healthy).then(|| Instant::now() + every * 2 + Duration::from_secs(1));
