@@ -29,6 +29,7 @@ mod run;
 mod slots;
 mod tally;
 mod trace;
+mod views;
 mod watch;
 mod wire;
 
@@ -43,3 +44,4 @@ pub use plan::{Class, Plan};
 pub use polymix::{Generation, PolyMix};
 pub use run::{Event, Live, Outcome, Pool, Route, WebloadConfig, run};
 pub use trace::{Trace, TraceFormat};
+pub use views::{ENTRY, views};
