@@ -13,6 +13,7 @@ pub mod check;
 pub mod convert;
 pub mod managed;
 pub mod mounts;
+pub mod views;
 
 mod adapter;
 mod claims;
