@@ -6,12 +6,14 @@
 //! Feed ---------------------clone----+
 //! ```
 //!
-//! Not here: opening targets and drawing (the binary and `report`).
+//! Not here: opening targets (the binary); axes and pages (`report`, which draws what `views` says).
 
 pub mod article;
 pub mod batch;
 mod error;
 pub mod feed;
 pub mod spool;
+mod views;
 
 pub use error::NetnewsError;
+pub use views::{ENTRY, views};
