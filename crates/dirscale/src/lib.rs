@@ -18,6 +18,7 @@
 mod benchmark;
 mod config;
 mod crossover;
+mod entry;
 mod error;
 mod frequencies;
 mod part;
@@ -32,6 +33,7 @@ mod window;
 pub use benchmark::{Dirscale, Reached};
 pub use config::{Cache, DirscaleConfig, Keep};
 pub use crossover::{Crossover, pays_from};
+pub use entry::ENTRY;
 pub use error::DirscaleError;
 pub use frequencies::{Frequencies, FrequenciesError};
 pub use part::Part;

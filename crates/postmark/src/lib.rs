@@ -19,6 +19,7 @@
 pub mod benchmark;
 mod clock;
 pub mod engine;
+mod entry;
 mod error;
 pub mod figures;
 mod language;
@@ -34,6 +35,7 @@ mod text;
 
 pub use benchmark::{Postmark, PostmarkConfig};
 pub use clock::{Clock, SystemClock};
+pub use entry::ENTRY;
 pub use error::PostmarkError;
 pub use report::Figures;
 pub use session::{OpenLocation, Session, SessionEnd, Shell, Surroundings};

@@ -1,0 +1,10 @@
+//! What dirscale says of its records to whoever lists, compares or draws them.
+
+use measure::{BenchmarkEntry, Role};
+
+/// Its metrics, the roles of its configuration's fields, and the remark that is its answer.
+pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
+    settings: &[("set", Role::Place), ("storage", Role::Reach)],
+    answers: &["pays-from"],
+    ..BenchmarkEntry::of(crate::METRICS)
+};

@@ -1,0 +1,7 @@
+//! What PostMark says of its records to whoever lists, compares or draws them.
+
+use measure::{BenchmarkEntry, Role};
+
+/// Its metrics and the roles of its configuration's fields.
+pub const ENTRY: BenchmarkEntry =
+    BenchmarkEntry { settings: &[("nfs", Role::Reach)], ..BenchmarkEntry::of(crate::figures::METRICS) };
