@@ -97,7 +97,7 @@ impl Context {
     /// When it cannot be made, or what lies there is no run store.
     pub fn open_store(&self) -> anyhow::Result<Store> {
         self.directory_of_store()?;
-        Ok(Store::open(&self.store)?.declaring(declarations::of))
+        Ok(Store::open(&self.store)?.declaring(declarations::REGISTRY))
     }
 
     /// Finds out whether a run can be kept, and leaves nothing behind.

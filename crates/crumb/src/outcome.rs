@@ -255,7 +255,11 @@ impl OutputArgs {
         }
         let mut text = text.to_owned();
         if let Some(path) = &self.report {
-            let page = report::html::render(records, &report::html::Options::default())?;
+            let page = report::html::render(
+                records,
+                crate::declarations::REGISTRY,
+                &report::html::Options::default(),
+            )?;
             if is_stdout(&self.report) {
                 print(&page)?;
             } else {

@@ -210,7 +210,7 @@ impl SeriesArgs {
         };
         let comparison = match series.by_side().len() {
             1 => None,
-            _ => match report::compare::compare(&series.by_side(), &[]) {
+            _ => match report::compare::compare(&series.by_side(), &[], declarations::REGISTRY) {
                 Ok(comparison) => Some(comparison),
                 Err(error) => return Err(ended.unwrap_or_else(|| error.into())),
             },

@@ -32,7 +32,7 @@ pub use environment::{Environment, MountPoint};
 pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use memory::memory_bytes;
-pub use metric::{Better, Metric, MetricDeclaration, MetricRegistry, declared};
+pub use metric::{Better, Metric, MetricDeclaration, declared};
 pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Pacing, Phase, RECORD_SCHEMA,
     RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,

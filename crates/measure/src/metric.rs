@@ -56,9 +56,6 @@ pub struct MetricDeclaration {
     pub headline: bool,
 }
 
-/// The declarations of a benchmark by its name; none for one that is not known.
-pub type MetricRegistry = fn(benchmark: &str) -> Vec<MetricDeclaration>;
-
 impl MetricDeclaration {
     /// A metric whose direction its unit does not tell.
     pub const fn new(name: &'static str, unit: &'static str, title: &'static str) -> Self {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Environment, LatencyHistogram, LatencySummary, Metric, MetricDeclaration, MetricRegistry, Verdict,
+    BenchmarkRegistry, Environment, LatencyHistogram, LatencySummary, Metric, MetricDeclaration, Verdict,
     declared,
 };
 
@@ -366,9 +366,9 @@ impl RunRecord {
 
     /// The same by the list of its benchmark, unless it has declarations of its own.
     #[must_use]
-    pub fn declared_by(mut self, registry: MetricRegistry) -> Self {
+    pub fn declared_by(mut self, registry: BenchmarkRegistry) -> Self {
         if self.declarations.is_empty() {
-            self.declare(&registry(&self.benchmark));
+            self.declare(registry.of(&self.benchmark).metrics);
         }
         self
     }
@@ -432,6 +432,7 @@ impl RunRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BenchmarkEntry;
 
     #[test]
     fn a_newer_schema_is_refused_by_its_number() {
@@ -455,7 +456,7 @@ mod tests {
             MetricDeclaration::rate("read_articles_per_sec", "Articles read").answers(),
             MetricDeclaration::count("never_there", "Never there"),
         ];
-        let record = record.declared_by(|_| KNOWN.to_vec());
+        let record = record.declared_by(BenchmarkRegistry::new(|_| Some(BenchmarkEntry::of(&KNOWN))));
         let names: Vec<&str> = record.declarations.iter().map(|metric| metric.name.as_str()).collect();
         assert_eq!(names, ["read_latency_max_us", "read_articles_per_sec"]);
         assert_eq!(record.metric("read_latency_max_us").title, "Latency, max");

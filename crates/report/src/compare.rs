@@ -16,7 +16,7 @@ mod cautions;
 mod figures;
 
 use measure::statistics::{self, SAMPLES_ENOUGH, SAMPLES_MIN};
-use measure::{Better, RunRecord};
+use measure::{BenchmarkRegistry, Better, RunRecord};
 use serde::Serialize;
 
 use crate::figures::{figure_text, grouped};
@@ -172,13 +172,14 @@ pub enum Gate {
 const CONFIDENCE: f64 = 0.95;
 
 /// Compares `sides`, the first being the baseline. `chosen` names the metrics to be judged as headline figures; when
-/// it is empty, those that a side's own records name are, else the first that they declare as a headline.
+/// it is empty, those that a side's own records name are, else the first that they declare as a headline. What a field of the
+/// configuration is to a comparison `registry` says.
 ///
 /// # Errors
 /// When there are fewer than two sides, a side without runs, a run on two sides, a chosen metric that nobody has,
-/// or when the runs are not of one benchmark, workload and kind of loop.
-pub fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
-    cautions::comparable(sides)?;
+/// or when the runs are not of one benchmark and kind of loop, or differ in a field by which it says what was done.
+pub fn compare(sides: &[Side], chosen: &[String], registry: BenchmarkRegistry) -> Result<Comparison> {
+    cautions::comparable(sides, registry)?;
     let chosen: &[String] = &chosen.iter().map(|name| name_today(name)).collect::<Vec<_>>();
     let mut found = figures::of(sides);
     let headlines: Vec<Headlines> =
@@ -220,8 +221,12 @@ pub fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
         corrected_for,
         sides: sides.iter().map(view).collect(),
         figures: found,
-        cautions: headlines.into_iter().filter_map(|of| of.caution).chain(cautions::of(sides)).collect(),
-        settings_differ: cautions::settings_that_differ(sides),
+        cautions: headlines
+            .into_iter()
+            .filter_map(|of| of.caution)
+            .chain(cautions::of(sides, registry))
+            .collect(),
+        settings_differ: cautions::settings_that_differ(sides, registry),
     })
 }
 
@@ -455,7 +460,7 @@ impl Comparison {
 impl Figure {
     /// A verdict on this figure in a word: what is measured in bytes or CPU seconds is not "faster".
     pub fn word(&self, of: &Against) -> &'static str {
-        let time = !self.name.contains("cpu") && !self.name.contains("_bytes_per_op");
+        let time = !self.name.contains("cpu") && self.unit != "B";
         match of.verdict {
             Verdict::Faster if time => "faster",
             Verdict::Slower if time => "slower",

@@ -1,7 +1,7 @@
 //! One HTML file that works offline: verdicts, figures, plots and every number behind them.
 //!
 //! ```text
-//! RunRecord -> views (text), series, passes, census (numbers) -> web/report.html.j2 + report.css + report.js + uPlot
+//! RunRecord -> views (text), series, sections (numbers) -> web/report.html.j2 + report.css + report.js + uPlot
 //! ```
 //!
 //! Always holds: the template escapes whatever is inserted; the numbers travel as JSON without a `<`, so
@@ -9,7 +9,8 @@
 //! scripts, or when uPlot could not be had at build time, the plots are the inlined SVGs.
 //! Not here: what a plot shows (see `series`), how a number is written (see `figures`).
 
-use measure::RunRecord;
+use measure::view::Usual;
+use measure::{BenchmarkRegistry, RunRecord};
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 use serde::Serialize;
@@ -18,13 +19,13 @@ use crate::compare::Comparison;
 use crate::dots::DotPlot;
 use crate::figures::{grouped, rate_text, round_rate_text};
 use crate::lines::{self, LinePlot};
+use crate::sections::Sections;
 use crate::series::{self, Cumulative, Curve, Stat};
-use crate::views::{self, ComparisonView, RunView};
-use crate::{Reference, ReportError, Result, census, netnews, sides, svg, traffic};
+use crate::views::{self, ComparisonView, MetricsView, RunView};
+use crate::{Reference, ReportError, Result, sections, sides, svg};
 
 const TEMPLATE: &str = include_str!("../web/report.html.j2");
-const CENSUS: &str = include_str!("../web/census.html.j2");
-const TRAFFIC: &str = include_str!("../web/traffic.html.j2");
+const SECTION: &str = include_str!("../web/section.html.j2");
 const STYLE: &str = include_str!("../web/report.css");
 const SCRIPT: &str = include_str!("../web/report.js");
 // Empty when npm could not bring them in (see build.rs).
@@ -78,11 +79,11 @@ struct StatNumbers {
     linear_top_ms: f64,
 }
 
-/// Draws `runs` as one page.
+/// Draws `runs` as one page; what is theirs alone is shown as `registry` says.
 ///
 /// # Errors
 /// When there is no run, or a plot cannot be drawn.
-pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
+pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options) -> Result<String> {
     if runs.is_empty() {
         return Err(ReportError::NothingToDraw);
     }
@@ -92,10 +93,11 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
         runs.iter().enumerate().filter_map(|(at, run)| series::cumulative(at, run)).collect();
     let stats = Stat::ALL
         .map(|stat| StatNumbers { name: stat.name(), linear_top_ms: series::linear_top_ms(&curves, stat) });
-    let lines = lines::plots(runs);
+    let sections = Sections::of(runs, registry, options.reference);
+    let lines = lines::plots(&sections::with_own_curves(runs, &sections));
     let numbers =
         PlotNumbers { curves: &curves, stats: stats.into(), cumulative: &cumulative, lines: &lines };
-    let comparison = options.comparison.clone().or_else(|| sides::compared(runs));
+    let comparison = options.comparison.clone().or_else(|| sides::compared(runs, registry));
     let title = options.title.clone().unwrap_or_else(|| default_title(runs, comparison.as_ref()));
 
     let mut environment = Environment::new();
@@ -109,22 +111,19 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
     environment.add_filter("three", |number: f64| crate::ms_text(number * 1e3));
     environment.add_filter("plain", svg::plain);
     environment.add_template("report.html", TEMPLATE)?;
-    environment.add_template("census.html", CENSUS)?;
-    environment.add_template("traffic.html", TRAFFIC)?;
+    environment.add_template("section.html", SECTION)?;
     let page = environment.get_template("report.html")?.render(context! {
         title,
         phases_shown => PHASES_SHOWN,
         interactive,
         version => env!("CARGO_PKG_VERSION"),
-        runs => runs.iter().map(RunView::new).collect::<Vec<_>>(),
-        metrics => comparison.as_ref().map_or_else(|| views::metrics(census::besides(runs)), views::medians),
+        runs => run_views(runs, &sections),
+        metrics => comparison.as_ref().map_or_else(|| metrics(runs, &sections), views::medians),
         comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
         dots => comparison.as_ref().and_then(DotPlot::of),
-        passes => netnews::section(runs, options.reference),
-        censuses => census::of_all(runs),
-        traffic => traffic::of_all(runs),
+        sections => sections.all(),
+        line_svgs => line_svgs(&lines)?,
         lines => lines,
-        line_svgs => line_svgs(runs, lines.len())?,
         stats => Stat::ALL.map(Stat::name),
         curves => curves,
         cumulative => cumulative,
@@ -139,8 +138,19 @@ pub fn render(runs: &[RunRecord], options: &Options) -> Result<String> {
     Ok(page)
 }
 
-fn line_svgs(runs: &[RunRecord], plots: usize) -> Result<Vec<Value>> {
-    (0..plots).map(|at| svg::render(runs, svg::Kind::Lines { at }).map(Value::from_safe_string)).collect()
+fn run_views(runs: &[RunRecord], sections: &Sections) -> Vec<RunView> {
+    let view = |(at, run)| RunView::new(run, !sections.have(at, Usual::Phases));
+    runs.iter().enumerate().map(view).collect()
+}
+
+/// None to be listed when every run has a section that shows its figures.
+fn metrics(runs: &[RunRecord], sections: &Sections) -> MetricsView {
+    let shown = (0..runs.len()).all(|at| sections.have(at, Usual::Metrics));
+    views::metrics(if shown { &[] } else { runs })
+}
+
+fn line_svgs(lines: &[LinePlot]) -> Result<Vec<Value>> {
+    lines.iter().map(|plot| svg::render(&[], svg::Kind::Lines(plot)).map(Value::from_safe_string)).collect()
 }
 
 /// The fixed plots in the page's order: both latency plots, achieved against offered, and per run the
@@ -205,8 +215,8 @@ mod tests {
 
     #[test]
     fn what_all_labels_begin_with_is_said_once() {
-        let on = ["postmark on /mnt/a", "postmark on /mnt/b"];
-        assert_eq!(apart(&on), ("postmark on", vec!["/mnt/a", "/mnt/b"]));
+        let on = ["news on /mnt/a", "news on /mnt/b"];
+        assert_eq!(apart(&on), ("news on", vec!["/mnt/a", "/mnt/b"]));
         assert_eq!(apart(&["ext4", "XFS, new log"]), ("", vec!["ext4", "XFS, new log"]));
         assert_eq!(apart(&["news", "news old"]), ("", vec!["news", "news old"]));
         assert_eq!(apart(&["a b", "a b"]), ("a", vec!["b", "b"]));

@@ -3,30 +3,27 @@
 //! ```text
 //! RunRecord -> Store (SQLite) -> RunRecord -> series -> html: one file, uPlot or inlined SVG
 //!                                                   \-> svg:  files for papers and mails
-//!           -> passes: figures by pass, with published values -^
-//!           -> census: what a mount was asked ---------------^
+//!           -> sections: what the benchmark's own crate shows, as data -^
 //! names -> sides -> compare: Comparison -> terminal table, JSON, dot plots
 //! ```
 //!
-//! Always holds: a record is kept whole, as its JSON; a page asks nothing of the network; what a user
+//! Always holds: no benchmark is known here by name, and what is said of one comes from the registry that the program hands
+//! over (`measure::BenchmarkRegistry`); a record is kept whole, as its JSON; a page asks nothing of the network; what a user
 //! named (labels, targets) is text on the page and never markup; closed-loop points are called so.
 //! Not here: where the store lies (the binary says), measuring (see `measure`), terminal tables.
 
 mod axis;
-mod census;
 pub mod compare;
-mod configurations;
 mod dots;
 mod error;
 pub mod html;
 mod lines;
-mod netnews;
 mod passes;
+mod sections;
 mod series;
 pub mod sides;
 mod store;
 pub mod svg;
-mod traffic;
 mod views;
 
 pub use error::ReportError;

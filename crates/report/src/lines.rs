@@ -50,15 +50,11 @@ fn title(runs: &[&RunRecord], name: &str) -> String {
     of.map_or_else(|| Metric::undeclared(name), |run| run.metric(name)).title
 }
 
-/// The plots of all runs, in the order of the first run that has them.
-pub(crate) fn plots(runs: &[RunRecord]) -> Vec<LinePlot> {
+/// The plots of these runs, in the order of the first run that has them.
+pub(crate) fn plots(runs: &[&RunRecord]) -> Vec<LinePlot> {
     let mut names: Vec<(&str, &str)> = Vec::new();
     let mut variants: Vec<&str> = Vec::new();
-    // What is drawn pass by pass is not drawn again on logarithmic axes.
-    let has = |run: &&RunRecord| {
-        !run.curves.is_empty() && !crate::netnews::draws(run) && !crate::traffic::draws(run)
-    };
-    let with_curves: Vec<&RunRecord> = runs.iter().filter(has).collect();
+    let with_curves: Vec<&RunRecord> = runs.iter().copied().filter(|run| !run.curves.is_empty()).collect();
     for curve in with_curves.iter().flat_map(|run| &run.curves) {
         if !names.iter().any(|(name, _)| *name == curve.name) {
             names.push((&curve.name, &curve.over));

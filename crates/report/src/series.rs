@@ -114,7 +114,7 @@ pub(crate) fn point_name(point: &LoadPoint) -> String {
 }
 
 /// The curves of all runs, in the order of the runs, a run's open loop first; none where every one is a dot at the same load,
-/// as of a run of PostMark: a curve is what several loads make.
+/// as of closed-loop runs with one number of threads: a curve is what several loads make.
 pub(crate) fn curves(runs: &[RunRecord]) -> Vec<Curve> {
     let mut curves = Vec::new();
     for (run, record) in runs.iter().enumerate() {

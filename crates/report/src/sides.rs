@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use measure::{MetricRegistry, RunRecord};
+use measure::{BenchmarkRegistry, RunRecord};
 
 use crate::compare::{Comparison, Side};
 use crate::{ReportError, Result, Store};
@@ -22,12 +22,12 @@ use crate::{ReportError, Result, Store};
 pub struct Source<'a> {
     open: Box<dyn Fn() -> Result<Store> + 'a>,
     store: std::cell::OnceCell<Store>,
-    registry: MetricRegistry,
+    registry: BenchmarkRegistry,
 }
 
 impl<'a> Source<'a> {
     /// Runs of the store that `open` opens, and of files; `registry` declares the metrics of those that have none.
-    pub fn new(open: impl Fn() -> Result<Store> + 'a, registry: MetricRegistry) -> Self {
+    pub fn new(open: impl Fn() -> Result<Store> + 'a, registry: BenchmarkRegistry) -> Self {
         Self { open: Box::new(open), store: std::cell::OnceCell::new(), registry }
     }
 
@@ -74,11 +74,11 @@ pub fn of_series(runs: Vec<RunRecord>) -> Vec<Side> {
 }
 
 /// The comparison that a series' own runs make; none when they are not all of one, or cannot be compared.
-pub fn compared(runs: &[RunRecord]) -> Option<Comparison> {
+pub fn compared(runs: &[RunRecord], registry: BenchmarkRegistry) -> Option<Comparison> {
     let of = &runs.first()?.series.as_ref()?.of;
     let one = runs.iter().all(|run| run.series.as_ref().is_some_and(|series| series.of == *of));
     let sides = if one { of_series(runs.to_vec()) } else { vec![] };
-    crate::compare::compare(&sides, &[]).ok()
+    crate::compare::compare(&sides, &[], registry).ok()
 }
 
 fn runs_of(argument: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {

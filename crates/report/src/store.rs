@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use measure::{MetricRegistry, RunId, RunRecord};
+use measure::{BenchmarkRegistry, RunId, RunRecord};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
 use crate::{ReportError, Result};
@@ -46,7 +46,7 @@ const OLDEST_FIRST: &str = "ORDER BY started_us, id";
 pub struct Store {
     path: PathBuf,
     sqlite: Connection,
-    registry: Option<MetricRegistry>,
+    registry: BenchmarkRegistry,
 }
 
 /// What a list shows of a run.
@@ -111,7 +111,7 @@ impl Store {
             return Err(ReportError::Newer { path: shown, found: version, known: STORE_VERSION });
         }
         if version == STORE_VERSION && application == APPLICATION_ID {
-            return Ok(Self { path, sqlite, registry: None });
+            return Ok(Self { path, sqlite, registry: BenchmarkRegistry::NONE });
         }
         // Two that start at once both come here; the lock lets one make the tables and the other see them.
         let making = sqlite.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
@@ -129,13 +129,13 @@ impl Store {
                 return Err(ReportError::Foreign { path: shown });
             }
         }
-        Ok(Self { path, sqlite, registry: None })
+        Ok(Self { path, sqlite, registry: BenchmarkRegistry::NONE })
     }
 
     /// Reads records that declare no metrics with the lists of `registry`, as those of earlier versions do not.
     #[must_use]
-    pub fn declaring(mut self, registry: MetricRegistry) -> Self {
-        self.registry = Some(registry);
+    pub fn declaring(mut self, registry: BenchmarkRegistry) -> Self {
+        self.registry = registry;
         self
     }
 
@@ -315,10 +315,7 @@ impl Store {
             id: id.0.clone(),
             source,
         })?;
-        Ok(match self.registry {
-            Some(registry) => record.declared_by(registry),
-            None => record,
-        })
+        Ok(record.declared_by(self.registry))
     }
 
     fn summaries(&self, query: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<RunSummary>> {

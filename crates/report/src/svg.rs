@@ -13,7 +13,7 @@ mod dots;
 mod lines;
 mod passes;
 
-use measure::RunRecord;
+use measure::{BenchmarkRegistry, RunRecord};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -22,13 +22,15 @@ use crate::axis::Axis;
 use crate::compare::Comparison;
 use crate::dots::DotPlot;
 use crate::figures::{grouped, round_rate_text};
+use crate::lines::LinePlot;
 use crate::passes::PassFigure;
+use crate::sections::Sections;
 use crate::series::{self, Curve, Dot, Stat};
-use crate::{Reference, ReportError, Result, netnews};
+use crate::{Reference, ReportError, Result, sections};
 
 /// Which plot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind<'a> {
     /// Mean and p99 latency against offered load, linear.
     LatencyLinear,
     /// The same with a logarithmic latency axis.
@@ -40,18 +42,10 @@ pub enum Kind {
         /// Index of the run.
         run: usize,
     },
-    /// One figure of passes.
-    Passes {
-        /// Which, in the order of the page.
-        at: usize,
-        /// Whether published values are drawn in.
-        reference: Reference,
-    },
+    /// One figure by pass.
+    Passes(&'a PassFigure),
     /// One curve name of the records' `curves`, with the lines of all runs.
-    Lines {
-        /// Which name, in the order of the first run that has it.
-        at: usize,
-    },
+    Lines(&'a LinePlot),
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -77,11 +71,16 @@ const PALETTE: [RGBColor; 6] = [
     RGBColor(0x3d, 0x46, 0x50),
 ];
 
-/// Every plot that `runs` has, as (file name, SVG text); `reference` says where published values are drawn in.
+/// Every plot that `runs` has, those of their benchmarks as `registry` says, as (file name, SVG text); `reference` says where
+/// published values are drawn in.
 ///
 /// # Errors
 /// When there is no run, or plotters refuses.
-pub fn all(runs: &[RunRecord], reference: Reference) -> Result<Vec<(String, String)>> {
+pub fn all(
+    runs: &[RunRecord],
+    registry: BenchmarkRegistry,
+    reference: Reference,
+) -> Result<Vec<(String, String)>> {
     if runs.is_empty() {
         return Err(ReportError::NothingToDraw);
     }
@@ -95,14 +94,15 @@ pub fn all(runs: &[RunRecord], reference: Reference) -> Result<Vec<(String, Stri
     }
     let sampled = |run: &RunRecord| run.points.iter().any(|point| point.histogram.count() > 0);
     kinds.extend((0..runs.len()).filter(|&run| sampled(&runs[run])).map(|run| Kind::Cumulative { run }));
-    kinds.extend((0..crate::lines::plots(runs).len()).map(|at| Kind::Lines { at }));
-    let figures = netnews::section(runs, reference).map_or(0, |section| section.figures.len());
-    kinds.extend((0..figures).map(|at| Kind::Passes { at, reference }));
+    let sections = Sections::of(runs, registry, reference);
+    let lines = crate::lines::plots(&sections::with_own_curves(runs, &sections));
+    kinds.extend(lines.iter().map(Kind::Lines));
+    kinds.extend(sections.pass_figures().map(Kind::Passes));
     let mut drawn: Vec<(String, String)> = kinds
         .into_iter()
         .map(|kind| Ok((file_name(runs, kind), render(runs, kind)?)))
         .collect::<Result<_>>()?;
-    if let Some(compared) = crate::sides::compared(runs) {
+    if let Some(compared) = crate::sides::compared(runs, registry) {
         drawn.extend(comparison(&compared)?.map(|text| ("comparison.svg".to_owned(), text)));
     }
     Ok(drawn)
@@ -112,19 +112,15 @@ pub fn all(runs: &[RunRecord], reference: Reference) -> Result<Vec<(String, Stri
 ///
 /// # Errors
 /// When plotters refuses.
-pub fn render(runs: &[RunRecord], kind: Kind) -> Result<String> {
+pub(crate) fn render(runs: &[RunRecord], kind: Kind<'_>) -> Result<String> {
     let mut text = String::new();
     let drawn = match kind {
-        Kind::LatencyLinear | Kind::LatencyLog => latency(&mut text, runs, kind == Kind::LatencyLog),
+        Kind::LatencyLinear => latency(&mut text, runs, false),
+        Kind::LatencyLog => latency(&mut text, runs, true),
         Kind::AchievedOffered => achieved(&mut text, runs),
         Kind::Cumulative { run } => cumulative(&mut text, runs, run),
-        Kind::Passes { at, reference } => match pass_figure(runs, at, reference) {
-            Some(figure) => passes::draw(&mut text, &figure, figure.first()),
-            None => Ok(()),
-        },
-        Kind::Lines { at } => {
-            crate::lines::plots(runs).get(at).map_or(Ok(()), |plot| lines::draw(&mut text, plot))
-        }
+        Kind::Passes(figure) => passes::draw(&mut text, figure, figure.first()),
+        Kind::Lines(plot) => lines::draw(&mut text, plot),
     };
     drawn.map_err(|error| ReportError::Draw { plot: file_name(runs, kind), reason: error.to_string() })?;
     Ok(text)
@@ -142,11 +138,7 @@ pub fn comparison(comparison: &Comparison) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-fn pass_figure(runs: &[RunRecord], at: usize, reference: Reference) -> Option<PassFigure> {
-    netnews::section(runs, reference)?.figures.into_iter().nth(at)
-}
-
-fn file_name(runs: &[RunRecord], kind: Kind) -> String {
+fn file_name(runs: &[RunRecord], kind: Kind<'_>) -> String {
     match kind {
         Kind::LatencyLinear => "latency-load-linear.svg".to_owned(),
         Kind::LatencyLog => "latency-load-log.svg".to_owned(),
@@ -156,13 +148,8 @@ fn file_name(runs: &[RunRecord], kind: Kind) -> String {
             let id = runs.get(run).map_or("", |record| record.id.0.as_str());
             format!("cumulative-{}.svg", safe(id))
         }
-        Kind::Passes { at, reference } => {
-            format!("passes-{}.svg", pass_figure(runs, at, reference).map_or("", |figure| figure.frame.id))
-        }
-        Kind::Lines { at } => {
-            let plots = crate::lines::plots(runs);
-            format!("curve-{}.svg", safe(plots.get(at).map_or("", |plot| plot.name.as_str())))
-        }
+        Kind::Passes(figure) => format!("{}.svg", safe(&figure.full_id)),
+        Kind::Lines(plot) => format!("curve-{}.svg", safe(&plot.name)),
     }
 }
 

@@ -223,7 +223,8 @@ pub(crate) fn medians(comparison: &Comparison) -> MetricsView {
 }
 
 impl RunView {
-    pub fn new(record: &RunRecord) -> Self {
+    /// `phases`: whether to list them.
+    pub fn new(record: &RunRecord, phases: bool) -> Self {
         let took_s = record.ended.duration_since(record.started).as_secs().max(0);
         let (reasons, remarks) = reasons(&record.verdict);
         Self {
@@ -245,9 +246,9 @@ impl RunView {
             remarks,
             command: command_line(&record.command),
             config: config_lines(&record.config),
-            environment: environment_lines(record),
+            environment: record.environment.in_words(),
             points: record.points.iter().map(PointView::new).collect(),
-            phases: record.phases.iter().map(PhaseView::new).collect(),
+            phases: record.phases.iter().filter(|_| phases).map(PhaseView::new).collect(),
             any_closed: record.points.iter().any(|point| point.loop_kind == LoopKind::Closed),
         }
     }
@@ -402,34 +403,6 @@ fn reasons(verdict: &Verdict) -> (Vec<String>, Vec<String>) {
     let (fatal, other): (Vec<_>, Vec<_>) = verdict.reasons.iter().partition(|reason| reason.fatal);
     let texts = |found: Vec<&measure::Reason>| found.into_iter().map(|reason| reason.text.clone()).collect();
     (texts(fatal), texts(other))
-}
-
-fn environment_lines(record: &RunRecord) -> Vec<(&'static str, String)> {
-    let here = &record.environment;
-    let memory = match here.memory_bytes {
-        0 => String::new(),
-        bytes => format!("{} GiB", grouped(bytes as f64 / f64::from(1 << 30), 1)),
-    };
-    let mount = here.mount.as_ref().map_or_else(String::new, |mount| {
-        format!("{} at {}: {} ({})", mount.device, mount.path, mount.fs_type, mount.options)
-    });
-    let build = match here.build_profile.as_str() {
-        "debug" => format!("Crumb {}, debug build: figures are not to be trusted", here.crumb_version),
-        profile => format!("Crumb {}, {profile} build", here.crumb_version),
-    };
-    let mut lines = vec![
-        ("Generator host", here.host.clone()),
-        ("Kernel", here.kernel.clone()),
-        ("Processor", format!("{} ({} usable)", here.cpu_model, here.cpus)),
-        ("Frequency governor", here.cpu_governor.clone().unwrap_or_default()),
-        ("Memory", memory),
-        ("Clock source", here.clock_source.clone().unwrap_or_default()),
-        ("Load average at start", grouped(here.load_average, 2)),
-        ("Mount", mount),
-        ("Program", build),
-    ];
-    lines.retain(|(_, text)| !text.is_empty());
-    lines
 }
 
 /// The command line as a shell would take it back.

@@ -73,9 +73,9 @@ fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     if args.sides.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
         drop(context.store_with_runs()?);
     }
-    let source = Source::new(|| report::Store::open(&context.store), declarations::of);
+    let source = Source::new(|| report::Store::open(&context.store), declarations::REGISTRY);
     let sides = sides::named(&args.sides, &source)?;
-    let comparison = report::compare::compare(&sides, &args.metric)?;
+    let comparison = report::compare::compare(&sides, &args.metric, declarations::REGISTRY)?;
     let told = tell(&args, sides, &comparison, context);
     match args.fail_if_slower {
         // A reader that has seen enough, as in `crumb compare … | head -1`, must not open the gate.
@@ -103,7 +103,7 @@ fn tell(
     if let Some(path) = &args.report {
         let runs: Vec<_> = sides.into_iter().flat_map(|side| side.runs).collect();
         let options = Options { comparison: Some(comparison.clone()), ..Options::default() };
-        let page = html::render(&runs, &options)?;
+        let page = html::render(&runs, declarations::REGISTRY, &options)?;
         Destination::new(Some(path.clone())).write(context, "the report", &page)?;
     }
     Ok(())

@@ -36,7 +36,7 @@ use crate::output::{note, print};
 use crate::signals::stop_flag_waking;
 
 pub use control::{owner_of, wait_for_end};
-pub use record::{METRICS, day_of};
+pub use record::{ENTRY, day_of};
 
 #[derive(Args)]
 #[command(

@@ -77,7 +77,7 @@ pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let runs = find(&args.runs, context)?;
     let reference = Reference::from(args.reference);
     if let Some(directory) = &args.svg {
-        let plots = report::svg::all(&runs, reference)?;
+        let plots = report::svg::all(&runs, declarations::REGISTRY, reference)?;
         fs::create_dir_all(directory)
             .with_context(|| format!("{}: cannot make this directory", directory.display()))?;
         for (name, text) in &plots {
@@ -108,7 +108,7 @@ pub fn run(args: ReportArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 }
 
 fn page(runs: &[RunRecord], options: &Options, output: Destination, context: &Context) -> anyhow::Result<()> {
-    let page = html::render(runs, options)?;
+    let page = html::render(runs, declarations::REGISTRY, options)?;
     match output {
         Destination::Stdout => print(&page)?,
         Destination::File(path) => {
@@ -153,7 +153,7 @@ fn find(wanted: &[String], context: &Context) -> anyhow::Result<Vec<RunRecord>> 
                 fs::read_to_string(path).with_context(|| format!("{name}: cannot read this RunRecord"))?;
             let of_file = RunRecord::all_from_json(&text);
             let of_file = of_file.with_context(|| format!("{name}: cannot be reported on"))?;
-            runs.extend(of_file.into_iter().map(|run| run.declared_by(declarations::of)));
+            runs.extend(of_file.into_iter().map(|run| run.declared_by(declarations::REGISTRY)));
             continue;
         }
         if store.is_none() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::statistics::{SAMPLES_ENOUGH, SAMPLES_MIN};
-use measure::{LoopKind, Reason, RunRecord};
+use measure::{BenchmarkEntry, BenchmarkRegistry, LoopKind, Reason, Role, RunRecord};
 
 use super::{Caution, Side};
 use crate::series::point_name;
@@ -12,33 +12,14 @@ use crate::{ReportError, Result};
 
 /// Settings longer than this are named without their values.
 const SHOWN_CHARS: usize = 60;
-/// Remarks that are no cautions: answers to the benchmark's question, a run that waited for the storage as it should,
-/// and what [`of`] says in its own words.
-const NO_CAUTIONS: [&str; 5] = ["pays-from", "device-bound", "server-bound", "debug-build", "incomplete"];
+/// Remarks that are no cautions on any benchmark: a run that waited for the storage as it should, and what [`of`] says in
+/// its own words. What else answers a benchmark's question its registry entry says.
+const NO_CAUTIONS: [&str; 4] = ["device-bound", "server-bound", "debug-build", "incomplete"];
 /// Differing settings beyond this many are only counted.
 const SETTINGS_SHOWN: usize = 6;
 
-/// Settings that say where, which sides are meant to differ in.
-const PLACES: [&str; 11] = [
-    "target",
-    "label",
-    "url",
-    "root",
-    "directory",
-    "location",
-    "file_set",
-    "spool",
-    "set",
-    "through",
-    "origin",
-];
-/// Settings that a run chooses for itself: no side keeps to them on purpose.
-const CHOSEN: [&str; 2] = ["wait", "cpus_awake"];
-/// Settings of how a target is reached: a side whose target is of another kind has none.
-const OF_TARGET: [&str; 3] = ["nfs", "storage", "proto"];
-
 /// Refuses what cannot be compared.
-pub(super) fn comparable(sides: &[Side]) -> Result<()> {
+pub(super) fn comparable(sides: &[Side], registry: BenchmarkRegistry) -> Result<()> {
     if sides.len() < 2 {
         return Err(ReportError::OneSide);
     }
@@ -57,22 +38,31 @@ pub(super) fn comparable(sides: &[Side]) -> Result<()> {
         }
     }
     let first = &sides[0].runs[0];
-    let differing = |what: &'static str, of: &dyn Fn(&RunRecord) -> String| {
+    let differing = |what: &str, of: &dyn Fn(&RunRecord) -> String| {
         let other = every_run(sides).find(|run| of(run) != of(first))?;
         let reason =
             format!("{what} of {} is {}, of {} {}", first.id, short(&of(first)), other.id, short(&of(other)));
         Some(ReportError::NotComparable { reason })
     };
     let setting = |run: &RunRecord, name: &str| run.config.get(name).map_or_else(|| "none".into(), plain);
+    let identity = entry_of(sides, registry).settings.iter().filter(|(_, role)| *role == Role::Identity);
     let refused = differing("the benchmark", &|run| run.benchmark.clone())
-        .or_else(|| differing("the workload", &|run| setting(run, "workload")))
-        .or_else(|| differing("the workload's own text", &|run| setting(run, "workload_toml")))
+        .or_else(|| {
+            let differs =
+                |name: &str| differing(&format!("the {}", name.replace('_', " ")), &|run| setting(run, name));
+            identity.into_iter().find_map(|(name, _)| differs(name))
+        })
         .or_else(|| differing("the loop", &|run| loop_name(run).to_owned()));
     refused.map_or(Ok(()), Err)
 }
 
+/// What the benchmark of all sides says of its records.
+fn entry_of(sides: &[Side], registry: BenchmarkRegistry) -> BenchmarkEntry {
+    registry.of(&sides[0].runs[0].benchmark)
+}
+
 /// What to say beside the result.
-pub(super) fn of(sides: &[Side]) -> Vec<Caution> {
+pub(super) fn of(sides: &[Side], registry: BenchmarkRegistry) -> Vec<Caution> {
     let mut cautions = Vec::new();
     let mut say = |code: &str, text: String| cautions.push(Caution { code: code.to_owned(), text });
     for (code, text) in of_several_sides(sides) {
@@ -93,11 +83,11 @@ pub(super) fn of(sides: &[Side]) -> Vec<Caution> {
             say("incomplete-runs", format!("{cut} of {n} runs of {name} were cut short"));
         }
     }
-    for (code, text) in own_remarks(sides) {
+    for (code, text) in own_remarks(sides, entry_of(sides, registry).answers) {
         say(&code, text);
     }
-    for (what, of) in ENVIRONMENT {
-        if let Some(text) = differences(sides, &|run| of(run)) {
+    for (at, (what, _)) in sides[0].runs[0].environment.conditions().into_iter().enumerate() {
+        if let Some(text) = differences(sides, &|run| run.environment.conditions()[at].1.clone()) {
             say("environment-differs", format!("{what} differs: {text}"));
         }
     }
@@ -105,7 +95,7 @@ pub(super) fn of(sides: &[Side]) -> Vec<Caution> {
     if let Some(text) = differences(sides, &|run| run.seed.to_string()).filter(|_| !same_seeds(sides)) {
         say("seed-differs", format!("the seed differs, so the operations are not the same: {text}"));
     }
-    let settings = settings(sides);
+    let settings = settings(sides, registry);
     for (name, text) in settings.iter().take(SETTINGS_SHOWN) {
         say("config-differs", format!("setting {name} differs: {text}"));
     }
@@ -146,13 +136,13 @@ fn of_several_sides(sides: &[Side]) -> Vec<(&'static str, String)> {
 }
 
 /// Names of the settings that differ and were not to, `seed` among them.
-pub(super) fn settings_that_differ(sides: &[Side]) -> Vec<String> {
+pub(super) fn settings_that_differ(sides: &[Side], registry: BenchmarkRegistry) -> Vec<String> {
     let seed = (!same_seeds(sides)).then(|| "seed".to_owned());
-    seed.into_iter().chain(settings(sides).into_iter().map(|(name, _)| name)).collect()
+    seed.into_iter().chain(settings(sides, registry).into_iter().map(|(name, _)| name)).collect()
 }
 
 /// What the runs remark on themselves: a caution for each code, with the runs of each side that have it.
-fn own_remarks(sides: &[Side]) -> Vec<(String, String)> {
+fn own_remarks(sides: &[Side], answers: &[&str]) -> Vec<(String, String)> {
     struct Found {
         code: String,
         /// By side.
@@ -162,7 +152,7 @@ fn own_remarks(sides: &[Side]) -> Vec<(String, String)> {
     let mut found: Vec<Found> = Vec::new();
     for (at, side) in sides.iter().enumerate() {
         for (code, text) in side.runs.iter().flat_map(remarks_of) {
-            if NO_CAUTIONS.contains(&code.as_str()) {
+            if NO_CAUTIONS.contains(&code.as_str()) || answers.contains(&code.as_str()) {
                 continue;
             }
             match found.iter_mut().find(|of| of.code == code) {
@@ -204,23 +194,6 @@ fn same_seeds(sides: &[Side]) -> bool {
     sides.iter().all(|side| of(side) == of(&sides[0]))
 }
 
-type OfRun = fn(&RunRecord) -> String;
-
-const ENVIRONMENT: [(&str, OfRun); 10] = [
-    ("the host", |run| run.environment.host.clone()),
-    ("the kernel", |run| run.environment.kernel.clone()),
-    ("the processor", |run| run.environment.cpu_model.clone()),
-    ("the number of processors", |run| run.environment.cpus.to_string()),
-    ("the frequency governor", |run| run.environment.cpu_governor.clone().unwrap_or_default()),
-    ("the memory", |run| crate::bytes_text(run.environment.memory_bytes)),
-    ("the version of Crumb", |run| run.environment.crumb_version.clone()),
-    ("the build of Crumb", |run| run.environment.build_profile.clone()),
-    ("the file system", |run| run.environment.mount.as_ref().map_or_else(String::new, |m| m.fs_type.clone())),
-    ("the list of mount options", |run| {
-        run.environment.mount.as_ref().map_or_else(String::new, |m| m.options.clone())
-    }),
-];
-
 /// What each side has, when they do not all have the same.
 fn differences(sides: &[Side], of: &dyn Fn(&RunRecord) -> String) -> Option<String> {
     let of_side = |side: &Side| {
@@ -251,13 +224,10 @@ fn differences(sides: &[Side], of: &dyn Fn(&RunRecord) -> String) -> Option<Stri
 
 /// Settings that differ, other than those by which sides are meant to differ: the target and, in a series on one target,
 /// whatever each side keeps to.
-fn settings(sides: &[Side]) -> Vec<(String, String)> {
+fn settings(sides: &[Side], registry: BenchmarkRegistry) -> Vec<(String, String)> {
+    let entry = entry_of(sides, registry);
     let lines = |run: &RunRecord| -> BTreeMap<String, String> {
-        let target = |name: &str, value: &str| {
-            let last = name.rsplit('.').next().unwrap_or(name);
-            // Sets of files are named after their runs, and a run's own origin listens wherever a port is free.
-            PLACES.contains(&last) || names(value, &run.target)
-        };
+        let target = |name: &str, value: &str| entry.role(name) == Role::Place || names(value, &run.target);
         config_lines(&run.config).into_iter().filter(|(name, value)| !target(name, value)).collect()
     };
     let mut names: Vec<String> = every_run(sides).flat_map(|run| lines(run).into_keys()).collect();
@@ -269,13 +239,13 @@ fn settings(sides: &[Side]) -> Vec<(String, String)> {
         side.runs.iter().all(|run| lines(run).get(name).is_none_or(|value| value == NO_VALUE))
     };
     let of = |name: String| {
-        let group = name.split('.').next().unwrap_or_default();
-        if OF_TARGET.contains(&group) && sides.iter().any(|side| lacks(side, &name)) {
+        let role = entry.role(&name);
+        if role == Role::Reach && sides.iter().any(|side| lacks(side, &name)) {
             return None;
         }
         let value = |run: &RunRecord| lines(run).remove(&name).unwrap_or_else(|| "not set".to_owned());
         let kept = |side: &Side| side.runs.iter().all(|run| value(run) == value(&side.runs[0]));
-        if by_settings && sides.iter().all(kept) && !CHOSEN.contains(&name.as_str()) {
+        if by_settings && sides.iter().all(kept) && role != Role::Chosen {
             return None;
         }
         Some((name.clone(), differences(sides, &value)?))

@@ -1,4 +1,4 @@
-use measure::{Environment, MetricDeclaration, Phase, RunId, RunRecord, SeriesPlace};
+use measure::{BenchmarkEntry, Environment, MetricDeclaration, Phase, Role, RunId, RunRecord, SeriesPlace};
 
 use super::*;
 
@@ -7,11 +7,30 @@ const DECLARED: [MetricDeclaration; 2] = [
     MetricDeclaration::seconds("total_s", "Total time"),
 ];
 
+/// A made-up benchmark.
+const REGISTRY: BenchmarkRegistry = BenchmarkRegistry::new(|name| {
+    (name == "counting").then_some(BenchmarkEntry {
+        settings: &[
+            ("workload", Role::Identity),
+            ("target", Role::Place),
+            ("set", Role::Place),
+            ("nfs", Role::Reach),
+            ("wait", Role::Chosen),
+        ],
+        answers: &["pays-from"],
+        ..BenchmarkEntry::of(&DECLARED)
+    })
+});
+
+fn compare(sides: &[Side], chosen: &[String]) -> Result<Comparison> {
+    super::compare(sides, chosen, REGISTRY)
+}
+
 fn run(id: &str, metrics: &[(&str, f64)]) -> RunRecord {
     RunRecord {
         schema: measure::RECORD_SCHEMA,
         id: RunId(id.to_owned()),
-        benchmark: "postmark".to_owned(),
+        benchmark: "counting".to_owned(),
         label: "disk".to_owned(),
         target: "/mnt/a".to_owned(),
         started: "2026-11-21T18:00:00Z".parse().unwrap(),
@@ -129,12 +148,13 @@ fn named_metrics_are_judged_by_themselves_and_an_unknown_one_is_refused() {
 #[test]
 fn what_measured_something_else_is_not_compared() {
     let (a, mut b) = (side("A", 5, 1.0, 1.0), side("B", 5, 1.0, 1.0));
-    b.runs[2].benchmark = "dirscale".to_owned();
+    b.runs[2].benchmark = "timing".to_owned();
     let error = compare(&[a.clone(), b.clone()], &[]).unwrap_err().to_string();
-    assert!(error.contains("the benchmark of A0 is postmark, of B2 dirscale"), "{error}");
-    b.runs[2].benchmark = "postmark".to_owned();
+    assert!(error.contains("the benchmark of A0 is counting, of B2 timing"), "{error}");
+    b.runs[2].benchmark = "counting".to_owned();
     b.runs[0].config = serde_json::json!({"workload": "mail"});
-    assert!(matches!(compare(&[a.clone(), b], &[]), Err(ReportError::NotComparable { .. })));
+    let error = compare(&[a.clone(), b], &[]).unwrap_err().to_string();
+    assert!(error.contains("the workload of A0 is none, of B0 mail"), "{error}");
     assert!(matches!(compare(std::slice::from_ref(&a), &[]), Err(ReportError::OneSide)));
     assert!(matches!(compare(&[a.clone(), a], &[]), Err(ReportError::OnTwoSides { .. })));
 }
@@ -427,4 +447,17 @@ fn a_phase_of_many_passes_is_one_figure_its_median() {
     assert_eq!(rates[0].title, "Phase unbatch: items, median of its passes");
     let medians: Vec<_> = rates[0].sides.iter().map(|side| side.median).collect();
     assert_eq!(medians, [Some(7.0), Some(10.0)]);
+}
+
+#[test]
+fn fields_of_a_benchmark_that_is_not_known_are_all_settings() {
+    let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
+    for (side, workload) in [(&mut a, "mail"), (&mut b, "news")] {
+        for run in &mut side.runs {
+            run.config = serde_json::json!({"workload": workload, "set": side.name});
+        }
+    }
+    let unknown = super::compare(&[a.clone(), b.clone()], &[], BenchmarkRegistry::NONE).unwrap();
+    assert_eq!(unknown.settings_differ, ["set", "workload"]);
+    assert!(matches!(compare(&[a, b], &[]), Err(ReportError::NotComparable { .. })));
 }

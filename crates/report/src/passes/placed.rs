@@ -3,9 +3,10 @@
 //! Always holds: places are from 0 to 100, upwards and to the right; names beside the axis never lie on each other;
 //! a logarithmic axis has no bars, since it has no zero for them to stand on.
 
+use measure::view::{Over, PassPoint, PublishedValue};
 use serde::Serialize;
 
-use super::{Over, PassFigure, Published, Unit};
+use super::{PassFigure, Unit};
 use crate::axis::Axis;
 
 /// Height of the axes in pixels, for which the names are kept apart.
@@ -73,9 +74,9 @@ pub(crate) struct PlacedReference {
 
 impl Drawing {
     pub fn of(figure: &PassFigure, published: bool) -> Self {
-        let shown: &[Published] = if published { &figure.published } else { &[] };
-        let unit = if published { figure.frame.unit.coarser() } else { figure.frame.unit };
-        let own = figure.lines.iter().flat_map(|line| &line.points);
+        let shown: &[PublishedValue] = if published { &figure.published } else { &[] };
+        let unit = if published { figure.unit().coarser() } else { figure.unit() };
+        let own = figure.frame.lines.iter().flat_map(|line| &line.points);
         let values: Vec<f64> = own
             .flat_map(|point| [point.low, point.high])
             .chain(shown.iter().map(|value| value.value))
@@ -94,7 +95,7 @@ impl Drawing {
         let axis = if log && figure.frame.over == Over::Runs { axis.decades() } else { axis };
         let place = |value: f64| axis.place(value / unit.divisor);
         let across = Across::of(figure);
-        let dots = |points: &[super::Point]| -> Vec<Dot> {
+        let dots = |points: &[PassPoint]| -> Vec<Dot> {
             points
                 .iter()
                 .map(|point| Dot {
@@ -110,12 +111,12 @@ impl Drawing {
                 })
                 .collect()
         };
-        let lines = figure.lines.iter().map(|line| PlacedLine {
+        let lines = figure.frame.lines.iter().map(|line| PlacedLine {
             configuration: line.configuration,
             name: line.name.clone(),
             dots: dots(&line.points),
         });
-        let reference = |value: &Published| PlacedReference {
+        let reference = |value: &PublishedValue| PlacedReference {
             at: place(value.value),
             // A pass that the runs do not reach: drawn all across, and the name says which.
             across: value.pass.filter(|pass| across.reaches(*pass)).map(|pass| across.place(pass)),
@@ -146,10 +147,10 @@ impl Drawing {
 /// What is on the value axis, in words.
 fn axis_title(figure: &PassFigure, unit: Unit, log: bool) -> String {
     let log = if log { ", logarithmic" } else { "" };
-    match unit {
-        Unit::PER_SEC => format!("{} per second{log}", figure.frame.what),
-        Unit::PERCENT => format!("% {}{log}", figure.frame.what),
-        unit => format!("{}, {}{log}", figure.frame.what, unit.name),
+    match unit.name {
+        "/s" => format!("{} per second{log}", figure.frame.what),
+        "%" => format!("% {}{log}", figure.frame.what),
+        name => format!("{}, {name}{log}", figure.frame.what),
     }
 }
 
@@ -171,7 +172,8 @@ impl Across {
 
     /// Half a pass is left at both ends.
     fn place(&self, pass: u32) -> f64 {
-        100.0 * (f64::from(pass) - f64::from(self.first) + 0.5) / f64::from(self.last - self.first + 1)
+        100.0 * (f64::from(pass) - f64::from(self.first) + 0.5)
+            / (f64::from(self.last) - f64::from(self.first) + 1.0)
     }
 
     fn ticks(&self, figure: &PassFigure) -> Vec<Tick> {

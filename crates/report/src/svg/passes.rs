@@ -1,5 +1,6 @@
 //! Figures of passes, for papers and mails; the page draws its own from the same places.
 
+use measure::view::Over;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -7,7 +8,7 @@ use super::{
     Area, Drawn, FONT, GRID, INK, INK_SOFT, LEGEND_LINE, MIDDLE, TITLE_HEIGHT, WIDTH, color,
     draw_shape_sized, label_style, shortened, title_style,
 };
-use crate::passes::{Drawing, HEIGHT, Over, PassFigure};
+use crate::passes::{Drawing, HEIGHT, PassFigure};
 
 /// Left end of the axes and room right of them for published values' names; pixels.
 const LEFT: i32 = 74;
@@ -34,13 +35,13 @@ fn soft() -> TextStyle<'static> {
 fn head(root: &Area<'_>, figure: &PassFigure, drawing: &Drawing) -> Drawn<()> {
     root.fill(&WHITE)?;
     root.draw_text(&shortened(figure.frame.title, 90), &title_style(), (14, 12))?;
-    let range = figure.lines.iter().flat_map(|line| &line.points).any(|point| point.runs > 1);
+    let range = figure.frame.lines.iter().flat_map(|line| &line.points).any(|point| point.runs > 1);
     let mut note = vec![];
     if range {
-        note.push("Marks: median; bars: lowest to highest run.");
+        note.push("Marks: median; bars: lowest to highest run.".to_owned());
     }
     if drawing.published && !drawing.references.is_empty() {
-        note.push("Grey: published by Swartz, LISA X, 1996.");
+        note.push(format!("Grey: published by {}.", figure.short));
     }
     root.draw_text(&note.join(" "), &soft().pos(MIDDLE), (14, TITLE_HEIGHT as i32 + 6))
 }

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
-use crate::sample::{Sweep, dirscale_run, netnews_run, postmark_series, two_runs};
+use crate::made_up::REGISTRY;
+use crate::sample::{Sweep, dirscale_run, postmark_series, rounds_run, tally_run, two_runs};
 use report::html::{Options, Plots, interactive_available, render};
 
 /// Directory with Playwright, and the browser; or what is missing.
@@ -77,13 +78,13 @@ fn a_reader_can_hover_choose_switch_and_print_the_interactive_page() {
     if !has_uplot() {
         return;
     }
-    drive("interactive", &render(&two_runs(), &Options::default()).unwrap());
+    drive("interactive", &render(&two_runs(), REGISTRY, &Options::default()).unwrap());
 }
 
 #[test]
 fn the_fixed_page_works_without_uplot() {
     let options = Options { plots: Plots::Fixed, ..Options::default() };
-    drive("fixed", &render(&two_runs(), &options).unwrap());
+    drive("fixed", &render(&two_runs(), REGISTRY, &options).unwrap());
 }
 
 #[test]
@@ -92,12 +93,12 @@ fn a_hostile_name_runs_nothing_in_a_browser() {
     let mut record = Sweep::new(&label, 400.0, 3_000.0).outstanding(&[4]).record();
     record.target.clone_from(&label);
     record.command.push(label.clone());
-    drive("hostile", &render(&[record], &Options::default()).unwrap());
+    drive("hostile", &render(&[record], REGISTRY, &Options::default()).unwrap());
 }
 
 #[test]
 fn a_comparison_of_a_series_is_drawn_told_and_printed_without_load_points() {
-    drive("comparison", &render(&postmark_series(1.09), &Options::default()).unwrap());
+    drive("comparison", &render(&postmark_series(1.09), REGISTRY, &Options::default()).unwrap());
 }
 
 #[test]
@@ -106,12 +107,16 @@ fn curves_of_two_runs_are_drawn_on_logarithmic_axes_and_tell_their_points() {
         return;
     }
     let runs = [dirscale_run("ext4 without dir_index", false), dirscale_run("XFS", true)];
-    drive("curves", &render(&runs, &Options::default()).unwrap());
+    drive("curves", &render(&runs, REGISTRY, &Options::default()).unwrap());
 }
 
 #[test]
 fn published_values_are_switched_figure_by_figure_and_all_at_once_and_fit_on_a_phone() {
-    let (a, mut b) = (netnews_run("/mnt/a", 14, 20_000.0, 1.0), netnews_run("/mnt/a", 14, 15_000.0, 2.0));
-    b.config["history"] = "/mnt/b".into();
-    drive("passes", &render(&[a, b], &Options::default()).unwrap());
+    let runs = [rounds_run("/mnt/a", 14, 20_000.0, 1.0), rounds_run("/mnt/b", 14, 15_000.0, 2.0)];
+    drive("passes", &render(&runs, REGISTRY, &Options::default()).unwrap());
+}
+
+#[test]
+fn tables_bars_ranges_and_lines_of_a_benchmark_tell_their_values_and_fit_on_a_phone() {
+    drive("views", &render(&[tally_run("the server")], REGISTRY, &Options::default()).unwrap());
 }

@@ -1,8 +1,9 @@
 //! Records stored, compared and drawn; pages in a browser.
 
 mod browser;
-mod census_page;
+mod made_up;
 mod page;
 mod record_page;
 mod sample;
 mod storing;
+mod views_page;

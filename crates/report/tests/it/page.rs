@@ -1,13 +1,14 @@
 //! The page as text: whole, escaped, and readable without any script.
 
-use crate::sample::{Sweep, dirscale_run, netnews_run, postmark_series, two_runs};
+use crate::made_up::{PASS_FIGURES, REGISTRY};
+use crate::sample::{Sweep, dirscale_run, postmark_series, rounds_run, two_runs};
 use report::html::{self, Options, Plots};
 use report::{Reference, ReportError, svg};
 
 const HOSTILE: &str = r#"</script><img src=x onerror="alert(1)">{{ 7 * 7 }}&amp;"#;
 
 fn page(runs: &[measure::RunRecord], plots: Plots) -> String {
-    html::render(runs, &Options { title: None, plots, ..Options::default() }).unwrap()
+    html::render(runs, REGISTRY, &Options { title: None, plots, ..Options::default() }).unwrap()
 }
 
 #[test]
@@ -33,7 +34,7 @@ fn a_hostile_name_is_text_wherever_it_appears() {
         let begins = html.matches("<script").count();
         assert_eq!(ends, begins, "a name ended a script element ({plots:?})");
     }
-    for (name, svg) in svg::all(&[record], Reference::Auto).unwrap() {
+    for (name, svg) in svg::all(&[record], REGISTRY, Reference::Auto).unwrap() {
         assert!(!svg.contains("<img") && !name.contains(['/', '<']), "{name}");
     }
 }
@@ -43,7 +44,10 @@ fn the_fixed_page_holds_every_svg_and_says_why() {
     let runs = two_runs();
     let html = page(&runs, Plots::Fixed);
     assert!(html.contains("This page shows fixed SVG plots"));
-    assert_eq!(html.matches("<svg width=").count(), svg::all(&runs, Reference::Auto).unwrap().len());
+    assert_eq!(
+        html.matches("<svg width=").count(),
+        svg::all(&runs, REGISTRY, Reference::Auto).unwrap().len()
+    );
     assert!(!html.contains("inlined below under this licence"), "uPlot itself is not needed here");
 }
 
@@ -61,7 +65,7 @@ fn closed_loop_points_are_called_so_wherever_they_appear() {
     assert!(html.contains("closed loop, 64 outstanding"));
     assert!(html.contains("latency counts from the send"));
     assert!(!html.contains("achieved-title"), "a closed loop offers no rate to compare with");
-    for (name, svg) in svg::all(&runs, Reference::Auto).unwrap() {
+    for (name, svg) in svg::all(&runs, REGISTRY, Reference::Auto).unwrap() {
         assert!(svg.contains("closed loop"), "{name}");
     }
 }
@@ -83,7 +87,7 @@ fn a_record_without_points_and_one_of_nonsense_still_make_a_page() {
     for plots in [Plots::Interactive, Plots::Fixed] {
         assert!(page(&[odd.clone()], plots).contains("odd"));
     }
-    assert!(matches!(html::render(&[], &Options::default()), Err(ReportError::NothingToDraw)));
+    assert!(matches!(html::render(&[], REGISTRY, &Options::default()), Err(ReportError::NothingToDraw)));
 }
 
 #[test]
@@ -166,7 +170,7 @@ fn curves_have_a_plot_a_name_and_a_table_and_nonsense_in_them_is_left_out() {
     assert!(html.contains("Lookup, random order") && html.contains("34/56, XFS"));
     assert!(!html.contains("NaN") && !html.contains("Infinity"));
     let names: Vec<String> =
-        svg::all(&runs, Reference::Auto).unwrap().into_iter().map(|(name, _)| name).collect();
+        svg::all(&runs, REGISTRY, Reference::Auto).unwrap().into_iter().map(|(name, _)| name).collect();
     assert!(names.contains(&"curve-lookup_random_us.svg".to_owned()), "{names:?}");
 }
 
@@ -185,105 +189,89 @@ fn a_hostile_label_of_a_side_or_a_line_is_text() {
             assert_eq!(html.matches("</script>").count(), html.matches("<script").count(), "{plots:?}");
         }
     }
-    let comparison = report::compare::compare(&report::sides::of_series(runs), &[]).unwrap();
+    let comparison = report::compare::compare(&report::sides::of_series(runs), &[], REGISTRY).unwrap();
     assert!(!svg::comparison(&comparison).unwrap().unwrap().contains("<img"));
-    assert_eq!(svg::all(&postmark_series(1.1), Reference::Auto).unwrap()[0].0, "comparison.svg");
+    assert_eq!(svg::all(&postmark_series(1.1), REGISTRY, Reference::Auto).unwrap()[0].0, "comparison.svg");
 }
 
-fn netnews_pair() -> Vec<measure::RunRecord> {
-    let (a, mut b) = (netnews_run("/mnt/a", 14, 20_000.0, 1.0), netnews_run("/mnt/a", 14, 15_000.0, 2.0));
-    b.config["history"] = "/mnt/b".into();
-    vec![a, b]
+fn rounds_pair() -> Vec<measure::RunRecord> {
+    vec![rounds_run("/mnt/a", 14, 20_000.0, 1.0), rounds_run("/mnt/b", 14, 15_000.0, 2.0)]
 }
-
-const PASS_FIGURES: [&str; 7] = [
-    "unbatch-mean",
-    "unbatch-passes",
-    "unbatch-ageing",
-    "expire-passes",
-    "batch-passes",
-    "history-passes",
-    "history-cost",
-];
 
 #[test]
-fn a_netnews_page_has_the_papers_figures_a_switch_for_published_values_and_a_table_each() {
+fn a_page_of_passes_has_its_figures_a_switch_for_published_values_and_a_table_each() {
     for plots in [Plots::Interactive, Plots::Fixed] {
-        let html = page(&netnews_pair(), plots);
+        let html = page(&rounds_pair(), plots);
         for id in PASS_FIGURES {
-            assert_eq!(html.matches(&format!("id=\"passes-{id}\"")).count(), 1, "{id}, {plots:?}");
+            assert_eq!(html.matches(&format!("id=\"rounds-{id}\"")).count(), 1, "{id}, {plots:?}");
         }
         assert_eq!(html.matches("The figure’s data as a table").count(), PASS_FIGURES.len());
-        // History’s rates have nothing published beside them.
+        // The last has nothing published beside it.
         assert_eq!(html.matches("class=\"published-switch\"").count(), PASS_FIGURES.len() - 1);
-        assert!(html.contains(r#"id="published-unbatch-ageing" data-fits="yes" checked"#));
+        assert!(html.contains(r#"id="published-rate-left" data-fits="yes" checked"#));
         assert!(
-            html.contains(r#"id="published-unbatch-mean" data-fits="no">"#),
+            html.contains(r#"id="published-rate-mean" data-fits="no">"#),
             "the axis would be logarithmic"
         );
-        assert!(html.contains("history with the articles") && html.contains("history on &#x2f;mnt&#x2f;b"));
+        assert_eq!(html.matches("id=\"published-all\"").count(), 1);
+        assert!(html.contains("Published values, 1996"));
         assert!(!html.contains("plot-curve-0\"") && !html.contains("NaN"));
     }
 }
 
 #[test]
 fn each_published_value_is_tabled_once_with_its_source_and_left_out_when_not_wanted() {
-    let html = page(&netnews_pair(), Plots::Fixed);
-    let table = html.split("id=\"published\"").nth(1).unwrap().split("</section>").next().unwrap();
+    let html = page(&rounds_pair(), Plots::Fixed);
+    let table = html.split("published-values\"").nth(1).unwrap().split("</section>").next().unwrap();
     for row in [
-        "<th scope=\"row\">NetApp F540</th><td>about 40&#x2f;s</td>",
-        "<th scope=\"row\">needed in 1997</th><td>3&#x2f;s</td>",
-        "<td>86.5%</td><td>pass 14’s rate as part of pass 1’s</td><td class=\"n\">14</td><td>text to figure 3</td>",
-        "<td>+14.8%</td>",
-        "figure 4: 8.5 times as fast",
-        "<td>up to 250%</td>",
+        "<th scope=\"row\">Old filer</th><td>about 40&#x2f;s</td>",
+        "<th scope=\"row\">Not drawn</th><td>1&#x2f;s</td>",
+        "<td>86.5%</td><td>what was left</td><td class=\"n\">14</td><td>figure 2</td>",
     ] {
         assert_eq!(table.matches(row).count(), 1, "{row}");
     }
-    assert!(table.contains("Karl L. Swartz, The Brave Little Toaster Meets Usenet"));
+    assert!(table.contains("A. N. Author, Storage of Old"));
     let options = Options { plots: Plots::Fixed, reference: Reference::Off, ..Options::default() };
-    let without = html::render(&netnews_pair(), &options).unwrap();
+    let without = html::render(&rounds_pair(), REGISTRY, &options).unwrap();
     assert!(
-        !without.contains("Swartz")
-            && !without.contains("F540")
+        !without.contains("Author")
+            && !without.contains("Old filer")
             && !without.contains("class=\"published-switch\"")
     );
     let options = Options { reference: Reference::On, ..options };
-    let with = html::render(&netnews_pair(), &options).unwrap();
+    let with = html::render(&rounds_pair(), REGISTRY, &options).unwrap();
     assert_eq!(with.matches("\" checked>").count(), PASS_FIGURES.len() - 1);
 }
 
 #[test]
 fn figures_of_passes_are_svg_files_too_with_published_values_as_asked() {
-    let files = svg::all(&netnews_pair(), Reference::On).unwrap();
+    let files = svg::all(&rounds_pair(), REGISTRY, Reference::On).unwrap();
     for id in PASS_FIGURES {
-        let (_, svg) = files.iter().find(|(name, _)| *name == format!("passes-{id}.svg")).expect(id);
+        let (_, svg) = files.iter().find(|(name, _)| *name == format!("rounds-{id}.svg")).expect(id);
         assert!(svg.contains("</svg>") && !svg.contains("NaN"), "{id}");
-        assert_eq!(svg.contains("published by Swartz"), id != "history-passes", "{id}");
+        assert_eq!(svg.contains("published by Author, Nowhere, 1996"), id != "rate-again", "{id}");
     }
     let of = |reference, id: &str| {
-        let files = svg::all(&netnews_pair(), reference).unwrap();
+        let files = svg::all(&rounds_pair(), REGISTRY, reference).unwrap();
         files.into_iter().find(|(name, _)| name.contains(id)).unwrap().1
     };
-    assert!(of(Reference::On, "unbatch-mean").contains("about 40/s"));
-    assert!(!of(Reference::Auto, "unbatch-mean").contains("about 40/s"));
-    assert!(
-        of(Reference::Auto, "ageing").contains("86.5%") && !of(Reference::Off, "ageing").contains("86.5%")
-    );
+    assert!(of(Reference::On, "rate-mean").contains("about 40/s"));
+    assert!(!of(Reference::Auto, "rate-mean").contains("about 40/s"));
+    assert!(of(Reference::Auto, "left").contains("86.5%") && !of(Reference::Off, "left").contains("86.5%"));
 }
 
 #[test]
 fn a_run_of_one_pass_or_of_none_still_makes_a_page() {
-    let one = page(&[netnews_run("/mnt/a", 1, 20_000.0, 0.0)], Plots::Fixed);
+    let one = page(&[rounds_run("/mnt/a", 1, 20_000.0, 0.0)], Plots::Fixed);
     assert_eq!(one.matches("card pass-figure").count(), 1);
-    let mut none = netnews_run("/mnt/a", 1, 20_000.0, 0.0);
+    let mut none = rounds_run("/mnt/a", 1, 20_000.0, 0.0);
     none.phases.clear();
-    assert!(!page(&[none], Plots::Fixed).contains("passes-title"));
+    assert!(!page(&[none], Plots::Fixed).contains("rounds-title"));
 }
 
 #[test]
 fn of_many_figures_six_are_shown_large_and_all_are_tabled() {
-    let mut run = netnews_run("/mnt/a", 14, 10_000.0, 1.0);
+    let mut run = rounds_run("/mnt/a", 14, 10_000.0, 1.0);
     run.metrics = (0..20).map(|at| (format!("figure_{at:02}"), f64::from(at))).collect();
     let html = page(&[run.clone()], Plots::Fixed);
     assert_eq!(html.matches("class=\"tile").count() - html.matches("class=\"tiles").count(), 6);
@@ -296,18 +284,17 @@ fn of_many_figures_six_are_shown_large_and_all_are_tabled() {
 
 #[test]
 fn a_hostile_name_of_a_configuration_is_text() {
-    let mut runs = netnews_pair();
+    let mut runs = rounds_pair();
     runs[0].target = HOSTILE.to_owned();
     runs[0].label = HOSTILE.to_owned();
     runs[1].config[HOSTILE] = HOSTILE.into();
-    runs[1].config["history"] = HOSTILE.into();
     runs[1].environment.mount.as_mut().unwrap().fs_type = HOSTILE.to_owned();
     for plots in [Plots::Interactive, Plots::Fixed] {
         let html = page(&runs, plots);
         assert!(!html.contains("<img") && !html.contains("49&amp;"), "{plots:?}");
         assert_eq!(html.matches("</script>").count(), html.matches("<script").count(), "{plots:?}");
     }
-    for (name, svg) in svg::all(&runs, Reference::On).unwrap() {
+    for (name, svg) in svg::all(&runs, REGISTRY, Reference::On).unwrap() {
         assert!(!svg.contains("<img"), "{name}");
     }
 }

@@ -321,7 +321,7 @@ pub const DECLARED: [measure::MetricDeclaration; 11] = {
         Declared::micros("overall_response_us", "Overall response time"),
         Declared::rate("transactions_per_sec", "Transactions").answers(),
         Declared::seconds("total_s", "Total time"),
-        Declared::rate("unbatch_articles_per_sec", "Storing articles").answers(),
+        Declared::rate("store_per_sec", "Storing files").answers(),
         Declared::micros("day_cost_{layout}_us", "Mean operation of a day, {layout}"),
         Declared::count("pays_from_files_{layout}", "Pays from, files, {layout}"),
         Declared::micros("lookup_random_us", "Lookup, random order"),
@@ -389,25 +389,15 @@ pub fn dirscale_run(label: &str, hashed: bool) -> RunRecord {
     with_declarations(record)
 }
 
-/// A run of netnews: `passes` passes of which the first stores `per_sec` articles a second and each later one `ageing`
-/// percent of that less. From pass 7 on files are deleted, and every third pass is batched.
-pub fn netnews_run(target: &str, passes: u32, per_sec: f64, ageing: f64) -> RunRecord {
-    let mut record = Sweep::new(&format!("news on {target}"), 400.0, 3_000.0).rates(&[]).record();
-    record.id = RunId(format!("20261122-200000-netnews-{:04x}", per_sec as u64 & 0xffff));
-    record.benchmark = "netnews".to_owned();
+/// A run of the made-up benchmark `rounds` (see `made_up`): `passes` passes of which the first stores `per_sec` files a second and
+/// each later one `ageing` percent of that less. From pass 7 on files are deleted.
+pub fn rounds_run(target: &str, passes: u32, per_sec: f64, ageing: f64) -> RunRecord {
+    let mut record = Sweep::new(&format!("rounds on {target}"), 400.0, 3_000.0).rates(&[]).record();
+    record.id = RunId(format!("20261122-200000-rounds-{:04x}", per_sec as u64 & 0xffff));
+    record.benchmark = "rounds".to_owned();
     record.target = target.to_owned();
-    record.environment.mount = Some(MountPoint {
-        path: target.to_owned(),
-        device: "/dev/vdb".to_owned(),
-        fs_type: "ext4".to_owned(),
-        options: "rw,relatime".to_owned(),
-    });
-    record.command = ["crumb", "run", "netnews", target].map(str::to_owned).to_vec();
-    record.config = serde_json::json!({
-        "feed": null, "feed_articles": 300_000, "feed_bytes": 900_000_000, "feed_batches": 2_752, "passes": passes,
-        "retention_passes": 6, "batch_every_passes": 3, "batches_per_pass": null, "rm": "fastrm", "link": "hard",
-        "readers": 0, "history": null, "places": [], "spool": format!("crumb-netnews-{}", record.id.0), "storage": null,
-    });
+    record.command = ["crumb", "run", "rounds", target].map(str::to_owned).to_vec();
+    record.config = serde_json::json!({ "passes": passes, "place": format!("crumb-{}", record.id.0) });
     let phase = |name: &str, pass: u32, items: u64, per_sec: f64| Phase {
         name: name.to_owned(),
         pass,
@@ -422,23 +412,53 @@ pub fn netnews_run(target: &str, passes: u32, per_sec: f64, ageing: f64) -> RunR
     record.phases = Vec::new();
     for pass in 1..=passes {
         let left = 1.0 - ageing / 100.0 * f64::from(pass - 1);
-        record.phases.push(phase("unbatch", pass, 20_000, per_sec * left));
-        if pass % 3 == 0 {
-            record.phases.push(phase("batch", pass, 20_000, 2.0 * per_sec));
-        }
-        record.phases.push(phase("expire-scan", pass, 20_000, 1e6));
-        record.phases.push(phase("expire", pass, if pass >= 7 { 30_000 } else { 0 }, 4.0 * per_sec));
+        record.phases.push(phase("store", pass, 20_000, per_sec * left));
+        record.phases.push(phase("delete", pass, if pass >= 7 { 30_000 } else { 0 }, 4.0 * per_sec));
     }
     let point = |pass: u32| measure::CurvePoint { x: f64::from(pass), y: per_sec, low: None, high: None };
     record.curves = vec![measure::Curve {
-        name: "unbatch_per_sec".to_owned(),
+        name: "store_per_sec".to_owned(),
         over: "pass".to_owned(),
         lines: vec![measure::CurveLine {
-            label: "unbatch".to_owned(),
+            label: "store".to_owned(),
             points: (1..=passes).map(point).collect(),
         }],
     }];
-    record.metrics = BTreeMap::from([("unbatch_articles_per_sec".to_owned(), per_sec)]);
+    record.metrics = BTreeMap::from([("store_per_sec".to_owned(), per_sec)]);
+    record.verdict = Verdict::valid();
+    with_declarations(record)
+}
+
+/// A run of the made-up benchmark `tally`: what a server was asked, as counters of one phase, and its rate over the minutes.
+pub fn tally_run(label: &str) -> RunRecord {
+    let mut record = Sweep::new(label, 400.0, 3_000.0).rates(&[]).record();
+    record.id = RunId(format!("20261122-210000-tally-{:04x}", label.len()));
+    record.benchmark = "tally".to_owned();
+    record.metrics.clear();
+    let mut phase = Phase { name: "asked".to_owned(), pass: 1, wall_s: 3600.0, ..Phase::default() };
+    for (name, count, [p50, p99, max]) in [
+        ("find", 294_535.0, [4.3, 41.0, 18_400.0]),
+        ("drop", 18_011.0, [24.0, 180.0, 41_000.0]),
+        ("list", 1_599.0, [410.0, 6_800.0, 21_500.0]),
+    ] {
+        let figures = [("count", count), ("p50_us", p50), ("p99_us", p99), ("max_us", max)];
+        phase.counters.extend(figures.map(|(what, value)| (format!("{name}_{what}"), value)));
+    }
+    record.phases = vec![phase];
+    let line = |label: &str, scale: f64| measure::CurveLine {
+        label: label.to_owned(),
+        points: (0..60)
+            .map(|minute| {
+                let y = scale * (80.0 + 10.0 * (f64::from(minute) / 9.0).sin());
+                measure::CurvePoint { x: f64::from(minute), y, low: None, high: None }
+            })
+            .collect(),
+    };
+    record.curves = vec![measure::Curve {
+        name: "asked_per_sec".to_owned(),
+        over: "minutes".to_owned(),
+        lines: vec![line("done", 1.0), line("wanted", 1.1)],
+    }];
     record.verdict = Verdict::valid();
     with_declarations(record)
 }

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fs;
 
 use crate::sample::{Sweep, postmark_series};
-use measure::{RunId, RunRecord};
+use measure::{BenchmarkRegistry, RunId, RunRecord};
 use report::sides::{self, Source};
 use report::{ReportError, Store};
 use tempfile::TempDir;
@@ -252,7 +252,7 @@ fn sides_are_named_by_runs_series_labels_and_files() {
     let (directory, store) = with_a_series();
     let path = store.path().to_owned();
     drop(store);
-    let source = Source::new(|| Store::open(&path), |_| vec![]);
+    let source = Source::new(|| Store::open(&path), BenchmarkRegistry::NONE);
     let sizes = |arguments: &[&str]| {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         sides::named(&arguments, &source).map(|sides| {

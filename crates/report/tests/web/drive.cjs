@@ -1,5 +1,5 @@
 // Opens a report in Chromium and checks what a reader sees and does. Prints "ok" lines; fails by an assertion.
-// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile|comparison|curves|passes PAGE
+// usage: node drive.cjs NPM_DIRECTORY CHROMIUM PROFILE_DIRECTORY interactive|fixed|hostile|comparison|curves|passes|views PAGE
 "use strict";
 const assert = require("node:assert/strict");
 const { createRequire } = require("node:module");
@@ -259,31 +259,47 @@ async function curves(page) {
   ok("it prints");
 }
 
+async function views(page) {
+  await page.locator("#tally-0 svg.bar").first().hover();
+  assert.ok((await page.locator("#tip").innerText()).includes("count"));
+  ok("a bar tells its value");
+  await page.mouse.move(2, 2);
+  const line = await page.locator("#tally-0-asked polyline").first().boundingBox();
+  assert.ok(line.width > 200 && line.height > 5, JSON.stringify(line));
+  ok("a line is drawn across its figure");
+  const mark = await page.locator("#tally-0 .published-mark").first().evaluate((of) => getComputedStyle(of).strokeDasharray);
+  assert.ok(mark.startsWith("3"), mark);
+  for (const width of [1200, 480, 375]) {
+    await page.setViewportSize({ width, height: 800 });
+    await fits(page, `nothing is wider than ${width} px`);
+  }
+}
+
 async function passes(page) {
   const shown = (figure) => page.evaluate((id) => {
-    const parts = [...document.querySelectorAll(`#passes-${id} > .plain, #passes-${id} > .published`)];
+    const parts = [...document.querySelectorAll(`#rounds-${id} > .plain, #rounds-${id} > .published`)];
     return parts.filter((part) => part.offsetHeight > 0).map((part) => part.className).join();
   }, figure);
-  assert.equal(await shown("unbatch-mean"), "plain");
-  assert.equal(await shown("unbatch-ageing"), "published");
+  assert.equal(await shown("rate-mean"), "plain");
+  assert.equal(await shown("rate-left"), "published");
   ok("published values are shown at first where they fit");
-  await page.locator("label[for=published-unbatch-mean]").click();
-  assert.equal(await shown("unbatch-mean"), "published");
-  assert.ok((await page.locator("#passes-unbatch-mean .published").innerText()).includes("about 40/s"));
-  await page.locator("label[for=published-unbatch-ageing]").click();
-  assert.equal(await shown("unbatch-ageing"), "plain");
+  await page.locator("label[for=published-rate-mean]").click();
+  assert.equal(await shown("rate-mean"), "published");
+  assert.ok((await page.locator("#rounds-rate-mean .published").innerText()).includes("about 40/s"));
+  await page.locator("label[for=published-rate-left]").click();
+  assert.equal(await shown("rate-left"), "plain");
   ok("each figure has its switch");
   const all = page.locator("#published-all");
   assert.equal(await all.evaluate((box) => box.indeterminate), true);
   await all.check();
-  for (const id of ["unbatch-mean", "unbatch-passes", "unbatch-ageing", "expire-passes", "batch-passes", "history-cost"]) {
+  for (const id of ["rate-mean", "rate-passes", "rate-left", "delete-passes"]) {
     assert.equal(await shown(id), "published", id);
   }
   await all.uncheck();
-  assert.equal(await shown("unbatch-ageing"), "plain");
-  assert.equal(await shown("history-passes"), "plain");
+  assert.equal(await shown("rate-left"), "plain");
+  assert.equal(await shown("rate-again"), "plain");
   ok("and one switches all");
-  await page.locator("#passes-unbatch-passes .plain .catch").first().hover();
+  await page.locator("#rounds-rate-passes .plain .catch").first().hover();
   assert.ok((await page.locator("#tip").innerText()).includes("20,000/s"));
   await page.mouse.move(2, 2);
   ok("a mark tells its value");
@@ -316,7 +332,7 @@ async function hostile(page) {
   const context = await chromium.launchPersistentContext(profile, { executablePath, args: FLAGS, viewport: { width: 1200, height: 900 } });
   context.setDefaultTimeout(15_000);
   try {
-    for (const colorScheme of ["interactive", "comparison", "curves", "passes"].includes(kind) ? ["light", "dark"] : ["light"]) {
+    for (const colorScheme of ["interactive", "comparison", "curves", "passes", "views"].includes(kind) ? ["light", "dark"] : ["light"]) {
       const page = await context.newPage();
       const [complaints, requests] = [[], []];
       page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
@@ -339,7 +355,7 @@ async function hostile(page) {
       assert.ok(colorScheme === "dark" ? luminance < 60 : luminance > 200, `${colorScheme} paper has luminance ${luminance}`);
       ok(`the paper follows the system's ${colorScheme} scheme`);
       if (kind !== "hostile") await tables(page);
-      await { interactive, fixed, hostile, comparison, curves, passes }[kind](page);
+      await { interactive, fixed, hostile, comparison, curves, passes, views }[kind](page);
       const outside = requests.filter((url) => url !== address && !url.startsWith("data:"));
       assert.equal(complaints.join("\n"), "", "the console is not silent");
       assert.equal(outside.join("\n"), "", "a request left the file");

@@ -7,18 +7,25 @@
 
 use anyhow::bail;
 use dirscale::Frequencies;
-use measure::{MetricDeclaration, Phase, RunRecord};
+use measure::{BenchmarkEntry, MetricDeclaration, Phase, Role, RunRecord};
+use stackfs::views::PHASE;
 use stackfs::{Census, StackOptions};
 
-const PHASE: &str = "mounted";
 const DAY_S: f64 = 86_400.0;
 
 /// Which counters of a mount are entries made. A link and a rename make a name, as a creation does.
 const MAKING: [&str; 6] = ["create", "mknod", "mkdir", "symlink", "link", "rename"];
 const REMOVING: [&str; 3] = ["unlink", "rmdir", "rename"];
 
+/// What a mount says of its records.
+pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
+    settings: &[("lower", Role::Place), ("mountpoint", Role::Place)],
+    views: stackfs::views::views,
+    ..BenchmarkEntry::of(METRICS)
+};
+
 /// What [`filled`] emits; a family for each operation that occurred.
-pub const METRICS: &[MetricDeclaration] = &[
+const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::micros("{op}_p50_us", "{op} latency p50"),
     MetricDeclaration::micros("{op}_p99_us", "{op} latency p99"),
     MetricDeclaration::rate("{op}_per_sec", "{op}"),
