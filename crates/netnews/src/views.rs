@@ -30,7 +30,7 @@ use lines::{ageing, by_pass, phases};
 /// What netnews says of its records.
 pub const ENTRY: BenchmarkEntry = BenchmarkEntry {
     metrics: crate::spool::METRICS,
-    settings: &[("spool", Role::Place), ("storage", Role::Reach)],
+    settings: &[("spool", Role::Place), ("places", Role::Place), ("storage", Role::Reach)],
     answers: &[],
     views,
 };

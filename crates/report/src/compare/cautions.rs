@@ -253,10 +253,11 @@ fn settings(sides: &[Side], registry: BenchmarkRegistry) -> Vec<(String, String)
     names.into_iter().filter_map(of).collect()
 }
 
-/// Whether `value` holds `target` as a word of its own: the target `e` is not in `true`.
+/// Whether `value` holds the path or URL `target` as a word of its own. A target like `data`, which is a word of other settings
+/// too, hides none of them: a benchmark declares in which settings it stands.
 fn names(value: &str, target: &str) -> bool {
     let apart = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
-    !target.is_empty()
+    target.contains('/')
         && value.match_indices(target).any(|(at, _)| {
             let (before, after) = (&value[..at], &value[at + target.len()..]);
             apart(before.chars().next_back()) && apart(after.chars().next())

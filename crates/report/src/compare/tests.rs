@@ -13,6 +13,7 @@ const REGISTRY: BenchmarkRegistry = BenchmarkRegistry::new(|name| {
         settings: &[
             ("workload", Role::Identity),
             ("target", Role::Place),
+            ("places", Role::Place),
             ("set", Role::Place),
             ("nfs", Role::Reach),
             ("wait", Role::Chosen),
@@ -258,6 +259,21 @@ fn a_target_of_one_letter_hides_no_setting_that_holds_the_letter() {
         }
     }
     assert_eq!(of(a, b).settings_differ, [""; 0]);
+}
+
+/// Symptom: with the targets `none` and `close`, `--sync none` against `--sync close` was no difference, and with the target
+/// `data` a workload was "not set". Cause: each setting whose value held the target's name was left out. Fix: only a path or URL
+/// is looked for, and what is declared as the target's place is left out by name.
+#[test]
+fn a_target_that_is_called_like_a_value_neither_hides_a_difference_nor_makes_one_up() {
+    let (mut a, mut b) = (side("A", 5, 1000.0, 60.0), side("B", 5, 1000.0, 60.0));
+    for (side, target) in [(&mut a, "none"), (&mut b, "close")] {
+        for run in &mut side.runs {
+            target.clone_into(&mut run.target);
+            run.config = serde_json::json!({"sync": target, "workload": "close = 3"});
+        }
+    }
+    assert_eq!(of(a, b).settings_differ, ["sync"]);
 }
 
 #[test]
