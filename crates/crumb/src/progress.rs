@@ -101,9 +101,7 @@ impl Progress {
             report::ms_text(live.p50.as_secs_f64() * 1e6),
             report::ms_text(live.p99.as_secs_f64() * 1e6),
         );
-        if !live.late_p99.is_zero() {
-            text.push_str(&format!(", sent late p99 {}", report::ms_text(live.late_p99.as_secs_f64() * 1e6)));
-        }
+        text.push_str(&late_text(live.late_p99));
         if live.errors > 0 {
             text.push_str(&format!(", {} errors", report::count_text(live.errors)));
         }
@@ -119,6 +117,7 @@ impl Progress {
             report::ms_text(live.latency_mean.as_secs_f64() * 1e6),
             100.0 * live.hit_share,
         );
+        text.push_str(&late_text(live.late_p99));
         if live.errors > 0 {
             text.push_str(&format!(", {} failed", report::count_text(live.errors)));
         }
@@ -156,6 +155,14 @@ impl Progress {
             Style::Lines => say(text),
         }
     }
+}
+
+/// How late requests are sent, in an open loop.
+fn late_text(late_p99: Duration) -> String {
+    if late_p99.is_zero() {
+        return String::new();
+    }
+    format!(", sent late p99 {} ms", report::ms_text(late_p99.as_secs_f64() * 1e6))
 }
 
 fn point_line(point: &LoadPoint) -> String {

@@ -110,6 +110,8 @@ pub struct PhaseLive {
     pub achieved_per_sec: f64,
     /// Mean latency of the good replies.
     pub latency_mean: Duration,
+    /// 99th percentile of how late requests were sent; zero in a closed loop.
+    pub late_p99: Duration,
     /// Share of the good replies that came from a cache, 0 to 1.
     pub hit_share: f64,
     /// Requests that failed since the run began.

@@ -10,9 +10,11 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use harness::{Benchmark as _, Surroundings};
 use measure::CpuMeter;
 use webload::{
-    End, ObjectSet, Origin, OriginOptions, Pace, Phase, Plan, Pool, Route, SetUse, WebloadConfig, run,
+    End, ObjectSet, Origin, OriginOptions, Pace, Phase, Plan, Pool, Route, SetUse, Webload, WebloadConfig,
+    run,
 };
 
 fn main() {
@@ -42,9 +44,10 @@ fn main() {
             watch: None,
         };
         let (cpu, origin_before) = (CpuMeter::start(), origin_cpu_s());
-        let outcome = run(&config, &AtomicBool::new(false), &mut |_| {}).expect("a run");
+        let part = run(&config, &AtomicBool::new(false), &mut |_| {}).expect("a run");
         let origin_s = origin_cpu_s() - origin_before;
         let used = cpu.used();
+        let outcome = Webload { config }.figures(&part, &Surroundings::default());
         let requests = outcome.phases[0].items as f64;
         assert_eq!(outcome.metrics["errors_percent"], 0.0);
         let generator_s = (used.user + used.sys).as_secs_f64() - origin_s;

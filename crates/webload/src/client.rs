@@ -7,6 +7,7 @@ use std::time::Instant;
 use harness::open_loop::{Received, receive_stamped, stamp_arrivals};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
 
 use crate::body::{BodyCheck, BodyFault};
 use crate::plan::{Class, Planned};
@@ -31,7 +32,7 @@ pub(crate) struct Flight {
 }
 
 /// Why a request has no good reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Fault {
     ConnectFailed,
     ConnectionLost,

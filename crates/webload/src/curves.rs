@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use measure::{Curve, CurveLine, CurvePoint};
+use serde::{Deserialize, Serialize};
 
 use crate::tally::Moment;
 
 /// Counts by stretch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Moments {
     span: Duration,
     stretches: Vec<Moment>,

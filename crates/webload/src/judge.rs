@@ -50,7 +50,7 @@ pub(crate) fn outcome(
     let mut metrics = metrics(&sum, wall_s);
     let cpu_s = (cpu.user + cpu.sys).as_secs_f64();
     metrics.insert("generator_cpu_s".to_owned(), cpu_s);
-    Outcome { points, phases, curves: moments.curves(), metrics, verdict, waited: None, complete }
+    Outcome { points, phases, curves: moments.curves(), metrics, verdict, complete }
 }
 
 fn percent(part: u64, of: u64) -> f64 {

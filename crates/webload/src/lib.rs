@@ -11,8 +11,10 @@
 //! Not here: the proxy (see `webcache`); this crate sees one only through its port.
 //! Source: Web Polygraph's PolyMix-3 and PolyMix-4, as far as `docs/design/webload.md` says.
 
+mod benchmark;
 mod body;
 mod client;
+mod config;
 mod curves;
 mod error;
 mod generator;
@@ -21,6 +23,7 @@ mod judge;
 mod object;
 mod object_set;
 mod origin;
+mod part;
 mod phases;
 mod plan;
 mod poller;
@@ -28,20 +31,24 @@ mod polymix;
 mod run;
 mod slots;
 mod tally;
+mod through;
 mod trace;
 mod views;
 mod watch;
 mod wire;
 
+pub use benchmark::Webload;
 pub use body::{Body, BodyCheck, BodyFault};
 pub use error::WebloadError;
 pub use judge::METRICS;
 pub use object::{Kind, Object};
 pub use object_set::{ObjectSet, SetUse};
 pub use origin::{Origin, OriginCounters, OriginOptions, ThinkTime};
+pub use part::Part;
 pub use phases::{End, Pace, Phase};
 pub use plan::{Class, Plan};
 pub use polymix::{Generation, PolyMix};
-pub use run::{Event, Live, Outcome, Pool, Route, WebloadConfig, run};
+pub use run::{Event, Live, Pool, Route, WebloadConfig, run};
+pub use through::{Authority, Peer, PeerError, Through};
 pub use trace::{Trace, TraceFormat};
 pub use views::{ENTRY, views};

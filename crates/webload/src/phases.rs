@@ -64,6 +64,11 @@ impl Phase {
         Self { measured: true, ..self }
     }
 
+    /// Whether requests are due whatever the replies do.
+    pub(crate) fn is_open(&self) -> bool {
+        self.pace != Pace::Closed
+    }
+
     /// One generator's part of it when there are several.
     pub(crate) fn part(&self, threads: u64) -> Self {
         let pace = match self.pace {

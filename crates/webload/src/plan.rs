@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::object::Object;
-use crate::object_set::{ObjectSet, ObjectSetPlanner};
-use crate::polymix::{PolyMix, PolyMixPlanner};
+use crate::object_set::{ObjectSet, ObjectSetPlanner, SetUse};
+use crate::origin::ThinkTime;
+use crate::polymix::{Generation, PolyMix, PolyMixPlanner};
 use crate::trace::{Trace, TracePlanner};
 
 /// How a request asks.
@@ -78,6 +79,26 @@ pub(crate) struct Share {
 }
 
 impl Plan {
+    /// What records and users call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::PolyMix(PolyMix { generation: Generation::Three, .. }) => "polymix-3",
+            Self::PolyMix(PolyMix { generation: Generation::Four, .. }) => "polymix-4",
+            Self::Objects(ObjectSet { used: SetUse::Again { .. }, .. }) => "hits",
+            Self::Objects(ObjectSet { used: SetUse::New, .. }) => "stores",
+            Self::Trace(_) => "trace",
+        }
+    }
+
+    /// What its origin does unless the user says otherwise: its think time, and the most
+    /// requests that it answers on a connection, drawn by Zipf's law.
+    pub fn origin_manner(&self) -> (ThinkTime, Option<u32>) {
+        match self {
+            Self::PolyMix(_) => (ThinkTime::POLYMIX, Some(ORIGIN_REQUESTS_ZIPF)),
+            Self::Objects(_) | Self::Trace(_) => (ThinkTime::default(), None),
+        }
+    }
+
     pub(crate) fn planner(&self, share: Share) -> Planner {
         match self {
             Self::PolyMix(config) => Planner::PolyMix(Box::new(PolyMixPlanner::new(config, share))),
@@ -86,6 +107,9 @@ impl Plan {
         }
     }
 }
+
+/// Requests that PolyMix's origin answers on a connection, at most.
+const ORIGIN_REQUESTS_ZIPF: u32 = 16;
 
 impl Planner {
     /// The next request of a phase: `recurrence` and `special` are the shares that the phase asks for.

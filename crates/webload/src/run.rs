@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use harness::open_loop::{Wait, WaitChoice};
 use measure::{CpuMeter, Curve, LoadPoint, Phase as PhaseRecord, Verdict};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use serde::Serialize;
 
+use crate::config::Fields;
 use crate::curves::Moments;
 use crate::error::WebloadError;
 use crate::generator::{Counted, Generator};
-use crate::judge;
+use crate::part::Part;
 use crate::phases::Phase;
 use crate::plan::{Plan, Share};
 use crate::tally::Tally;
@@ -54,8 +56,9 @@ pub enum Pool {
     },
 }
 
-/// A run.
-#[derive(Clone, Debug)]
+/// A run; as JSON the fields of a record's configuration.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "Fields")]
 pub struct WebloadConfig {
     /// What is asked.
     pub plan: Plan,
@@ -114,9 +117,9 @@ pub enum Event {
     Live(Live),
 }
 
-/// What came of a run.
+/// What a record says of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The phases that are load points.
     pub points: Vec<LoadPoint>,
     /// All phases.
@@ -127,15 +130,13 @@ pub struct Outcome {
     pub metrics: std::collections::BTreeMap<String, f64>,
     /// Whether to believe it.
     pub verdict: Verdict,
-    /// How the first generator waited between requests.
-    pub waited: Option<WaitChoice>,
     /// False when the user ended it.
     pub complete: bool,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs it to its end, or until stopped.
+/// Runs it to its end, or until stopped. `tell` is called a few times a second and holds no generator up.
 ///
 /// # Errors
 /// When the peer is not there, or the machine gives no sockets or threads.
@@ -143,7 +144,7 @@ pub fn run(
     config: &WebloadConfig,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-) -> Result<Outcome, WebloadError> {
+) -> Result<Part, WebloadError> {
     let address = config.route.peer;
     TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
         .map_err(|source| WebloadError::Unreachable { address, source })?;
@@ -180,15 +181,18 @@ pub fn run(
         }
         Ok(counted)
     })?;
-    let waited = counted.first().and_then(|counted| counted.waited);
-    let stopped = counted.iter().any(|counted| counted.stopped);
-    let mut tallies = vec![Tally::default(); config.phases.len()];
-    let mut moments = Moments::default();
+    let mut whole = Part {
+        waited: counted.first().and_then(|counted| counted.waited),
+        complete: counted.iter().all(|counted| !counted.stopped),
+        tallies: vec![Tally::default(); config.phases.len()],
+        moments: Moments::default(),
+        cpu: cpu.used(),
+    };
     for counted in counted {
-        tallies.iter_mut().zip(&counted.tallies).for_each(|(sum, tally)| sum.merge(tally));
-        moments.merge(counted.moments);
+        whole.tallies.iter_mut().zip(&counted.tallies).for_each(|(sum, tally)| sum.merge(tally));
+        whole.moments.merge(counted.moments);
     }
-    Ok(Outcome { waited, ..judge::outcome(config, &tallies, &moments, cpu.used(), !stopped) })
+    Ok(whole)
 }
 
 /// Robots have thousands of connections; the usual soft limit is 1024.

@@ -10,18 +10,21 @@ use std::time::Duration;
 
 use harness::open_loop::LatenessLog;
 use measure::{LatencyHistogram, OpStats};
+use serde::{Deserialize, Serialize};
 
 use crate::client::Fault;
+use crate::part::fault_counts;
 use crate::plan::{Class, Planned};
 use crate::watch::Used;
 
 /// Counts of one class of requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ClassTally {
     pub attempted: u64,
     pub ok: u64,
     pub cancelled: u64,
     pub bytes: u64,
+    #[serde(with = "fault_counts")]
     pub faults: BTreeMap<Fault, u64>,
     pub histogram: LatencyHistogram,
 }
@@ -36,7 +39,7 @@ pub(crate) enum Source {
 }
 
 /// Counts of one phase by one generator.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub classes: [ClassTally; Class::ALL.len()],
     /// Planned; what was not sent is the rest.
@@ -251,7 +254,7 @@ impl Tally {
 }
 
 /// Counts of a stretch of time, for curves.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Moment {
     pub due: u64,
     /// Good replies that came in it, whenever they were due; all other counts are by when they were due.

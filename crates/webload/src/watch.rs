@@ -8,8 +8,10 @@
 use std::collections::HashMap;
 use std::fs;
 
+use serde::{Deserialize, Serialize};
+
 /// What a proxy has used so far, or in a phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Used {
     pub cpu_s: f64,
     /// Handed to block devices.

@@ -6,10 +6,11 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use harness::{Benchmark as _, Figures, Surroundings};
 use measure::LoopKind;
 use webload::{
-    Body, End, Event, Generation, Object, ObjectSet, Origin, OriginOptions, Outcome, Pace, Phase, Plan,
-    PolyMix, Pool, Route, SetUse, ThinkTime, Trace, WebloadConfig, run,
+    Body, End, Event, Generation, Object, ObjectSet, Origin, OriginOptions, Pace, Phase, Plan, PolyMix, Pool,
+    Route, SetUse, ThinkTime, Trace, Webload, WebloadConfig, run,
 };
 
 fn config(peer: SocketAddr, plan: Plan, phases: Vec<Phase>, pool: Pool) -> WebloadConfig {
@@ -47,11 +48,16 @@ fn fill_and(requests: u64, pace: Pace) -> Vec<Phase> {
 const SHARED: Pool = Pool::Shared { connections: 8 };
 const AGAIN: SetUse = SetUse::Again { zipf: 0.8 };
 
-fn done(config: &WebloadConfig) -> Outcome {
-    run(config, &AtomicBool::new(false), &mut |_| {}).unwrap()
+fn done(config: &WebloadConfig) -> Figures {
+    done_until(config, &AtomicBool::new(false), &mut |_| {})
 }
 
-fn is_clean(outcome: &Outcome) {
+fn done_until(config: &WebloadConfig, stop: &AtomicBool, tell: &mut dyn FnMut(Event)) -> Figures {
+    let part = run(config, stop, tell).unwrap();
+    Webload { config: config.clone() }.figures(&part, &Surroundings::default())
+}
+
+fn is_clean(outcome: &Figures) {
     let fatal: Vec<_> = outcome
         .verdict
         .reasons
@@ -144,10 +150,10 @@ fn what_was_under_way_when_a_run_was_cut_short_is_no_failure() {
     let phases = vec![Phase::new("hits", pace, End::Requests(100_000)).measured()];
     let pool = Pool::Shared { connections: 500 };
     let stop = AtomicBool::new(false);
-    let outcome = run(&config(origin.address(), set(AGAIN), phases, pool), &stop, &mut |event| {
+    let config = config(origin.address(), set(AGAIN), phases, pool);
+    let outcome = done_until(&config, &stop, &mut |event| {
         stop.store(matches!(event, Event::Live(_)), Ordering::Relaxed);
-    })
-    .unwrap();
+    });
     assert!(!outcome.complete);
     let plain = &outcome.points[0].ops["plain"];
     assert!(plain.ok > 0 && plain.cancelled > 0, "{} {}", plain.ok, plain.cancelled);

@@ -1,11 +1,9 @@
-//! A webload record as tables, and its progress as a line.
+//! A webload record as tables.
 
 use measure::{Phase, RunRecord};
 use report::{count_text, ms_text, rate_text};
-use webload::Live;
 
 use crate::layout::{grid, wrapped};
-use crate::progress::Progress;
 
 /// KOTETU 1.5b under PolyMix-3, from the talk of 2000.
 const TALK: &str = "For comparison, KOTETU 1.5b under PolyMix-3 in 2000: 300 requests/s, mean 1,792 ms with the \
@@ -49,23 +47,4 @@ pub fn phases(record: &RunRecord) -> String {
 pub fn curves_hint(record: &RunRecord) -> String {
     let is_polymix = record.config.get("workload").is_some_and(|name| name == "polymix-3");
     if is_polymix { wrapped("", TALK) + "\n" } else { String::new() }
-}
-
-/// One look at a run under way.
-pub fn show(progress: &mut Progress, live: &Live) {
-    let mut text = format!(
-        "{}: {}/s of {}, {} ms, {:.0}% hits",
-        live.phase,
-        rate_text(live.achieved_per_sec),
-        rate_text(live.offered_per_sec),
-        ms_text(live.response_mean.as_secs_f64() * 1e6),
-        100.0 * live.hit_share,
-    );
-    if !live.late_p99.is_zero() {
-        text.push_str(&format!(", sent late p99 {} ms", ms_text(live.late_p99.as_secs_f64() * 1e6)));
-    }
-    if live.failed > 0 {
-        text.push_str(&format!(", {} failed", count_text(live.failed)));
-    }
-    progress.step((1000.0 * live.phase_done) as u64, 1000, text);
 }

@@ -9,10 +9,7 @@ use anyhow::{bail, ensure};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use report::{bytes_text, count_text, rate_text};
-use serde_json::json;
-use webload::{
-    End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetUse, ThinkTime, Trace, TraceFormat,
-};
+use webload::{End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetUse, Trace, TraceFormat};
 
 /// What is asked for.
 #[derive(Args, Clone, Debug)]
@@ -103,7 +100,6 @@ enum Name {
 
 /// A plan and all that goes with it.
 pub struct Traffic {
-    name: Name,
     pub plan: Plan,
     pub phases: Vec<Phase>,
     pub pool: Pool,
@@ -111,7 +107,6 @@ pub struct Traffic {
 
 /// Of a robot's connection, as PolyMix has it.
 const ROBOT_REQUESTS_ZIPF: u32 = 64;
-const ORIGIN_REQUESTS_ZIPF: u32 = 16;
 const ROBOT_IDLE: Duration = Duration::from_secs(15);
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -146,7 +141,7 @@ impl WorkloadArgs {
             requests_zipf: Some(ROBOT_REQUESTS_ZIPF),
             idle_timeout: ROBOT_IDLE,
         };
-        Ok(Traffic { name: self.workload, phases: config.phases(), plan: Plan::PolyMix(config), pool })
+        Ok(Traffic { phases: config.phases(), plan: Plan::PolyMix(config), pool })
     }
 
     fn shared(&self) -> Pool {
@@ -174,12 +169,12 @@ impl WorkloadArgs {
         let mut phases = if self.no_fill { vec![] } else { vec![fill] };
         let plan = self.set(SetUse::Again { zipf: self.zipf }, phases.len());
         phases.extend(self.warm_and("hits", pace));
-        Ok(Traffic { name: self.workload, plan, phases, pool: self.shared() })
+        Ok(Traffic { plan, phases, pool: self.shared() })
     }
 
     fn stores(&self) -> anyhow::Result<Traffic> {
         let phases = self.warm_and("stores", self.pace()?).to_vec();
-        Ok(Traffic { name: self.workload, plan: self.set(SetUse::New, 0), phases, pool: self.shared() })
+        Ok(Traffic { plan: self.set(SetUse::New, 0), phases, pool: self.shared() })
     }
 
     fn warm_and(&self, name: &'static str, pace: Pace) -> [Phase; 2] {
@@ -204,30 +199,11 @@ impl WorkloadArgs {
         let pace = if recorded { Pace::OfPlan } else { self.pace()? };
         let end = if recorded { End::OfPlan } else { End::Requests(trace.len() as u64) };
         let phases = vec![Phase::new("replay", pace, end).measured()];
-        Ok(Traffic { name: self.workload, plan: Plan::Trace(trace), phases, pool: self.shared() })
+        Ok(Traffic { plan: Plan::Trace(trace), phases, pool: self.shared() })
     }
 }
 
 impl Traffic {
-    /// As it is typed.
-    pub fn name(&self) -> String {
-        self.name.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
-    /// The figures that a comparison judges first.
-    pub fn headline(&self) -> impl Iterator<Item = &'static str> {
-        let open = self.phases.iter().any(|phase| phase.measured && phase.pace != Pace::Closed);
-        std::iter::once(if open { "response_mean_us" } else { "requests_per_sec" })
-    }
-
-    /// What the origin does unless told otherwise: its think time, and requests a connection.
-    pub fn origin_manner(&self) -> (ThinkTime, Option<u32>) {
-        match self.plan {
-            Plan::PolyMix(_) => (ThinkTime::POLYMIX, Some(ORIGIN_REQUESTS_ZIPF)),
-            _ => (ThinkTime::default(), None),
-        }
-    }
-
     /// In a sentence, how long it will take.
     pub fn takes(&self) -> String {
         let timed: Duration = self
@@ -269,37 +245,6 @@ impl Traffic {
                     count_text(trace.skipped())
                 )
             }
-        }
-    }
-
-    /// For the record.
-    pub fn json(&self) -> serde_json::Value {
-        let connections = match self.pool {
-            Pool::Robots { robots, .. } => json!({ "robots": robots }),
-            Pool::Shared { connections } => json!(connections),
-        };
-        match &self.plan {
-            Plan::PolyMix(config) => json!({
-                "peak_per_sec": config.peak_per_sec,
-                "cache_bytes": config.cache_bytes,
-                "working_set_bytes": config.working_set_bytes,
-                "fill_percent": 100.0 * config.fill_share,
-                "time_scale": config.time_scale,
-                "connections": connections,
-            }),
-            Plan::Objects(set) => json!({
-                "objects": set.count,
-                "object_bytes_mean": set.mean_bytes,
-                "zipf": match set.used { SetUse::Again { zipf } => Some(zipf), SetUse::New => None },
-                "filled": set.fill_phases > 0,
-                "connections": connections,
-            }),
-            Plan::Trace(trace) => json!({
-                "requests": trace.len(),
-                "objects": trace.objects(),
-                "object_bytes": trace.object_bytes(),
-                "connections": connections,
-            }),
         }
     }
 }

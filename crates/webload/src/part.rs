@@ -1,0 +1,83 @@
+//! Raw counts of all generators, and what a record says of them.
+//!
+//! Always holds: every figure is computed from the counts, so that a part which was written and read back gives the same
+//! record.
+
+use std::collections::BTreeMap;
+
+use harness::Figures;
+use harness::open_loop::{WaitChoice, chosen_waiting};
+use measure::CpuTimes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::client::Fault;
+use crate::curves::Moments;
+use crate::judge;
+use crate::run::{Outcome, WebloadConfig};
+use crate::tally::Tally;
+
+/// What was counted in a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// By phase.
+    pub(crate) tallies: Vec<Tally>,
+    /// By time.
+    pub(crate) moments: Moments,
+    /// Of this process, which the run's own origin belongs to.
+    pub(crate) cpu: CpuTimes,
+    /// How the first generator waited between requests.
+    pub(crate) waited: Option<WaitChoice>,
+    /// False when the user ended it.
+    pub(crate) complete: bool,
+}
+
+impl Part {
+    pub(crate) fn figures(&self, config: &WebloadConfig) -> Figures {
+        let outcome = judge::outcome(config, &self.tallies, &self.moments, self.cpu, self.complete);
+        let Outcome { points, phases, curves, metrics, verdict, complete } = outcome;
+        Figures {
+            any_measured: !phases.is_empty(),
+            points,
+            phases,
+            curves,
+            metrics,
+            chosen: chosen_waiting(self.waited),
+            headline: vec![headline(config).to_owned()],
+            complete,
+            ..Figures::of(verdict)
+        }
+    }
+}
+
+/// The figure that a comparison judges first: where the schedule sets the rate, the rate says nothing of the proxy.
+fn headline(config: &WebloadConfig) -> &'static str {
+    let open = config.phases.iter().any(|phase| phase.measured && phase.is_open());
+    if open { "response_mean_us" } else { "requests_per_sec" }
+}
+
+/// Counts of faults as a list: in JSON a map has texts for keys.
+pub(crate) mod fault_counts {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(counts: &BTreeMap<Fault, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(counts)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Fault, u64>, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_faults_are_read_back_as_they_were_written() {
+        let mut tally = Tally::default();
+        tally.classes[1].faults = BTreeMap::from([(Fault::Status(503), 7), (Fault::CutBody, 1)]);
+        let part = Part { tallies: vec![tally], ..Part::default() };
+        let again: Part = serde_json::from_str(&serde_json::to_string(&part).unwrap()).unwrap();
+        assert_eq!(again.tallies[0].faults(), part.tallies[0].faults());
+    }
+}
