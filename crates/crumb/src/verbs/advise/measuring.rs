@@ -27,7 +27,8 @@ use stackfs::{Mount, StackOptions};
 
 use super::measured::{Measured, points_of};
 use super::plan::{self, Meter, one};
-use super::{AdviseArgs, FILES_MIN, within};
+use super::time_limit::within;
+use super::{AdviseArgs, FILES_MIN};
 use crate::context::Context;
 use crate::progress::Progress;
 

@@ -1,0 +1,99 @@
+//! Flags of `crumb advise`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use dirscale::{Frequencies, Sizes};
+use files::Layout;
+
+/// Say which directories of a tree would gain from being managed, and how much in a day.
+///
+/// Counts the tree, then measures in a scratch directory on the same file system what operations cost by the size of
+/// the directory, flat and laid out (as `crumb run dirscale` does), and what a mount adds, for two minutes at most: at the
+/// size of the largest directory when it can be filled in that time, else as near to it as can be, and extrapolated. Each
+/// directory's share of the day's operations is taken to be its share of the files.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct AdviseArgs {
+    /// A lower tree
+    #[arg(value_name = "TREE")]
+    pub(super) tree: PathBuf,
+
+    /// Sizes to measure, in files: FROM..TO by doubling, or a list [default: those of the directories found, the largest
+    /// first]
+    #[arg(long, value_name = "SIZES")]
+    pub(super) sizes: Option<Sizes>,
+
+    /// The layout to weigh against flat directories
+    #[arg(long, value_name = "LAYOUT", default_value = "345", value_parser = layout)]
+    pub(super) layout: Layout,
+
+    /// Measure for this long at most; what is larger than can be filled in it is extrapolated
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = humantime::parse_duration)]
+    time: Duration,
+
+    /// Measure each size once and for 15 s at most: a first look
+    #[arg(long, conflicts_with = "time")]
+    pub(super) quick: bool,
+
+    /// Drop the caches of the whole machine before each measurement, as a directory that is seldom used would
+    /// find them; takes root. Without it, what is looked up is in memory, as on a busy server
+    #[arg(long)]
+    pub(super) cold: bool,
+
+    /// Operations a day, by kind: such as a mount has counted them [default: the paper's table 1]
+    #[arg(long, value_name = "lookup=N,unlink=N,create=N,readdir=N")]
+    pub(super) mix: Option<Frequencies>,
+
+    /// The same as a mount of the tree counted it, at the rate that it had: name of its run (`crumb runs list`), `last`
+    /// for the last mount, or a RunRecord JSON file
+    #[arg(long, value_name = "RUN", conflicts_with = "mix")]
+    pub(super) census: Option<String>,
+
+    /// Operations a day in the whole tree, in the proportions of --mix or --census [default: their sum]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) ops_per_day: Option<u64>,
+
+    /// Directories to list
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(super) top: usize,
+
+    /// Write all figures as JSON to this file, - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Which newsgroups are worth managing?
+    crumb advise /news
+  The same for a day as a mount has counted it, from cold caches (as root):
+    crumb advise /news --mix lookup=900000,create=40000,unlink=40000 --cold
+  The same out of the results store, where `crumb mount` keeps its census when it ends:
+    crumb advise /news --census last
+  A first look in 15 seconds:
+    crumb advise /news --quick
+  Manage what gains:
+    crumb advise /news --json - |
+      jq -r '.directories[] | select(.advice == \"manage\").path' | xargs crumb manage
+
+Ctrl-C ends it early; the scratch directory is removed.
+Exit status: 0 fine, also when there is nothing to gain; 1 it could not be told; 2 wrong usage; 130 interrupted.";
+
+const QUICK: Duration = Duration::from_secs(15);
+
+impl AdviseArgs {
+    /// How long to measure at most.
+    pub(super) fn limit(&self) -> Duration {
+        if self.quick { QUICK } else { self.time }
+    }
+}
+
+fn layout(text: &str) -> Result<Layout, String> {
+    match text.parse::<Layout>() {
+        Ok(Layout::Flat) => Err("flat is what layouts are weighed against".to_owned()),
+        Ok(layout) => Ok(layout),
+        Err(error) => Err(error.to_string()),
+    }
+}
