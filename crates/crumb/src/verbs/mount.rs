@@ -10,123 +10,36 @@
 
 mod control;
 mod daemon;
+mod flags;
+mod helper;
+mod pid_file;
 mod record;
+mod status_line;
+mod table;
 
-use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Args;
-use files::Layout;
 use files::Target;
-use indicatif::{ProgressBar, ProgressStyle};
 use measure::RunRecord;
-use report::{count_text, rate_text};
-use stackfs::{Census, Ending, Mount, StackError, StackOptions, Watch};
+use stackfs::{Ending, Mount, StackError, StackOptions};
 
+use self::pid_file::PidFile;
+use self::status_line::wait;
+use self::table::table;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::layout::grid;
 use crate::notify::Supervisor;
 use crate::outcome::Begun;
 use crate::output::{note, print};
 use crate::signals::stop_flag_waking;
 
-pub use control::{owner_of, wait_for_end};
-pub use record::{ENTRY, day_of};
-
-#[derive(Args)]
-#[command(
-    about = "Show a tree with its huge directories spread over many small ones (Usenetfs)",
-    after_help = "\
-Examples:
-  A spool over itself, for all users (as root), until Ctrl-C:
-    crumb mount /news/spool /news/spool
-  In the background, ready when the command returns; nothing else changes the tree:
-    crumb mount /news/spool /news/spool --daemon --exclusive --pid-file /run/spool.pid
-  From /etc/fstab (with /sbin/mount.fuse.crumb a link to crumb):
-    /news/spool  /news/spool  fuse.crumb  defaults,exclusive  0 0
-  What is it asked, and how long does it take?
-    crumb mount --stats /news/spool
-    crumb mount --stats /news/spool --prometheus
-
-Which directories are spread: `crumb advise` says, `crumb manage` does it. To end it: `crumb unmount`.
-
-Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
-attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, noxattr, threads=N, directories=N,
-dev, suid, noexec, noatime, sync; what only mount(8) minds is passed over. -o remount changes ro, rw, dev,
-suid, noexec, noatime and sync of a mount that is there; what is not named stays, others are refused."
-)]
-pub struct MountArgs {
-    /// The tree to show
-    #[arg(value_name = "LOWER", required_unless_present = "stats")]
-    lower: Option<PathBuf>,
-
-    /// Where; LOWER itself is fine
-    #[arg(value_name = "MOUNTPOINT", required_unless_present = "stats")]
-    mountpoint: Option<PathBuf>,
-
-    /// Layout for directories that are managed while empty: 345, 34/56, 56/34, 456 or hash:2 [default: 345]
-    #[arg(long, value_name = "LAYOUT")]
-    layout: Option<Layout>,
-
-    /// Options as mount(8) takes them, see below
-    #[arg(short = 'o', value_name = "OPTIONS")]
-    options: Vec<String>,
-
-    /// Nothing else changes the tree while it is mounted: the kernel may believe what it knows for a day
-    #[arg(long)]
-    exclusive: bool,
-
-    /// Let no processor sleep while requests come: faster, above all in virtual machines, for more power (root)
-    #[arg(long)]
-    awake: bool,
-
-    /// Change nothing
-    #[arg(long)]
-    read_only: bool,
-
-    /// Hide what lies in MOUNTPOINT
-    #[arg(long)]
-    nonempty: bool,
-
-    /// Return when it is ready, and serve in the background
-    #[arg(long)]
-    daemon: bool,
-
-    /// Write the serving process's id to this file, and remove it at the end
-    #[arg(long, value_name = "FILE")]
-    pid_file: Option<PathBuf>,
-
-    /// Append the daemon's notes to this file
-    #[arg(long, value_name = "FILE", requires = "daemon")]
-    log: Option<PathBuf>,
-
-    /// Do not keep the counts in the results store at the end
-    #[arg(long)]
-    no_store: bool,
-
-    /// Show what a mount is asked, drawn anew each second, on a terminal; otherwise once
-    #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["lower", "mountpoint", "daemon"])]
-    stats: Option<PathBuf>,
-
-    /// The same once, in Prometheus' text format
-    #[arg(long, requires = "stats")]
-    prometheus: bool,
-
-    /// The program that `--daemon` starts: says on standard output when it is ready
-    #[arg(long, hide = true)]
-    serve_daemon: bool,
-
-    /// What mount(8) passes to its helpers besides
-    #[arg(short = 's', short_alias = 'n', hide = true)]
-    _sloppy: bool,
-    #[arg(short = 't', hide = true, value_name = "TYPE")]
-    _kind: Option<String>,
-}
+pub use self::control::{owner_of, wait_for_end};
+pub use self::flags::MountArgs;
+pub use self::helper::as_typed_or_by_mount;
+pub use self::record::{ENTRY, day_of};
 
 /// How often the status line and `--stats` are drawn.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
@@ -161,31 +74,6 @@ pub fn run(args: MountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         let (lower, at) = (mount.lower().display(), mount.mountpoint().display());
         print(&format!("{lower} is shown at {at}; Ctrl-C unmounts\n"))
     })
-}
-
-impl MountArgs {
-    fn options(&self) -> anyhow::Result<StackOptions> {
-        let (Some(lower), Some(mountpoint)) = (&self.lower, &self.mountpoint) else {
-            anyhow::bail!("LOWER and MOUNTPOINT are needed");
-        };
-        let mut options = StackOptions::new(lower, mountpoint);
-        if self.exclusive {
-            options.apply("exclusive")?;
-        }
-        for list in &self.options {
-            options.apply(list)?;
-        }
-        if let Some(layout) = self.layout {
-            anyhow::ensure!(layout != Layout::Flat, "--layout flat: a managed directory cannot be flat");
-            options.apply(&format!("layout={layout}"))?;
-        }
-        for (asked, name) in [(self.awake, "awake"), (self.read_only, "ro"), (self.nonempty, "nonempty")] {
-            if asked {
-                options.apply(name)?;
-            }
-        }
-        Ok(options)
-    }
 }
 
 /// Refuses a second mount of a tree beside one that is to be alone with it, and says what any other second one means.
@@ -287,145 +175,9 @@ fn told(error: StackError) -> anyhow::Error {
     if usage { error.context(BadUsage) } else { error }
 }
 
-fn wait(mount: &Mount, stop: &AtomicBool, watched: bool) {
-    let line = if watched { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    line.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is a constant"));
-    let watch = mount.watch();
-    mount.wake_at_end(std::thread::current());
-    let (mut before, mut drawn) = (0, Instant::now());
-    while !stop.load(Ordering::Relaxed) && !mount.is_over() {
-        // Woken by a signal, and at the mount's end.
-        if watched {
-            std::thread::park_timeout(DRAWN_EVERY)
-        } else {
-            std::thread::park()
-        }
-        if watched && drawn.elapsed() >= DRAWN_EVERY {
-            let census = watch.census();
-            let rate = (census.total() - before) as f64 / drawn.elapsed().as_secs_f64();
-            line.set_message(format!(
-                "{} operations/s, {} inodes known, {} files open ({} passed through)",
-                rate_text(rate),
-                count_text(census.nodes as u64),
-                count_text(census.files_open as u64),
-                count_text(census.passed_through as u64),
-            ));
-            line.tick();
-            (before, drawn) = (census.total(), Instant::now());
-        }
-    }
-    line.finish_and_clear();
-}
-
-/// The counts as a table, the paper's five rows first.
-fn table(census: &Census) -> String {
-    let mut text = String::new();
-    let rows: Vec<Vec<String>> = census
-        .table_1()
-        .iter()
-        .map(|(name, count, share)| vec![(*name).to_owned(), count_text(*count), format!("{share:.2}")])
-        .collect();
-    text.push_str(&grid(&["by name", "count", "% of these"], 1, &rows));
-    text.push('\n');
-    let rows: Vec<Vec<String>> = census
-        .operations
-        .iter()
-        .map(|(operation, counted)| {
-            let of = counted.latency.summary();
-            let us = |value: f64| format!("{value:.1}");
-            vec![
-                operation.name().to_owned(),
-                count_text(of.count),
-                count_text(counted.failed),
-                us(of.mean),
-                us(of.p50),
-                us(of.p99),
-                us(of.max),
-            ]
-        })
-        .collect();
-    text.push_str(&grid(
-        &["operation", "count", "failed", "mean us", "p50 us", "p99 us", "max us"],
-        1,
-        &rows,
-    ));
-    text.push_str(&format!(
-        "{} inodes known, {} files and {} directories open, {} passed through; mounted for {}\n",
-        count_text(census.nodes as u64),
-        count_text(census.files_open as u64),
-        count_text(census.directories_open as u64),
-        count_text(census.passed_through as u64),
-        humantime::format_duration(Duration::from_secs(census.elapsed.as_secs())),
-    ));
-    text
-}
-
 fn keep(context: &Context, store: &Path, record: RunRecord) {
     match report::Store::open(store).and_then(|store| store.insert(&record)) {
         Ok(()) => note(context, &format!("Stored as {}.", record.id)),
         Err(error) => tracing::warn!("the counts were not stored: {:#}", anyhow::Error::from(error)),
-    }
-}
-
-/// A file with our process id, gone when we are.
-struct PidFile<'a>(&'a Path);
-
-impl<'a> PidFile<'a> {
-    fn write(path: &'a Path) -> anyhow::Result<Self> {
-        std::fs::write(path, format!("{}\n", std::process::id()))
-            .with_context(|| format!("{}: cannot write the process id", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for PidFile<'_> {
-    fn drop(&mut self) {
-        // A daemon that was started meanwhile has written its own: that one stays.
-        let ours = |text: String| text.trim() == std::process::id().to_string();
-        if !std::fs::read_to_string(self.0).is_ok_and(ours) {
-            return;
-        }
-        if let Err(error) = std::fs::remove_file(self.0) {
-            tracing::warn!("{}: not removed: {error}", self.0.display());
-        }
-    }
-}
-
-/// The command line, as it is or as mount(8) and mount.fuse mean it: called by the name `mount.fuse.crumb`, or with
-/// an absolute path where a verb belongs, it is `crumb mount --daemon`.
-pub fn as_typed_or_by_mount(mut args: Vec<OsString>) -> Vec<OsString> {
-    let called = |args: &[OsString]| {
-        let name = Path::new(args.first()?).file_name()?.to_str()?;
-        Some(name.starts_with("mount."))
-    };
-    let by_mount = called(&args) == Some(true);
-    let by_fuse = args.get(1).is_some_and(|first| Path::new(first).is_absolute()) && args.len() > 2;
-    if by_mount || by_fuse {
-        args.splice(1..1, ["mount".into(), "--daemon".into()]);
-    }
-    args
-}
-
-/// A watch that can be rendered from another thread.
-fn told_to_a_terminal(watch: &Watch) -> String {
-    table(&watch.census())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn line(words: &str) -> Vec<OsString> {
-        words.split(' ').map(OsString::from).collect()
-    }
-
-    #[test]
-    fn what_mount_says_to_its_helper_is_understood() {
-        let as_helper = as_typed_or_by_mount(line("/sbin/mount.fuse.crumb /news /news -o rw,exclusive"));
-        assert_eq!(as_helper[1..], line("mount --daemon /news /news -o rw,exclusive"));
-        let by_fuse = as_typed_or_by_mount(line("crumb /news /news -o rw"));
-        assert_eq!(by_fuse[1..], line("mount --daemon /news /news -o rw"));
-        assert_eq!(as_typed_or_by_mount(line("crumb mount /a /b")), line("crumb mount /a /b"));
-        assert_eq!(as_typed_or_by_mount(line("crumb")), line("crumb"));
     }
 }

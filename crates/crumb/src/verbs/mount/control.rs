@@ -89,7 +89,7 @@ fn reply(stream: UnixStream, exclusive: bool, watch: &Watch) -> std::io::Result<
     let text = match request.trim() {
         "prometheus" => watch.census().prometheus(),
         "exclusive" => format!("{}\n", if exclusive { YES } else { NO }),
-        _ => super::told_to_a_terminal(watch),
+        _ => super::table::table(&watch.census()),
     };
     (&stream).write_all(text.as_bytes())
 }

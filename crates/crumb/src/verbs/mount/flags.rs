@@ -1,0 +1,123 @@
+//! Flags of `crumb mount`, and the options of a mount that they ask for.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use files::Layout;
+use stackfs::StackOptions;
+
+#[derive(Args)]
+#[command(
+    about = "Show a tree with its huge directories spread over many small ones (Usenetfs)",
+    after_help = "\
+Examples:
+  A spool over itself, for all users (as root), until Ctrl-C:
+    crumb mount /news/spool /news/spool
+  In the background, ready when the command returns; nothing else changes the tree:
+    crumb mount /news/spool /news/spool --daemon --exclusive --pid-file /run/spool.pid
+  From /etc/fstab (with /sbin/mount.fuse.crumb a link to crumb):
+    /news/spool  /news/spool  fuse.crumb  defaults,exclusive  0 0
+  What is it asked, and how long does it take?
+    crumb mount --stats /news/spool
+    crumb mount --stats /news/spool --prometheus
+
+Which directories are spread: `crumb advise` says, `crumb manage` does it. To end it: `crumb unmount`.
+
+Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
+attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, noxattr, threads=N, directories=N,
+dev, suid, noexec, noatime, sync; what only mount(8) minds is passed over. -o remount changes ro, rw, dev,
+suid, noexec, noatime and sync of a mount that is there; what is not named stays, others are refused."
+)]
+pub struct MountArgs {
+    /// The tree to show
+    #[arg(value_name = "LOWER", required_unless_present = "stats")]
+    lower: Option<PathBuf>,
+
+    /// Where; LOWER itself is fine
+    #[arg(value_name = "MOUNTPOINT", required_unless_present = "stats")]
+    mountpoint: Option<PathBuf>,
+
+    /// Layout for directories that are managed while empty: 345, 34/56, 56/34, 456 or hash:2 [default: 345]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<Layout>,
+
+    /// Options as mount(8) takes them, see below
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+
+    /// Nothing else changes the tree while it is mounted: the kernel may believe what it knows for a day
+    #[arg(long)]
+    exclusive: bool,
+
+    /// Let no processor sleep while requests come: faster, above all in virtual machines, for more power (root)
+    #[arg(long)]
+    awake: bool,
+
+    /// Change nothing
+    #[arg(long)]
+    read_only: bool,
+
+    /// Hide what lies in MOUNTPOINT
+    #[arg(long)]
+    nonempty: bool,
+
+    /// Return when it is ready, and serve in the background
+    #[arg(long)]
+    pub(super) daemon: bool,
+
+    /// Write the serving process's id to this file, and remove it at the end
+    #[arg(long, value_name = "FILE")]
+    pub(super) pid_file: Option<PathBuf>,
+
+    /// Append the daemon's notes to this file
+    #[arg(long, value_name = "FILE", requires = "daemon")]
+    pub(super) log: Option<PathBuf>,
+
+    /// Do not keep the counts in the results store at the end
+    #[arg(long)]
+    pub(super) no_store: bool,
+
+    /// Show what a mount is asked, drawn anew each second, on a terminal; otherwise once
+    #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["lower", "mountpoint", "daemon"])]
+    pub(super) stats: Option<PathBuf>,
+
+    /// The same once, in Prometheus' text format
+    #[arg(long, requires = "stats")]
+    pub(super) prometheus: bool,
+
+    /// The program that `--daemon` starts: says on standard output when it is ready
+    #[arg(long, hide = true)]
+    pub(super) serve_daemon: bool,
+
+    /// What mount(8) passes to its helpers besides
+    #[arg(short = 's', short_alias = 'n', hide = true)]
+    _sloppy: bool,
+    #[arg(short = 't', hide = true, value_name = "TYPE")]
+    _kind: Option<String>,
+}
+
+impl MountArgs {
+    /// The mount that is asked for.
+    pub(super) fn options(&self) -> anyhow::Result<StackOptions> {
+        let (Some(lower), Some(mountpoint)) = (&self.lower, &self.mountpoint) else {
+            anyhow::bail!("LOWER and MOUNTPOINT are needed");
+        };
+        let mut options = StackOptions::new(lower, mountpoint);
+        if self.exclusive {
+            options.apply("exclusive")?;
+        }
+        for list in &self.options {
+            options.apply(list)?;
+        }
+        if let Some(layout) = self.layout {
+            anyhow::ensure!(layout != Layout::Flat, "--layout flat: a managed directory cannot be flat");
+            options.apply(&format!("layout={layout}"))?;
+        }
+        for (asked, name) in [(self.awake, "awake"), (self.read_only, "ro"), (self.nonempty, "nonempty")] {
+            if asked {
+                options.apply(name)?;
+            }
+        }
+        Ok(options)
+    }
+}
