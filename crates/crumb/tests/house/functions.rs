@@ -17,11 +17,6 @@ const LONGER: &[(&str, &str, &str)] = &[
         "the order of all sides and rounds; to be split when all runs go one way",
     ),
     (
-        "crates/crumb/src/verbs/pack/figures.rs",
-        "whole",
-        "a verb from its flags to what it prints; logic of it is to move to a library",
-    ),
-    (
         "crates/crumb/src/verbs/run/netnews.rs",
         "measure_one",
         "a whole run: opens, measures, builds the record; to be split when all runs go one way",

@@ -1,12 +1,11 @@
-//! `crumb pack check`, `repair` and `compact`.
+//! `crumb pack check` and `repair`: what is damaged.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use clap::Args;
 use packstore::{CheckReport, Fault, OpenOptions};
-use report::{bytes_text, count_text};
+use report::bytes_text;
 use serde_json::{Value, json};
 
 use super::place::Place;
@@ -16,10 +15,6 @@ use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
 use crate::output::{note, print};
 use crate::progress::Progress;
-use crate::signals;
-
-/// Moved between two looks at Ctrl-C.
-const STEP_BYTES: u64 = 32 << 20;
 
 /// Read everything and compare it with its checksums; change nothing. Any fault makes it fail.
 #[derive(Args, Debug)]
@@ -43,23 +38,6 @@ pub struct CheckArgs {
 Examples:
   crumb pack repair /srv/objects")]
 pub struct RepairArgs {
-    /// Directory of the store
-    #[arg(value_name = "STORE")]
-    store: PathBuf,
-
-    /// As JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// Move objects out of segments that are mostly free, and give the room back to the file system.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  crumb pack compact /srv/objects
-
-Ctrl-C ends it soon; the same command goes on from there.")]
-pub struct CompactArgs {
     /// Directory of the store
     #[arg(value_name = "STORE")]
     store: PathBuf,
@@ -121,7 +99,7 @@ fn faults_text(report: &CheckReport) -> String {
     let recovered = report.recovered.iter().map(|key| {
         let key = String::from_utf8_lossy(key);
         format!(
-            "object {}: recovered from a data file: it may be one that was replaced or deleted\n",
+            "object {}: recovered from a body file: it may be one that was replaced or deleted\n",
             key.escape_debug()
         )
     });
@@ -171,56 +149,4 @@ pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus
             counted(left, "fault", "faults")
         )),
     }
-}
-
-/// Compacts.
-pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let stop = signals::stop_flag_of(context)?;
-    let store = Place::read(&args.store)?.open(OpenOptions::default())?;
-    let before = store.usage();
-    let mut progress = Progress::new(context.quiet);
-    let (mut files, mut records, mut bytes, mut damaged) = (0, 0, 0, 0);
-    let done = loop {
-        let step = match store.compact(STEP_BYTES) {
-            Ok(step) => step,
-            Err(error) => break Err(error.into()),
-        };
-        files += step.files_removed;
-        records += step.records_moved;
-        bytes += step.bytes_moved;
-        damaged = step.damaged.max(damaged);
-        let text = format!("{} segments emptied, {} moved", count_text(files), bytes_text(bytes));
-        progress.step(files, before.packed_files, text);
-        // A step that did nothing would go on doing so.
-        if !step.more || step.files_removed + step.records_moved == 0 || stop.load(Ordering::Relaxed) {
-            break Ok(());
-        }
-    };
-    progress.finish();
-    let after = store.usage();
-    close_after(store, done)?;
-    if args.json {
-        print_json(&json!({
-            "packed_files_removed": files, "records_moved": records, "bytes_moved": bytes,
-            "body_bytes_before": before.body_bytes, "body_bytes_after": after.body_bytes,
-        }))?;
-    } else {
-        let text = format!(
-            "{} removed, {} of {} moved; {} of segments before, {} now",
-            counted(files as usize, "segment", "segments"),
-            counted(records as usize, "record", "records"),
-            bytes_text(bytes),
-            bytes_text(before.body_bytes),
-            bytes_text(after.body_bytes),
-        );
-        note(context, wrapped("", &text).trim_end());
-    }
-    if stop.load(Ordering::Relaxed) {
-        bail!("interrupted; the same command goes on from there");
-    }
-    if damaged > 0 {
-        let files = counted(damaged as usize, "segment was", "segments were");
-        bail!("{files} left as they are, as something in them is damaged; `crumb pack check` tells what");
-    }
-    Ok(ExitStatus::Fine)
 }

@@ -1,0 +1,146 @@
+//! `crumb pack create` and `grow`: a store, and more directories for it.
+
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use packstore::{Mode, OpenOptions, StoreOptions};
+use report::bytes_text;
+use serde_json::json;
+
+use super::place::{Place, SizedVolume};
+use super::{closed, print_json};
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::{counted, wrapped};
+use crate::output::note;
+
+/// Make an empty store
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  Ten gigabytes in a directory:
+    crumb pack create /srv/objects --size 10G
+  On three disks, the last one larger:
+    crumb pack create /disk1/objects --size 10G --volume /disk2/objects --volume /disk3/objects=40G
+  A cache that evicts when it is full, as KOTETU packed it:
+    crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500")]
+pub struct CreateArgs {
+    /// Directory of the store; made when it is not there
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// Bytes that the store may use of its directory, and of each further one that names no size of its own
+    #[arg(long, value_name = "BYTES")]
+    size: ByteSize,
+
+    /// A further directory, on this or another disk, and how much of it
+    #[arg(long, value_name = "DIR[=BYTES]")]
+    volume: Vec<SizedVolume>,
+
+    /// store: what is put survives power loss, and a full store says so; cache: written behind, evicts when full
+    #[arg(long, value_enum, default_value = "store")]
+    mode: ModeArg,
+
+    /// Unit of space: a power of two from 64 bytes to 64 KiB
+    #[arg(long, value_name = "BYTES", default_value = "64B")]
+    block_size: ByteSize,
+
+    /// Blocks in a segment [default: as make 256 files of the largest directory, of 1 MiB to 1 GiB each]
+    #[arg(long, value_name = "COUNT")]
+    packed_blocks: Option<u32>,
+
+    /// Mean size of the objects to come: the memory for finding them is laid out by it
+    #[arg(long, value_name = "BYTES", default_value = "8KiB")]
+    object_mean: ByteSize,
+
+    /// Tell what was made as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArg {
+    Store,
+    Cache,
+}
+
+/// Makes a store.
+pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let small = |bytes: ByteSize| u32::try_from(bytes.as_u64()).unwrap_or(u32::MAX);
+    let options = StoreOptions {
+        mode: match args.mode {
+            ModeArg::Store => Mode::Store,
+            ModeArg::Cache => Mode::Cache,
+        },
+        block_bytes: small(args.block_size),
+        packed_blocks: args.packed_blocks,
+        object_bytes_mean: small(args.object_mean),
+        ..StoreOptions::default()
+    };
+    let (place, store) = Place::create(&args.store, args.size.as_u64(), &args.volume, options)?;
+    let (block_bytes, packed_blocks) = store.shape();
+    let size_bytes = store.usage().size_bytes;
+    closed(store)?;
+    if args.json {
+        print_json(&json!({
+            "store": place.store(), "volumes": place.directories(), "size_bytes": size_bytes,
+            "block_bytes": block_bytes, "packed_blocks": packed_blocks,
+            "mode": format!("{:?}", args.mode).to_lowercase(),
+        }))?;
+        return Ok(ExitStatus::Fine);
+    }
+    let text = format!(
+        "{}: a store of {} in {}, segments of {}",
+        place.store().display(),
+        bytes_text(size_bytes),
+        counted(place.directories().len(), "directory", "directories"),
+        bytes_text(u64::from(block_bytes) * u64::from(packed_blocks)),
+    );
+    note(context, wrapped("", &text).trim_end());
+    Ok(ExitStatus::Fine)
+}
+
+/// Add a directory to a store
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  crumb pack grow /srv/objects --volume /disk4/objects --size 20G")]
+pub struct GrowArgs {
+    /// Directory of the store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// Directory to add; made when it is not there
+    #[arg(long, value_name = "DIR")]
+    volume: PathBuf,
+
+    /// Bytes that the store may use of it
+    #[arg(long, value_name = "BYTES")]
+    size: ByteSize,
+
+    /// Tell what the store has now as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Adds a directory.
+pub fn grow(args: &GrowArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let mut place = Place::read(&args.store)?;
+    let store = place.open(OpenOptions::default())?;
+    let grown = place.grow(&store, &args.volume, args.size.as_u64());
+    let usage = store.usage();
+    let volumes = store.volumes().len();
+    closed(store)?;
+    grown?;
+    if args.json {
+        print_json(
+            &json!({ "store": place.store(), "volumes": place.directories(), "size_bytes": usage.size_bytes }),
+        )?;
+    } else {
+        let volumes = counted(volumes, "directory", "directories");
+        let text = format!("{}: {} in {volumes} now", place.store().display(), bytes_text(usage.size_bytes));
+        note(context, wrapped("", &text).trim_end());
+    }
+    Ok(ExitStatus::Fine)
+}

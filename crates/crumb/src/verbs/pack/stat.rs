@@ -1,0 +1,188 @@
+//! `crumb pack stat`: what a store holds and takes, or what is known of objects.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use packfs::{FileMeta, shown};
+use packstore::{Store, Usage, VolumeState};
+use report::{bytes_text, count_text};
+use serde_json::{Value, json};
+
+use super::object::{add_exact_key, object_json, time_text};
+use super::place::Place;
+use super::{all_is_there, close_after, print_json};
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::{counted, grid, named, shortened};
+use crate::output::{note, print};
+
+/// Tell what a store holds and takes, or what is known of objects. Goes beside a process that has the store open.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  crumb pack stat /srv/objects
+  crumb pack stat /srv/objects images/a/logo.png --json
+
+Times are seconds since 1970. requested_s is at most a day older than the last request. For a deleted
+object, deleted_s is printed as long as the store keeps its tombstone.")]
+pub struct StatArgs {
+    /// Directory of the store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+
+    /// Keys of objects
+    #[arg(value_name = "KEY")]
+    keys: Vec<OsString>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Tells.
+pub fn stat(args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let place = Place::read(&args.store)?;
+    if place.is_in_use() {
+        note(context, "another process has the store open: these are the figures of when this was read");
+    }
+    let store = place.open_to_read()?;
+    let done = if args.keys.is_empty() {
+        whole(&store, args).and_then(|status| all_is_there(&store, &args.store).map(|()| status))
+    } else {
+        objects(&store, args, context)
+    };
+    close_after(store, done)
+}
+
+fn objects(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
+    let (mut found, mut missing) = (Vec::new(), 0);
+    for key in args.keys.iter().map(|key| key.as_bytes()) {
+        match store.attributes(key)? {
+            Some((stat, meta)) => found.push(object_json(key, &stat, FileMeta::decode(&meta).as_ref())),
+            None => {
+                missing += 1;
+                let deleted_s = store.deleted_s(key)?;
+                let when =
+                    deleted_s.map(|seconds| format!("; it was deleted at {}", time_text(seconds.into())));
+                let when = when.unwrap_or_default();
+                note(context, &format!("error: {}: no such object{when}", shown(key)));
+                if let Some(seconds) = deleted_s {
+                    let mut object = json!({
+                        "key": String::from_utf8_lossy(key), "kind": "deleted", "deleted_s": seconds,
+                    });
+                    add_exact_key(&mut object, key);
+                    found.push(object);
+                }
+            }
+        }
+    }
+    if args.json {
+        print_json(&Value::Array(found))?;
+    } else {
+        for object in &found {
+            let Value::Object(fields) = object else { continue };
+            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let lines: String = fields.iter().map(|(name, value)| named(name, &text(value))).collect();
+            print(&format!("{lines}\n"))?;
+        }
+    }
+    match missing {
+        0 => Ok(ExitStatus::Fine),
+        _ => Err(anyhow!("{} not there", counted(missing, "object was", "objects were"))),
+    }
+}
+
+fn whole(store: &Store, args: &StatArgs) -> anyhow::Result<ExitStatus> {
+    let (usage, volumes) = (store.usage(), store.volumes());
+    if args.json {
+        print_json(&json_of(store, &usage, &volumes))?;
+        return Ok(ExitStatus::Fine);
+    }
+    print(&format!("{}\n{}", text_of(store, &usage), volumes_text(&volumes)))?;
+    for failed in volumes.iter().filter_map(|volume| volume.failed.as_ref()) {
+        print(&format!("read-only: {failed}\n"))?;
+    }
+    Ok(ExitStatus::Fine)
+}
+
+fn json_of(store: &Store, usage: &Usage, volumes: &[VolumeState]) -> Value {
+    let volume = |volume: &VolumeState| {
+        json!({
+            "place": volume.place, "size_bytes": volume.size_bytes, "live_bytes": volume.live_bytes,
+            "packed_files": volume.packed_files, "failed": volume.failed,
+        })
+    };
+    let (block_bytes, packed_blocks) = store.shape();
+    json!({
+        "objects": usage.objects, "size_bytes": usage.size_bytes, "live_bytes": usage.live_bytes,
+        "packed_files": usage.packed_files, "body_bytes": usage.body_bytes, "index_bytes": usage.index_bytes,
+        "free_in_packed_files": free_share(usage), "memory_bytes": usage.memory_bytes,
+        "block_bytes": block_bytes, "packed_blocks": packed_blocks,
+        "mode": mode_text(store), "damaged_controls": usage.damaged_controls,
+        "damaged_files": usage.damaged_files, "torn_puts": usage.torn_puts,
+        "volumes": volumes.iter().map(volume).collect::<Vec<_>>(),
+    })
+}
+
+fn text_of(store: &Store, usage: &Usage) -> String {
+    let (block_bytes, packed_blocks) = store.shape();
+    let packed_bytes = u64::from(block_bytes) * u64::from(packed_blocks);
+    let packed = format!(
+        "{} of {} in blocks of {}, {:.0}% of them free",
+        count_text(usage.packed_files),
+        bytes_text(packed_bytes),
+        bytes_text(block_bytes.into()),
+        free_share(usage) * 100.0
+    );
+    let memory = match usage.objects {
+        0 => bytes_text(usage.memory_bytes),
+        objects => {
+            let each = usage.memory_bytes as f64 / objects as f64;
+            format!("{}, {each:.1} bytes an object", bytes_text(usage.memory_bytes))
+        }
+    };
+    let room = format!("{} of {}", bytes_text(usage.live_bytes), bytes_text(usage.size_bytes));
+    let mut text = named("Mode", &mode_text(store));
+    text.push_str(&named("Objects", &count_text(usage.objects)));
+    text.push_str(&named("Room", &room));
+    text.push_str(&named("Segments", &packed));
+    text.push_str(&named("Indexes", &bytes_text(usage.index_bytes)));
+    text.push_str(&named("Memory", &memory));
+    if usage.damaged_controls + usage.damaged_files + usage.torn_puts > 0 {
+        let told = format!(
+            "{} index records and {} files damaged, {} puts torn by a power cut; see crumb pack check",
+            count_text(usage.damaged_controls),
+            count_text(usage.damaged_files),
+            count_text(usage.torn_puts)
+        );
+        text.push_str(&named("Damage", &told));
+    }
+    text
+}
+
+fn volumes_text(volumes: &[VolumeState]) -> String {
+    let row = |volume: &VolumeState| {
+        vec![
+            shortened(&volume.place, 40),
+            bytes_text(volume.live_bytes),
+            bytes_text(volume.size_bytes),
+            count_text(volume.packed_files),
+        ]
+    };
+    grid(&["directory", "used", "of", "files"], 1, &volumes.iter().map(row).collect::<Vec<_>>())
+}
+
+fn mode_text(store: &Store) -> String {
+    format!("{:?}", store.mode()).to_lowercase()
+}
+
+/// Of the segments that are there.
+fn free_share(usage: &Usage) -> f64 {
+    match usage.body_bytes {
+        0 => 0.0,
+        bytes => 1.0 - usage.live_bytes as f64 / bytes as f64,
+    }
+}
