@@ -151,6 +151,24 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Symptom: `crumb pack ls --store FILE` was refused although its help shows `--store`. Cause: an argument of the verb's own
+    /// had the same id and took its place.
+    #[test]
+    fn what_the_help_of_a_verb_shows_for_every_verb_the_verb_takes() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            for name in ["store", "quiet", "verbose"] {
+                let own = command.get_arguments().find(|arg| arg.get_id() == name);
+                let long = own.map(|arg| arg.get_long());
+                assert!(long.is_none_or(|long| long == Some(name)), "`{path}` has another argument `{name}`");
+            }
+            command.get_subcommands().for_each(|verb| check(verb, &path));
+        }
+        check(&Cli::command(), "");
+        let taken = Cli::try_parse_from(["crumb", "pack", "ls", "/objects", "--store", "runs.db"]).unwrap();
+        assert_eq!(taken.global.store, Some("runs.db".into()));
+    }
+
     #[test]
     fn every_verb_has_examples_in_its_help() {
         fn check(command: &clap::Command, path: &str) {

@@ -23,7 +23,7 @@ Examples:
   crumb pack check /srv/objects && echo whole")]
 pub struct CheckArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// As JSON
@@ -39,7 +39,7 @@ Examples:
   crumb pack repair /srv/objects")]
 pub struct RepairArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// As JSON

@@ -30,7 +30,7 @@ Examples:
 Ctrl-C ends it soon; the same command goes on from there.")]
 pub struct CompactArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// As JSON

@@ -27,7 +27,7 @@ Examples:
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500")]
 pub struct CreateArgs {
     /// Directory of the store; made when it is not there
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Bytes that the store may use of its directory, and of each further one that names no size of its own
@@ -108,7 +108,7 @@ Examples:
   crumb pack grow /srv/objects --volume /disk4/objects --size 20G")]
 pub struct GrowArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Directory to add; made when it is not there

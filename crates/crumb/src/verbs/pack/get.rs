@@ -36,7 +36,7 @@ Examples:
 Files that are there are replaced.")]
 pub struct GetArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Keys of objects, and of trees of them
@@ -65,7 +65,7 @@ Examples:
     crumb pack cat /srv/objects $'caf\\xe9.txt'")]
 pub struct CatArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Keys of the objects

@@ -29,7 +29,7 @@ Examples:
   crumb pack ls /srv/objects images/a/ -l")]
 pub struct LsArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Only objects whose keys begin so

@@ -40,7 +40,7 @@ Examples:
 The other directories need room for what is in it. The store's own directory stays.")]
 struct RemoveArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// The directory to take out
@@ -56,7 +56,7 @@ Examples:
 All directories that are not there must be named. They are refused should they come back.")]
 struct GiveUpArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Directories that are lost
@@ -70,7 +70,7 @@ Examples:
   crumb pack member replace /srv/objects /disk3/objects /disk4/objects")]
 struct ReplaceArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// The directory to take out, or that is lost

@@ -42,7 +42,7 @@ Ctrl-C ends it; what was put until then stays. It fails (1) when something was n
 some segment of the store is damaged.")]
 pub struct PutArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Files and directories; - for a tar stream on standard input

@@ -29,7 +29,7 @@ Examples:
     crumb pack rm /srv/objects --prefix old/")]
 pub struct RmArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Keys of the objects

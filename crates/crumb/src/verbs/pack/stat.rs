@@ -30,7 +30,7 @@ Times are seconds since 1970. requested_s is at most a day older than the last r
 object, deleted_s is printed as long as the store keeps its tombstone.")]
 pub struct StatArgs {
     /// Directory of the store
-    #[arg(value_name = "STORE")]
+    #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
     /// Keys of objects
