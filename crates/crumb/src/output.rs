@@ -42,6 +42,7 @@ pub fn say(text: &str) {
 /// # Errors
 /// When it cannot.
 pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
+    parent_is_there(path)?;
     let there = fs::metadata(path);
     if there.as_ref().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return Ok(());
@@ -55,6 +56,33 @@ pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
         fs::remove_file(path).with_context(|| format!("cannot remove {} again", path.display()))?;
     }
     Ok(())
+}
+
+/// A directory for results, for `value_parser`: it may be missing, and then it is made; what it is to be in must be there.
+///
+/// # Errors
+/// In words, when it could not be made.
+pub fn results_directory(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    parent_is_there(&path).map_err(|error| format!("{error:#}"))?;
+    if path.exists() && !path.is_dir() {
+        return Err(format!("{text}: this is a file; name a directory"));
+    }
+    Ok(path)
+}
+
+/// Results make no directories above the one that is named: a mistyped path would go unseen.
+fn parent_is_there(path: &Path) -> anyhow::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent {
+        Some(parent) if !parent.is_dir() => {
+            let (path, parent) = (path.display(), parent.display());
+            anyhow::bail!(
+                "{path}: there is no directory {parent}; make it (mkdir -p {parent}) or name another"
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses to write a result over a store of runs, which would lose every run that is kept there.
@@ -149,4 +177,28 @@ pub fn harmless(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_refused_where_its_directory_is_missing_and_that_is_not_made() {
+        let bench = tempfile::tempdir().unwrap();
+        let missing = bench.path().join("no");
+        let told = [
+            format!("{:#}", can_be_written(&missing.join("run.json")).unwrap_err()),
+            results_directory(missing.join("plots").to_str().unwrap()).unwrap_err(),
+        ];
+        for told in told {
+            assert!(told.contains(&format!("make it (mkdir -p {})", missing.display())), "{told}");
+        }
+        assert!(!missing.exists());
+        let plots = bench.path().join("plots");
+        assert_eq!(results_directory(plots.to_str().unwrap()), Ok(plots.clone()));
+        assert!(!plots.exists(), "made when there is something to put in");
+        fs::write(&plots, "").unwrap();
+        assert!(results_directory(plots.to_str().unwrap()).unwrap_err().contains("this is a file"));
+    }
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::counted;
-use crate::output::{Destination, is_same_place, note, print, refuse_store};
+use crate::output::{Destination, is_same_place, note, print, refuse_store, results_directory};
 
 /// Draw runs as one HTML file that works offline
 ///
@@ -42,8 +42,8 @@ pub struct ReportArgs {
     /// HTML file to write, `-` for standard output [default: report.html, none when only --svg is given]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Directory to write each plot into as an SVG file; made when it is missing
-    #[arg(long, value_name = "DIR")]
+    /// Directory to write each plot into as an SVG file; made when it is missing, but no directory above it
+    #[arg(long, value_name = "DIR", value_parser = results_directory)]
     svg: Option<PathBuf>,
     /// Heading of the page [default: made of the runs' labels]
     #[arg(long, value_name = "TEXT")]

@@ -45,9 +45,11 @@ fn files_need_no_store() {
 #[test]
 fn plots_alone_go_into_a_directory_and_no_page_is_written() {
     let bench = with_a_run();
-    let said = bench.fine(&["report", "last", "--svg", "plots/of/today"]);
-    assert_eq!(said, "wrote 4 plots to plots/of/today\n");
-    assert!(bench.read("plots/of/today/latency-load-log.svg").contains("</svg>"));
+    let refused = bench.fails(2, &["report", "last", "--svg", "plots/of/today"]);
+    assert!(refused.contains("make it (mkdir -p plots/of)") && !bench.path("plots").exists(), "{refused}");
+    let said = bench.fine(&["report", "last", "--svg", "today"]);
+    assert_eq!(said, "wrote 4 plots to today\n");
+    assert!(bench.read("today/latency-load-log.svg").contains("</svg>"));
     assert!(!bench.path("report.html").exists());
     bench.fine(&["report", "--svg", "plots", "-o", "both.html"]);
     assert!(bench.path("both.html").is_file());
@@ -96,6 +98,6 @@ fn what_is_wrong_is_said_with_the_name_that_was_given() {
     bench.write("text.json", "no record");
     assert!(bench.fails(1, &["report", "text.json"]).contains("text.json: cannot be reported on"));
     assert!(bench.fails(1, &["report", "-o", "no/such/report.html"]).contains("no/such/report.html"));
-    assert!(bench.fails(1, &["report", "--svg", "a.json/plots"]).contains("a.json/plots"));
+    assert!(bench.fails(2, &["report", "--svg", "a.json/plots"]).contains("a.json/plots"));
     assert!(bench.fails(1, &["report", "--store", "none.db"]).contains("none.db: no runs yet"));
 }

@@ -91,8 +91,8 @@ pub struct NetnewsArgs {
     batches_per_pass: Option<NonZeroU64>,
 
     /// Write the outgoing batches to files in this directory instead of nowhere; of several ranks (crumb-mpi) each into its
-    /// own folder rank-N
-    #[arg(long, value_name = "DIRECTORY")]
+    /// own folder rank-N. It is made when it is missing, but no directory above it
+    #[arg(long, value_name = "DIRECTORY", value_parser = crate::output::results_directory)]
     batches_to: Option<PathBuf>,
 
     /// How expired files are deleted: one by one in the order of history, or sorted by directory
