@@ -7,6 +7,8 @@
 //! Always holds: open-loop runs fill `points`, closed-loop ones `phases`; `metrics` is flat and is what
 //! comparing works on; a record with `complete: false` was cut short and holds what was measured so far.
 
+mod possible;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -306,6 +308,26 @@ pub enum RecordError {
     /// Not the JSON of a record.
     #[error("not a RunRecord: {0}")]
     Json(#[from] serde_json::Error),
+    /// A load point that is none, or whose histograms are damaged.
+    #[error("run {run}: load point {point} cannot be read")]
+    Point {
+        /// Name of the run.
+        run: String,
+        /// Place of the load point, from 1.
+        point: usize,
+        /// What reading said.
+        source: serde_json::Error,
+    },
+    /// A number that no run can have.
+    #[error("run {run}: {field} is {value}, which no run can have")]
+    Number {
+        /// Name of the run.
+        run: String,
+        /// Where it is.
+        field: String,
+        /// The number.
+        value: f64,
+    },
     /// A list of records that holds none.
     #[error("an empty list, without any RunRecord")]
     NoRuns,
@@ -401,23 +423,28 @@ impl RunRecord {
         Self::from_value(serde_json::from_str(text)?)
     }
 
-    /// Reads a record, or a list of them as a series is written: one or more.
+    /// Reads a record of any origin, or a list of them as a series is written: one or more.
     ///
     /// # Errors
-    /// As [`RunRecord::from_json`], for any of them; an empty list is no record.
+    /// As [`RunRecord::from_json`], for any of them; when a rate or time is one that no run can have; an empty list is no
+    /// record.
     pub fn all_from_json(text: &str) -> Result<Vec<Self>, RecordError> {
-        match serde_json::from_str(text)? {
-            serde_json::Value::Array(values) if values.is_empty() => Err(RecordError::NoRuns),
-            serde_json::Value::Array(values) => values.into_iter().map(Self::from_value).collect(),
-            one => Ok(vec![Self::from_value(one)?]),
-        }
+        let records = match serde_json::from_str(text)? {
+            serde_json::Value::Array(values) if values.is_empty() => return Err(RecordError::NoRuns),
+            serde_json::Value::Array(values) => {
+                values.into_iter().map(Self::from_value).collect::<Result<Vec<_>, _>>()?
+            }
+            one => vec![Self::from_value(one)?],
+        };
+        records.iter().try_for_each(possible::check)?;
+        Ok(records)
     }
 
     fn from_value(value: serde_json::Value) -> Result<Self, RecordError> {
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(found) if found > u64::from(RECORD_SCHEMA) => Err(RecordError::Schema { found }),
             _ => {
-                let mut record: Self = serde_json::from_value(value)?;
+                let mut record = Self::deserialize(&value).map_err(|error| located(&value, error))?;
                 for (old, new) in RENAMED_METRICS {
                     if let Some(value) = record.metrics.remove(old) {
                         record.metrics.entry(new.to_owned()).or_insert(value);
@@ -426,6 +453,20 @@ impl RunRecord {
                 Ok(record)
             }
         }
+    }
+}
+
+/// The error of the first load point that cannot be read, else `error`.
+fn located(record: &serde_json::Value, error: serde_json::Error) -> RecordError {
+    let points = record.get("points").and_then(serde_json::Value::as_array);
+    let failed = points
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .find_map(|(index, point)| LoadPoint::deserialize(point).err().map(|source| (index + 1, source)));
+    match (failed, record.get("id").and_then(serde_json::Value::as_str)) {
+        (Some((point, source)), Some(run)) => RecordError::Point { run: run.to_owned(), point, source },
+        _ => RecordError::Json(error),
     }
 }
 
@@ -463,6 +504,52 @@ mod tests {
         assert_eq!(record.metric("read_errors").title, "Read errors", "by its name");
         assert_eq!(record.headlines().collect::<Vec<_>>(), ["read_articles_per_sec"]);
         assert_eq!(record.metrics_in_order().collect::<Vec<_>>(), ["read_latency_max_us", "read_errors"]);
+    }
+
+    /// A record of one load point, as JSON to be changed.
+    fn record() -> serde_json::Value {
+        let histogram = LatencyHistogram::new().encode();
+        let latency = serde_json::to_value(LatencySummary::default()).unwrap();
+        serde_json::json!({
+            "schema": 1, "id": "a-run", "benchmark": "fstress", "label": "", "target": "",
+            "started": "2026-11-21T18:00:00Z", "ended": "2026-11-21T18:00:00Z", "command": [], "config": null,
+            "environment": Environment::default(), "seed": 1, "complete": true,
+            "metrics": {"requests_per_sec": 7.0, "slope_us": -0.5}, "verdict": {"valid": true, "reasons": []},
+            "phases": [{"name": "build", "pass": 1, "wall_s": 1.0, "user_s": 0.5, "sys_s": 0.5, "items": 3, "bytes": 9,
+                "items_per_sec": 3.0}],
+            "points": [{"loop_kind": "open", "offered_per_sec": 7.0, "outstanding": null, "sent_per_sec": 7.0,
+                "achieved_per_sec": 7.0, "warm_s": 1.0, "measured_s": 1.0, "unsent": 0, "reconnects": 0, "bad_replies": 0,
+                "generator_busy": 0.1, "lateness_us": latency, "latency_us": latency, "histogram": histogram, "ops": {},
+                "file_set": FileSetRecord::default(), "saturated": false, "verdict": {"valid": true, "reasons": []}}]
+        })
+    }
+
+    #[test]
+    fn a_damaged_histogram_is_refused_by_the_name_of_its_run_and_the_number_of_its_load_point() {
+        let mut json = record();
+        assert_eq!(RunRecord::all_from_json(&json.to_string()).unwrap().len(), 1);
+        json["points"][0]["histogram"] = "HISTFAAAAAB4".into();
+        let error = RunRecord::from_json(&json.to_string()).unwrap_err();
+        assert_eq!(error.to_string(), "run a-run: load point 1 cannot be read");
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("histogram"));
+    }
+
+    #[test]
+    fn a_rate_or_a_time_that_no_run_can_have_is_refused_by_name() {
+        for (place, value, named) in [
+            ("/points/0/achieved_per_sec", -5.0, "load point 1, achieved_per_sec"),
+            ("/points/0/offered_per_sec", 1e308, "load point 1, offered_per_sec"),
+            ("/points/0/measured_s", -1.0, "load point 1, measured_s"),
+            ("/points/0/latency_us/p99", -1.0, "load point 1, latency_us"),
+            ("/phases/0/wall_s", -0.1, "phase build, wall_s"),
+            ("/metrics/requests_per_sec", -7.0, "metric requests_per_sec"),
+            ("/metrics/slope_us", 1e300, "metric slope_us"),
+        ] {
+            let mut json = record();
+            *json.pointer_mut(place).unwrap() = value.into();
+            let error = RunRecord::all_from_json(&json.to_string()).unwrap_err().to_string();
+            assert!(error.contains(named) && error.contains("no run can have"), "{place}: {error}");
+        }
     }
 
     #[test]

@@ -267,6 +267,9 @@ mod tests {
     }
 
     proptest! {
+        // The widest bounds take 50 MB.
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn whatever_the_bytes_are_reading_them_ends_in_a_histogram_or_an_error(
             digits in 0u32..7,
