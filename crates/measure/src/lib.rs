@@ -21,6 +21,7 @@ pub mod numbers;
 mod record;
 mod registry;
 pub mod statistics;
+mod text_file;
 mod verdict;
 pub mod view;
 
@@ -38,4 +39,5 @@ pub use record::{
     RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
 };
 pub use registry::{BenchmarkEntry, BenchmarkRegistry, Role};
+pub use text_file::{RECORDS_BYTES_MAX, SETTINGS_BYTES_MAX, read_text, text_from};
 pub use verdict::{Reason, Verdict};
