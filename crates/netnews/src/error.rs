@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use files::FsError;
+use harness::RanksError;
 
 use crate::batch::BatchError;
 
@@ -164,6 +165,43 @@ pub enum NetnewsError {
         /// And as it is asked for.
         asked: String,
     },
+    /// A resumed spool of which all passes are done: its old figures would be stored as those of a new run.
+    #[error(
+        "cannot continue spool {name}: all {passes} passes are done, so there is nothing left to measure; ask for more passes \
+         (--passes), or begin another spool (--keep)"
+    )]
+    NothingLeft {
+        /// Its name.
+        name: String,
+        /// Passes asked for.
+        passes: u32,
+    },
+    /// Spools of ranks that were not stopped together.
+    #[error(
+        "cannot continue spool {name}: {first}, {last}: they were not stopped in the same run; bring each to the same pass by \
+         itself (crumb run netnews --resume, --passes), or begin anew"
+    )]
+    SpoolsApart {
+        /// Their common name.
+        name: String,
+        /// Where the one that is furthest behind stands.
+        first: String,
+        /// Where the one that is furthest ahead stands.
+        last: String,
+    },
+    /// A spool of more ranks than are to resume it.
+    #[error(
+        "spool {name} is of more than {ranks} ranks (crumb-netnews-{name}-r{ranks} is there); start as many"
+    )]
+    OfMoreRanks {
+        /// Its name, of all ranks.
+        name: String,
+        /// Ranks of this run.
+        ranks: u32,
+    },
+    /// Something on another rank, or between ranks.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// A feed without one batch for each pass.
     #[error(
         "the feed has {batches} batches, too few for {passes} passes{}; ask for fewer or smaller passes, or for a \

@@ -6,14 +6,18 @@
 //! Feed ---------------------clone----+
 //! ```
 //!
+//! As one of the benchmarks it is [`Netnews`].
+//!
 //! Not here: opening targets (the binary); axes and pages (`report`, which draws what `views` says).
 
 pub mod article;
 pub mod batch;
+mod benchmark;
 mod error;
 pub mod feed;
 pub mod spool;
 mod views;
 
+pub use benchmark::{Netnews, Supplies};
 pub use error::NetnewsError;
 pub use views::{ENTRY, views};

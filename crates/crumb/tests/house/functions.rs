@@ -16,11 +16,6 @@ const LONGER: &[(&str, &str, &str)] = &[
         "run_sides",
         "the order of all sides and rounds; to be split when all runs go one way",
     ),
-    (
-        "crates/crumb/src/verbs/run/netnews.rs",
-        "measure_one",
-        "a whole run: opens, measures, builds the record; to be split when all runs go one way",
-    ),
     ("crates/files/src/directory/listing.rs", "list", "one pass over a listing with its cursor"),
     ("crates/files/src/directory_transport/job.rs", "load", "one arm for each procedure of NFS"),
     (
@@ -65,12 +60,6 @@ const LONGER: &[(&str, &str, &str)] = &[
     (
         "crates/netnews/src/spool/expire.rs",
         "rebuild",
-        "the steps of a phase in the order in which they must happen",
-    ),
-    ("crates/netnews/src/spool/figures.rs", "figures", "one figure after the other"),
-    (
-        "crates/netnews/src/spool/passes/phases.rs",
-        "unbatch",
         "the steps of a phase in the order in which they must happen",
     ),
     (

@@ -210,8 +210,8 @@ fn crumb(feed: &Feed, folder: &Path, spent: Option<timed::Spent>) -> Took {
         Event::PhaseDone { phase, .. } if phase.name == "unbatch" => within_s = seconds(),
         _ => {}
     });
-    assert!(outcome.complete, "{:?}", outcome.error);
-    let phase = &outcome.phases[0];
+    assert!(outcome.part.is_complete(), "{:?}", outcome.error);
+    let phase = &outcome.part.phases[0].phase;
     let outside_s = spent.is_some().then_some(phase.wall_s - within_s);
     let (wall_s, user_s, sys_s) = (phase.wall_s, phase.user_s, phase.sys_s);
     Took { articles: phase.items, refused: 0, wall_s, user_s, sys_s, outside_s }

@@ -11,7 +11,7 @@ use super::clock;
 use super::groups::GroupId;
 use super::history::line::HistoryLine;
 use super::history::{TEXT_FILE, text};
-use super::outcome::Outcome;
+use super::part::{CacheDrops, LocalFinding, Part};
 use super::storing::put_path;
 use super::unbatch::Spool;
 use super::whole::path_of;
@@ -23,8 +23,7 @@ const PROBES: usize = 32;
 /// What came of it so far.
 #[derive(Debug, Default)]
 pub(super) struct ColdLog {
-    drops: u64,
-    proven: u64,
+    drops: CacheDrops,
     /// Why not, the first time.
     unknown: Option<String>,
     /// Pages were dropped and nobody could see it.
@@ -70,7 +69,7 @@ impl ColdLog {
             if there.is_empty() {
                 continue;
             }
-            self.drops += 1;
+            self.drops.dropped += 1;
             let state = match root.local_root().map(KernelCaches::open) {
                 Some(Ok(mut caches)) => caches.chill(Forget::All, &there),
                 Some(Err(error)) => CacheState::Unknown { why: error.to_string() },
@@ -79,9 +78,9 @@ impl ColdLog {
                 },
             };
             match state {
-                CacheState::Cold => self.proven += 1,
+                CacheState::Cold => self.drops.proven += 1,
                 CacheState::NamesCold { why } => {
-                    self.proven += 1;
+                    self.drops.proven += 1;
                     self.names_alone = Some(why);
                 }
                 CacheState::AlwaysWarm { why } => self.always_warm = Some(why),
@@ -94,23 +93,19 @@ impl ColdLog {
     }
 
     /// Says what the caches were.
-    pub(super) fn judge(&self, outcome: &mut Outcome) {
-        if self.drops == 0 {
-            return;
-        }
-        outcome.metrics.insert("cache_drops".to_owned(), self.drops as f64);
-        outcome.metrics.insert("cache_drops_proven_cold".to_owned(), self.proven as f64);
-        let verdict = &mut outcome.verdict;
+    pub(super) fn judge(&self, part: &mut Part) {
+        part.cache_drops = self.drops;
+        let CacheDrops { dropped, proven } = self.drops;
         if let Some(why) = &self.always_warm {
-            verdict.remark("cache-always-warm", format!("measured warm though cold was asked for: {why}"));
+            let text = format!("measured warm though cold was asked for: {why}");
+            part.local.push(LocalFinding::new("cache-always-warm", text));
         } else if let Some(why) = &self.unknown {
-            let unknown = self.drops - self.proven;
-            let text = format!("cache state unknown at {unknown} of {} drops: {why}", self.drops);
-            verdict.remark("cache-state-unknown", text);
+            let text = format!("cache state unknown at {} of {dropped} drops: {why}", dropped - proven);
+            part.local.push(LocalFinding::new("cache-state-unknown", text));
         }
         if let Some(why) = &self.names_alone {
             let text = format!("pages were dropped too, but only names are proven cold: {why}");
-            verdict.remark("cold-pages-unproven", text);
+            part.local.push(LocalFinding::new("cold-pages-unproven", text));
         }
     }
 }

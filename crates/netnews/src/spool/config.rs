@@ -4,6 +4,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::batcher::BatchSink;
 use super::expire::Removal;
 use super::history::index::HistoryIndex;
@@ -57,8 +59,10 @@ impl FromStr for SyncWhen {
     }
 }
 
-/// A run of passes. Its field types leave nothing to check but that the feed has a batch for each pass.
-#[derive(Clone, Debug)]
+/// A run of passes. Its field types leave nothing to check but that the feed has a batch for each pass. As JSON the fields of a
+/// record's configuration.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "Fields")]
 pub struct NetnewsConfig {
     /// The spool's name: it lies in `crumb-netnews-NAME`.
     pub name: String,
@@ -99,6 +103,38 @@ pub struct NetnewsConfig {
     pub keep: Keep,
 }
 
+/// By the names in records.
+#[derive(Serialize)]
+struct Fields {
+    passes: NonZeroU32,
+    retention_passes: NonZeroU32,
+    batch_every_passes: Option<NonZeroU32>,
+    batches_per_pass: Option<NonZeroU64>,
+    rm: &'static str,
+    link: &'static str,
+    readers: u32,
+    sync: &'static str,
+    cold: bool,
+    history_index: &'static str,
+}
+
+impl From<NetnewsConfig> for Fields {
+    fn from(config: NetnewsConfig) -> Self {
+        Self {
+            passes: config.passes,
+            retention_passes: config.retention,
+            batch_every_passes: config.batch_every,
+            batches_per_pass: config.batches_per_pass,
+            rm: config.removal.name(),
+            link: config.link.name(),
+            readers: config.readers,
+            sync: config.sync.name(),
+            cold: config.cold,
+            history_index: config.history_index.name(),
+        }
+    }
+}
+
 impl NetnewsConfig {
     /// The paper's run on a spool of this name.
     pub fn paper(name: impl Into<String>) -> Self {
@@ -123,5 +159,58 @@ impl NetnewsConfig {
             time_limit: None,
             keep: Keep::default(),
         }
+    }
+
+    /// Bytes of articles that are there at once, at least, of a feed of `feed_bytes`: the passes that are kept together with
+    /// the one under way. One in ten articles is a duplicate, a cancel or is cancelled.
+    pub fn bytes_at_once(&self, feed_bytes: u64) -> u64 {
+        let passes = u64::from(self.passes.get());
+        let at_once = (u64::from(self.retention.get()) + 1).min(passes);
+        let bytes = u128::from(feed_bytes) * u128::from(at_once * 9) / u128::from(passes * 10);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Whether any pass deletes what an earlier one stored.
+    pub fn expires(&self) -> bool {
+        self.passes > self.retention
+    }
+
+    /// What rank `rank` of several does: on a spool of its own name, with outgoing batches in a folder of its own.
+    pub(crate) fn of_rank(&self, own_name: String, rank: u32) -> Self {
+        let mut own = Self { name: own_name, ..self.clone() };
+        if let BatchSink::Folder(folder) = &mut own.batches_to {
+            folder.push(format!("rank-{rank}"));
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_week_has_half_of_its_articles_there_at_once_and_a_run_of_fewer_passes_than_are_kept_all() {
+        let week = NetnewsConfig::paper("x");
+        // 7 of 14 passes, less a tenth.
+        assert_eq!(week.bytes_at_once(1000), 450);
+        let short = NetnewsConfig { passes: NonZeroU32::new(2).unwrap(), ..week.clone() };
+        assert_eq!((short.bytes_at_once(1000), short.bytes_at_once(u64::MAX) > 1 << 60), (900, true));
+        assert!(week.expires() && !short.expires());
+    }
+
+    #[test]
+    fn ranks_write_their_batches_into_folders_of_their_own() {
+        let batches_to = BatchSink::Folder("out".into());
+        let own = NetnewsConfig { batches_to, ..NetnewsConfig::paper("x") }.of_rank("x-r1".to_owned(), 1);
+        assert_eq!(own.name, "x-r1");
+        assert!(matches!(own.batches_to, BatchSink::Folder(path) if path.ends_with("out/rank-1")));
+    }
+
+    #[test]
+    fn a_record_has_the_settings_by_the_names_that_it_always_had() {
+        let json = serde_json::to_value(NetnewsConfig::paper("x")).unwrap();
+        assert_eq!(json["retention_passes"], 6);
+        assert_eq!((&json["rm"], &json["history_index"]), (&"fastrm".into(), &"memory".into()));
     }
 }

@@ -10,6 +10,7 @@ use files::FileSystem;
 use measure::{CpuMeter, DiskMeter, Phase};
 
 use super::layout::Storage;
+use super::part::MeasuredPhase;
 
 /// A phase under way.
 pub(crate) struct PhaseMeter {
@@ -63,16 +64,15 @@ impl PhaseMeter {
     }
 
     /// Ends it with what was done.
-    pub(crate) fn stop(self, items: u64, bytes: u64) -> Phase {
+    pub(crate) fn stop(self, items: u64, bytes: u64) -> MeasuredPhase {
         let wall_s = self.begun.elapsed().as_secs_f64();
         let cpu = self.cpu.used();
-        let mut counters = BTreeMap::new();
+        let mut of_machine = BTreeMap::new();
         for (prefix, disk) in &self.disks {
             let used = disk.used().counters();
-            counters.extend(used.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
+            of_machine.extend(used.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
         }
-        self.clients.iter().for_each(|client| counters.extend(client.used()));
-        Phase {
+        let phase = Phase {
             name: self.name.to_owned(),
             pass: self.pass,
             wall_s,
@@ -81,7 +81,9 @@ impl PhaseMeter {
             items,
             bytes,
             items_per_sec: items as f64 / wall_s.max(1e-9),
-            counters,
-        }
+            // What a client of ours asked of its server adds up over ranks.
+            counters: self.clients.iter().flat_map(Client::used).collect(),
+        };
+        MeasuredPhase { phase, of_machine, ..MeasuredPhase::default() }
     }
 }

@@ -1,16 +1,13 @@
-//! What a run tells while it runs, what it comes to, and whether to believe it.
+//! What a run tells while it runs, what it comes to, and what only the machine that it ran on shows of it.
 
-use std::collections::BTreeMap;
-
-use measure::{Curve, MountPoint, Phase, Verdict};
+use measure::{MountPoint, Phase};
 
 use super::batcher::BatchCounts;
 use super::bound;
 use super::counts::counts;
 use super::expire::ExpireCounts;
 use super::layout::Storage;
-use super::readers::Readings;
-use super::recovery::Recovered;
+use super::part::{LocalFinding, Part};
 use super::storing::StoreCounts;
 use super::unbatch::UnbatchCounts;
 use crate::NetnewsError;
@@ -51,8 +48,6 @@ pub enum Event {
     PhaseDone {
         /// What it did.
         phase: Box<Phase>,
-        /// False when it ended before its work was done.
-        whole: bool,
     },
     /// Something the user should know.
     Note(String),
@@ -61,33 +56,10 @@ pub enum Event {
 /// What a run came to.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// `unbatch`, `batch`, `expire-scan` and `expire` of each pass; on a resumed spool those of before too.
-    pub phases: Vec<Phase>,
-    /// The flat figures.
-    pub metrics: BTreeMap<String, f64>,
-    /// The paper's figures 3, 4 and 5.
-    pub curves: Vec<Curve>,
-    /// What the readers did, when there were any.
-    pub readings: Option<Readings>,
-    /// Whether to believe it.
-    pub verdict: Verdict,
-    /// All passes were done.
-    pub complete: bool,
+    /// What was measured.
+    pub part: Part,
     /// What ended it early.
     pub error: Option<NetnewsError>,
-    /// Sums over the passes of this run.
-    pub counts: RunCounts,
-    /// What opening a resumed spool took.
-    pub recovered: Option<Recovered>,
-    /// How many of the first `phases` an earlier run of a resumed spool measured.
-    pub phases_before: usize,
-}
-
-impl Outcome {
-    /// Whether a resumed spool was complete already, so that this run measured nothing.
-    pub fn had_nothing_left(&self) -> bool {
-        self.complete && self.phases_before > 0 && self.phases.len() == self.phases_before
-    }
 }
 
 counts! {
@@ -118,9 +90,9 @@ counts! {
     }
 }
 
-/// Adds what the reader should know of it, and what makes it not to be trusted.
-pub(super) fn judge(outcome: &mut Outcome, storage: &Storage) {
-    let (verdict, counts) = (&mut outcome.verdict, &outcome.counts);
+/// What only the machine of a run shows of it: how its file systems are mounted, and whether its memory did the work.
+pub(super) fn local_findings(phases: &[Phase], storage: &Storage) -> Vec<LocalFinding> {
+    let mut found = Vec::new();
     for fs in storage.targets() {
         let Some(mount) = fs.local_root().and_then(MountPoint::of) else { continue };
         if mount.options.split(',').any(|option| option == "discard" || option.starts_with("discard=")) {
@@ -129,51 +101,9 @@ pub(super) fn judge(outcome: &mut Outcome, storage: &Storage) {
                  mounted with nodiscard",
                 mount.path
             );
-            verdict.remark("discard", text);
+            found.push(LocalFinding::new("discard", text));
         }
     }
-    if let Some(recovered) = outcome.recovered.filter(|recovered| recovered.names_missing > 0) {
-        let missing = recovered.names_missing;
-        let text = format!("{missing} files that history has were missing when the spool was resumed");
-        verdict.invalidate("articles-lost", text);
-    }
-    if let Some(last) = outcome.phases_before.checked_sub(1).and_then(|last| outcome.phases.get(last)) {
-        let text = format!(
-            "resumed: the {} phases up to {} of pass {} were measured by an earlier run, whose record has them too; counts of \
-             articles are those of this run, and a phase that was under way counts what was left of it",
-            outcome.phases_before, last.name, last.pass
-        );
-        verdict.remark("resumed", text);
-    }
-    if counts.expire.names_missing > 0 {
-        let missing = counts.expire.names_missing;
-        verdict.invalidate("expired-missing", format!("{missing} files to be expired were not there"));
-    }
-    let mut unbatch = outcome.phases.iter().filter(|phase| phase.name == "unbatch").peekable();
-    if unbatch.peek().is_some() && unbatch.all(|phase| phase.items == 0) {
-        let UnbatchCounts { offered, duplicates, broken, .. } = counts.unbatch;
-        let text = format!(
-            "no article was stored: {offered} were offered, of which {duplicates} had come before and {broken} are no \
-             articles, and {} stretches of the feed could not be read",
-            counts.damaged
-        );
-        verdict.invalidate("nothing-stored", text);
-    }
-    if let Some(text) = bound::held_by_memory(&outcome.phases, storage) {
-        verdict.remark("cache-bound", text);
-    }
-    let shortest = outcome.phases.iter().filter(|phase| phase.name == "unbatch");
-    if let Some(wall_s) = shortest.map(|phase| phase.wall_s).min_by(f64::total_cmp)
-        && wall_s < 1.0
-    {
-        let text =
-            format!("a pass stored its articles in {wall_s:.2} s: chance weighs much in so short a time");
-        verdict.remark("short-passes", text);
-    }
-    if counts.damaged + counts.unbatch.broken > 0 {
-        let (damaged, broken) = (counts.damaged, counts.unbatch.broken);
-        let text =
-            format!("{broken} articles of the feed were refused as broken, {damaged} stretches damaged");
-        verdict.remark("broken-articles", text);
-    }
+    found.extend(bound::held_by_memory(phases, storage).map(|text| LocalFinding::new("cache-bound", text)));
+    found
 }

@@ -14,25 +14,26 @@
 //!
 //! Always holds: no other process works on the spool meanwhile (see `lock`); a phase is in the outcome when it took in anything, however the run ends; a spool that is not to be
 //! kept is removed however the run ends; one that is kept can be resumed.
-//! Not here: timing a phase (see `phases`), what the phases do (see their modules), figures made of them (see `figures`).
+//! Not here: timing a phase (see `phases`), what the phases do (see their modules), figures computed from them (see `figures`).
 //! Source: Swartz 1996, section "All the News That's Fit to Test".
 
 mod phases;
+mod progress;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use harness::{NoGate, PhaseGate};
-use measure::Phase;
 
+use self::progress::Progress;
 use super::cold::ColdLog;
 use super::config::{Keep, NetnewsConfig};
-use super::figures;
 use super::journal::Journal;
 use super::layout::{Storage, Whereabouts};
 use super::lock::SpoolLock;
-use super::outcome::{self, Event, Outcome, Work};
+use super::outcome::{Event, Outcome, Work, local_findings};
 use super::outgoing::{self, Outgoing};
+use super::part::{Ending, MeasuredPhase, Part};
 use super::recovery::{self, Opening};
 use super::split::Split;
 use super::state::{Stage, Standing};
@@ -71,16 +72,14 @@ struct Runner<'a> {
     feed: &'a Feed,
     stop: Halt<'a>,
     gate: &'a mut dyn PhaseGate,
-    tell: &'a mut dyn FnMut(Event),
+    progress: Progress<'a>,
     split: Split,
     journal: Journal,
     /// Held until the run is over.
     lock: Option<SpoolLock>,
     /// Deleting was begun and not ended.
     deleting: bool,
-    /// A phase that was cut short: told, and not in the journal.
-    partial: Option<Phase>,
-    outcome: Outcome,
+    part: Part,
     cold: ColdLog,
 }
 
@@ -109,56 +108,62 @@ pub fn run_as_rank(
     let stop = Halt { asked: stop, deadline };
     let split = match Split::of(feed.batch_count(), config) {
         Ok(split) => split,
-        Err(error) => return Outcome { error: Some(error), ..Outcome::default() },
+        Err(error) => {
+            let part = Part { ending: Ending::Failed, ..Part::default() };
+            return Outcome { part, error: Some(error) };
+        }
     };
     let mut runner = Runner {
         config,
         storage,
         feed,
         stop,
+        progress: Progress::new(tell, config.passes.get(), gate.is_joined()),
         gate,
-        tell,
         split,
         journal: Journal::default(),
         lock: None,
         deleting: false,
-        partial: None,
-        outcome: Outcome::default(),
+        part: Part { feed_batches: feed.batch_count(), batches_taken: split.offered(), ..Part::default() },
         cold: ColdLog::default(),
     };
     let mut made = false;
-    match runner.work(&mut made) {
-        Ok(complete) => runner.outcome.complete = complete,
+    let mut error = match runner.work(&mut made) {
+        Ok(ending) => {
+            runner.part.ending = ending;
+            None
+        }
         Err(error) => {
-            runner.outcome.error = Some(error);
+            runner.part.ending = Ending::Failed;
             if runner.gate.is_joined() {
                 // The other ranks need not continue until they hear of it; removing the spool may take long.
                 runner.stop.ask();
             }
+            Some(error)
         }
-    }
+    };
     if made && config.keep == Keep::Remove {
-        runner.remove();
+        runner.remove(&mut error);
     }
-    runner.finish()
+    Outcome { part: runner.finish(), error }
 }
 
 impl Runner<'_> {
-    /// Whether all passes were done.
-    fn work(&mut self, made: &mut bool) -> Result<bool, NetnewsError> {
+    fn work(&mut self, made: &mut bool) -> Result<Ending, NetnewsError> {
         let mut spool = self.open(made)?;
         while let Some(standing) = self.next_standing(&spool) {
             if !self.pass(&mut spool, standing)? {
-                if !self.stop.is_asked() {
+                let asked = self.stop.is_asked();
+                if !asked {
                     self.note("the time limit is reached: the run ends with what it has".to_owned());
                 }
                 self.close(&mut spool)?;
-                return Ok(false);
+                return Ok(if asked { Ending::Interrupted } else { Ending::OutOfTime });
             }
         }
         self.note_idle_rules(&spool);
         self.close(&mut spool)?;
-        Ok(true)
+        Ok(Ending::Complete)
     }
 
     /// A rule that no group follows was meant otherwise: all its articles are in the target.
@@ -167,7 +172,7 @@ impl Runner<'_> {
             if !spool.groups.ids().any(|id| hierarchy.holds(&spool.groups.get(id).name)) {
                 let text =
                     format!("no group of the feed is in {hierarchy}: nothing was put on {}", fs.place());
-                self.outcome.verdict.remark("place-without-groups", text);
+                self.part.idle_rules.push(text);
             }
         }
     }
@@ -222,7 +227,8 @@ impl Runner<'_> {
                     ));
                 }
                 self.journal = journal;
-                self.outcome.phases_before = self.journal.phases.len();
+                let earlier = self.journal.phases.iter().cloned();
+                self.part.phases = earlier.map(MeasuredPhase::of_earlier_run).collect();
             }
             None => self.journal.write(&*homes.lib)?,
         }
@@ -234,7 +240,7 @@ impl Runner<'_> {
                 recovered.names_removed, recovered.names_missing, recovered.torn_bytes
             ));
         }
-        self.outcome.recovered = Some(recovered);
+        self.part.recovered = Some(recovered);
         Ok(spool)
     }
 
@@ -298,18 +304,17 @@ impl Runner<'_> {
         if self.deleting { Ok(()) } else { spool.settle() }
     }
 
-    fn remove(&mut self) {
-        let tell = &mut *self.tell;
-        let pass = self.journal.phases.last().map_or(1, |phase| phase.pass);
-        let passes = self.config.passes.get();
-        let mut told = |done| tell(Event::Step { work: Work::Remove, pass, passes, done, of: 0 });
-        match sweep::remove(self.storage, &self.config.name, &mut told) {
+    fn remove(&mut self, error: &mut Option<NetnewsError>) {
+        let progress = &mut self.progress;
+        progress.pass = self.part.phases.last().map_or(1, |phase| phase.phase.pass);
+        let mut removed = |done| progress.step(Work::Remove, done, 0);
+        match sweep::remove(self.storage, &self.config.name, &mut removed) {
             Ok(_) => {}
-            // What ended the run is the better story; both are told.
-            Err(error) if self.outcome.error.is_some() => {
-                self.note(format!("the spool crumb-netnews-{} is left behind: {error}", self.config.name));
+            // What ended the run is the better story; both are reported.
+            Err(left) if error.is_some() => {
+                self.note(format!("the spool crumb-netnews-{} is left behind: {left}", self.config.name));
             }
-            Err(error) => self.outcome.error = Some(error.into()),
+            Err(left) => *error = Some(left.into()),
         }
     }
 
@@ -318,29 +323,12 @@ impl Runner<'_> {
     }
 
     fn note(&mut self, text: String) {
-        (self.tell)(Event::Note(text));
+        self.progress.tell(Event::Note(text));
     }
 
-    fn finish(mut self) -> Outcome {
-        self.outcome.phases = std::mem::take(&mut self.journal.phases);
-        // Figures are made of whole phases, unless there is nothing else.
-        let whole = !self.outcome.phases.is_empty();
-        if let (false, Some(phase)) = (whole, &self.partial) {
-            self.outcome.phases.push(phase.clone());
-        }
-        if self.split.left_out() > 0 {
-            let (offered, of) = (self.split.offered(), self.feed.batch_count());
-            let text = format!(
-                "the passes take {offered} of the feed's {of} batches; without --batches-per-pass they take all"
-            );
-            self.outcome.verdict.remark("feed-not-all-offered", text);
-        }
-        figures::draw(&mut self.outcome, self.config);
-        if let (true, Some(phase)) = (whole, self.partial.take()) {
-            self.outcome.phases.push(phase);
-        }
-        outcome::judge(&mut self.outcome, self.storage);
-        self.cold.judge(&mut self.outcome);
-        self.outcome
+    fn finish(mut self) -> Part {
+        self.part.local = local_findings(&self.part.recorded_phases(), self.storage);
+        self.cold.judge(&mut self.part);
+        self.part
     }
 }

@@ -20,6 +20,7 @@ use files::{FileSystem, FsError, Status};
 use measure::LatencyHistogram;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
 
 use super::decimal;
 use super::groups::{GroupId, Groups};
@@ -27,7 +28,7 @@ use super::places::{PlaceId, Places};
 use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
 
 /// What the readers did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Readings {
     /// Latency of opening, reading and closing one article.
     pub latency: LatencyHistogram,
@@ -46,6 +47,19 @@ impl Readings {
         self.bytes += other.bytes;
         self.gone += other.gone;
         self.errors += other.errors;
+    }
+
+    /// As counters of the phase in which they read, which took `wall_s` seconds.
+    pub(super) fn counters(&self, wall_s: f64) -> [(String, f64); 5] {
+        let latency = self.latency.summary();
+        [
+            ("read_articles_per_sec", latency.count as f64 / wall_s.max(1e-9)),
+            ("read_latency_p50_us", latency.p50),
+            ("read_latency_p99_us", latency.p99),
+            ("read_gone", self.gone as f64),
+            ("read_errors", self.errors as f64),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
     }
 }
 

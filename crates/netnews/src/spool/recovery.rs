@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use files::{FileSystem, FsError};
+use serde::{Deserialize, Serialize};
 
 use super::active::{self, Active};
 use super::clock;
@@ -39,7 +40,7 @@ use super::whole::{CHUNK_BYTES, create_anew, path_of, read_whole, unlink_if_ther
 use crate::NetnewsError;
 
 /// What had to be done to open a spool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     /// The spool had not been closed in order.
     pub was_cut_short: bool,
@@ -51,6 +52,19 @@ pub struct Recovered {
     pub names_missing: u64,
     /// Articles of a batch that was not done.
     pub lines_of_cut_batch: u64,
+}
+
+impl Recovered {
+    /// What opening two spools took.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            was_cut_short: self.was_cut_short | other.was_cut_short,
+            torn_bytes: self.torn_bytes + other.torn_bytes,
+            names_removed: self.names_removed + other.names_removed,
+            names_missing: self.names_missing + other.names_missing,
+            lines_of_cut_batch: self.lines_of_cut_batch + other.lines_of_cut_batch,
+        }
+    }
 }
 
 /// How a spool is to be worked on.

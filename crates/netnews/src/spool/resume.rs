@@ -3,6 +3,8 @@
 //! Always holds: nothing is written; a run with `Keep::Resume` begins with the phase told here.
 //! Not here: making a spool whole (see `recovery`), the passes (see `passes`).
 
+pub(crate) mod alignment;
+
 use super::config::NetnewsConfig;
 use super::layout::{Storage, Whereabouts};
 use super::state::{Stage, State};

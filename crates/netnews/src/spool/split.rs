@@ -67,11 +67,6 @@ impl Split {
         self.end_of(self.passes)
     }
 
-    /// Batches of the feed that no pass has.
-    pub(crate) fn left_out(&self) -> u64 {
-        self.batches - self.offered()
-    }
-
     /// For the journal: what two runs must have in common to work on one spool.
     pub(crate) fn per_pass(&self) -> u64 {
         self.per_pass.map_or(0, NonZeroU64::get)
@@ -104,7 +99,7 @@ mod tests {
     fn the_papers_feed_has_a_short_last_pass() {
         let ends = ends(8277, 14, 592);
         assert_eq!((ends[0], ends[12], ends[13]), (592, 7696, 8277));
-        assert_eq!(split(8277, 14, 592).unwrap().left_out(), 0);
+        assert_eq!(split(8277, 14, 592).unwrap().offered(), 8277);
         assert_eq!(split(8277, 14, 592).unwrap().slots_of(14), 592);
     }
 
@@ -112,7 +107,7 @@ mod tests {
     fn without_a_size_every_batch_is_in_a_pass_and_no_two_passes_differ_by_more_than_one() {
         for (batches, passes) in [(10, 4), (5, 4), (14, 14), (8277, 14), (27, 14), (183, 5)] {
             let split = split(batches, passes, 0).unwrap();
-            assert_eq!((split.end_of(0), split.offered(), split.left_out()), (0, batches, 0));
+            assert_eq!((split.end_of(0), split.offered()), (0, batches));
             let of: Vec<u64> = (1..=passes).map(|pass| split.slots_of(pass)).collect();
             let (least, most) = (of.iter().min().unwrap(), of.iter().max().unwrap());
             assert!(*least > 0 && most - least <= 1, "{of:?}");
@@ -123,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_pass_without_a_batch_is_refused_and_what_is_left_out_is_known() {
-        assert_eq!(split(10, 3, 2).unwrap().left_out(), 4);
+        assert_eq!(split(10, 3, 2).unwrap().offered(), 6);
         for (batches, passes, per_pass) in [(3, 4, 0), (10, 4, 4), (0, 1, 0), (592, 2, 592)] {
             let told = split(batches, passes, per_pass).unwrap_err().to_string();
             assert!(told.contains(&format!("{batches} batches")), "{told}");

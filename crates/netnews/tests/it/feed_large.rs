@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::atomic::AtomicBool;
 
-use crate::spool_scene::{Scene, assert_right, config, run};
+use crate::spool_scene::{Scene, assert_right, config, phases, run};
 use netnews::feed::import::{ImportConfig, import};
 use netnews::feed::{Watch, clone, stat};
 use netnews::spool::{Keep, NetnewsConfig, Storage};
@@ -30,8 +30,8 @@ fn an_article_that_was_let_in_is_read_by_all_that_take_the_feed() {
     let storage = Storage::of(scene.fs("target"));
     let config = NetnewsConfig { batch_every: NonZeroU32::new(2), ..config(2, 2, Keep::Keep) };
     let outcome = run(&config, &storage, &cloned);
-    assert_eq!((outcome.counts.unbatch.stored, outcome.counts.damaged), (2, 0));
-    let batched = outcome.phases.iter().find(|phase| phase.name == "batch").unwrap();
+    assert_eq!((outcome.part.counts.unbatch.stored, outcome.part.counts.damaged), (2, 0));
+    let batched = &phases(&outcome, "batch")[0];
     assert!(batched.bytes > feed.bytes(), "{batched:?}");
     assert_right(&storage, &cloned);
 }

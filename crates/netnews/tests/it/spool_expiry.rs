@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use crate::spool_scene::{Scene, assert_right, config, files_below, run};
+use crate::spool_scene::{Scene, assert_right, config, files_below, phases, run};
 use netnews::feed::{Feed, FeedShape, FeedWriter, Origin};
 use netnews::spool::{Keep, NetnewsConfig, Removal, Storage};
 
@@ -55,18 +55,14 @@ fn history_active_and_the_list_are_what_they_must_be_to_the_letter() {
         let files: Vec<String> =
             files_below(&scene.path("target/crumb-netnews-s/articles")).into_keys().collect();
         assert_eq!(files, ["c/4", "control/1"]);
-        let counts = outcome.counts;
+        let counts = outcome.part.counts;
         assert_eq!((counts.expire.articles, counts.expire.names, counts.expire.names_missing), (2, 3, 0));
         assert_eq!(
             (counts.unbatch.cancelled, counts.unbatch.superseded, counts.unbatch.names_removed),
             (1, 1, 3)
         );
-        let expired: Vec<(u32, u64)> = outcome
-            .phases
-            .iter()
-            .filter(|phase| phase.name == "expire")
-            .map(|phase| (phase.pass, phase.items))
-            .collect();
+        let expired: Vec<(u32, u64)> =
+            phases(&outcome, "expire").iter().map(|phase| (phase.pass, phase.items)).collect();
         assert_eq!(expired, [(2, 3), (3, 0)]);
     }
 }

@@ -42,7 +42,7 @@ fn every_phase_is_followed_by_the_gate() {
     let feed = scene.feed(300, 30);
     let mut gate = Recording::default();
     let (outcome, stopped) = run(&scene, &config(2, 1, Keep::Remove), &feed, &mut gate);
-    assert!(outcome.complete && !stopped, "{:?}", outcome.error);
+    assert!(outcome.part.is_complete() && !stopped, "{:?}", outcome.error);
     let on = |phase: &str, pass: u32| (format!("what follows {phase} of pass {pass}"), RankState::On);
     let expected = [
         on("unbatch", 1),
@@ -64,7 +64,7 @@ fn a_rank_that_fails_says_so_at_the_gate_and_stops() {
     std::fs::remove_file(feed.batch_path(9)).unwrap();
     let mut gate = Recording::default();
     let (outcome, stopped) = run(&scene, &config(2, 1, Keep::Remove), &feed, &mut gate);
-    assert!(outcome.error.is_some() && !outcome.complete);
+    assert!(outcome.error.is_some() && !outcome.part.is_complete());
     assert!(stopped, "its own other work ends too");
     assert_eq!(
         gate.entered.last().unwrap(),
@@ -79,7 +79,7 @@ fn time_that_is_up_is_not_a_failure() {
     let mut gate = Recording::default();
     let limited = NetnewsConfig { time_limit: Some(Duration::from_nanos(1)), ..config(2, 1, Keep::Remove) };
     let (outcome, stopped) = run(&scene, &limited, &feed, &mut gate);
-    assert!(outcome.error.is_none() && !outcome.complete && !stopped);
+    assert!(outcome.error.is_none() && !outcome.part.is_complete() && !stopped);
     assert!(gate.entered.iter().all(|(_, state)| *state == RankState::TimeUp), "{:?}", gate.entered);
 }
 
@@ -89,6 +89,6 @@ fn a_rank_whose_gate_says_stop_does_no_further_phase() {
     let feed = scene.feed(300, 30);
     let mut gate = Recording { stops_at: Some("what follows unbatch of pass 1"), ..Recording::default() };
     let (outcome, stopped) = run(&scene, &config(2, 1, Keep::Remove), &feed, &mut gate);
-    assert!(stopped && !outcome.complete && outcome.error.is_none());
+    assert!(stopped && !outcome.part.is_complete() && outcome.error.is_none());
     assert_eq!(gate.entered.len(), 1, "{:?}", gate.entered);
 }

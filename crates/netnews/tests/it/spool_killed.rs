@@ -219,7 +219,7 @@ fn mend(scene: &Scene, feed: &Feed, small: &NetnewsConfig, again: Option<u64>, t
     // Opened and closed only: what recovery alone makes of it.
     let outcome = run_until(&resuming(small.clone()), &real, feed, &AtomicBool::new(true), &mut |_| {});
     assert!(outcome.error.is_none(), "{told}: {:?}", outcome.error);
-    assert_eq!(outcome.recovered.expect("resumed").names_missing, 0, "{told}");
+    assert_eq!(outcome.part.recovered.expect("resumed").names_missing, 0, "{told}");
     assert_right(&real, feed);
     run(&resuming(small.clone()), &real, feed);
 }
@@ -292,7 +292,7 @@ fn child_that_unbatches() {
     let history_index = std::env::var(CHILD_INDEX).unwrap().parse().unwrap();
     let config = NetnewsConfig { keep, history_index, ..killed_config() };
     let outcome = run_until(&config, &storage, &feed, &AtomicBool::new(false), &mut tell);
-    assert!(outcome.complete, "{:?}", outcome.error);
+    assert!(outcome.part.is_complete(), "{:?}", outcome.error);
 }
 
 fn killed_config() -> NetnewsConfig {
@@ -356,7 +356,7 @@ fn killed_by_sigkill_sixty_times_the_spool_is_right_after_each_and_the_same_in_t
         let resume = NetnewsConfig { keep: Keep::Resume, history_index: index, ..killed_config() };
         let outcome = run_until(&resume, &storage, &feed, &AtomicBool::new(true), &mut |_| {});
         assert!(outcome.error.is_none(), "kill {kills}: {:?}", outcome.error);
-        let recovered = outcome.recovered.expect("resumed");
+        let recovered = outcome.part.recovered.expect("resumed");
         assert_eq!(recovered.names_missing, 0, "kill {kills}");
         cut_short += u32::from(recovered.was_cut_short);
         assert_right(&storage, &feed);

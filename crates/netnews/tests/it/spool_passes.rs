@@ -3,7 +3,9 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::spool_scene::{Scene, assert_right, config, files_below, run, run_until, verified};
+use crate::spool_scene::{
+    Scene, assert_right, config, figures, files_below, phases, run, run_until, verified,
+};
 use netnews::NetnewsError;
 use netnews::article::Article;
 use netnews::batch::BatchReader;
@@ -18,22 +20,22 @@ fn a_kept_spool_is_right_line_by_line_and_byte_by_byte() {
     let feed = scene.feed(600, 10);
     let storage = Storage::of(scene.fs("target"));
     let outcome = run(&config(5, 2, Keep::Keep), &storage, &feed);
-    assert!(outcome.complete);
-    let counts = outcome.counts.unbatch;
+    assert!(outcome.part.is_complete());
+    let counts = outcome.part.counts.unbatch;
     assert_eq!(counts.offered, 600);
     assert_eq!(counts.offered, counts.stored + counts.duplicates + counts.broken);
     assert!(counts.duplicates >= 40 && counts.cancelled > 10 && counts.superseded > 10, "{counts:?}");
     assert!(counts.removed_ahead > 5 && counts.broken > 10, "{counts:?}");
-    assert!(outcome.counts.store.hard_links > 100 && outcome.counts.store.symlinks == 0);
+    assert!(outcome.part.counts.store.hard_links > 100 && outcome.part.counts.store.symlinks == 0);
     let verified = assert_right(&storage, &feed);
     // Expiry is first at the end of pass 3; passes 4 and 5 are left.
     assert_eq!(
-        outcome.counts.expire.articles + verified.articles + counts.cancelled + counts.superseded,
+        outcome.part.counts.expire.articles + verified.articles + counts.cancelled + counts.superseded,
         counts.stored
     );
     assert_eq!(verified.compared, verified.articles);
-    let names: Vec<(&str, u32)> = outcome
-        .phases
+    let recorded = outcome.part.recorded_phases();
+    let names: Vec<(&str, u32)> = recorded
         .iter()
         .map(|phase| (phase.name.as_str(), phase.pass))
         .filter(|(name, _)| !matches!(*name, "expire-scan" | "flush"))
@@ -50,7 +52,8 @@ fn a_kept_spool_is_right_line_by_line_and_byte_by_byte() {
         ("expire", 5),
     ];
     assert_eq!(names, expected);
-    assert!(outcome.metrics.contains_key("ageing_percent") && outcome.curves.len() == 3);
+    let figures = figures(&config(5, 2, Keep::Keep), &outcome);
+    assert!(figures.metrics.contains_key("ageing_percent") && figures.curves.len() == 3);
 }
 
 #[test]
@@ -69,8 +72,10 @@ fn a_run_without_keep_leaves_nothing_also_when_it_is_stopped_in_the_middle() {
         steps += u32::from(matches!(event, Event::Step { .. }));
         stop.store(steps > 7, Ordering::Relaxed);
     });
-    assert!(!outcome.complete && outcome.error.is_none());
-    assert!(outcome.phases.iter().any(|phase| phase.name == "unbatch" && phase.items > 0));
+    assert!(!outcome.part.is_complete() && outcome.error.is_none());
+    assert!(phases(&outcome, "unbatch").iter().any(|phase| phase.items > 0));
+    let verdict = figures(&config(3, 1, Keep::Remove), &outcome).verdict;
+    assert!(!verdict.valid && verdict.has("interrupted"), "{verdict:?}");
     for part in ["target", "history", "disk2"] {
         assert_eq!(std::fs::read_dir(scene.path(part)).unwrap().count(), 0, "{part}");
     }
@@ -91,8 +96,8 @@ fn places_hold_their_hierarchies_cross_posts_lead_there_and_all_expires() {
     for removal in [Removal::Dumbrm, Removal::Fastrm] {
         let config = NetnewsConfig { removal, ..config(4, 1, Keep::Keep) };
         let outcome = run(&config, &storage, &feed);
-        assert!(outcome.counts.store.symlinks > 50, "{:?}", outcome.counts.store);
-        assert_eq!(outcome.counts.store.links_refused, 0);
+        assert!(outcome.part.counts.store.symlinks > 50, "{:?}", outcome.part.counts.store);
+        assert_eq!(outcome.part.counts.store.links_refused, 0);
         assert_right(&storage, &feed);
         assert!(scene.path("disk2/crumb-netnews-s/articles/comp/os/h0").is_dir());
         assert!(!scene.path("target/crumb-netnews-s/articles/comp").exists());
@@ -120,29 +125,25 @@ fn a_run_stopped_anywhere_and_resumed_ends_in_the_same_spool_as_one_that_was_not
             steps += u32::from(matches!(event, Event::Step { .. }));
             stop.store(steps >= stop_after, Ordering::Relaxed);
         });
-        assert!(first.error.is_none() && !first.complete, "{stop_after}");
+        assert!(first.error.is_none() && !first.part.is_complete(), "{stop_after}");
         let second = run(&config(5, 2, Keep::Resume), &part, &feed);
-        assert!(second.complete);
+        assert!(second.part.is_complete());
         assert_right(&part, &feed);
         assert_eq!(articles("part"), articles("whole"), "stopped after {stop_after} steps");
         assert_eq!(history("part"), history("whole"), "stopped after {stop_after} steps");
-        let passes = |outcome: &netnews::spool::Outcome| {
-            outcome
-                .phases
-                .iter()
-                .filter(|phase| phase.name == "unbatch")
-                .map(|phase| phase.pass)
-                .collect::<Vec<_>>()
+        let passes = |outcome: &netnews::spool::Outcome| -> Vec<u32> {
+            phases(outcome, "unbatch").iter().map(|phase| phase.pass).collect()
         };
+        let is_resumed = |outcome| figures(&config(5, 2, Keep::Resume), outcome).verdict.has("resumed");
         assert_eq!(passes(&second), [1, 2, 3, 4, 5], "stopped after {stop_after} steps");
         assert_eq!(
-            second.verdict.has("resumed"),
-            second.phases_before > 0,
+            is_resumed(&second),
+            second.part.phases.iter().any(|phase| phase.earlier),
             "stopped after {stop_after} steps"
         );
-        assert!(!second.had_nothing_left());
+        assert!(!second.part.had_nothing_left());
         let third = run(&config(5, 2, Keep::Resume), &part, &feed);
-        assert!(third.had_nothing_left() && third.verdict.has("resumed"));
+        assert!(third.part.had_nothing_left() && is_resumed(&third));
         std::fs::remove_dir_all(scene.path("part")).unwrap();
     }
 }
@@ -197,9 +198,9 @@ fn batches_written_are_the_articles_of_the_pass_before_as_they_are_stored() {
             articles += 1;
         }
     }
-    assert_eq!(articles, outcome.counts.batch.articles);
-    assert_eq!(names.len() as u64, outcome.counts.batch.batches);
-    assert!(names.len() > 5 && outcome.counts.batch.missing > 0, "{:?}", outcome.counts.batch);
+    assert_eq!(articles, outcome.part.counts.batch.articles);
+    assert_eq!(names.len() as u64, outcome.part.counts.batch.batches);
+    assert!(names.len() > 5 && outcome.part.counts.batch.missing > 0, "{:?}", outcome.part.counts.batch);
 }
 
 #[test]
@@ -207,10 +208,11 @@ fn readers_read_whole_articles_while_others_come_in_and_find_nothing_wrong() {
     let scene = Scene::new();
     let feed = scene.feed(1200, 20);
     let storage = Storage::of(scene.fs("target"));
-    let outcome = run(&NetnewsConfig { readers: 2, ..config(3, 1, Keep::Keep) }, &storage, &feed);
-    let readings = outcome.readings.expect("there were readers");
-    assert!(readings.latency.count() > 0 && readings.errors == 0);
-    assert!(outcome.metrics["read_latency_p99_us"] > 0.0);
+    let with_readers = NetnewsConfig { readers: 2, ..config(3, 1, Keep::Keep) };
+    let outcome = run(&with_readers, &storage, &feed);
+    let metrics = figures(&with_readers, &outcome).metrics;
+    assert!(metrics["read_articles_per_sec"] > 0.0 && metrics["read_errors"] == 0.0, "{metrics:?}");
+    assert!(metrics["read_latency_p99_us"] > 0.0);
     assert_right(&storage, &feed);
 }
 
@@ -221,7 +223,7 @@ fn symbolic_links_on_request_are_verified_as_such() {
     let storage = Storage::of(scene.fs("target"));
     let outcome =
         run(&NetnewsConfig { link: LinkKind::Symlink, ..config(3, 1, Keep::Keep) }, &storage, &feed);
-    assert!(outcome.counts.store.hard_links == 0 && outcome.counts.store.symlinks > 50);
+    assert!(outcome.part.counts.store.hard_links == 0 && outcome.part.counts.store.symlinks > 50);
     assert_right(&storage, &feed);
 }
 
@@ -326,7 +328,7 @@ fn a_spool_that_is_being_worked_on_is_neither_gone_on_with_nor_begun_nor_verifie
         assert!(matches!(verified, Err(NetnewsError::SpoolBusy { .. })), "{verified:?}");
     });
     assert_eq!(tried, 3);
-    assert!(first.complete && first.error.is_none(), "{:?}", first.error);
+    assert!(first.part.is_complete() && first.error.is_none(), "{:?}", first.error);
     assert_right(&storage, &feed);
     // Free again, and still not to be written over.
     run(&config(3, 1, Keep::Resume), &storage, &feed);
@@ -379,9 +381,9 @@ fn two_hierarchies_in_one_directory_are_one_place_also_to_verify_and_to_recover(
     let outcome = run(&config(4, 2, Keep::Keep), &storage(), &feed);
     // alt and rec on one disk, comp on the other: only links to comp are symbolic.
     assert!(
-        outcome.counts.store.hard_links > 40 && outcome.counts.store.symlinks > 40,
+        outcome.part.counts.store.hard_links > 40 && outcome.part.counts.store.symlinks > 40,
         "{:?}",
-        outcome.counts
+        outcome.part.counts
     );
     assert_right(&storage(), &feed);
     let lib = scene.path("target/crumb-netnews-s/lib");
@@ -391,7 +393,7 @@ fn two_hierarchies_in_one_directory_are_one_place_also_to_verify_and_to_recover(
     std::fs::remove_file(lib.join("history.pag")).unwrap();
     std::fs::write(lib.join("state"), unsettled(&state)).unwrap();
     let again = run(&config(4, 2, Keep::Resume), &storage(), &feed);
-    let recovered = again.recovered.expect("recovered");
+    let recovered = again.part.recovered.expect("recovered");
     assert!(recovered.was_cut_short, "{recovered:?}");
     assert_eq!((recovered.names_removed, recovered.names_missing), (0, 0));
     assert_right(&storage(), &feed);
@@ -413,18 +415,20 @@ fn all_of_a_feed_is_offered_the_last_pass_may_be_short_and_what_is_left_out_is_t
     let feed = scene.feed(307, 10);
     let storage = Storage::of(scene.fs("target"));
     let stored = |outcome: &netnews::spool::Outcome| -> Vec<f64> {
-        let unbatch = outcome.phases.iter().filter(|phase| phase.name == "unbatch");
-        unbatch.map(|phase| phase.counters["offered"]).collect()
+        phases(outcome, "unbatch").iter().map(|phase| phase.counters["offered"]).collect()
     };
     let even = run(&config(4, 2, Keep::Remove), &storage, &feed);
     assert_eq!(stored(&even), [70.0, 80.0, 80.0, 77.0]);
-    assert_eq!((even.metrics["batches_offered"], even.metrics["articles_offered"]), (31.0, 307.0));
+    let metrics = figures(&config(4, 2, Keep::Remove), &even).metrics;
+    assert_eq!((metrics["batches_offered"], metrics["articles_offered"]), (31.0, 307.0));
     let per_pass =
         |batches| NetnewsConfig { batches_per_pass: NonZeroU64::new(batches), ..config(4, 2, Keep::Remove) };
     let short = run(&per_pass(9), &storage, &feed);
     assert_eq!(stored(&short), [90.0, 90.0, 90.0, 37.0]);
-    assert!(!short.verdict.has("feed-not-all-offered"), "{:?}", short.verdict);
+    let verdict = figures(&per_pass(9), &short).verdict;
+    assert!(!verdict.has("feed-not-all-offered"), "{verdict:?}");
     let part = run(&per_pass(2), &storage, &feed);
+    let part = figures(&per_pass(2), &part);
     assert_eq!(part.metrics["batches_offered"], 8.0);
     let reason = part.verdict.reasons.iter().find(|reason| reason.code == "feed-not-all-offered").unwrap();
     assert!(reason.text.contains("8 of the feed's 31 batches"), "{}", reason.text);
@@ -443,6 +447,7 @@ fn a_run_that_stored_nothing_is_not_valid() {
     let feed =
         writer.finish(Origin::Import { source: "none".to_owned(), broken: Default::default() }, 0).unwrap();
     let outcome = run(&config(2, 1, Keep::Remove), &Storage::of(scene.fs("target")), &feed);
-    assert!(!outcome.verdict.valid && outcome.verdict.has("nothing-stored"), "{:?}", outcome.verdict);
-    assert!(outcome.verdict.to_string().contains("20 were offered"), "{}", outcome.verdict);
+    let verdict = figures(&config(2, 1, Keep::Remove), &outcome).verdict;
+    assert!(!verdict.valid && verdict.has("nothing-stored"), "{verdict:?}");
+    assert!(verdict.to_string().contains("20 were offered"), "{verdict}");
 }

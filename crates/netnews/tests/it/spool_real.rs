@@ -24,7 +24,7 @@ fn real_articles_are_stored_with_their_bytes_and_every_duplicate_is_refused() {
     let per_pass = std::num::NonZeroU64::new(feed.batch_count() / 3);
     let config = NetnewsConfig { batches_per_pass: per_pass, ..config(3, 2, Keep::Keep) };
     let outcome = run(&config, &storage, &feed);
-    let counts = outcome.counts;
+    let counts = outcome.part.counts;
     assert!(counts.unbatch.stored > 9_000, "{counts:?}");
     assert_eq!(
         counts.unbatch.offered,

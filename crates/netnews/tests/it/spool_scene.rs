@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use files::LocalFs;
+use harness::{Benchmark as _, Figures, Surroundings};
+use measure::Phase;
+use netnews::Netnews;
 use netnews::feed::{Feed, FeedShape, FeedWriter, Origin};
 use netnews::spool::{self, Event, Keep, NetnewsConfig, Outcome, Storage, Verified};
 use tempfile::TempDir;
@@ -97,6 +100,17 @@ pub fn run(config: &NetnewsConfig, storage: &Storage, feed: &Feed) -> Outcome {
     let outcome = run_until(config, storage, feed, &AtomicBool::new(false), &mut |_| {});
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     outcome
+}
+
+/// What a record says of a run.
+pub fn figures(config: &NetnewsConfig, outcome: &Outcome) -> Figures {
+    Netnews { config: config.clone() }.figures(&outcome.part, &Surroundings::default())
+}
+
+/// The phases of a name, as a record has them.
+pub fn phases(outcome: &Outcome, name: &str) -> Vec<Phase> {
+    let phases = outcome.part.recorded_phases().into_iter();
+    phases.filter(|phase| phase.name == name).collect()
 }
 
 /// Runs with a stop flag.

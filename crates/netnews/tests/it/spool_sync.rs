@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::spool_scene::{Scene, config, run};
+use crate::spool_scene::{Scene, config, figures, phases, run};
 use files::{Access, Attributes, FileSystem, FsError, Fsstat, ListedEntry, Locking, OpenFile, SyncScope};
 use netnews::spool::{Keep, NetnewsConfig, Storage, SyncWhen};
 
@@ -126,14 +126,15 @@ fn files_are_synced_one_by_one_or_batch_by_batch_and_each_pass_ends_with_a_timed
     {
         let counts = Arc::new(Counts::default());
         let storage = Storage::of(Arc::new(Counting { inner: scene.fs("target"), counts: counts.clone() }));
-        let outcome = run(&NetnewsConfig { sync, ..config(3, 1, Keep::Remove) }, &storage, &feed);
-        let files = if each_file { outcome.counts.store.files } else { 0 };
+        let config = NetnewsConfig { sync, ..config(3, 1, Keep::Remove) };
+        let outcome = run(&config, &storage, &feed);
+        let files = if each_file { outcome.part.counts.store.files } else { 0 };
         assert_eq!(counts.files.load(Ordering::Relaxed), files, "{sync:?}");
         assert_eq!(counts.all.load(Ordering::Relaxed), 3 * 2 + 30 * per_batch, "{sync:?}");
-        let flushes: Vec<u32> =
-            outcome.phases.iter().filter(|phase| phase.name == "flush").map(|phase| phase.pass).collect();
+        let flushes: Vec<u32> = phases(&outcome, "flush").iter().map(|phase| phase.pass).collect();
         assert_eq!(flushes, [1, 2, 3]);
-        let metric = |name: &str| outcome.metrics[name];
+        let metrics = figures(&config, &outcome).metrics;
+        let metric = |name: &str| metrics[name];
         assert!(metric("flush_s") > 0.0);
         assert!(metric("unbatch_flushed_articles_per_sec") < metric("unbatch_articles_per_sec"));
     }
@@ -148,7 +149,7 @@ fn storage_in_memory_is_told_as_such_and_is_never_called_cold() {
     }
     let feed = scene.feed(300, 10);
     let cold = NetnewsConfig { cold: true, ..config(3, 1, Keep::Remove) };
-    let outcome = run(&cold, &Storage::of(scene.fs("target")), &feed);
+    let outcome = figures(&cold, &run(&cold, &Storage::of(scene.fs("target")), &feed));
     let text = |code: &str| {
         let found = outcome.verdict.reasons.iter().find(|reason| reason.code == code);
         found.map(|reason| reason.text.clone()).unwrap_or_else(|| panic!("{code}: {:?}", outcome.verdict))
@@ -157,6 +158,7 @@ fn storage_in_memory_is_told_as_such_and_is_never_called_cold() {
     assert!(text("cache-always-warm").contains("tmpfs"), "{}", text("cache-always-warm"));
     // Before the batch of pass 3, and before the expiries of passes 2 and 3.
     assert_eq!((outcome.metrics["cache_drops"], outcome.metrics["cache_drops_proven_cold"]), (3.0, 0.0));
-    let warm = run(&config(3, 1, Keep::Remove), &Storage::of(scene.fs("target")), &feed);
+    let config = config(3, 1, Keep::Remove);
+    let warm = figures(&config, &run(&config, &Storage::of(scene.fs("target")), &feed));
     assert!(!warm.metrics.contains_key("cache_drops"));
 }

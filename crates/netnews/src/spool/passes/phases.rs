@@ -6,7 +6,6 @@
 use std::fs::File;
 
 use harness::{Entry, RankState};
-use measure::Phase;
 
 use super::super::batcher;
 use super::super::clock;
@@ -17,6 +16,7 @@ use super::super::history::line::HistoryLine;
 use super::super::history::{LookupCounts, TEXT_FILE, text};
 use super::super::meter::PhaseMeter;
 use super::super::outcome::{Event, Work};
+use super::super::part::MeasuredPhase;
 use super::super::readers::Readers;
 use super::super::state::Standing;
 use super::super::unbatch::Spool;
@@ -38,6 +38,7 @@ impl Runner<'_> {
         let mut reader: Option<BatchReader<File>> = None;
         let mut stopped = false;
         let meter = PhaseMeter::start("unbatch", pass, self.storage);
+        self.progress.begin(pass);
         let mut take_all = || -> Result<(), NetnewsError> {
             for number in standing.batches_done + 1..=last {
                 let batch = self.feed.batch(number);
@@ -51,7 +52,7 @@ impl Runner<'_> {
                         Ok(Some(article)) => spool.offer(article, arrived)?,
                         Ok(None) => break,
                         Err(BatchError::Damaged { .. }) => {
-                            self.outcome.counts.damaged += 1;
+                            self.part.counts.damaged += 1;
                             continue;
                         }
                         Err(error) => return Err(batch.error(error)),
@@ -63,19 +64,13 @@ impl Runner<'_> {
                 }
                 standing = Standing { batches_done: number, ..standing };
                 spool.end_batch(standing)?;
-                self.outcome.counts.batches_offered += 1;
+                self.part.counts.batches_offered += 1;
                 standing.history_bytes = spool.history.text_bytes();
                 if let Some(readers) = &readers {
                     let stored: Vec<_> = spool.take_stored().collect();
                     readers.add(&spool.groups, stored.into_iter());
                 }
-                (self.tell)(Event::Step {
-                    work: Work::Unbatch,
-                    pass,
-                    passes: self.config.passes.get(),
-                    done: number + 1 - first_of_pass,
-                    of: last + 1 - first_of_pass,
-                });
+                self.progress.step(Work::Unbatch, number + 1 - first_of_pass, last + 1 - first_of_pass);
                 reader = Some(open);
                 stopped = number < last && self.stop.is_due();
                 if stopped {
@@ -88,15 +83,11 @@ impl Runner<'_> {
         let (unbatch, store, looked) =
             (spool.counts - before.0, spool.storer.counts() - before.1, spool.history.counts());
         let mut phase = meter.stop(unbatch.stored, store.bytes);
-        if let Some(readers) = readers {
-            let readings = readers.end();
-            figures::count_readings(&mut phase, &readings);
-            self.outcome.readings.get_or_insert_default().merge(&readings);
-        }
+        phase.readings = readers.map(Readers::end);
         spool.tell_stored(false);
-        figures::count_unbatch(&mut phase, &unbatch, &store);
-        self.outcome.counts.unbatch += unbatch;
-        self.outcome.counts.store += store;
+        figures::count_unbatch(&mut phase.phase, &unbatch, &store);
+        self.part.counts.unbatch += unbatch;
+        self.part.counts.store += store;
         self.count_lookups(before.2, looked);
         let done = taken.is_ok() && !stopped;
         self.phase(spool, phase, done)?;
@@ -105,7 +96,7 @@ impl Runner<'_> {
     }
 
     fn count_lookups(&mut self, before: LookupCounts, now: LookupCounts) {
-        let counts = &mut self.outcome.counts;
+        let counts = &mut self.part.counts;
         counts.lookups += now.lookups - before.lookups;
         counts.lookup_text_reads += now.text_reads - before.text_reads;
         counts.lookup_tag_misses += now.tag_misses - before.tag_misses;
@@ -134,56 +125,58 @@ impl Runner<'_> {
 
     pub(super) fn batch(&mut self, spool: &mut Spool, pass: u32) -> Result<bool, NetnewsError> {
         let (config, stop) = (self.config, self.stop);
-        let passes = config.passes.get();
         if config.cold {
             self.cold.chill(spool, |arrived| arrived == pass - 1)?;
         }
-        let tell = &mut *self.tell;
         let mut stopped = false;
         let meter = PhaseMeter::start("batch", pass, self.storage);
+        self.progress.begin(pass);
+        let progress = &mut self.progress;
         let counts = batcher::batch(spool, pass - 1, &config.batches_to, config.batch_bytes, |done| {
             if done.is_multiple_of(256) {
-                tell(Event::Step { work: Work::Batch, pass, passes, done, of: 0 });
+                progress.step(Work::Batch, done, 0);
             }
             stopped = if done.is_multiple_of(256) { stop.is_due() } else { stop.is_asked() };
             !stopped
         })?;
         let mut phase = meter.stop(counts.articles, counts.bytes);
-        phase.counters.insert("missing".to_owned(), counts.missing as f64);
-        phase.counters.insert("batches".to_owned(), counts.batches as f64);
-        self.outcome.counts.batch += counts;
+        phase.phase.counters.insert("missing".to_owned(), counts.missing as f64);
+        phase.phase.counters.insert("batches".to_owned(), counts.batches as f64);
+        self.part.counts.batch += counts;
         self.phase(spool, phase, !stopped)?;
         Ok(!stopped)
     }
 
     pub(super) fn expire(&mut self, spool: &mut Spool, pass: u32) -> Result<bool, NetnewsError> {
         let (config, stop) = (self.config, self.stop);
-        let (passes, lines) = (config.passes.get(), spool.history.ids());
-        (self.tell)(Event::Step { work: Work::ExpireScan, pass, passes, done: 0, of: lines });
+        self.progress.begin(pass);
+        self.progress.step(Work::ExpireScan, 0, spool.history.ids());
         let (retention, remember) = (config.retention.get(), config.remember.get());
         let more = self.articles_to_come(pass);
         if config.cold {
             self.cold.chill(spool, |arrived| arrived <= pass.saturating_sub(retention))?;
         }
         let meter = PhaseMeter::start("expire-scan", pass, self.storage);
+        self.progress.begin(pass);
         let index = config.history_index;
         let mut doomed = expire::rebuild(spool, pass, retention, remember, config.removal, more, index)?;
         let scan = meter.stop(doomed.counts.lines, 0);
         self.phase(spool, scan, true)?;
 
-        let tell = &mut *self.tell;
         let (names, mut stopped) = (doomed.counts.names, false);
         let meter = PhaseMeter::start("expire", pass, self.storage);
+        self.progress.begin(pass);
+        let progress = &mut self.progress;
         self.deleting = true;
         let deleted = expire::delete(&spool.places, &spool.groups, &mut doomed, config.removal, |done| {
-            tell(Event::Step { work: Work::Expire, pass, passes, done, of: names });
+            progress.step(Work::Expire, done, names);
             stopped = stop.is_due();
             !stopped
         })?;
         let mut phase = meter.stop(deleted, 0);
-        phase.counters.insert("articles".to_owned(), doomed.counts.articles as f64);
-        phase.counters.insert("names_missing".to_owned(), doomed.counts.names_missing as f64);
-        self.outcome.counts.expire += doomed.counts;
+        phase.phase.counters.insert("articles".to_owned(), doomed.counts.articles as f64);
+        phase.phase.counters.insert("names_missing".to_owned(), doomed.counts.names_missing as f64);
+        self.part.counts.expire += doomed.counts;
         self.deleting = stopped;
         self.phase(spool, phase, !stopped)?;
         Ok(!stopped)
@@ -192,6 +185,7 @@ impl Runner<'_> {
     /// Makes durable what the pass left in memory.
     pub(super) fn flush(&mut self, spool: &Spool, pass: u32) -> Result<(), NetnewsError> {
         let meter = PhaseMeter::start("flush", pass, self.storage);
+        self.progress.begin(pass);
         spool.make_durable()?;
         let phase = meter.stop(0, 0);
         self.phase(spool, phase, true)
@@ -205,28 +199,32 @@ impl Runner<'_> {
     }
 
     /// Waits until every rank is ready for what follows `phase`, which ended here before its work was done unless `done`.
-    fn enter_gate_after(&mut self, phase: &Phase, done: bool) {
+    fn enter_gate_after(&mut self, phase: &MeasuredPhase, done: bool) {
         let state = match (self.stop.is_asked(), self.stop.is_due(), done) {
             (false, false, true) => RankState::On,
             (false, true, _) => RankState::TimeUp,
             _ => RankState::Failed,
         };
-        let next = format!("what follows {} of pass {}", phase.name, phase.pass);
+        let next = format!("what follows {} of pass {}", phase.phase.name, phase.phase.pass);
         let entry = self.gate.enter(&next, state);
         if entry == Entry::Stop || state == RankState::Failed && self.gate.is_joined() {
             self.stop.ask();
         }
     }
 
-    /// Keeps a phase. One that was cut short and did nothing is not worth telling.
-    fn phase(&mut self, spool: &Spool, phase: Phase, done: bool) -> Result<(), NetnewsError> {
-        (self.tell)(Event::PhaseDone { phase: Box::new(phase.clone()), whole: done });
-        self.enter_gate_after(&phase, done);
+    /// Keeps a phase. One that was cut short and did nothing is not worth a line.
+    fn phase(&mut self, spool: &Spool, measured: MeasuredPhase, done: bool) -> Result<(), NetnewsError> {
+        let steps = self.progress.steps(&measured.phase);
+        let recorded = measured.recorded();
+        self.progress.tell(Event::PhaseDone { phase: Box::new(recorded.clone()) });
+        self.enter_gate_after(&measured, done);
+        if done || recorded.items > 0 {
+            self.part.phases.push(MeasuredPhase { steps, whole: done, ..measured });
+        }
         if !done {
-            self.partial = (phase.items > 0).then_some(phase);
             return Ok(());
         }
-        self.journal.phases.push(phase);
+        self.journal.phases.push(recorded);
         if self.config.keep == Keep::Remove { Ok(()) } else { self.journal.write(&*spool.lib) }
     }
 }

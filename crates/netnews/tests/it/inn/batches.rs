@@ -31,9 +31,9 @@ fn our_batches_hold_what_inns_hold_byte_for_byte() {
             outgoing = fs::read_to_string(spool.join("lib/outgoing.1")).unwrap();
         }
     });
-    let counts = outcome.counts.batch;
+    let counts = outcome.part.counts.batch;
     assert!(
-        outcome.complete && counts.articles > 900 && counts.batches > 10 && counts.missing > 0,
+        outcome.part.is_complete() && counts.articles > 900 && counts.batches > 10 && counts.missing > 0,
         "{counts:?}"
     );
 

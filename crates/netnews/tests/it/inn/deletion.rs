@@ -85,8 +85,8 @@ impl Expiry {
                 fs::copy(spool.join("lib/expire.list"), &list).unwrap();
             }
         });
-        assert!(outcome.complete, "{:?}", outcome.error);
-        assert_eq!(outcome.counts.expire.names_missing, 0);
+        assert!(outcome.part.is_complete(), "{:?}", outcome.error);
+        assert_eq!(outcome.part.counts.expire.names_missing, 0);
         let listed = fs::read_to_string(&list).unwrap().lines().count();
         let (before, left) = (names_below(&before_path), names_below(&articles));
         assert!(listed > 1_000 && left.len() > 1_000 && before.len() == left.len() + listed);

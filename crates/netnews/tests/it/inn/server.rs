@@ -47,7 +47,7 @@ fn innd_stores_as_many_articles_of_a_feed_as_we_do_and_leaves_as_many_after_canc
     let feed = super::synthetic(4_000, 7, &scene.path("feed"));
     let storage = Storage::of(scene.fs("target"));
     let outcome = run(&config(1, 9, Keep::Keep), &storage, &feed);
-    let counts = outcome.counts.unbatch;
+    let counts = outcome.part.counts.unbatch;
     assert!(counts.cancelled > 5 && counts.superseded > 1 && counts.duplicates > 20, "{counts:?}");
     let verified = assert_right(&storage, &feed);
     let groups = super::groups_of(&scene.path("target/crumb-netnews-s/lib/active"));
@@ -70,7 +70,7 @@ fn innd_takes_every_article_of_our_outgoing_batches() {
         ..config(2, 9, Keep::Keep)
     };
     let outcome = run(&config, &storage, &feed);
-    let batched = outcome.counts.batch.articles;
+    let batched = outcome.part.counts.batch.articles;
     assert!(batched > 1_000);
     let groups = super::groups_of(&scene.path("target/crumb-netnews-s/lib/active"));
     let Some(inn) = testkit::need(Inn::start_in(&scene.path(""), &groups)) else { return };
@@ -92,7 +92,7 @@ fn of_real_articles_innd_stores_all_that_we_store_but_those_with_two_at_signs_in
     let feed = import(&ImportConfig::new(articles), &scene.path("feed"), &mut watch).unwrap().feed;
     let storage = Storage::of(scene.fs("target"));
     let outcome = run(&config(1, 9, Keep::Keep), &storage, &feed);
-    let counts = outcome.counts.unbatch;
+    let counts = outcome.part.counts.unbatch;
     assert!(counts.stored > 9_000 && counts.cancelled == 0, "{counts:?}");
     let lib = scene.path("target/crumb-netnews-s/lib");
     let Some(inn) = testkit::need(Inn::start_in(&scene.path(""), &super::groups_of(&lib.join("active"))))

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 
-use super::NetnewsArgs;
+use super::flags::{NetnewsArgs, READERS_MAX};
 use crate::exit::BadUsage;
 use crate::openers;
 use crate::series::{Key, Setting};
@@ -64,8 +64,8 @@ impl NetnewsArgs {
             "sync" => self.sync = parsed(value)?,
             "readers" => {
                 self.readers = parsed(value)?;
-                if self.readers > super::READERS_MAX {
-                    return Err(anyhow!("there are {} readers at most", super::READERS_MAX));
+                if self.readers > READERS_MAX {
+                    return Err(anyhow!("there are {} readers at most", READERS_MAX));
                 }
             }
             "proto" => self.storage.proto = Some(openers::proto(value).map_err(|why| anyhow!(why))?),

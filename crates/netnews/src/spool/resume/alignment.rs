@@ -1,58 +1,64 @@
-//! Going on with the spools of several ranks, each from where it stands.
+//! Resuming the spools of several ranks, each from where it stands.
 //!
 //! ```text
 //! rank 0   . waits . |  batch of pass 6 --      stopped when it had stored all of pass 6
 //! rank 1   unbatch --|  batch of pass 6 --      stopped in the midst of it
 //! ```
 //!
-//! Ranks stopped at one moment stand at the same phase or at two that follow each other: whoever has done the first waits
-//! until the others have. A phase that not all did together from its begin counts in no rate.
+//! Ranks stopped at one moment stand at the same phase or at two that follow each other: the one that has done the first
+//! waits until the others have. A phase that not all did together from its begin counts in no rate.
 //!
-//! Always holds: spools that stand further apart are refused by all ranks, before anything is done to any.
-//! Not here: opening a spool (`netnews`), the collectives at which ranks wait (`harness::ranks`).
+//! Always holds: all ranks refuse spools that stand further apart, before anything is done to any.
+//! Not here: opening a spool (see `recovery`), the collectives at which ranks wait (`harness::ranks`).
 
-use anyhow::bail;
-use harness::ranks::RankGroup;
-use netnews::spool::{NetnewsConfig, Resumption, Storage, directory_of};
+use harness::ranks::{RankGroup, RanksError};
 
-use crate::ranks::on_all;
+use super::super::config::NetnewsConfig;
+use super::super::layout::Storage;
+use super::Resumption;
+use crate::NetnewsError;
 
 /// A phase of a pass.
-pub(super) type PhaseOfPass = (String, u32);
+pub(crate) type PhaseOfPass = (String, u32);
 
-/// How a rank goes on among the others.
+/// How a rank resumes among the others.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Resumed {
+pub(crate) struct ResumeAlignment {
     /// What it has done and others have not: it is to be at the ends of these.
-    pub done_before: Vec<PhaseOfPass>,
+    pub(crate) done_before: Vec<PhaseOfPass>,
     /// What not all do together from its begin.
-    pub not_whole: Vec<PhaseOfPass>,
+    pub(crate) not_whole: Vec<PhaseOfPass>,
 }
 
-/// Pass, place among its phases, whether part of that may have been done.
-type Standing = (u32, u32, bool);
+/// Where a spool stands: pass, place among its phases, whether part of that phase may have been done.
+type Stand = (u32, u32, bool);
 
-impl Resumed {
-    /// Where the spools of all ranks stand, which are parts of the spool `name`.
+impl ResumeAlignment {
+    /// From where the spools of all ranks stand, which are parts of the spool `config` names; `own` is this rank's.
     ///
     /// # Errors
     /// When a rank has none or is lost, when there are spools of more ranks, or when they are too far apart.
-    pub fn agree(
+    pub(crate) fn agree(
         group: &mut RankGroup,
-        name: &str,
         config: &NetnewsConfig,
+        own: &NetnewsConfig,
         storage: &Storage,
-    ) -> anyhow::Result<Self> {
-        let mine = on_all(group, "its spool", standing(group.ranks(), name, config, storage))?;
-        let all: Vec<Standing> = group.add_up("where the spools stand", mine, |all| all)?;
-        let resumed = Self::of(&all, group.rank() as usize, group.hosts(), config);
-        let resumed = resumed.map_err(|error| error.context(format!("cannot go on with spool {name}")));
-        on_all(group, "where the spools stand", resumed)
+    ) -> Result<Self, NetnewsError> {
+        let mine = stand(group.ranks(), config, own, storage);
+        let mine = well_on_all(group, "its spool", mine)?;
+        let all: Vec<Stand> = group.add_up("where the spools stand", mine, |all| all)?;
+        let aligned = Self::of(&all, group.rank() as usize, group.hosts(), config);
+        well_on_all(group, "where the spools stand", aligned)
     }
 
-    fn of(all: &[Standing], rank: usize, hosts: &[String], config: &NetnewsConfig) -> anyhow::Result<Self> {
+    fn of(
+        all: &[Stand],
+        rank: usize,
+        hosts: &[String],
+        config: &NetnewsConfig,
+    ) -> Result<Self, NetnewsError> {
         if all.iter().all(|(pass, ..)| *pass > config.passes.get()) {
-            bail!(nothing_left(config));
+            return Err(NetnewsError::NothingLeft { name: config.name.clone(), passes: config.passes.get() });
         }
         let place = |rank: usize| (all[rank].0, all[rank].1);
         let ranks = 0..all.len();
@@ -67,12 +73,8 @@ impl Resumed {
                 let phase = config.phases_of(all[rank].0)[all[rank].1 as usize];
                 format!("that of rank {rank} on {} goes on with {phase} of pass {}", hosts[rank], all[rank].0)
             };
-            bail!(
-                "{}, {}: they were not stopped in the same run; bring each to the same pass by itself (crumb run netnews \
-                 --resume, --passes), or begin anew",
-                stands(first),
-                stands(last)
-            );
+            let (first, last) = (stands(first), stands(last));
+            return Err(NetnewsError::SpoolsApart { name: config.name.clone(), first, last });
         }
         let done_before = between(place(first), place(rank), config);
         if all.iter().any(|one| one.2 && (one.0, one.1) == place(last)) {
@@ -86,29 +88,37 @@ impl Resumed {
     }
 }
 
-/// Why a spool is not measured whose passes are all done: its old figures would be stored as those of a new run.
-pub(super) fn nothing_left(config: &NetnewsConfig) -> String {
-    format!(
-        "all {} passes are done, so there is nothing left to measure; ask for more passes (--passes), or begin another spool \
-         (--keep)",
-        config.passes
-    )
+/// What a rank did for itself, when it went well on all of them.
+fn well_on_all<T>(
+    group: &mut RankGroup,
+    step: &str,
+    done: Result<T, NetnewsError>,
+) -> Result<T, NetnewsError> {
+    let together: Result<(), RanksError> = group.all_did(step, done.as_ref().err().map(ToString::to_string));
+    // Its own error says more than what the others are told of it.
+    let done = done?;
+    together?;
+    Ok(done)
 }
 
-fn standing(ranks: u32, name: &str, config: &NetnewsConfig, storage: &Storage) -> anyhow::Result<Standing> {
-    let of_further_rank = format!("{name}-r{ranks}");
+fn stand(
+    ranks: u32,
+    config: &NetnewsConfig,
+    own: &NetnewsConfig,
+    storage: &Storage,
+) -> Result<Stand, NetnewsError> {
+    let of_further_rank = format!("{}-r{ranks}", config.name);
     if storage.has(&of_further_rank)? {
-        let directory = directory_of(&of_further_rank);
-        bail!("spool {name} is of more than {ranks} ranks ({} is there); start as many", directory.display());
+        return Err(NetnewsError::OfMoreRanks { name: config.name.clone(), ranks });
     }
-    let Resumption { pass, phase, begun } = Resumption::of(config, storage)?;
-    let at = config.phases_of(pass).iter().position(|known| *known == phase).unwrap_or_default();
+    let Resumption { pass, phase, begun } = Resumption::of(own, storage)?;
+    let at = own.phases_of(pass).iter().position(|known| *known == phase).unwrap_or_default();
     Ok((pass, at as u32, begun))
 }
 
 /// The phases from the one place on to before the other.
 fn between(from: (u32, u32), to: (u32, u32), config: &NetnewsConfig) -> Vec<PhaseOfPass> {
-    // A spool may be of many passes; nobody needs to know how far too far is.
+    // A spool may be of many passes; how far too far apart two are does not matter.
     let passes = from.0..=to.0.min(from.0.saturating_add(2));
     let all = passes.flat_map(|pass| {
         config.phases_of(pass).into_iter().zip(0..).map(move |(phase, at)| ((pass, at), phase))
@@ -121,10 +131,10 @@ fn between(from: (u32, u32), to: (u32, u32), config: &NetnewsConfig) -> Vec<Phas
 mod tests {
     use super::*;
 
-    fn resumed(all: &[Standing], rank: usize) -> anyhow::Result<Resumed> {
+    fn aligned(all: &[Stand], rank: usize) -> Result<ResumeAlignment, NetnewsError> {
         let hosts: Vec<String> = (0..all.len()).map(|rank| format!("host{rank}")).collect();
         // Batches in passes 3, 6, 9 and expiries from pass 7 on.
-        Resumed::of(all, rank, &hosts, &NetnewsConfig::paper("x"))
+        ResumeAlignment::of(all, rank, &hosts, &NetnewsConfig::paper("x"))
     }
 
     fn phases(phases: &[(&str, u32)]) -> Vec<PhaseOfPass> {
@@ -134,17 +144,17 @@ mod tests {
     #[test]
     fn spools_whose_passes_are_all_done_on_every_rank_are_not_measured_again() {
         let after = NetnewsConfig::paper("x").passes.get() + 1;
-        let refused = resumed(&[(after, 0, false), (after, 0, false)], 0).unwrap_err().to_string();
+        let refused = aligned(&[(after, 0, false), (after, 0, false)], 0).unwrap_err().to_string();
         assert!(refused.contains("nothing left to measure"), "{refused}");
     }
 
     #[test]
     fn ranks_at_the_same_phase_wait_for_nobody_and_what_was_begun_is_no_whole_phase() {
-        let midst = resumed(&[(3, 0, true), (3, 0, true)], 0).unwrap();
-        assert_eq!(midst, Resumed { done_before: vec![], not_whole: phases(&[("unbatch", 3)]) });
-        let fresh = resumed(&[(4, 0, false), (4, 0, false)], 1).unwrap();
-        assert_eq!(fresh, Resumed::default());
-        let deleting = resumed(&[(7, 1, true), (7, 1, true)], 1).unwrap();
+        let midst = aligned(&[(3, 0, true), (3, 0, true)], 0).unwrap();
+        assert_eq!(midst, ResumeAlignment { done_before: vec![], not_whole: phases(&[("unbatch", 3)]) });
+        let fresh = aligned(&[(4, 0, false), (4, 0, false)], 1).unwrap();
+        assert_eq!(fresh, ResumeAlignment::default());
+        let deleting = aligned(&[(7, 1, true), (7, 1, true)], 1).unwrap();
         assert_eq!(deleting.not_whole, phases(&[("expire-scan", 7), ("expire", 7)]));
     }
 
@@ -152,11 +162,11 @@ mod tests {
     fn a_rank_that_is_ahead_is_there_when_the_others_end_what_it_has_done() {
         let all = [(8, 0, false), (7, 1, true), (7, 1, true)];
         let expiry = phases(&[("expire-scan", 7), ("expire", 7), ("flush", 7)]);
-        let ahead = resumed(&all, 0).unwrap();
+        let ahead = aligned(&all, 0).unwrap();
         assert_eq!((&ahead.done_before, &ahead.not_whole), (&expiry, &expiry));
-        let behind = resumed(&all, 2).unwrap();
+        let behind = aligned(&all, 2).unwrap();
         assert_eq!((behind.done_before, behind.not_whole), (vec![], expiry));
-        let batch = resumed(&[(6, 0, true), (6, 1, false)], 1).unwrap();
+        let batch = aligned(&[(6, 0, true), (6, 1, false)], 1).unwrap();
         assert_eq!(batch.done_before, phases(&[("unbatch", 6)]));
     }
 
@@ -167,7 +177,7 @@ mod tests {
             ([(9, 2, true), (9, 0, true)], "rank 1 on host1 goes on with unbatch of pass 9, that of rank 0"),
             ([(2, 0, true), (4_000_000_000, 0, true)], "unbatch of pass 4000000000"),
         ] {
-            let refused = resumed(&all, 0).unwrap_err().to_string();
+            let refused = aligned(&all, 0).unwrap_err().to_string();
             assert!(refused.contains(told), "{refused}");
         }
     }

@@ -1,0 +1,279 @@
+//! Flags of `crumb run netnews`, and the settings that they ask for.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::Args;
+use files::Target;
+use netnews::feed::Feed;
+use netnews::spool::{BatchSink, HistoryIndex, Keep, LinkKind, NetnewsConfig, PlaceRule, Removal, SyncWhen};
+
+use crate::exit::BadUsage;
+use crate::names::kept_name;
+use crate::openers::FileSystemArgs;
+use crate::outcome::OutputArgs;
+use crate::series::{SeriesArgs, Sides};
+
+/// Store a news feed as numbered files, feed it on and expire it, pass after pass.
+///
+/// One article after another, as a news server does: look it up, number it in its groups, make its file and the links
+/// of a cross-post, note it in history. Every third pass writes outgoing batches of the pass before, and from the
+/// seventh on each pass deletes what is older than six: the paper's week. The spool is removed at the end.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct NetnewsArgs {
+    /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
+    pub(super) target: Target,
+
+    /// Store this feed (`crumb feed`) [default: one made up for the run, see --articles]
+    #[arg(long, value_name = "FEED")]
+    pub(super) feed: Option<PathBuf>,
+
+    /// Articles to make up when there is no --feed [default: 300000; with --quick 20000]
+    #[arg(long, value_name = "N", conflicts_with = "feed")]
+    pub(super) articles: Option<NonZeroU64>,
+
+    /// Make up articles of this size together instead, such as 4GiB; auto: as much as there is memory in each pass, so
+    /// that no pass is batched from memory
+    #[arg(long, value_name = "auto|SIZE", conflicts_with_all = ["feed", "articles"], value_parser = feed_bytes)]
+    pub(super) feed_bytes: Option<FeedBytes>,
+
+    /// Same seed, same articles made up and same ones read
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) seed: u64,
+
+    /// A small feed in 5 passes that keep 2, ended after 100 s at the latest
+    #[arg(long)]
+    pub(super) quick: bool,
+
+    /// Passes [default: 14; with --quick 5]
+    #[arg(long, value_name = "N")]
+    pub(super) passes: Option<NonZeroU32>,
+
+    /// Passes that articles are kept [default: 6; with --quick 2]
+    #[arg(long, value_name = "PASSES")]
+    pub(super) retention: Option<NonZeroU32>,
+
+    /// Write outgoing batches every so many passes, 0 for never [default: 3; with --quick 2]
+    #[arg(long, value_name = "PASSES")]
+    pub(super) batch_every: Option<u32>,
+
+    /// Batches of the feed a pass, the last of which may have fewer [default: all of the feed, spread evenly]
+    #[arg(long, value_name = "N")]
+    pub(super) batches_per_pass: Option<NonZeroU64>,
+
+    /// Write the outgoing batches to files in this directory instead of nowhere; of several ranks (crumb-mpi) each into its
+    /// own folder rank-N. It is made when it is missing, but no directory above it
+    #[arg(long, value_name = "DIRECTORY", value_parser = crate::output::results_directory)]
+    pub(super) batches_to: Option<PathBuf>,
+
+    /// How expired files are deleted: one by one in the order of history, or sorted by directory
+    #[arg(long, default_value = "fastrm", value_parser = Removal::from_str, value_name = "dumbrm|fastrm")]
+    pub(super) rm: Removal,
+
+    /// When articles must be durable: none (when the system likes), article (each file before it is closed), batch (all
+    /// of a batch at its end)
+    #[arg(long, default_value = "none", value_parser = SyncWhen::from_str, value_name = "none|article|batch")]
+    pub(super) sync: SyncWhen,
+
+    /// Drop the kernel's caches before each batching and each expiry, and prove that they are empty (root only)
+    #[arg(long)]
+    pub(super) cold: bool,
+
+    /// Threads that read articles at random while others are stored
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(READERS_MAX)), value_name = "N")]
+    pub(super) readers: u32,
+
+    /// Keep history, active and the batch file on another target
+    #[arg(long, value_name = "TARGET")]
+    pub(super) history: Option<Target>,
+
+    /// Where ids are looked up: in memory, or slot by slot in the index file on the storage, as C News' dbz did
+    #[arg(long, default_value = "memory", value_parser = HistoryIndex::from_str, value_name = "memory|file")]
+    pub(super) history_index: HistoryIndex,
+
+    /// Put hierarchies on other targets, such as 'alt.*=/disk2,comp.*=/disk3'
+    #[arg(long, value_name = "HIERARCHY=TARGET", value_delimiter = ',')]
+    pub(super) place: Vec<PlaceRule>,
+
+    /// How a cross-post gets its other names
+    #[arg(long, default_value = "hard", value_parser = LinkKind::from_str, value_name = "hard|symlink")]
+    pub(super) link: LinkKind,
+
+    /// Leave the spool under this name, to be verified or resumed
+    #[arg(long, value_name = "NAME", conflicts_with = "resume", value_parser = kept_name)]
+    pub(super) keep: Option<String>,
+
+    /// Go on with the spool that --keep left under this name, or a run that was killed; it is kept
+    #[arg(long, value_name = "NAME", value_parser = kept_name)]
+    pub(super) resume: Option<String>,
+
+    #[command(flatten)]
+    pub(super) storage: FileSystemArgs,
+
+    #[command(flatten)]
+    pub(super) series: SeriesArgs,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A first look at a disk, within two minutes:
+    crumb run netnews /mnt/disk --quick
+  The paper's week on a filer, with its pictures:
+    crumb run netnews nfs://filer/vol --report filer.html
+  Does it pay to spread hierarchies over disks by hand?
+    crumb run netnews /disk1 --place 'alt.*=/disk2,comp.*=/disk3'
+  What does the disk do when memory does not help: articles on it before the next batch, and read back cold (root)
+    crumb run netnews /mnt/disk --sync batch --cold
+  What does it cost to keep history on the filer, as C News kept it?
+    crumb run netnews /mnt/disk --history-index file --vs history=nfs://filer/vol
+  Which way of deleting, which links, which mount option? Each against the first:
+    crumb run netnews /mnt/disk --vs rm=dumbrm --vs link=symlink --vs mount=noatime
+  How do eight people who read feel it?
+    crumb run netnews /mnt/disk --readers 8
+  Keep what was stored, and check every file of it:
+    crumb run netnews /mnt/disk --feed feed --keep mine
+    crumb feed verify /mnt/disk/crumb-netnews-mine
+
+Ctrl-C ends the run early: what was measured is kept and the spool removed, or left with --keep.
+Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+
+/// Readers at most.
+pub(super) const READERS_MAX: u32 = 1024;
+/// Of an article of the default model, about.
+pub(super) const ARTICLE_BYTES_MEAN: u64 = 3_000;
+/// The paper's half week.
+const ARTICLES: NonZeroU64 = NonZeroU64::new(300_000).expect("not 0");
+const ARTICLES_QUICK: NonZeroU64 = NonZeroU64::new(20_000).expect("not 0");
+/// With making the feed and removing the spool this stays below two minutes.
+const QUICK_LIMIT: Duration = Duration::from_secs(100);
+
+impl NetnewsArgs {
+    pub(super) fn config(&self, own_part: &str) -> NetnewsConfig {
+        let (keep, name) = match (&self.keep, &self.resume) {
+            (Some(name), _) => (Keep::Keep, name.as_str()),
+            (None, Some(name)) => (Keep::Resume, name.as_str()),
+            (None, None) => (Keep::Remove, own_part),
+        };
+        let paper = NetnewsConfig::paper(name);
+        let number = |asked: Option<NonZeroU32>, full: NonZeroU32, quick: u32| {
+            let quick = NonZeroU32::new(quick).filter(|_| self.quick);
+            asked.or(quick).unwrap_or(full)
+        };
+        NetnewsConfig {
+            passes: number(self.passes, paper.passes, 5),
+            retention: number(self.retention, paper.retention, 2),
+            batch_every: match self.batch_every {
+                Some(every) => NonZeroU32::new(every),
+                None => paper.batch_every.map(|every| number(None, every, 2)),
+            },
+            batches_per_pass: self.batches_per_pass,
+            removal: self.rm,
+            link: self.link,
+            history_index: self.history_index,
+            readers: self.readers,
+            sync: self.sync,
+            cold: self.cold,
+            seed: self.seed,
+            batches_to: self.batches_to.clone().map_or(BatchSink::Discard, BatchSink::Folder),
+            time_limit: self.quick.then_some(QUICK_LIMIT),
+            keep,
+            ..paper
+        }
+    }
+
+    /// What must be the same on all ranks, by name.
+    pub(super) fn terms(&self) -> Vec<(String, String)> {
+        // All of it: what is missing here would show as figures that mean nothing.
+        let output = OutputArgs { label: None, json: None, report: None, no_store: false };
+        let everything = format!("{:?}", Self { output, ..self.clone() });
+        let terms = [
+            ("target", self.target.to_string()),
+            ("seed", self.seed.to_string()),
+            ("repeats", format!("{:?}", self.series)),
+            ("flags", everything),
+        ];
+        terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect()
+    }
+
+    pub(super) fn articles_to_make_up(&self) -> NonZeroU64 {
+        let default = if self.quick { ARTICLES_QUICK } else { ARTICLES };
+        let of_bytes = |bytes: u64| NonZeroU64::new(bytes / ARTICLE_BYTES_MEAN).unwrap_or(NonZeroU64::MIN);
+        match self.feed_bytes {
+            None => self.articles.unwrap_or(default),
+            Some(FeedBytes::Size(bytes)) => of_bytes(bytes),
+            // What a pass stores pushes what the pass before stored out of memory, whatever is cached.
+            Some(FeedBytes::Auto) => {
+                let passes = u64::from(self.config("").passes.get());
+                of_bytes(measure::memory_bytes().unwrap_or(0).saturating_mul(passes))
+            }
+        }
+    }
+
+    /// Bytes of the feed's articles, about; 0 for a feed that cannot be opened, which is told when it is its turn.
+    pub(super) fn feed_bytes(&self) -> u64 {
+        match &self.feed {
+            Some(path) => Feed::open(path.clone()).map_or(0, |feed| feed.bytes()),
+            None => self.articles_to_make_up().get().saturating_mul(ARTICLE_BYTES_MEAN),
+        }
+    }
+
+    /// Runs that differ in how they delete and delete nothing have no figure to be judged by, which would show only
+    /// after the last of them.
+    pub(super) fn something_to_judge(&self, sides: &Sides) -> anyhow::Result<()> {
+        let config = self.config("");
+        let judged_by_deleting =
+            sides.variants.iter().any(|variant| variant.settings.iter().any(|setting| setting.key == "rm"));
+        if judged_by_deleting && !config.expires() {
+            let (passes, retention) = (config.passes, config.retention);
+            let wrong = anyhow::anyhow!(
+                "--vs rm=…: nothing is ever deleted in {passes} passes that keep {retention}; ask for more --passes, or \
+                 for a --retention below them"
+            );
+            return Err(wrong.context(BadUsage));
+        }
+        Ok(())
+    }
+
+    /// Refuses several runs on a spool that is kept.
+    ///
+    /// # Errors
+    /// When several are asked for.
+    pub(super) fn kept_for_one_run(&self) -> anyhow::Result<()> {
+        let several = !self.series.vs.is_empty()
+            || self.series.until_ci.is_some()
+            || self.series.repeat.is_some_and(|rounds| rounds.get() > 1);
+        let Some(name) = self.keep.as_ref().or(self.resume.as_ref()).filter(|_| several) else {
+            return Ok(());
+        };
+        let wrong = anyhow::anyhow!(
+            "a spool that is kept ({name}) is for a run made alone; leave --repeat and --vs out"
+        );
+        Err(wrong.context(BadUsage))
+    }
+}
+
+/// How much to make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FeedBytes {
+    /// By the memory.
+    Auto,
+    /// This.
+    Size(u64),
+}
+
+fn feed_bytes(text: &str) -> Result<FeedBytes, String> {
+    if text == "auto" {
+        return Ok(FeedBytes::Auto);
+    }
+    match text.parse::<ByteSize>() {
+        Ok(size) if size.as_u64() >= 1 << 20 => Ok(FeedBytes::Size(size.as_u64())),
+        _ => Err("expected auto, or a size of 1MiB or more, such as 4GiB".to_owned()),
+    }
+}
