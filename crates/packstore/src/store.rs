@@ -401,7 +401,11 @@ mod tests {
     fn a_key_whose_object_has_several_pieces_is_replaced_with_all_of_them_and_deleted_once() {
         let store = store(Mode::Store);
         let large = vec![3; store.objects.setup.shape.piece_bytes() * 2 + 5];
-        let live = || store.usage().live_bytes;
+        // Pieces go after the change is acknowledged, and before the next group is.
+        let live = || {
+            store.flush().expect("flushed");
+            store.usage().live_bytes
+        };
         store.put(b"key", b"small", PutOptions::default()).expect("put");
         let small = live();
         store.put(b"key", &large, PutOptions::default()).expect("put");
