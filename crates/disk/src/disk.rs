@@ -151,7 +151,7 @@ impl fmt::Debug for DiskLock {
 
 /// What an operation on a [`Disk`] failed with.
 #[derive(Debug, thiserror::Error)]
-#[error("{place}: {operation} of {name}: {source}")]
+#[error("{place}: {operation} of {name}")]
 pub struct DiskError {
     /// The disk, as [`Disk::place`] tells.
     pub place: String,

@@ -8,8 +8,8 @@ use disk::DiskError;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The disk below failed.
-    #[error("{0}")]
+    /// The disk below failed. The text has the cause: an error of a store is cloned and logged, and has no source.
+    #[error("{0}: {cause}", cause = .0.source)]
     Disk(Arc<DiskError>),
     /// Another process has it.
     #[error("{place}: in use by another process; stop it, or open the store read-only")]
@@ -127,4 +127,26 @@ pub(crate) fn printable(key: &[u8]) -> String {
         text.push_str("...");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_disk_tells_its_cause_once() {
+        let disk = DiskError {
+            place: "/store".to_owned(),
+            name: "00000000.body".to_owned(),
+            operation: "write",
+            source: io::Error::other("no space left"),
+        };
+        assert!(!disk.to_string().contains("no space left"), "that is its source's to tell");
+        let error = StoreError::from(disk);
+        assert_eq!(error.to_string(), "/store: write of 00000000.body: no space left");
+        assert!(error.source().is_none());
+    }
 }

@@ -160,7 +160,7 @@ impl Store {
         // removed because the other is missing. Until the index is gone what supersedes its records must be kept, so the file is
         // forgotten last. Who reads its body still has it open.
         let unless_gone = |done: Result<(), DiskError>| match done {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(volume.fail(&error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(volume.fail(error)),
             _ => Ok(()),
         };
         // On a full disk the copy is written when the file is gone, which makes room: a kill in between leaves a copy that names
@@ -168,20 +168,20 @@ impl Store {
         let copy_later = match write_copy(&objects.segments, file.volume, Some(file.number)) {
             Ok(()) => false,
             Err(error) if is_full(&error) => true,
-            Err(error) => return Err(volume.fail(&error)),
+            Err(error) => return Err(volume.fail(error)),
         };
         let gone = Segment::gone_data_name(file.number);
         unless_gone(volume.disk.rename(&Segment::data_name(file.number), &gone))?;
-        volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
+        volume.disk.sync_names().map_err(|error| volume.fail(error))?;
         unless_gone(volume.disk.remove(&Segment::index_name(file.number)))?;
-        volume.disk.sync_names().map_err(|error| volume.fail(&error))?;
+        volume.disk.sync_names().map_err(|error| volume.fail(error))?;
         unless_gone(volume.disk.remove(&gone))?;
         objects.segments.forget(file.number);
         volume.full.store(false, Ordering::SeqCst);
         if copy_later {
             write_copy(&objects.segments, file.volume, None).map_err(|error| match is_full(&error) {
                 true => StoreError::Full,
-                false => volume.fail(&error),
+                false => volume.fail(error),
             })?;
         }
         Ok(())

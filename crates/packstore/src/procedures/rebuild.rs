@@ -203,6 +203,7 @@ fn end_index(objects: &Objects, file: &Segment, read: &IndexRead, durable_end: u
     } else if !objects.setup.read_only {
         tracing::warn!(file = file.number, "the last write to the index of a segment was cut short");
         if let Err(error) = file.clear_in_index(&ranges) {
+            let error = StoreError::from(error);
             tracing::warn!(%error, "what it left could not be cleared: `crumb pack check` will call it damage");
         }
     }

@@ -35,7 +35,7 @@ fn make_room(
     match prepare(objects, volume, index, blocks, queue_kind) {
         Ok(filling) => volume.queue.give_room(volume, queue_kind, filling),
         Err(NoRoom::Full) => volume.queue.give_none(volume, queue_kind, blocks, pace),
-        Err(NoRoom::Failed(error)) => volume.queue.fail(volume, &error),
+        Err(NoRoom::Failed(error)) => volume.queue.fail(volume, error),
     }
 }
 

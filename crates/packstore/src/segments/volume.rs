@@ -74,7 +74,8 @@ impl Volume {
         Some(StoreError::VolumeFailed { place: self.disk.place(), why })
     }
 
-    pub(crate) fn fail(&self, why: &dyn std::fmt::Display) -> StoreError {
+    pub(crate) fn fail(&self, why: impl Into<StoreError>) -> StoreError {
+        let why: StoreError = why.into();
         let why = self.failed.get_or_init(|| Arc::from(why.to_string())).clone();
         tracing::error!(volume = %self.disk.place(), %why, "volume is read-only from now on");
         StoreError::VolumeFailed { place: self.disk.place(), why }

@@ -95,7 +95,7 @@ pub(crate) fn write_times(objects: &Objects, record: &Record, expires_s: u32) ->
         Ok(()) => Ok(true),
         // A full disk is no broken one: on a file system that copies on writing, this too takes room.
         Err(error) if is_full(&error) => Err(StoreError::Full),
-        Err(error) => Err(volume.fail(&error)),
+        Err(error) => Err(volume.fail(error)),
     }
 }
 

@@ -154,7 +154,7 @@ impl VolumeQueue {
     }
 
     /// Makes the volume read-only, as no file could be made ready to be filled.
-    pub(crate) fn fail(&self, volume: &Volume, error: &StoreError) {
+    pub(crate) fn fail(&self, volume: &Volume, error: StoreError) {
         let staging = locked(&self.staging);
         volume.fail(error);
         drop(staging);

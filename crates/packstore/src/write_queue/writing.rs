@@ -117,7 +117,7 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
             volume.full.store(true, Ordering::SeqCst);
             StoreError::Full
         }
-        _ => volume.fail(&error),
+        _ => volume.fail(error),
     };
     let counters = &volume.counters;
     Counters::add(&counters.groups, 1);
@@ -176,12 +176,12 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
         let Turn { unsynced, syncing } = turn;
         for session in unsynced.drain(..) {
             // After a failed sync nothing is known: never a full disk's harmless no.
-            syncing.both(&session.body, &session.index).map_err(|error| volume.fail(&error))?;
+            syncing.both(&session.body, &session.index).map_err(|error| volume.fail(error))?;
             Counters::add(&counters.syncs, 2);
             session.durable_end.store(session.index_end.load(Ordering::Relaxed), Ordering::Relaxed);
             if let Err(error) = mark(&session, counters) {
                 // What was synced stays so.
-                volume.fail(&error);
+                volume.fail(error);
             }
         }
     }

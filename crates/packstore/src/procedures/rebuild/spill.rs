@@ -70,6 +70,7 @@ impl Spill {
             Ok(()) => parts.iter_mut().for_each(Vec::clear),
             Err(error) => {
                 if !self.failed.swap(true, Ordering::Relaxed) {
+                    let error = StoreError::from(error);
                     tracing::warn!(%error, "records found stay in memory: 32 bytes each until all are known");
                 }
             }
