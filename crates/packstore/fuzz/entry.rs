@@ -1,4 +1,4 @@
-//! The entries of the fuzz targets, shared with `tests/it/hostile.rs`.
+//! The entries of the fuzz targets, shared with `src/fuzzing/tests.rs`.
 
 use packstore::fuzzing;
 

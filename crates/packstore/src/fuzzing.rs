@@ -3,6 +3,9 @@
 //! Always holds: none of these panics, takes memory beyond its input's size, or runs on, whatever the bytes are.
 
 use crate::fingerprints::FingerprintIndex;
+#[cfg(test)]
+mod tests;
+
 use crate::format::{
     IndexHead, IndexRecord, IndexRecords, Manifest, RecordHead, VolumeHead, decode_index_record,
     repair_index_records,

@@ -15,6 +15,7 @@
 //! Source: Chinen, "User Level Techniques for Improvement of Disk I/O in WWW Caching", 2000.
 
 pub mod eviction;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 
@@ -31,6 +32,10 @@ mod procedures;
 mod segments;
 mod store;
 mod write_queue;
+
+/// The entries of the fuzz targets, which the tests run too, name the crate.
+#[cfg(test)]
+extern crate self as packstore;
 
 pub use error::StoreError;
 pub use format::{FORMAT_VERSION, KEY_BYTES_MAX, META_BYTES_MAX};

@@ -5,7 +5,6 @@ mod direct;
 mod disks;
 mod faults;
 mod format;
-mod hostile;
 mod model;
 mod serving;
 mod threads;
