@@ -26,7 +26,7 @@ use crate::segments::segment::Segment;
 /// The choices of a cache.
 pub(crate) struct CachePolicy {
     eviction: Eviction,
-    queues: Ghosts,
+    ghosts: Ghosts,
     memory: Memory,
     /// Puts that were not stored, as nobody had put the key before.
     refused: AtomicU64,
@@ -35,13 +35,13 @@ pub(crate) struct CachePolicy {
 impl CachePolicy {
     /// Of a store for this many objects. `memory_bytes_max`: of the memory tier, which a durable store has too.
     pub(crate) fn new(evicts: bool, options: &CacheOptions, memory_bytes_max: u64, objects: u64) -> Self {
-        let queues = if evicts {
+        let ghosts = if evicts {
             Ghosts::new(options.eviction, options.admission, objects)
         } else {
             Ghosts::default()
         };
         let memory = Memory::new(memory_bytes_max);
-        Self { eviction: options.eviction, queues, memory, refused: AtomicU64::new(0) }
+        Self { eviction: options.eviction, ghosts, memory, refused: AtomicU64::new(0) }
     }
 
     /// The memory tier.
@@ -51,7 +51,7 @@ impl CachePolicy {
 
     /// Whether an object that is not there is stored. Counts those that are not.
     pub(crate) fn admits(&self, hash: u64) -> bool {
-        let admits = self.queues.admits(hash);
+        let admits = self.ghosts.admits(hash);
         if !admits {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -60,7 +60,7 @@ impl CachePolicy {
 
     /// Whether all objects are stored.
     pub(crate) fn admits_all(&self) -> bool {
-        self.queues.admit_all()
+        self.ghosts.admit_all()
     }
 
     /// Puts that were not stored.
@@ -70,17 +70,17 @@ impl CachePolicy {
 
     /// Whether a volume of this many files has two queues.
     pub(crate) fn has_two_queues(&self, files: u64) -> bool {
-        self.queues.are_two() && files >= SEGMENTS_FOR_QUEUES
+        self.ghosts.are_two() && files >= SEGMENTS_FOR_QUEUES
     }
 
     /// Where an object goes that replaces none.
     pub(crate) fn queue_of_new(&self, hash: u64) -> FifoQueue {
-        self.queues.queue_of(hash)
+        self.ghosts.queue_of(hash)
     }
 
     /// Notes that an object of the small queue was evicted, or found no room.
     pub(crate) fn note_evicted(&self, hash: u64) {
-        self.queues.note_evicted(hash);
+        self.ghosts.note_evicted(hash);
     }
 
     /// Segments of a volume in the order in which they are to be emptied for this queue: of the queue that is due first, the oldest
@@ -111,7 +111,7 @@ impl CachePolicy {
 
     /// Memory that grows with the objects.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.queues.memory_bytes()
+        self.ghosts.memory_bytes()
     }
 }
 

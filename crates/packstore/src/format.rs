@@ -1,7 +1,7 @@
 //! Bytes on disk: a volume's head, the records of a data file, the index records of an index file.
 //!
 //! Always holds: what is decoded was whole by its checksum, and its lengths fit into what was read.
-//! Not here: where records go (`staging`), which of them still count (`rebuild`).
+//! Not here: where records go (`write_queue`), which of them still count (`rebuild`).
 //! Layout: `docs/design/packstore-format.md`, the only place that tells it.
 
 mod heads;

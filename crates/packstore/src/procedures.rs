@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `writer` | always, a thread for each volume |
 //! | `make_room` | the writer needs a file to fill: a new one, one with room again, or one that is made room in |
+//! | `rewrite_index` | a segment is filled again, or its index was damaged |
 //! | `rebuild` | at the opening, after a stop that was not clean |
 //! | `recover` | at the opening and in a check, where an index is damaged or missing |
 //! | `table_file` | at the opening and at a clean stop |
@@ -17,5 +18,6 @@ pub(crate) mod make_room;
 mod members;
 pub(crate) mod rebuild;
 pub(crate) mod recover;
+pub(crate) mod rewrite_index;
 pub(crate) mod table_file;
 pub(crate) mod writer;

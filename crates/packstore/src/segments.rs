@@ -10,6 +10,7 @@
 
 pub(crate) mod bitmap;
 pub(crate) mod free_runs;
+pub(crate) mod index_file;
 pub(crate) mod segment;
 pub(crate) mod volume;
 pub(crate) mod volume_copy;

@@ -2,7 +2,7 @@
 //!
 //! Always holds: what is found is where the index says that the object is, in a segment whose index was not rewritten
 //! since: blocks are given to another object only after that. So nothing has to be taken out when an object goes.
-//! Not here: pieces of large objects; what waits to be written (`group`).
+//! Not here: pieces of large objects; what waits to be written (`write_queue`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

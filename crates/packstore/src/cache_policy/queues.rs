@@ -6,9 +6,9 @@
 //! ```
 //!
 //! An object that is promoted is not copied: it stays in its segment, and the segment changes queues as it is filled again. Copying it at its
-//! second request wrote each such object twice, and left a hole that nothing filled before the file's turn came.
+//! second request wrote each such object twice, and left a hole that nothing filled before the segment's turn came.
 //!
-//! Not here: who goes when a file is emptied (`refill`).
+//! Not here: who goes when a file is emptied (`make_room`).
 //! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 
 use std::sync::Mutex;

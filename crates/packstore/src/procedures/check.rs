@@ -8,8 +8,8 @@ use crate::format::{IndexRecord, IndexRecords, Kind, Manifest, Name, Put, SHARED
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
 use crate::procedures::compact::keep_tombstones;
-use crate::procedures::make_room::{IndexRead, Lost};
 use crate::procedures::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
+use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::{Onward, Segment};
 use crate::segments::volume_copy::write_copy;
 use crate::segments::{LostParts, Segments};

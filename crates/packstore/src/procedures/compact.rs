@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::format::{IndexRecord, IndexRecords, Kind, Tombstone};
 use crate::objects::Objects;
 use crate::objects::read::Depth;
-use crate::procedures::make_room::IndexRead;
+use crate::segments::index_file::{IndexRead, index_of};
 use crate::segments::segment::{Onward, Segment};
 use crate::segments::volume::{Volume, is_full};
 use crate::segments::volume_copy::write_copy;
@@ -99,7 +99,7 @@ impl Store {
     /// False when a record in it still counts.
     pub(crate) fn empty(&self, file: &Arc<Segment>, report: &mut CompactReport) -> Result<bool, StoreError> {
         let objects = &self.objects;
-        let IndexRead { salt, bytes, .. } = crate::procedures::make_room::index_of(objects, file)?;
+        let IndexRead { salt, bytes, .. } = index_of(objects.setup.store, file)?;
         let mut pending = Vec::new();
         let mut onward = Onward::of(file);
         for (_, index_record) in IndexRecords::new(&bytes, salt) {

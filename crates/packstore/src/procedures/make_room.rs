@@ -1,10 +1,12 @@
 //! Finds the next segment to fill: a new one, one with room again, or, in a cache, one from which objects are evicted.
 //!
-//! Before a segment's free blocks are written, its index is rewritten without the records that count no more. So no
-//! index record on disk ever names blocks that were given to another object. What those records superseded elsewhere is
-//! kept as a tombstone for as long as the superseded record is still in some index.
+//! 1. The emptiest segment that is idle, when half of it is free.
+//! 2. Else a new segment, when the volume may have one more.
+//! 3. Else the emptiest that is worth it. A store that has none is full.
+//! 4. In a cache: `CachePolicy` tells which segment is to be emptied; objects go from it until an eighth is free.
+//!
+//! Always holds: before free blocks of a segment are written, its index was rewritten (`rewrite_index`).
 
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,18 +16,17 @@ use disk::{DiskError, DiskOpen};
 
 use crate::cache_policy::queues::FifoQueue;
 use crate::error::StoreError;
-use crate::format::{
-    IndexHead, IndexRecord, IndexRecords, Kind, Put, Superseded, Tombstone, repair_index_records,
-};
+use crate::format::{IndexHead, IndexRecord, IndexRecords, Kind, Put};
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::procedures::recover::untold;
+use crate::procedures::rewrite_index::{lacks_nothing, rewrite_index};
 use crate::segments::bitmap::Bitmap;
+use crate::segments::index_file::{IndexRead, index_of};
 use crate::segments::segment::{Access, Segment};
 use crate::segments::volume::{Counters, Volume, replace_file};
 use crate::segments::volume_copy::write_copy;
 use crate::write_queue::direct::Direct;
-use crate::write_queue::filling::{COPY_DISTANCE_BYTES, Filling, Session};
+use crate::write_queue::filling::{Filling, Session};
 use crate::write_queue::group::{Change, TableEntry};
 
 /// Why there is nothing to fill.
@@ -220,67 +221,6 @@ fn session(
     Ok(Filling::new(session, bitmap))
 }
 
-/// What a segment's index holds.
-pub(crate) struct IndexRead {
-    pub head: IndexHead,
-    /// Of the index records' checksums.
-    pub salt: u32,
-    /// The whole file, with flipped bits repaired where there was one in a block.
-    pub bytes: Vec<u8>,
-    /// Where that was done: the file is still as it was.
-    pub repaired: Vec<u64>,
-    /// Why the index file itself could not be used, when it could not.
-    pub lost: Option<Lost>,
-}
-
-/// An index file that could not be used as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
-    /// Its head is damaged; all index records could be read.
-    Head,
-    /// All of it: the index records were made from the data file's records.
-    Whole,
-}
-
-/// What a segment's index holds, whole.
-pub(crate) fn index_of(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
-    let mut read = index_as_it_is(objects, segment)?;
-    read.repair();
-    Ok(read)
-}
-
-impl IndexRead {
-    /// Repairs what can be.
-    pub(crate) fn repair(&mut self) {
-        self.repaired.extend(repair_index_records(&mut self.bytes, self.salt));
-    }
-}
-
-/// As [`index_of`], with the index records as they are.
-pub(crate) fn index_as_it_is(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
-    index_in(objects, segment, segment.read_index()?)
-}
-
-/// As [`index_as_it_is`], from the bytes of the file.
-pub(crate) fn index_in(
-    objects: &Objects,
-    segment: &Segment,
-    mut bytes: Vec<u8>,
-) -> Result<IndexRead, StoreError> {
-    let place = objects.segments.volume(segment.volume).disk.place();
-    let name = Segment::index_name(segment.number);
-    let (head, head_repaired) = IndexHead::decode_repairing(&mut bytes)
-        .map_err(|why| StoreError::NotAVolume { place: format!("{place}/{name}"), why })?;
-    if head.store != objects.setup.store || head.file != segment.number {
-        return Err(StoreError::Foreign {
-            place: format!("{place}/{name}"),
-            why: "it is the index of another segment".to_owned(),
-        });
-    }
-    let repaired = if head_repaired { vec![0] } else { Vec::new() };
-    Ok(IndexRead { head, salt: head.salt(), bytes, repaired, lost: None })
-}
-
 /// A file that is there, to be filled where it is free; `None` when somebody holds it.
 fn refill(
     objects: &Objects,
@@ -299,7 +239,7 @@ fn refill(
         return Ok(None);
     }
     segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
-    let rewritten = index_of(objects, segment)
+    let rewritten = index_of(objects.setup.store, segment)
         .and_then(|read| lacks_nothing(objects, segment, &read).map(|()| read))
         .map_err(NoRoom::Failed)
         .and_then(|read| rewrite_index(objects, volume, segment, read));
@@ -323,133 +263,6 @@ fn refill(
     session(objects, volume, segment.clone(), &head, end, bitmap).map(Some)
 }
 
-/// An index that lacks records that count must not be rewritten: their blocks would be given to others.
-fn lacks_nothing(objects: &Objects, segment: &Arc<Segment>, read: &IndexRead) -> Result<(), StoreError> {
-    let mut told = 0;
-    for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
-        if let IndexRecord::Put(put) = index_record
-            && objects
-                .index
-                .location_of(put.name.hash(objects.setup.hash_seed), segment.number, put.block)
-                .is_some()
-        {
-            told += objects.setup.shape.blocks(put.record_bytes());
-        }
-    }
-    // Blocks of what is being deleted may count a little longer than it does: whether there is any is seen in the data file.
-    if told >= segment.live_blocks.load(Ordering::Relaxed) || untold(objects, segment, read)?.keys.is_empty()
-    {
-        return Ok(());
-    }
-    let place = format!(
-        "{}/{}",
-        objects.segments.volume(segment.volume).disk.place(),
-        Segment::index_name(segment.number)
-    );
-    Err(StoreError::Foreign { place, why: "it lacks index records of objects that are there".to_owned() })
-}
-
-/// Rewrites the index without what counts no more.
-pub(crate) fn rewrite_index(
-    objects: &Objects,
-    volume: &Arc<Volume>,
-    segment: &Arc<Segment>,
-    read: IndexRead,
-) -> Result<(IndexHead, u64, Bitmap), NoRoom> {
-    let IndexRead { salt: old_salt, head: old_head, bytes, .. } = read;
-    let generation = objects.queue.next_sequence();
-    // Who changes a key from now on names this generation; who began before is found busy below.
-    segment.generation.store(generation, Ordering::SeqCst);
-    let from = objects.queue.keys().instant();
-    let from_before = segment.generation_from.swap(from, Ordering::SeqCst);
-    let mut bitmap = Bitmap::new(objects.setup.shape.segment_blocks);
-    let mut dying_since = u64::MAX;
-    let mut live = Vec::new();
-    for (at, index_record) in IndexRecords::new(&bytes, old_salt) {
-        let IndexRecord::Put(put) = index_record else { continue };
-        let hash = put.name.hash(objects.setup.hash_seed);
-        if objects.index.location_of(hash, segment.number, put.block).is_none() {
-            continue;
-        }
-        if !bitmap.mark(put.block, objects.setup.shape.blocks(put.record_bytes())) {
-            let why = "its objects overlap";
-            let place = format!("{}/{}", volume.disk.place(), Segment::index_name(segment.number));
-            return Err(NoRoom::Failed(StoreError::Foreign { place, why: why.to_owned() }));
-        }
-        dying_since = dying_since.min(objects.queue.keys().busy_since(hash).unwrap_or(u64::MAX));
-        live.push(at);
-    }
-    // Changes on their way name the generation that was when they were staged: the last one, unless they take very long. Were
-    // the older `since` kept for each of them, a busy store would never forget a tombstone.
-    let since = match dying_since {
-        u64::MAX => generation,
-        since if since >= from_before => old_head.generation.max(segment.since.load(Ordering::SeqCst)),
-        _ => segment.since.load(Ordering::SeqCst),
-    };
-    if objects.setup.mode == Mode::Cache {
-        // What superseded the others may be in memory only, on any volume.
-        objects.make_durable();
-    }
-    let queue_kind = segment.queue_kind.load(Ordering::Relaxed);
-    let head = IndexHead {
-        store: objects.setup.store,
-        file: segment.number,
-        generation,
-        since,
-        queue_kind,
-        is_first: false,
-    };
-    let mut out = head.encode().to_vec();
-    let mut live = live.into_iter().peekable();
-    // Each of them once here, and once more at the end.
-    let (mut tombstones, mut told) = (Vec::new(), HashSet::new());
-    let is_needed = |superseded: Superseded| {
-        if superseded.file == segment.number {
-            superseded.generation >= since
-        } else {
-            objects.segments.is_needed(superseded)
-        }
-    };
-    let needed = |superseded: Option<Superseded>| superseded.filter(|&superseded| is_needed(superseded));
-    for (at, index_record) in IndexRecords::new(&bytes, old_salt) {
-        match index_record {
-            IndexRecord::Put(put) if live.peek() == Some(&at) => {
-                live.next();
-                IndexRecord::Put(Put { superseded: needed(put.superseded), ..put })
-                    .encode(head.salt(), &mut out);
-            }
-            // It never counted, so it superseded nothing.
-            IndexRecord::Put(put) if objects.index.is_torn(put.sequence) => {}
-            IndexRecord::Put(put) => {
-                if let Some(superseded) = needed(put.superseded) {
-                    let hash = put.name.hash(objects.setup.hash_seed);
-                    let tombstone = Tombstone { sequence: put.sequence, hash, superseded, deleted_s: 0 };
-                    IndexRecord::Tombstone(tombstone).encode(head.salt(), &mut tombstones);
-                }
-            }
-            IndexRecord::Tombstone(Tombstone { sequence, hash, superseded, .. }) if is_needed(superseded) => {
-                if told.insert((sequence, hash, superseded.file)) {
-                    index_record.encode(head.salt(), &mut tombstones);
-                }
-            }
-            IndexRecord::Tombstone(_) | IndexRecord::Mark { .. } => {}
-        }
-    }
-    if !tombstones.is_empty() {
-        let first_at = out.len();
-        out.extend_from_slice(&tombstones);
-        let apart = first_at + tombstones.len().max(COPY_DISTANCE_BYTES as usize + tombstones.len());
-        out.resize(apart.next_multiple_of(8), 0);
-        out.extend_from_slice(&tombstones);
-    }
-    IndexRecord::Mark { durable_end: out.len() as u64 }.encode(head.salt(), &mut out);
-    Counters::add(&volume.counters.index_bytes, out.len() as u64);
-    replace_file(&volume.disk, &Segment::index_name(segment.number), &[&out])?;
-    // Not before: others drop what supersedes records of this segment once these are durably gone from its index.
-    segment.since.store(since, Ordering::SeqCst);
-    Ok((head, out.len() as u64, bitmap))
-}
-
 /// So much of a file is made free at least, one part in so many: less, and rewriting its index would cost more than what then
 /// goes in; more, and objects go that are asked for.
 const FREE_AT_LEAST_OF: u32 = 8;
@@ -468,7 +281,7 @@ fn evict(
     let small = two && segment.queue_kind.load(Ordering::Relaxed) == FifoQueue::Small.code();
     let touches_min = objects.policy.touches_to_stay(small);
     let blocks = objects.setup.shape.segment_blocks;
-    let IndexRead { salt, bytes, .. } = index_of(objects, segment).map_err(NoRoom::Failed)?;
+    let IndexRead { salt, bytes, .. } = index_of(objects.setup.store, segment).map_err(NoRoom::Failed)?;
     let puts = || {
         IndexRecords::new(&bytes, salt).filter_map(|(_, index_record)| match index_record {
             IndexRecord::Put(put) => Some(put),
@@ -552,11 +365,7 @@ fn forget(objects: &Objects, volume: &Volume, segment: &Segment, put: &Put<'_>, 
 
 #[cfg(test)]
 mod tests {
-    use testkit::SimulatedDisk;
-
     use super::*;
-    use crate::options::{OpenOptions, PutOptions, StoreOptions, VolumeSpec};
-    use crate::store::Store;
 
     #[test]
     fn room_is_made_in_the_first_gap_that_is_long_enough_beside_what_is_read() {
@@ -582,63 +391,5 @@ mod tests {
         assert!(matches!(NoRoom::from(error(ErrorKind::StorageFull)), NoRoom::Full));
         assert!(matches!(NoRoom::from(error(ErrorKind::QuotaExceeded)), NoRoom::Full));
         assert!(matches!(NoRoom::from(error(ErrorKind::PermissionDenied)), NoRoom::Failed(_)));
-    }
-
-    /// A store that was closed and opened again, so that nothing is being filled.
-    fn reopened(fill: impl FnOnce(&Store)) -> Store {
-        let disk: Arc<dyn disk::Disk> = Arc::new(SimulatedDisk::new("room"));
-        let volume = VolumeSpec { disk: disk.clone(), size_bytes: 8 << 20 };
-        let store = Store::create(vec![volume], StoreOptions::default()).expect("a store");
-        fill(&store);
-        store.close().expect("closed");
-        Store::open(vec![disk], OpenOptions::default()).expect("it opens")
-    }
-
-    #[test]
-    fn a_rewritten_index_names_what_counts_alone_and_its_bitmap_is_the_live_blocks() {
-        let store = reopened(|store| {
-            for number in 0..20_u8 {
-                store.put(&[number], &[number; 100], PutOptions::default()).expect("put");
-            }
-            (0..5_u8).for_each(|number| assert!(store.delete(&[number]).expect("deleted")));
-            store.put(&[5], b"again", PutOptions::default()).expect("put");
-        });
-        let objects = &store.objects;
-        let segment = objects.segments.file(0).expect("all are in the first");
-        let puts = |read: &IndexRead| {
-            IndexRecords::new(&read.bytes, read.salt)
-                .filter(|(_, index_record)| matches!(index_record, IndexRecord::Put(_)))
-                .count()
-        };
-        let before = index_of(objects, &segment).expect("readable");
-        assert_eq!(puts(&before), 21, "also those that count no more");
-        let generation = before.head.generation;
-        let volume = objects.segments.volume(0);
-        let Ok((head, end, bitmap)) = rewrite_index(objects, &volume, &segment, before) else {
-            panic!("it cannot be rewritten")
-        };
-        assert!(head.generation > generation && !head.is_first);
-        assert_eq!(bitmap.taken(), segment.live_blocks.load(Ordering::Relaxed));
-        let after = index_of(objects, &segment).expect("readable");
-        assert_eq!((puts(&after), after.bytes.len() as u64), (15, end));
-        assert!((5..20_u8).all(|number| store.get(&[number]).expect("readable").is_some()));
-    }
-
-    #[test]
-    fn an_index_that_lacks_a_record_that_counts_is_not_rewritten() {
-        let store = reopened(|store| {
-            (0..3_u8).for_each(|number| store.put(&[number], b"body", PutOptions::default()).expect("put"));
-        });
-        let objects = &store.objects;
-        let segment = objects.segments.file(0).expect("all are in the first");
-        let mut read = index_of(objects, &segment).expect("readable");
-        assert!(lacks_nothing(objects, &segment, &read).is_ok());
-        let last = IndexRecords::new(&read.bytes, read.salt)
-            .filter(|(_, index_record)| matches!(index_record, IndexRecord::Put(_)))
-            .map(|(at, _)| at as usize)
-            .last();
-        read.bytes.truncate(last.expect("there are three"));
-        let lacking = lacks_nothing(objects, &segment, &read);
-        assert!(matches!(lacking, Err(StoreError::Foreign { .. })), "{lacking:?}");
     }
 }

@@ -33,9 +33,9 @@ use crate::index::address::location;
 use crate::locks::locked;
 use crate::objects::Objects;
 use crate::options::Mode;
-use crate::procedures::make_room::{IndexRead, Lost, index_as_it_is};
 use crate::procedures::recover::{index_or_records, is_gone, looks_cut, restore};
 use crate::segments::bitmap::Bitmap;
+use crate::segments::index_file::{IndexRead, Lost, index_as_it_is};
 use crate::segments::segment::Segment;
 
 /// Number and count of pieces of a manifest; number of an alias' object.
@@ -125,7 +125,7 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<(), StoreErro
 }
 
 fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), StoreError> {
-    let mut read = match index_as_it_is(objects, file) {
+    let mut read = match index_as_it_is(objects.setup.store, file) {
         Ok(read) => read,
         Err(error) => known_otherwise(objects, file, error)?,
     };

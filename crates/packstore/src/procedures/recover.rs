@@ -25,8 +25,10 @@ use crate::format::{
 use crate::index::address::location;
 use crate::objects::Objects;
 use crate::objects::read::Depth;
-use crate::procedures::make_room::{IndexRead, Lost, NoRoom, index_in, index_of, rewrite_index};
+use crate::procedures::make_room::NoRoom;
+use crate::procedures::rewrite_index::rewrite_index;
 use crate::segments::bitmap::Bitmap;
+use crate::segments::index_file::{IndexRead, Lost, index_in, index_of};
 use crate::segments::segment::Segment;
 use crate::write_queue::group::{Change, TableEntry};
 use crate::write_queue::keys::Taken;
@@ -52,7 +54,7 @@ impl Record<'_> {
 
 /// What a segment's index holds; when it cannot be used, what can be learnt otherwise.
 pub(crate) fn index_or_records(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
-    let whole = index_of(objects, segment);
+    let whole = index_of(objects.setup.store, segment);
     let Err(why) = whole else { return whole };
     if segment.removed.load(Ordering::SeqCst) {
         return Err(why);
@@ -71,7 +73,7 @@ fn without_head(objects: &Objects, segment: &Segment) -> Option<IndexRead> {
     // In place of the damaged one, so that what reads it finds none of it; its generation is not known.
     let head = index_head(objects, segment);
     bytes[..INDEX_HEAD_BYTES].copy_from_slice(&head.encode());
-    let mut read = IndexRead { salt, ..index_in(objects, segment, bytes).ok()? };
+    let mut read = IndexRead { salt, ..index_in(objects.setup.store, segment, bytes).ok()? };
     read.repair();
     read.lost = Some(Lost::Head);
     Some(read)
@@ -451,7 +453,7 @@ pub(crate) fn write_anew(objects: &Objects, file: &Arc<Segment>, lost: bool) -> 
         return Ok(());
     }
     let volume = objects.segments.volume(file.volume);
-    let read = if lost { all_told(objects, file) } else { index_of(objects, file) };
+    let read = if lost { all_told(objects, file) } else { index_of(objects.setup.store, file) };
     let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(objects, &volume, file, read));
     if let Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) = done {
         // It stays as it is.

@@ -183,6 +183,11 @@ impl Segment {
         self.unfit.load(Ordering::SeqCst)
     }
 
+    /// The volume that it is on, as its disk tells.
+    pub(crate) fn place(&self) -> String {
+        self.disk.place()
+    }
+
     /// Whether its data file is missing.
     pub(crate) fn lacks_data(&self) -> bool {
         self.body().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
