@@ -8,7 +8,7 @@ use measure::view::{
     Bar, Bars, ByPass, Column, Line, Lines, Over, PassLine, PassPoint, Place, Published, PublishedValue,
     Range, Ranges, Row, Section, Stroke, Table, Usual, View,
 };
-use measure::{BenchmarkEntry, BenchmarkRegistry, Role, RunRecord};
+use measure::{BenchmarkEntry, BenchmarkRegistry, Phase, Role, RunRecord};
 
 /// What the tests draw and compare with.
 pub const REGISTRY: BenchmarkRegistry = BenchmarkRegistry::new(|name| {
@@ -131,81 +131,85 @@ fn tally(runs: &[&RunRecord]) -> Vec<Section> {
 fn tally_of(at: usize, run: &RunRecord) -> Option<Section> {
     let phase = run.phases.iter().find(|phase| phase.name == "asked")?;
     let names: Vec<&str> = phase.counters.keys().filter_map(|name| name.strip_suffix("_count")).collect();
-    if names.is_empty() {
-        return None;
-    }
-    let number =
-        |name: &str, of: &str| phase.counters.get(&format!("{name}_{of}")).copied().unwrap_or(f64::NAN);
-    let text = |value: f64| format!("{value}");
+    (!names.is_empty()).then(|| Section {
+        id: format!("tally-{at}"),
+        title: format!("What {} was asked", run.label),
+        read: "Counted by the server.".to_owned(),
+        runs: vec![at],
+        instead_of: &[Usual::Metrics, Usual::Phases, Usual::Curves],
+        items: vec![bars(phase, &names), ranges(phase, &names), table(run, phase, &names), lines(at, run)],
+        ..Section::default()
+    })
+}
+
+fn number(phase: &Phase, name: &str, of: &str) -> f64 {
+    phase.counters.get(&format!("{name}_{of}")).copied().unwrap_or(f64::NAN)
+}
+
+fn bars(phase: &Phase, names: &[&str]) -> View {
     let bar = |name: &&str| Bar {
         name: (*name).to_owned(),
-        value: number(name, "count") / 4e3,
-        text: text(number(name, "count")),
+        value: number(phase, name, "count") / 4e3,
+        text: number(phase, name, "count").to_string(),
         published: Some(50.0),
-        told: vec![("count", text(number(name, "count")))],
+        told: vec![("count", number(phase, name, "count").to_string())],
     };
+    View::Bars(Bars {
+        title: "Asked by name",
+        read: "Bars: this run.",
+        axis: "share, %",
+        unit: "%",
+        rows: names.iter().map(bar).collect(),
+    })
+}
+
+fn ranges(phase: &Phase, names: &[&str]) -> View {
     let range = |name: &&str| Range {
         name: (*name).to_owned(),
-        p50_us: number(name, "p50_us"),
-        p99_us: number(name, "p99_us"),
-        max_us: Some(number(name, "max_us")),
-        text: format!("{} µs", number(name, "p50_us")),
-        told: vec![("median", text(number(name, "p50_us")))],
+        p50_us: number(phase, name, "p50_us"),
+        p99_us: number(phase, name, "p99_us"),
+        max_us: Some(number(phase, name, "max_us")),
+        text: format!("{} µs", number(phase, name, "p50_us")),
+        told: vec![("median", number(phase, name, "p50_us").to_string())],
     };
+    View::Ranges(Ranges { title: "Time", read: "From the median.", rows: names.iter().map(range).collect() })
+}
+
+fn table(run: &RunRecord, phase: &Phase, names: &[&str]) -> View {
+    let cell = |name: &str, of: &str| Some(number(phase, name, of).to_string());
     let row = |name: &&str| Row {
         name: (*name).to_owned(),
-        cells: vec![Some(text(number(name, "count"))), None, Some(text(number(name, "p99_us")))],
+        cells: vec![cell(name, "count"), None, cell(name, "p99_us")],
         published: false,
     };
     let column = |group, title| Column { group, title };
-    let curve = run.curves.first();
+    View::Table(Table {
+        about: format!("Operations of {}", run.label),
+        of: "Operation",
+        columns: vec![
+            column(None, "count"),
+            column(Some("Time, µs"), "p50"),
+            column(Some("Time, µs"), "p99"),
+        ],
+        rows: names.iter().map(row).collect(),
+        key: "All that was asked.".to_owned(),
+    })
+}
+
+fn lines(at: usize, run: &RunRecord) -> View {
     let line = |line: &measure::CurveLine| Line {
         run: at,
         name: line.label.clone(),
         stroke: if line.label == "done" { Stroke::Whole } else { Stroke::Dashed },
         points: line.points.iter().map(|point| (point.x, point.y)).collect(),
     };
-    let items = vec![
-        View::Bars(Bars {
-            title: "Asked by name",
-            read: "Bars: this run.",
-            axis: "share, %",
-            unit: "%",
-            rows: names.iter().map(bar).collect(),
-        }),
-        View::Ranges(Ranges {
-            title: "Time",
-            read: "From the median.",
-            rows: names.iter().map(range).collect(),
-        }),
-        View::Table(Table {
-            about: format!("Operations of {}", run.label),
-            of: "Operation",
-            columns: vec![
-                column(None, "count"),
-                column(Some("Time, µs"), "p50"),
-                column(Some("Time, µs"), "p99"),
-            ],
-            rows: names.iter().map(row).collect(),
-            key: "All that was asked.".to_owned(),
-        }),
-        View::Lines(Lines {
-            id: "asked",
-            title: "Rate",
-            read: "Dashed: wanted.",
-            unit: "requests/s",
-            over: "minutes",
-            lines: curve.into_iter().flat_map(|curve| &curve.lines).map(line).collect(),
-            marks: vec![(0.0, "begin".to_owned()), (30.0, "half".to_owned())],
-        }),
-    ];
-    Some(Section {
-        id: format!("tally-{at}"),
-        title: format!("What {} was asked", run.label),
-        read: "Counted by the server.".to_owned(),
-        runs: vec![at],
-        instead_of: &[Usual::Metrics, Usual::Phases, Usual::Curves],
-        items,
-        ..Section::default()
+    View::Lines(Lines {
+        id: "asked",
+        title: "Rate",
+        read: "Dashed: wanted.",
+        unit: "requests/s",
+        over: "minutes",
+        lines: run.curves.iter().flat_map(|curve| &curve.lines).map(line).collect(),
+        marks: vec![(0.0, "begin".to_owned()), (30.0, "half".to_owned())],
     })
 }
