@@ -1,4 +1,4 @@
-//! What dirscale says of its records to whoever lists, compares or draws them.
+//! What dirscale says of its records, for lists, comparisons and pages.
 
 use measure::{BenchmarkEntry, Role};
 

@@ -1,4 +1,4 @@
-//! What Fstress says of its records to whoever lists, compares or draws them.
+//! What Fstress says of its records, for lists, comparisons and pages.
 
 use measure::{BenchmarkEntry, Role};
 
