@@ -1,29 +1,29 @@
-//! Cache-Control of replies and of requests (RFC 9111 section 5.2), and Pragma (5.4).
+//! Cache-Control of replies and requests (RFC 9111 section 5.2), and Pragma (5.4).
 //!
-//! Always holds: names are matched without regard to case; arguments are taken quoted and unquoted; an unreadable or
-//! contradictory lifetime is 0 (RFC 9111 section 4.2.1); what is not known is skipped; a `no-cache` or `private` whose
-//! list of fields cannot be read counts as one without a list.
-//! Not here: which of the directives decide (`storing`, `freshness`, `reuse`).
+//! Always holds: names are case-insensitive. Arguments may be quoted or not. An invalid or contradictory lifetime is 0 (RFC 9111
+//! section 4.2.1). Unknown directives are skipped. A `no-cache` or `private` with an invalid list of fields counts as one without
+//! a list.
+//! Not here: what the directives lead to (`storing`, `freshness`, `reuse`).
 
 use http::header::{CACHE_CONTROL, HeaderMap, PRAGMA};
 use http::{HeaderName, HeaderValue};
 
 use super::lists::{self, DELTA_MAX, Directive, all_members, delta_seconds, directive};
 
-/// What a reply's Cache-Control, or the targeted field that stands for it, says.
+/// The directives of a reply's Cache-Control, or of the targeted field that replaces it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
-    /// Do not keep (5.2.2.5).
+    /// Do not store (5.2.2.5).
     pub no_store: bool,
-    /// Ask the origin before every use (5.2.2.4), the form without fields.
+    /// Validate before every use (5.2.2.4); the form without fields.
     pub no_cache: bool,
-    /// The form with fields: those are not used unasked.
+    /// The form with fields: do not use those without validation.
     pub no_cache_fields: bool,
     /// For one user (5.2.2.7), the form without fields.
     pub private: bool,
-    /// The form with fields: those are not stored.
+    /// The form with fields: do not store those.
     pub private_fields: bool,
-    /// May be stored in spite of what else would forbid it (5.2.2.9).
+    /// May be stored even if other rules forbid it (5.2.2.9).
     pub public: bool,
     /// Never serve stale (5.2.2.2).
     pub must_revalidate: bool,
@@ -33,20 +33,20 @@ pub struct ResponseDirectives {
     pub must_understand: bool,
     /// Does not change while fresh (RFC 8246).
     pub immutable: bool,
-    /// Seconds (5.2.2.1). Unreadable or contradictory: 0.
+    /// Seconds (5.2.2.1). Invalid or contradictory: 0.
     pub max_age: Option<u32>,
-    /// Seconds, for shared caches (5.2.2.10). Unreadable or contradictory: 0.
+    /// Seconds, for shared caches (5.2.2.10). Invalid or contradictory: 0.
     pub s_maxage: Option<u32>,
     /// Seconds past its lifetime for which it may be served while it is revalidated (RFC 5861 section 3).
     pub stale_while_revalidate: Option<u32>,
     /// Seconds past its lifetime for which it may stand in for an error (RFC 5861 section 4).
     pub stale_if_error: Option<u32>,
-    /// A targeted field was used, so that Expires does not count (RFC 9213 section 2.2).
+    /// A targeted field was used, so that Expires is ignored (RFC 9213 section 2.2).
     pub targeted: bool,
 }
 
 impl ResponseDirectives {
-    /// Of the first of `targets` that is there and valid, else of Cache-Control.
+    /// From the first of `targets` that is present and valid, else from Cache-Control.
     pub fn of(headers: &HeaderMap, targets: &[HeaderName]) -> Self {
         let targeted = targets.iter().find_map(|target| super::targeted::directives(headers, target));
         targeted.unwrap_or_else(|| {
@@ -56,7 +56,7 @@ impl ResponseDirectives {
         })
     }
 
-    /// Whether this reply must not be served stale by a shared cache: s-maxage says so too (5.2.2.10).
+    /// Whether a shared cache must not serve this reply stale; s-maxage implies that (5.2.2.10).
     pub fn forbids_stale(&self) -> bool {
         self.no_cache || self.must_revalidate || self.proxy_revalidate || self.s_maxage.is_some()
     }
@@ -86,7 +86,7 @@ impl ResponseDirectives {
     }
 }
 
-/// Two lifetimes that differ are none (RFC 9111 section 4.2.1 lets us take the first or take the reply as stale).
+/// Lifetimes that differ count as 0 (RFC 9111 section 4.2.1 allows the first, or treating the reply as stale).
 fn lifetime(held: &mut Option<u32>, said: Option<u32>) {
     *held = Some(match (*held, said) {
         (None, Some(seconds)) => seconds,
@@ -95,13 +95,13 @@ fn lifetime(held: &mut Option<u32>, said: Option<u32>) {
     });
 }
 
-/// The fields of `no-cache="a, b"` or `private=a`, or nothing when there is none or one is no name.
+/// The fields of `no-cache="a, b"` or `private=a`; `None` when there are none or one is invalid.
 pub fn field_names(argument: &[u8]) -> Option<Vec<HeaderName>> {
     let named = lists::members(argument).map(|field| HeaderName::from_bytes(field).ok());
     named.collect::<Option<Vec<_>>>().filter(|fields| !fields.is_empty())
 }
 
-/// Fields that Cache-Control forbids storing or using unasked: those of every qualified `private` and `no-cache`.
+/// Fields that Cache-Control forbids to store, or to use without validation: those of every qualified `private` and `no-cache`.
 pub fn withheld_fields(headers: &HeaderMap) -> Vec<HeaderName> {
     let qualified = all_members(headers, &CACHE_CONTROL).map(directive).filter(|directive| {
         directive.name.eq_ignore_ascii_case(b"private") || directive.name.eq_ignore_ascii_case(b"no-cache")
@@ -109,22 +109,22 @@ pub fn withheld_fields(headers: &HeaderMap) -> Vec<HeaderName> {
     qualified.filter_map(|directive| field_names(directive.argument?)).flatten().collect()
 }
 
-/// What a request's Cache-Control, or its Pragma, asks of caches.
+/// The directives of a request's Cache-Control, or of its Pragma.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
-    /// Ask the origin first (5.2.1.4); also from `Pragma: no-cache` when there is no Cache-Control (5.4).
+    /// Go to the origin (5.2.1.4); also for `Pragma: no-cache` without Cache-Control (5.4).
     pub no_cache: bool,
-    /// Do not keep the reply (5.2.1.5).
+    /// Do not store the reply (5.2.1.5).
     pub no_store: bool,
-    /// Answer from the cache or with 504 (5.2.1.7).
+    /// Answer from the store or with 504 (5.2.1.7).
     pub only_if_cached: bool,
-    /// Greatest age in seconds (5.2.1.1). Unreadable: 0. Of several: the least.
+    /// Greatest age in seconds (5.2.1.1). Invalid: 0. Of several: the least.
     pub max_age: Option<u32>,
-    /// Greatest time past its lifetime in seconds (5.2.1.2), unlimited without an argument. Unreadable: not said. Of several: the least.
+    /// Greatest staleness in seconds (5.2.1.2), unlimited without an argument. Invalid: ignored. Of several: the least.
     pub max_stale: Option<u32>,
-    /// Least time still to live in seconds (5.2.1.3). Unreadable: unlimited. Of several: the greatest.
+    /// Least remaining lifetime in seconds (5.2.1.3). Invalid: unlimited. Of several: the greatest.
     pub min_fresh: Option<u32>,
-    /// Greatest time past its lifetime in seconds when the origin fails (RFC 5861 section 4). Unreadable: not said.
+    /// Greatest staleness in seconds if the origin fails (RFC 5861 section 4). Invalid: ignored.
     pub stale_if_error: Option<u32>,
 }
 

@@ -1,12 +1,12 @@
-//! Cache-Status: what this cache did with a request, for whoever looks (RFC 9211).
+//! Cache-Status: reports what this cache did with a request (RFC 9211).
 //!
 //! ```text
 //! Cache-Status: edge; hit; ttl=376
 //! Cache-Status: edge; fwd=stale; fwd-status=304; stored; ttl=600; detail=revalidated
 //! ```
 //!
-//! Always holds: a valid structured field; members of caches nearer the origin stay before ours.
-//! Not here: the order of caches on the way, which the field's lines keep.
+//! Always holds: it is a valid structured field, and comes after the members of caches nearer the origin.
+//! Not here: the order of the caches on the way, which the order of the field's lines preserves.
 
 use std::fmt;
 
@@ -22,31 +22,31 @@ pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 pub struct CacheStatus<'a> {
     /// This cache's name.
     pub cache: &'a str,
-    /// Why the request went on, or nothing for a hit.
+    /// Why the request was forwarded; `None` for a hit.
     pub forwarded: Option<ForwardReason>,
-    /// The status that came back.
+    /// The upstream's status.
     pub forward_status: Option<u16>,
-    /// The reply was stored, or refreshed what was.
+    /// Whether the reply was stored, or a stored one refreshed.
     pub stored: bool,
-    /// Another request's forwarding was waited for and shared.
+    /// Whether it shared the reply of another forwarded request.
     pub collapsed: bool,
-    /// Seconds still fresh; negative when stale.
+    /// Remaining freshness in seconds; negative when stale.
     pub ttl_s: Option<i64>,
-    /// The key, for operators.
+    /// The cache key.
     pub key: Option<&'a str>,
-    /// A word more.
+    /// One more word.
     pub detail: Option<&'a str>,
 }
 
 impl<'a> CacheStatus<'a> {
-    /// Answered from the store.
+    /// A reply from the store.
     pub fn hit(cache: &'a str, ttl_s: i64) -> Self {
         let mut status = Self::forwarded(cache, ForwardReason::UriMiss);
         (status.forwarded, status.ttl_s) = (None, Some(ttl_s));
         status
     }
 
-    /// Sent on.
+    /// A forwarded request.
     pub fn forwarded(cache: &'a str, why: ForwardReason) -> Self {
         Self {
             cache,
@@ -60,14 +60,14 @@ impl<'a> CacheStatus<'a> {
         }
     }
 
-    /// Adds the member as the last.
+    /// Appends the member to the field.
     pub fn append_to(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::try_from(self.text()) {
             headers.append(CACHE_STATUS, value);
         }
     }
 
-    /// Put together by hand: it is made for each reply.
+    /// Built by hand, as every reply has one.
     fn text(&self) -> String {
         let mut text = String::with_capacity(64);
         push_text(&mut text, self.cache);
@@ -108,7 +108,7 @@ impl fmt::Display for CacheStatus<'_> {
     }
 }
 
-/// A token when it can be one, else a string; what neither may hold becomes a question mark.
+/// Writes a token if possible, else a string; characters that neither allows become question marks.
 fn push_text(out: &mut String, text: &str) {
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '*');
     if starts && text.bytes().all(|byte| super::lists::is_token_byte(byte) || b":/".contains(&byte)) {
@@ -125,7 +125,7 @@ fn push_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// The word of RFC 9211 section 2.2.
+/// The value of `fwd` (RFC 9211 section 2.2).
 pub fn word(why: ForwardReason) -> &'static str {
     match why {
         ForwardReason::Bypass => "bypass",

@@ -1,15 +1,15 @@
-//! A stored part made longer, or whole, by asking for the missing bytes alone (RFC 9111 sections 3.3 and 3.4, RFC 9110
-//! sections 13.1.5, 14.4 and 15.3.7.3).
+//! Completes a stored part by requesting only the missing bytes (RFC 9111 sections 3.3 and 3.4, RFC 9110 sections 13.1.5, 14.4 and
+//! 15.3.7.3).
 //!
 //! ```text
-//! stored 0-4/10, "v"    wanted: all      ->  Range: bytes=5-   If-Range: "v"  ->  206 5-9/10, "v"  ->  200, all of it
-//! stored 4-9/10, "v"    wanted: 2-6      ->  Range: bytes=2-3  If-Range: "v"  ->  206 2-3/10, "v"  ->  206 2-6, of 2-9
+//! stored 0-4/10, "v"    wanted: all      ->  Range: bytes=5-   If-Range: "v"  ->  206 5-9/10, "v"  ->  200, complete
+//! stored 4-9/10, "v"    wanted: 2-6      ->  Range: bytes=2-3  If-Range: "v"  ->  206 2-3/10, "v"  ->  206 2-6, from 2-9
 //! ```
 //!
-//! Always holds: pieces are put together only with the same strong validator, about the same whole, and where they touch; what
-//! is asked for is what is put in, not a byte more or less; each piece is a fifth of what comes of it at least, so that a
-//! reply asked for in small steps is not written over and over.
-//! Not here: a part from the middle of what is wanted, of which two ends are missing: it is asked for as a whole.
+//! Always holds: parts are combined only if they share a strong validator and the total length, and are adjacent. The bytes that are
+//! requested are exactly those that are added. Each new piece is at least a fifth of the result, so that a reply requested in
+//! small steps is not rewritten over and over.
+//! Not here: a part within the requested range that lacks both ends; the complete range is requested then.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
 use http::{Method, StatusCode};
@@ -20,25 +20,25 @@ use super::facts::{self, Extent, Meta, StoredFacts};
 use super::freshness::{made_at, single_date};
 use super::ranges::{self, Plan, Span};
 
-/// A new piece is this share of what was stored at least, unless it makes it whole.
+/// A new piece is at least 1/SHARE_MIN of the stored part, unless it completes it.
 const SHARE_MIN: u64 = 4;
 
-/// What is missing of a stored part for a request.
+/// What a stored part lacks for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the client is to get; nothing when it is the whole.
+    /// What the client asks for; `None` for everything.
     pub wanted: Option<Span>,
-    /// What is asked for.
+    /// The bytes to request.
     pub missing: Span,
-    /// What there will be.
+    /// The extent of both together.
     pub extent: Extent,
-    /// Of both.
+    /// Length of the complete content.
     pub total: u64,
     validator: String,
 }
 
 impl Completion {
-    /// For a GET without conditions of its own, but If-Range; nothing when the part is of no use for it, or suffices.
+    /// For a GET without conditions other than If-Range; `None` when the part does not help, or suffices.
     pub fn of(request: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> Option<Self> {
         let stored = meta.facts.extent;
         let total = stored.total.filter(|_| meta.facts.is_part() && stored.length > 0)?;
@@ -69,8 +69,8 @@ impl Completion {
         worth.then_some(Self { wanted, missing, extent, total, validator })
     }
 
-    /// Asks for what is missing, and for all of it should it have changed.
-    pub fn ask_for_it(&self, request: &mut HeaderMap) {
+    /// Asks for the missing bytes, or for everything if the content has changed.
+    pub fn request_missing(&self, request: &mut HeaderMap) {
         let Span { first, last } = self.missing;
         let range =
             if last + 1 == self.total { format!("bytes={first}-") } else { format!("bytes={first}-{last}") };
@@ -82,8 +82,8 @@ impl Completion {
         }
     }
 
-    /// Whether a reply brings just that.
-    pub fn is_brought_by(
+    /// Whether a reply brings exactly the missing bytes.
+    pub fn is_satisfied_by(
         &self,
         stored: &Meta<'_>,
         status: StatusCode,
@@ -112,7 +112,7 @@ impl Completion {
         Meta::from_bytes(&bytes).is_ok_and(|fresh| ranges::combine(stored, &fresh) == Some(self.extent))
     }
 
-    /// Status of what comes of it, whose fields say what of the whole it is.
+    /// The status of the combined reply; sets its fields accordingly.
     pub fn describe(&self, fields: &mut HeaderMap) -> StatusCode {
         fields.insert(CONTENT_LENGTH, HeaderValue::from(self.extent.length));
         if self.extent.is_whole() {
@@ -124,7 +124,7 @@ impl Completion {
         StatusCode::PARTIAL_CONTENT
     }
 
-    /// The same for the client who wanted a part of that; and what to leave out at the beginning.
+    /// As [`Completion::describe`], for the range that the client asked for. Returns the bytes to skip, and the length.
     pub fn describe_wanted(&self, fields: &mut HeaderMap) -> Option<(u64, u64)> {
         let span = self.wanted?;
         fields.insert(CONTENT_LENGTH, HeaderValue::from(span.bytes()));
@@ -139,8 +139,8 @@ fn set_range(fields: &mut HeaderMap, span: Span, total: u64) {
     }
 }
 
-/// Whether a stored part does not suffice for a GET that it would answer else.
-pub fn is_too_little(method: &Method, request: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> bool {
+/// Whether a stored part does not suffice for a GET that it would answer otherwise.
+pub fn is_insufficient(method: &Method, request: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> bool {
     *method == Method::GET
         && meta.facts.is_part()
         && conditional::evaluate(request, meta, now) == Outcome::Send

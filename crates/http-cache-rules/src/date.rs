@@ -1,27 +1,27 @@
-//! HTTP-date: the three forms, read and written (RFC 9110 section 5.6.7).
+//! HTTP-date: parses its three forms and writes the first (RFC 9110 section 5.6.7).
 //!
 //! ```text
-//! Sun, 06 Nov 1994 08:49:37 GMT      IMF-fixdate, the one we write
-//! Sunday, 06-Nov-94 08:49:37 GMT     RFC 850: two digits of the year, so that it needs to know today
+//! Sun, 06 Nov 1994 08:49:37 GMT      IMF-fixdate, the form that is written
+//! Sunday, 06-Nov-94 08:49:37 GMT     RFC 850: a two-digit year, interpreted relative to today
 //! Sun Nov  6 08:49:37 1994           asctime
 //! ```
 //!
-//! Always holds: names are matched without regard to case (RFC 9111 section 4.2), any zone but GMT is invalid, and
-//! the day of the week is checked for being one, not for being right.
+//! Always holds: names are case-insensitive (RFC 9111 section 4.2). Zones other than GMT are invalid. The name of the day is checked for
+//! being a day, not for matching the date.
 //! Not here: what an invalid date means (`freshness`).
 
-/// Seconds since 1970 by the wall clock, before it when negative. Ages and lifetimes are differences of these.
+/// Seconds since 1970 by the wall clock; negative before. Ages and lifetimes are differences of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallSeconds(pub i64);
 
 impl WallSeconds {
-    /// Whole seconds from `earlier` to this; 0 when it is the other way round, at most 2^31 (RFC 9111 section 1.2.2).
+    /// Whole seconds since `earlier`; 0 if that is later, at most 2^31 (RFC 9111 section 1.2.2).
     pub fn since(self, earlier: WallSeconds) -> u32 {
         self.0.saturating_sub(earlier.0).clamp(0, i64::from(super::lists::DELTA_MAX)) as u32
     }
 }
 
-/// Reads one HTTP-date. `now` only decides the century of the RFC 850 form.
+/// Parses an HTTP-date. `now` only determines the century of the RFC 850 form.
 pub fn parse(text: &[u8], now: WallSeconds) -> Option<WallSeconds> {
     let text = text.trim_ascii();
     let comma = text.iter().position(|byte| *byte == b',');
@@ -52,7 +52,7 @@ fn parse_rfc850(day_name: &[u8], rest: &[u8], now: WallSeconds) -> Option<WallSe
     let (month, day) = (month(*m1, *m2, *m3)?, two(*d1, *d2)?);
     let (clock, short_year) = (time_of_day(clock)?, two(*y1, *y2)?);
     let (this_year, ..) = civil_from_days(now.0.div_euclid(86_400));
-    // More than 50 years ahead means the most recent past year with these digits.
+    // A date more than 50 years ahead means the most recent past year with these digits.
     let year = this_year - this_year.rem_euclid(100) + short_year;
     let year = if year > this_year + 50 { year - 100 } else { year };
     let year = if year <= this_year - 50 { year + 100 } else { year };
@@ -70,7 +70,7 @@ fn parse_asctime(text: &[u8]) -> Option<WallSeconds> {
     seconds(year, month(*m1, *m2, *m3)?, two(tens, *d2)?, time_of_day(clock)?)
 }
 
-/// An IMF-fixdate of 29 bytes. Years outside 0 to 9999 are written as the nearest inside.
+/// Formats an IMF-fixdate of 29 bytes. Years outside 0 to 9999 are clamped.
 pub fn format(at: WallSeconds) -> [u8; 29] {
     let at = at.0.clamp(-62_167_219_200, 253_402_300_799);
     let (days, clock) = (at.div_euclid(86_400), at.rem_euclid(86_400));
@@ -100,13 +100,13 @@ fn gmt(zone: &[u8]) -> Option<()> {
     zone.eq_ignore_ascii_case(b"GMT").then_some(())
 }
 
-/// Whether a day's name begins so.
+/// Whether these letters begin the name of a day.
 fn is_day(w1: u8, w2: u8, w3: u8) -> Option<()> {
     let name = [w1, w2, w3].map(|letter| letter.to_ascii_lowercase());
     matches!(&name, b"sun" | b"mon" | b"tue" | b"wed" | b"thu" | b"fri" | b"sat").then_some(())
 }
 
-/// A month's number by the first three letters of its name, from 1.
+/// A month's number from 1, by the first three letters of its name.
 fn month(m1: u8, m2: u8, m3: u8) -> Option<i64> {
     Some(match &[m1, m2, m3].map(|letter| letter.to_ascii_lowercase()) {
         b"jan" => 1,
@@ -125,7 +125,7 @@ fn month(m1: u8, m2: u8, m3: u8) -> Option<i64> {
     })
 }
 
-/// Seconds since midnight. A leap second (60) counts as the second before it: never later than what was said.
+/// Seconds since midnight. A leap second (60) counts as the second before it, so that it is never later than stated.
 fn time_of_day(clock: &[u8]) -> Option<i64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = clock else { return None };
     let (hour, minute, second) = (two(*h1, *h2)?, two(*m1, *m2)?, two(*s1, *s2)?);

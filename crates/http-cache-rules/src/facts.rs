@@ -1,4 +1,4 @@
-//! What a hit needs to know of a stored reply, as numbers; and its form in the object's meta bytes.
+//! The facts about a stored reply that a hit needs, as numbers, and their encoding in the object's meta bytes.
 //!
 //! ```text
 //! | version 1 B | flags u16 | status u16 | stored_at i64 | made_at i64 | changed_at i64
@@ -6,9 +6,9 @@
 //! | tag_len u16 | tag | names_len u16 | names | variant_len u16 | variant |          all little-endian
 //! ```
 //!
-//! Always holds: reading never allocates and never panics; bytes that are too few, too many, of another version or
-//! that contradict themselves are an error, upon which the object is dropped.
-//! Not here: the reply's fields and body, which lie beside it, and a checksum (`packstore` has one).
+//! Always holds: decoding never allocates and never panics. Truncated bytes, trailing bytes, another version and contradictions are
+//! errors, and the object is dropped.
+//! Not here: the reply's fields and body, which are stored separately, and a checksum (`packstore` has one).
 
 use http::StatusCode;
 use http::header::{ETAG, HeaderMap};
@@ -17,19 +17,19 @@ use super::date::WallSeconds;
 use super::validators::EntityTag;
 use super::vary::{self, Vary};
 
-/// Which bytes of the whole content are stored.
+/// Which bytes of the content are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Place of the first stored byte.
+    /// Offset of the first stored byte.
     pub first: u64,
     /// Stored bytes.
     pub length: u64,
-    /// Bytes of the whole, when that is known.
+    /// Length of the complete content, if known.
     pub total: Option<u64>,
 }
 
 impl Extent {
-    /// The whole content.
+    /// The complete content.
     pub fn whole(length: u64) -> Self {
         Self { first: 0, length, total: Some(length) }
     }
@@ -45,36 +45,36 @@ impl Extent {
     }
 }
 
-/// What the rules ask about a stored reply. Copied; 80 bytes.
+/// What the rules need to know about a stored reply: 80 bytes, `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredFacts {
-    /// When it came, or was last validated.
+    /// When it was received or last validated.
     pub stored_at: WallSeconds,
-    /// When the origin made it.
+    /// When the origin generated it.
     pub made_at: WallSeconds,
-    /// When the content last changed, if the origin said.
+    /// When the content was last modified, if the origin sent that.
     pub changed_at: Option<WallSeconds>,
     /// Age in seconds at `stored_at`.
     pub initial_age_s: u32,
-    /// For how many seconds of age it is fresh.
+    /// Freshness lifetime: the age in seconds up to which it is fresh.
     pub lifetime_s: u32,
-    /// Seconds past that in which it is served while being revalidated.
+    /// Seconds past the lifetime in which it is served while it is revalidated.
     pub stale_while_revalidate_s: u32,
-    /// Seconds past that in which it stands in for an error.
+    /// Seconds past the lifetime in which it stands in for an error.
     pub stale_if_error_s: u32,
-    /// What of the content is there.
+    /// Which bytes of the content are stored.
     pub extent: Extent,
-    /// Of the stored reply.
+    /// The reply's status.
     pub status: StatusCode,
-    /// Ask the origin before every use.
+    /// It must be validated before every use.
     pub no_cache: bool,
-    /// Never serve it stale.
+    /// It must never be served stale.
     pub forbids_stale: bool,
-    /// Does not change while fresh.
+    /// It does not change while fresh.
     pub immutable: bool,
-    /// Its lifetime is a guess.
+    /// Its lifetime is heuristic.
     pub heuristic: bool,
-    /// An entity tag is stored with it.
+    /// It has an entity tag.
     pub tagged: bool,
 }
 
@@ -89,42 +89,42 @@ impl StoredFacts {
         self.lifetime_s > self.age_s(now)
     }
 
-    /// Seconds past its lifetime; 0 when fresh, and in the very second it ends.
+    /// Seconds past its lifetime; 0 while fresh, and in the second in which the lifetime ends.
     pub fn staleness_s(&self, now: WallSeconds) -> u32 {
         self.age_s(now).saturating_sub(self.lifetime_s)
     }
 
-    /// Whether known bytes of the content are missing: a 206, or a 200 that was cut off. A reply whose length is not
-    /// known yet, as it is still coming, is not one.
+    /// Whether bytes of the content are known to be missing: a 206, or a 200 that broke off. Not while a reply of unknown length is
+    /// still arriving.
     pub fn is_part(&self) -> bool {
         let extent = self.extent;
         !extent.is_whole() && (self.status == StatusCode::PARTIAL_CONTENT || extent.total.is_some())
     }
 
-    /// Whether the origin can be asked about it instead of for it.
+    /// Whether the origin can validate it.
     pub fn has_validator(&self) -> bool {
         self.tagged || self.changed_at.is_some()
     }
 }
 
-/// The facts with the texts beside them, as read from an object's meta bytes.
+/// The facts and the texts that go with them, as decoded from an object's meta bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
     /// The numbers.
     pub facts: StoredFacts,
     /// The entity tag as sent; empty without one.
     pub tag: &'a [u8],
-    /// Fields that its Vary lists ([`Vary::names`]); empty without.
+    /// The fields that its Vary lists ([`Vary::names`]); empty without Vary.
     pub vary_names: &'a [u8],
-    /// What the request said in them ([`vary::write_variant`]).
+    /// The request's values of those fields ([`vary::write_variant`]).
     pub variant: &'a [u8],
 }
 
-/// Bytes that are no facts of ours.
+/// Bytes that are not valid facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetaError {
-    /// Fewer bytes than the lengths in them say, or more.
+    /// Fewer or more bytes than their lengths say.
     #[error("the stored reply's facts are {bytes} bytes long and do not end where they say; drop the object")]
     Length {
         /// How many there are.
@@ -147,7 +147,7 @@ pub enum MetaError {
 }
 
 impl<'a> Meta<'a> {
-    /// The bytes to store with the object.
+    /// Encodes the facts for storing with the object.
     pub fn to_bytes(&self) -> Vec<u8> {
         let facts = &self.facts;
         let mut bytes =
@@ -177,7 +177,7 @@ impl<'a> Meta<'a> {
         bytes
     }
 
-    /// Reads what [`Meta::to_bytes`] wrote.
+    /// Decodes what [`Meta::to_bytes`] wrote.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, MetaError> {
         let too_short = MetaError::Length { bytes: bytes.len() };
         let mut reader = Reader { rest: bytes };
@@ -233,18 +233,18 @@ impl<'a> Meta<'a> {
         Ok(Self { facts, tag, vary_names, variant })
     }
 
-    /// Its entity tag.
+    /// The entity tag.
     pub fn entity_tag(&self) -> Option<EntityTag<'a>> {
         EntityTag::parse(self.tag)
     }
 
-    /// Whether it answers a request with these fields. `scratch` is emptied and reused.
+    /// Whether it matches a request with these fields. `scratch` is a buffer for reuse.
     pub fn answers(&self, request: &HeaderMap, scratch: &mut Vec<u8>) -> bool {
         vary::matches(self.vary_names, self.variant, request, scratch)
     }
 }
 
-/// The meta bytes of a reply that [`super::judge`] lets be stored.
+/// The meta bytes of a reply that [`super::judge`] allows to store.
 pub fn meta_bytes(facts: StoredFacts, reply: &HeaderMap, request: &HeaderMap) -> Vec<u8> {
     let tag = stored_tag(reply).map_or(&[][..], |tag| tag.text);
     let vary_names = Vary::of(reply).names();
@@ -253,7 +253,7 @@ pub fn meta_bytes(facts: StoredFacts, reply: &HeaderMap, request: &HeaderMap) ->
     Meta { facts, tag, vary_names: &vary_names, variant: &variant }.to_bytes()
 }
 
-/// The reply's tag, when it has one that is valid and not absurdly long. Of several the reply has none.
+/// The reply's entity tag, if it has exactly one, which is valid and of reasonable length.
 pub fn stored_tag(reply: &HeaderMap) -> Option<EntityTag<'_>> {
     let mut lines = reply.get_all(ETAG).iter();
     let tag = EntityTag::parse(lines.next()?.as_bytes())?;
@@ -279,9 +279,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A tag above this is treated as absent, in bytes.
+/// A longer tag is treated as absent, in bytes.
 pub const TAG_BYTES_MAX: usize = 1024;
-/// Replies whose Vary makes names or a variant longer than this are not stored, in bytes.
+/// A reply whose Vary makes the names or the variant longer is not stored, in bytes.
 pub const VARIANT_BYTES_MAX: usize = 16 * 1024;
 const VERSION: u8 = 1;
 const NEVER: WallSeconds = WallSeconds(i64::MIN);

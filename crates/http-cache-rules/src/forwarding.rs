@@ -1,9 +1,9 @@
-//! Fields on their way: taken out between hops, added by a proxy, and left out of the store (RFC 9110 section 7.6,
-//! RFC 9111 section 3.1).
+//! Fields of forwarded messages: removed between hops, added by a proxy, or left out of the store (RFC 9110 section 7.6, RFC 9111
+//! section 3.1).
 //!
-//! Always holds: what Connection names goes no further, except fields that no sender may name there, as losing them
-//! would change the message's length, place or secrecy.
-//! Not here: the cache's own report (`cache_status`).
+//! Always holds: fields that Connection names are not forwarded, except those whose removal would change the message's length, position
+//! or privacy, which no sender may name there.
+//! Not here: Cache-Status (`cache_status`).
 
 use http::Method;
 use http::header::{
@@ -16,11 +16,11 @@ use super::cache_control::withheld_fields;
 use super::date::{self, WallSeconds};
 use super::lists::all_members;
 
-/// Takes out what concerns one connection only (RFC 9110 section 7.6.1). Proxy-Authorization and Proxy-Authenticate
-/// stay: a proxy that is not their recipient passes them on.
+/// Removes hop-by-hop fields (RFC 9110 section 7.6.1). Proxy-Authorization and Proxy-Authenticate stay: a proxy that is not their
+/// recipient forwards them.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let mut gone = nominated(headers);
-    // Most messages hold none, and looking at each name once is less than looking for each of those.
+    // Most messages have none: one pass over the names is cheaper than a look-up for each of these.
     gone.extend(headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned());
     gone.iter().for_each(|name| drop(headers.remove(name)));
 }
@@ -34,7 +34,7 @@ static HOP_BY_HOP: [HeaderName; 6] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// What Connection names.
+/// The fields that Connection names.
 fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     if !headers.contains_key(CONNECTION) {
         return Vec::new();
@@ -43,25 +43,25 @@ fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     named.filter(|name| !NEVER_NOMINATED.contains(name)).collect()
 }
 
-/// Connection must not list fields meant for all recipients (RFC 9110 section 7.6.1); with these it would do harm.
+/// Connection must not name end-to-end fields (RFC 9110 section 7.6.1); removing these would do harm.
 static NEVER_NOMINATED: [HeaderName; 8] =
     [HOST, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_ENCODING, CACHE_CONTROL, VARY, AUTHORIZATION, SET_COOKIE];
 
-/// What of a reply's fields may be stored (RFC 9111 section 3.1): no hop-by-hop field, none that speaks to a proxy, none
-/// that `private` or `no-cache` withholds by name. Age goes too: it is in the facts, and a hit writes its own.
+/// The fields of a reply that may be stored (RFC 9111 section 3.1): no hop-by-hop fields, none meant for a proxy, none withheld by
+/// `private` or `no-cache`. No Age either: the facts have it, and a hit writes its own.
 pub fn storable(headers: &HeaderMap) -> Vec<(&HeaderName, &HeaderValue)> {
     let left_out = left_out_of_store(headers);
     headers.iter().filter(|(name, _)| !is_never_stored(name) && !left_out.contains(name)).collect()
 }
 
-/// The same, with the others taken out.
+/// Removes the fields that may not be stored.
 pub fn storable_fields(headers: &mut HeaderMap) {
     let mut gone = left_out_of_store(headers);
     gone.extend(headers.keys().filter(|name| is_never_stored(name)).cloned());
     gone.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// Named by the reply itself.
+/// The fields that the reply itself names.
 fn left_out_of_store(headers: &HeaderMap) -> Vec<HeaderName> {
     let mut names = withheld_fields(headers);
     names.append(&mut nominated(headers));
@@ -72,11 +72,11 @@ fn is_never_stored(name: &HeaderName) -> bool {
     HOP_BY_HOP.contains(name) || NOT_FOR_OTHERS.contains(name)
 }
 
-/// What speaks to a proxy, and what a hit writes anew.
+/// Fields meant for a proxy, and Age, which a hit writes itself.
 static NOT_FOR_OTHERS: [HeaderName; 4] =
     [PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, HeaderName::from_static("proxy-authentication-info"), AGE];
 
-/// Gives a reply a Date if it has none (RFC 9110 section 6.6.1), or none that can be read.
+/// Adds a Date to a reply without a valid one (RFC 9110 section 6.6.1).
 pub fn add_date(headers: &mut HeaderMap, answered_at: WallSeconds) {
     let readable = headers.get(DATE).is_some_and(|line| date::parse(line.as_bytes(), answered_at).is_some());
     if !readable && let Ok(value) = HeaderValue::from_bytes(&date::format(answered_at)) {
@@ -84,7 +84,7 @@ pub fn add_date(headers: &mut HeaderMap, answered_at: WallSeconds) {
     }
 }
 
-/// The version of a message received, as Via names it.
+/// The HTTP version of a received message, as Via states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// HTTP/1.0.
@@ -107,7 +107,7 @@ pub fn add_via(headers: &mut HeaderMap, received: Received, pseudonym: &str) {
     }
 }
 
-/// Whether a request has come through this proxy before: a loop (RFC 9110 section 7.6.3).
+/// Whether a request has already passed through this proxy (RFC 9110 section 7.6.3).
 pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
     all_members(headers, &VIA).any(|member| {
         let mut words = member.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
@@ -115,8 +115,8 @@ pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
     })
 }
 
-/// Puts the Cookie lines of a request by HTTP/2 together to one: there a client may send each cookie in a line of its own, and
-/// elsewhere more than one line is an error (RFC 9113 section 8.2.3, RFC 6265 section 5.4).
+/// Joins the Cookie lines of an HTTP/2 request. HTTP/2 allows one line per cookie, elsewhere several lines are an error (RFC 9113
+/// section 8.2.3, RFC 6265 section 5.4).
 pub fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&HeaderValue> = headers.get_all(COOKIE).iter().collect();
     if lines.len() < 2 {
@@ -130,7 +130,7 @@ pub fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether this proxy is the last recipient of an OPTIONS or TRACE: Max-Forwards is 0 (RFC 9110 section 7.6.2).
+/// Whether this proxy is the final recipient of an OPTIONS or TRACE: Max-Forwards is 0 (RFC 9110 section 7.6.2).
 pub fn is_last_hop(method: &Method, headers: &HeaderMap) -> bool {
     matches!(*method, Method::OPTIONS | Method::TRACE) && forwards_left(headers) == Some(0)
 }
@@ -139,16 +139,16 @@ fn forwards_left(headers: &HeaderMap) -> Option<u32> {
     headers.get(MAX_FORWARDS).and_then(|line| super::lists::delta_seconds(line.as_bytes()))
 }
 
-/// What Max-Forwards of an OPTIONS or TRACE lets happen (RFC 9110 section 7.6.2).
+/// What Max-Forwards of an OPTIONS or TRACE means (RFC 9110 section 7.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwards {
-    /// This proxy answers as the last one.
+    /// This proxy is the final recipient.
     Last,
-    /// It goes on, the field counted down if it was there.
+    /// Forward it; Max-Forwards was decremented if present.
     Goes,
 }
 
-/// Counts Max-Forwards down. Only for OPTIONS and TRACE.
+/// Decrements Max-Forwards. For OPTIONS and TRACE only.
 pub fn count_forwards(headers: &mut HeaderMap) -> Forwards {
     match forwards_left(headers) {
         Some(0) => Forwards::Last,
@@ -160,7 +160,7 @@ pub fn count_forwards(headers: &mut HeaderMap) -> Forwards {
     }
 }
 
-/// The value of Age for a reply from the store.
+/// The value of Age for a stored reply.
 pub fn age_value(age_s: u32) -> HeaderValue {
     HeaderValue::from(age_s)
 }

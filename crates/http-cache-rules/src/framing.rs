@@ -1,13 +1,12 @@
-//! Where a message ends, and heads on which two readers could differ about that (RFC 9112).
+//! Where a message ends, and heads that two parsers could read differently (RFC 9112).
 //!
 //! ```text
-//! raw head, up to and with the empty line ─> check_request │ check_reply ─> Framing, or Violation with its section
+//! raw head, up to and including the empty line ─> check_request │ check_reply ─> Framing, or Violation with its section
 //! ```
 //!
-//! Always holds: a head is judged on its raw bytes, before a lenient parser has made sense of it; what could be read in
-//! two ways is refused, also where the RFC lets a recipient repair it, as the next hop may repair it otherwise. Never
-//! panics; reading a head allocates nothing.
-//! Not here: limits on size and count (the proxy's configuration), and bodies.
+//! Always holds: a head is checked on its raw bytes, before a lenient parser interprets it. An ambiguous head is refused even where the
+//! RFC lets a recipient repair it, as the next hop may repair it differently. Never panics; checking a head allocates nothing.
+//! Not here: limits on sizes and counts (the proxy's configuration), and bodies.
 
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{StatusCode, Version};
@@ -15,16 +14,16 @@ use memchr::{memchr, memchr2_iter};
 
 use super::lists::{all_members, byte_count, is_token_byte, members};
 
-/// How long the body is.
+/// The length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// There is none.
+    /// No body.
     Nothing,
-    /// As many bytes as Content-Length says.
+    /// This many bytes, from Content-Length.
     Bytes(u64),
     /// Until the last chunk.
     Chunked,
-    /// Until the connection closes: replies only.
+    /// Until the connection closes; replies only.
     UntilClose,
 }
 
@@ -33,7 +32,7 @@ pub enum BodyLength {
 pub struct Framing {
     /// The minor version of HTTP/1.x: 0 or 1.
     pub minor_version: u8,
-    /// How long the body is.
+    /// The length of the body.
     pub body: BodyLength,
 }
 
@@ -44,46 +43,46 @@ pub enum Violation {
     /// No empty line at the end.
     #[error("the head does not end in an empty line")]
     Unfinished,
-    /// A line feed without a carriage return, or the other way round.
+    /// A line feed without a carriage return, or the reverse.
     #[error("a line of the head ends in a lone carriage return or line feed")]
     BareLineBreak,
-    /// Not method, target and version, or version, status and reason, with single spaces.
+    /// Not "method target version" or "version status reason" with single spaces.
     #[error("the first line is malformed")]
     StartLine,
     /// Neither HTTP/1.0 nor HTTP/1.1.
     #[error("the version is not HTTP/1.0 or HTTP/1.1")]
     Version,
-    /// A line that begins with white space continues the one before, or hides it.
+    /// A line that begins with white space: it continues the previous one, or hides a field.
     #[error("a field line begins with white space")]
     Folded,
-    /// White space between a field's name and the colon.
+    /// White space between a field name and the colon.
     #[error("white space stands before the colon of a field")]
     SpaceBeforeColon,
-    /// A field's name is empty or holds what no name may, or there is no colon.
+    /// A field name is empty or not a token, or the colon is missing.
     #[error("a field's name is not a token")]
     FieldName,
-    /// A field's value holds a control character.
+    /// A field value contains a control character.
     #[error("a field's value holds a control character")]
     FieldValue,
-    /// Content-Length is no number, or several that differ.
+    /// Content-Length is not a number, or several differ.
     #[error("Content-Length is not one number")]
     ContentLength,
-    /// Content-Length and Transfer-Encoding together.
+    /// Both Content-Length and Transfer-Encoding.
     #[error("both Content-Length and Transfer-Encoding are there")]
     TwoLengths,
-    /// A transfer coding that is not `chunked` alone, or in a message of HTTP/1.0.
+    /// A transfer coding other than a single `chunked`, or any in HTTP/1.0.
     #[error("Transfer-Encoding is something else than chunked, once, in HTTP/1.1")]
     TransferEncoding,
-    /// No Host in HTTP/1.1, or two, or one that is no host.
+    /// Host is missing in HTTP/1.1, repeated, or invalid.
     #[error("Host is missing, twice there, or no host")]
     Host,
-    /// CONNECT with a body: for one reader what follows is the tunnel's already.
+    /// CONNECT with a body: another parser could take its bytes for the tunnel's.
     #[error("CONNECT has a body")]
     ConnectBody,
 }
 
 impl Violation {
-    /// The section that is broken, or that says how two readers may differ.
+    /// The section that is violated, or that describes the ambiguity.
     pub fn section(self) -> &'static str {
         match self {
             Violation::Unfinished => "RFC 9112 section 2.1",
@@ -122,7 +121,7 @@ pub fn check_request(head: &[u8]) -> Result<Framing, Violation> {
     Ok(Framing { minor_version, body: body.unwrap_or(BodyLength::Nothing) })
 }
 
-/// Checks a reply's head. `to_head`: it answers a HEAD, so that there is no body whatever it says.
+/// Checks a reply's head. `to_head`: the reply to a HEAD, which never has a body.
 pub fn check_reply(head: &[u8], to_head: bool) -> Result<Framing, Violation> {
     let (start, fields) = split(head)?;
     let (minor_version, status) = status_line(start)?;
@@ -132,9 +131,9 @@ pub fn check_reply(head: &[u8], to_head: bool) -> Result<Framing, Violation> {
     Ok(Framing { minor_version, body })
 }
 
-/// Checks a reply that a lenient parser has read already: what it may have taken for one length another may take for a
-/// second one, and a coding that is not undone here must not be passed on as if it were. One that nobody knows changes
-/// nothing but where the body ends: with the connection (RFC 9112 section 6.3).
+/// Checks a reply that a lenient parser has already read. Refuses lengths that another parser could read differently, and transfer codings
+/// that are not decoded here and must not be passed on. An unknown coding only means that the body ends with the connection (RFC
+/// 9112 section 6.3).
 pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMap) -> Result<(), Violation> {
     if !headers.contains_key(TRANSFER_ENCODING) {
         return Ok(());
@@ -152,9 +151,9 @@ pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMa
     }
 }
 
-/// Leaves a reply's length as one field with one number, and none where there can be no body: who passes the reply on must
-/// not say a length with 1xx and 204, nor several (RFC 9110 section 8.6); the one of a 304 is that of another reply.
-pub fn settle_length(status: StatusCode, headers: &mut HeaderMap) -> Result<(), Violation> {
+/// Reduces a reply's length to one field with one number, or removes it where there is no body. A proxy must not send a length with 1xx
+/// and 204, nor several (RFC 9110 section 8.6); that of a 304 belongs to another reply.
+pub fn normalize_length(status: StatusCode, headers: &mut HeaderMap) -> Result<(), Violation> {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status);
     if bodiless || status.is_informational() {
         headers.remove(CONTENT_LENGTH);
@@ -170,11 +169,11 @@ pub fn settle_length(status: StatusCode, headers: &mut HeaderMap) -> Result<(), 
     Ok(())
 }
 
-/// Of the registered transfer codings (RFC 9112 section 12.3), those but `chunked`, and the one that there was before.
+/// The registered transfer codings (RFC 9112 section 12.3) except `chunked`, and the former `identity`.
 const CODINGS_NOT_UNDONE: [&str; 7] =
     ["compress", "deflate", "gzip", "identity", "trailers", "x-compress", "x-gzip"];
 
-/// The first line, and the field lines with a line break after each.
+/// Splits a head into its first line and the field lines with their line breaks.
 fn split(head: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
     for place in memchr2_iter(b'\r', b'\n', head) {
         let lone = match head[place] {
@@ -185,7 +184,7 @@ fn split(head: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
             return Err(Violation::BareLineBreak);
         }
     }
-    // From here on each carriage return is one of a line break.
+    // From here on every carriage return is part of a line break.
     let lines = head.strip_suffix(b"\r\n\r\n").ok_or(Violation::Unfinished)?;
     let end = memchr(b'\r', lines).unwrap_or(lines.len());
     let fields = lines.get(end + 2..).unwrap_or_default();
@@ -212,7 +211,7 @@ fn status_line(line: &[u8]) -> Result<(u8, u16), Violation> {
     let [b' ', h @ b'1'..=b'9', t @ b'0'..=b'9', o @ b'0'..=b'9', reason @ ..] = rest else {
         return Err(Violation::StartLine);
     };
-    // The space before an empty reason is often left out.
+    // Servers often omit the space before an empty reason.
     let reason = match reason {
         [] => reason,
         [b' ', reason @ ..] => reason,
@@ -237,7 +236,7 @@ fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= 0x20 && byte != 0x7f)
 }
 
-/// What the field lines say about the length and the host.
+/// What the field lines say about length and host.
 #[derive(Default)]
 struct Fields {
     length: Option<u64>,
@@ -280,7 +279,7 @@ impl Fields {
         if name.eq_ignore_ascii_case(b"content-length") {
             self.note_length(value)?;
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            // One without a member still says that the sender meant a coding.
+            // A field without members still shows that the sender meant a coding.
             self.codings += members(value).count().max(1);
             for coding in members(value) {
                 self.chunked +=
@@ -295,7 +294,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Several equal values may be taken as one; those that differ or are no numbers end it (RFC 9112 section 6.3).
+    /// Equal values count once; different or invalid ones are a violation (RFC 9112 section 6.3).
     fn note_length(&mut self, value: &[u8]) -> Result<(), Violation> {
         if value.is_empty() {
             return Err(Violation::ContentLength);
@@ -317,8 +316,8 @@ impl Fields {
             }
             return match (self.codings, self.chunked, minor_version) {
                 (1, 1, 1) if self.plain_chunked => Ok(Some(BodyLength::Chunked)),
-                // A reply in another coding ends with the connection (RFC 9112 section 6.3, item 4); a request has
-                // no such end. Anything that resembles `chunked` could be taken for it by somebody.
+                // A reply in another coding ends with the connection (RFC 9112 section 6.3, item 4); a request cannot. Another parser could take
+                // anything that resembles `chunked` for it.
                 (_, 0, 1) => Ok(Some(BodyLength::UntilClose)),
                 _ => Err(Violation::TransferEncoding),
             };

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! lifetime: targeted max-age │ s-maxage │ max-age │ Expires - Date │ 10% of Date - Last-Modified
-//! age now:  max(stored - Date, Age + time on the way) + time in the store
+//! age now:  max(stored - Date, Age + transit time) + time in the store
 //! ```
 //!
-//! Always holds: a lifetime that cannot be read is 0; ages and lifetimes are at most 2^31 s; a clock that is set back
-//! makes nothing younger than it was when it was stored.
-//! Not here: serving something that is stale (`reuse`).
+//! Always holds: an invalid lifetime is 0. Ages and lifetimes are at most 2^31 s. Setting the clock back makes no reply younger than it
+//! was when it was stored.
+//! Not here: serving stale replies (`reuse`).
 
 use http::StatusCode;
 use http::header::{AGE, DATE, EXPIRES, HeaderMap, HeaderName, LAST_MODIFIED};
@@ -20,13 +20,13 @@ use super::policy::{AgeErrors, Policy};
 /// Where a lifetime comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifetimeSource {
-    /// The origin said it.
+    /// The origin sent it.
     Explicit,
-    /// Guessed from the last change.
+    /// Derived from the last modification.
     Heuristic,
-    /// The operator's time for errors.
+    /// The operator's lifetime for errors.
     Negative,
-    /// Nothing says anything.
+    /// No source.
     Unknown,
 }
 
@@ -35,11 +35,11 @@ pub enum LifetimeSource {
 pub struct Lifetime {
     /// Seconds, at most `Policy::lifetime_max_s`.
     pub seconds: u32,
-    /// Who says so.
+    /// Where it comes from.
     pub source: LifetimeSource,
 }
 
-/// Of a reply that came at `answered_at` (RFC 9111 section 4.2.1).
+/// The lifetime of a reply received at `answered_at` (RFC 9111 section 4.2.1).
 pub fn lifetime(
     status: StatusCode,
     headers: &HeaderMap,
@@ -60,8 +60,7 @@ pub fn lifetime(
     Lifetime { seconds: seconds.min(policy.lifetime_max_s), source }
 }
 
-/// The time in Expires; nothing when it is unreadable or there are several that differ, which means expired
-/// (RFC 9111 section 5.3).
+/// The time in Expires; `None` when it is invalid or several differ, which means expired (RFC 9111 section 5.3).
 fn expires(headers: &HeaderMap, answered_at: WallSeconds) -> Option<WallSeconds> {
     single_date(headers, &EXPIRES, answered_at)
 }
@@ -87,20 +86,20 @@ fn guess(
     }
 }
 
-/// When the reply was made: its Date, or when it came if that cannot be read (RFC 9110 section 6.6.1).
+/// When the reply was made: its Date, or when it was received if that is invalid (RFC 9110 section 6.6.1).
 pub fn made_at(headers: &HeaderMap, answered_at: WallSeconds) -> WallSeconds {
     single_date(headers, &DATE, answered_at).unwrap_or(answered_at)
 }
 
-/// A date of a field that is there once, or several times with the same value.
+/// The date in a field that occurs once, or several times with the same value.
 pub fn single_date(headers: &HeaderMap, name: &HeaderName, now: WallSeconds) -> Option<WallSeconds> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next()?;
     lines.all(|line| line == first).then(|| date::parse(first.as_bytes(), now)).flatten()
 }
 
-/// Age when it came: the greater of what Date and what Age say, the way here included (RFC 9111 section 4.2.3).
-/// Nothing when Age is unreadable and `Policy::age_errors` takes that as stale.
+/// The age on arrival: the greater of what Date and Age imply, transit time included (RFC 9111 section 4.2.3). `None` when Age is invalid
+/// and `Policy::age_errors` treats that as stale.
 pub fn initial_age_s(
     headers: &HeaderMap,
     requested_at: WallSeconds,
@@ -123,12 +122,12 @@ fn said_age_s(headers: &HeaderMap, errors: AgeErrors) -> Option<u32> {
     }
 }
 
-/// Statuses that may be given a lifetime by guess (RFC 9110 section 15.1).
+/// Statuses that allow a heuristic lifetime (RFC 9110 section 15.1).
 pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Errors that `Policy::negative_s` is for.
+/// Errors to which `Policy::negative_s` applies.
 pub fn is_negative(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 403 | 404 | 405 | 410 | 414 | 500..=504)
 }

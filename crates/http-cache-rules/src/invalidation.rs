@@ -1,8 +1,8 @@
-//! What a reply to an unsafe method makes doubtful (RFC 9111 section 4.4).
+//! What a reply to an unsafe method invalidates (RFC 9111 section 4.4).
 //!
-//! Always holds: only a success or redirection (2xx, 3xx) invalidates; other URIs only within the same origin, so that
-//! one site cannot empty another's cache; a method that is not known counts as unsafe.
-//! Not here: removing the objects, with all their variants.
+//! Always holds: only 2xx and 3xx replies invalidate, and other URIs only within the same origin, so that one site cannot empty the
+//! cache of another. An unknown method counts as unsafe.
+//! Not here: removing the objects with all their variants.
 
 use http::header::{CONTENT_LOCATION, HeaderMap, LOCATION};
 use http::{StatusCode, Uri};
@@ -10,7 +10,7 @@ use http::{StatusCode, Uri};
 use super::key::{CacheKey, resolve};
 use super::request::MethodKind;
 
-/// The keys to invalidate, the target's first; empty when nothing is.
+/// The keys to invalidate, the target's first; empty when there are none.
 pub fn invalidated(method: MethodKind, target: &Uri, status: StatusCode, reply: &HeaderMap) -> Vec<CacheKey> {
     if !method.invalidates() || !(status.is_success() || status.is_redirection()) {
         return Vec::new();

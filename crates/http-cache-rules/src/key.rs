@@ -1,28 +1,28 @@
-//! The cache's key: one URI, one key, however it was spelt (RFC 9111 section 2, RFC 9110 section 4.2.3).
+//! The cache key: one URI, one key, in whatever way it was spelled (RFC 9111 section 2, RFC 9110 section 4.2.3).
 //!
 //! ```text
 //! HTTP://Example.COM:80?b=2&a=%7e1   ->   http://example.com/?b=2&a=~1
 //! ```
 //!
-//! Always holds: only spellings that RFC 9110 itself calls the same share a key: case of scheme and host, the default
-//! port, an empty path, and escapes of letters that need none. Order and content of the query stay, and so do dots in
-//! the path: an origin that treats `/a/../b` otherwise than `/b` must not have one poison the other.
-//! Not here: the request's fields (`vary`), and the method, which is always GET: HEAD is answered by the same reply.
+//! Always holds: only spellings that RFC 9110 itself calls equivalent share a key: case of scheme and host, the default port, an empty
+//! path, and escapes of unreserved characters. The query is unchanged, and so are dots in the path: if an origin treats `/a/../b`
+//! differently from `/b`, neither can poison the other.
+//! Not here: the request's fields (`vary`), and the method, which is always GET, as the same reply answers HEAD.
 
 use std::net::Ipv6Addr;
 
 use http::Uri;
 
-/// Who answers for a URI.
+/// Which party answers for a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Realm {
     /// The host that it names.
     Web,
-    /// A site that is served here, whatever Host a client made up: never an answer to who asked the web.
+    /// A site served here, whatever Host the client sent; never used for requests to the web.
     Sites,
 }
 
-/// A normalised absolute URI, scheme to query, and who answers for it.
+/// A normalized absolute URI from scheme to query, with its realm.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheKey {
     uri: String,
@@ -33,25 +33,25 @@ pub struct CacheKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// No scheme or no host: a reverse proxy adds its site's before it asks.
+    /// No scheme or no host: a reverse proxy adds those of its site first.
     #[error("the target has no scheme and host; make it absolute before looking it up")]
     NotAbsolute,
     /// Neither http nor https.
     #[error("the target's scheme is neither http nor https; forward it without caching")]
     Scheme,
-    /// A name or password before the host (RFC 9110 section 4.2.4).
+    /// User information before the host (RFC 9110 section 4.2.4).
     #[error("the target holds a user's name before the host; answer 400")]
     UserInfo,
-    /// What stands for a port is no number of one: nobody could say where it leads, and the origin would be told of it.
+    /// The port is not a valid number, so that its destination is ambiguous.
     #[error("the target's port is none; answer 400")]
     Port,
-    /// It is empty, or brackets are not around all of it, or what stands in them is no address of IPv6.
+    /// It is empty, has misplaced brackets, or brackets around something other than an IPv6 address.
     #[error("the target's host is neither a name nor an address; answer 400")]
     Host,
 }
 
 impl CacheKey {
-    /// Of an absolute target, answered for by its host.
+    /// The key of an absolute target, in the realm of the web.
     pub fn of(target: &Uri) -> Result<Self, KeyError> {
         let scheme = target.scheme_str().ok_or(KeyError::NotAbsolute)?;
         let authority = target.authority().ok_or(KeyError::NotAbsolute)?;
@@ -95,22 +95,22 @@ impl CacheKey {
         Ok(Self { uri: key, realm: Realm::Web })
     }
 
-    /// The same URI, answered for by another.
+    /// The same URI in another realm.
     pub fn within(self, realm: Realm) -> Self {
         Self { realm, ..self }
     }
 
-    /// Who answers for it.
+    /// The realm.
     pub fn realm(&self) -> Realm {
         self.realm
     }
 
-    /// Scheme to query.
+    /// From scheme to query.
     pub fn as_str(&self) -> &str {
         &self.uri
     }
 
-    /// Scheme, host and port: what RFC 9110 section 4.3.1 calls the origin.
+    /// Scheme, host and port: the origin of RFC 9110 section 4.3.1.
     pub fn origin(&self) -> &str {
         let host = self.uri.find("://").map_or(0, |place| place + 3);
         let end = self.uri[host..].find('/').map_or(self.uri.len(), |place| host + place);
@@ -118,8 +118,8 @@ impl CacheKey {
     }
 }
 
-/// Whether a target's host, as written, is a name or an address: brackets are for addresses of IPv6 alone (RFC 3986 section
-/// 3.2.2). Else `a.example[]` would be asked of `a.example`, and looked up as another.
+/// Whether the host of a target is a name or an address: only IPv6 addresses have brackets (RFC 3986 section 3.2.2). Otherwise
+/// `a.example[]` would be requested from `a.example` but stored as another host.
 pub fn is_host(host: &str) -> bool {
     match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(address) => address.parse::<Ipv6Addr>().is_ok(),
@@ -127,15 +127,15 @@ pub fn is_host(host: &str) -> bool {
     }
 }
 
-/// Undoes escapes of unreserved letters, and writes the hexadecimal digits of others large (RFC 3986 section 6.2.2). Right
-/// behind a percent sign that escapes nothing an escape stays: `%2%35` must not become the `%25` of another target.
+/// Decodes escapes of unreserved characters, and writes the hexadecimal digits of others in upper case (RFC 3986 section 6.2.2). Right
+/// after a percent sign that starts no escape, an escape is kept: `%2%35` must not become the `%25` of another target.
 fn push_unescaped(key: &mut String, text: &str) {
     let escape_at = |place: usize| match text.as_bytes().get(place + 1..place + 3) {
         Some([high, low]) => Some(hex(*high)? << 4 | hex(*low)?),
         _ => None,
     };
     let mut done = 0;
-    // How long the key was before a percent sign that escapes nothing.
+    // The key's length at the last percent sign that starts no escape.
     let mut stray = None;
     for (place, _) in text.match_indices('%') {
         key.push_str(&text[done..place]);
@@ -159,8 +159,8 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// What keys begin with when URIs begin with this text: as [`CacheKey::of`] spells them. A piece of an escape at the end
-/// is left out.
+/// The prefix of all keys whose URIs have this prefix, spelled as [`CacheKey::of`] does. An incomplete escape at the end is
+/// dropped.
 pub fn prefix(text: &str) -> String {
     let text = match text.bytes().rev().take(2).position(|byte| byte == b'%') {
         Some(behind) => &text[..text.len() - 1 - behind],
@@ -195,13 +195,12 @@ pub fn prefix(text: &str) -> String {
     key
 }
 
-/// The key of a reference found in a reply to `base`, as Location holds them. Nothing when it is no reference to an http
-/// resource.
+/// The key of a reference in a reply to `base`, such as Location; `None` when it is not an http reference.
 pub fn resolve(base: &Uri, reference: &[u8]) -> Option<CacheKey> {
     CacheKey::of(&absolute(base, reference)?.parse().ok()?).ok()
 }
 
-/// The URI that a reference means in a reply to `base`, without its fragment (RFC 3986 section 5.2).
+/// Resolves a reference in a reply to `base`, without its fragment (RFC 3986 section 5.2).
 pub fn absolute(base: &Uri, reference: &[u8]) -> Option<String> {
     let reference = std::str::from_utf8(reference.trim_ascii()).ok()?;
     let reference = reference.split('#').next().unwrap_or_default();

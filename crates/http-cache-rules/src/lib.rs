@@ -1,4 +1,4 @@
-//! What HTTP lets a shared cache do, as pure functions of values: no socket, no file, no clock.
+//! What HTTP allows a shared cache to do, as pure functions: no socket, no file, no clock.
 //!
 //! ```text
 //! request ─> RequestFacts ─┐
@@ -11,13 +11,13 @@
 //!                              └─> PassOn, ServeStale, RetryUnconditional, NextUpstream, ...
 //! ```
 //!
-//! A proxy looks a request up, calls [`decide`](decide::decide), and does what the [`Action`](decide::Action) names. When
-//! that was a fetch, it calls [`decide_response`](response::decide_response) with what came. Time is a parameter of both.
+//! A proxy looks a request up, calls [`decide`](decide::decide), and carries out the [`Action`](decide::Action). After a fetch
+//! it calls [`decide_response`](response::decide_response) with the outcome. The time is a parameter of both.
 //!
 //! ```
 //! use http::{HeaderMap, Method, StatusCode, Uri};
 //! use http_cache_rules::decide::{Found, Reply, Request, decide};
-//! use http_cache_rules::response::{Came, ResponseAction, decide_response};
+//! use http_cache_rules::response::{FetchOutcome, ResponseAction, decide_response};
 //! use http_cache_rules::{Exchange, Meta, Policy, RequestFacts, WallSeconds, facts};
 //!
 //! let policy = Policy::default();
@@ -28,7 +28,7 @@
 //!     method: &Method::GET, headers: &fields, facts: &facts_of_request, has_body: false, upgrades: false,
 //! };
 //!
-//! // Nothing is stored: the origin is asked, and others may wait for its reply.
+//! // Nothing is stored: the request goes to the origin, and later requests may wait for its reply.
 //! let Reply::Fetch(fetch) = decide(&request, Found::Nothing, &policy, noon).reply else { panic!() };
 //! assert!(fetch.collapse);
 //!
@@ -39,11 +39,11 @@
 //!     target: &target, request: &facts_of_request, request_headers: &fields,
 //!     requested_at: noon, answered_at: noon, status: StatusCode::OK, headers: &reply,
 //! };
-//! let action = decide_response(&request, None, Came::Reply(&exchange), &policy, noon);
+//! let action = decide_response(&request, None, FetchOutcome::Reply(&exchange), &policy, noon);
 //! let ResponseAction::Store { facts, .. } = action else { panic!() };
 //! let meta_bytes = facts::meta_bytes(facts, &reply, &fields);
 //!
-//! // Half a minute later it answers the same request, 30 s old.
+//! // Half a minute later the stored reply answers the same request, at an age of 30 s.
 //! let meta = Meta::from_bytes(&meta_bytes)?;
 //! let later = WallSeconds(noon.0 + 30);
 //! let action = decide(&request, Found::Reply(&meta), &policy, later);
@@ -51,7 +51,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each rule can be asked for by itself:
+//! Each rule can be used on its own:
 //!
 //! ```
 //! use http_cache_rules::framing::{BodyLength, Violation, check_request};
@@ -62,11 +62,11 @@
 //! assert_eq!(check_request(smuggled), Err(Violation::TwoLengths));
 //! ```
 //!
-//! Always holds: nothing a peer sends makes these functions panic or allocate more than it sent; what is unclear
-//! is read the way that forwards or revalidates, unless a section says otherwise; a stored reply's fields are
-//! parsed once, when it is stored, so that a hit reads numbers.
+//! Always holds: no input from a peer makes these functions panic, or allocate more than it sent. Ambiguous input is read in the
+//! way that forwards or revalidates, unless an RFC says otherwise. The fields of a stored reply are parsed once, when it is
+//! stored, so that a hit reads numbers.
 //!
-//! Not here: bodies, connections, collapsing of requests, and where an object is stored.
+//! Not here: bodies, connections, request collapsing, and where an object is stored.
 //! Sources: RFC 9110 (semantics), 9111 (caching), 9112 (framing), 9211 (Cache-Status), 9213 (targeted fields),
 //! 5861 (stale-while-revalidate, stale-if-error), 8246 (immutable). docs/design/http-cache-rules.md has the decisions.
 
@@ -100,6 +100,6 @@ pub use decide::{Action, Fetch, Found, Local, Reply, Request, decide};
 pub use facts::{Extent, Meta, MetaError, StoredFacts};
 pub use policy::Policy;
 pub use request::RequestFacts;
-pub use response::{Came, ResponseAction, Role, Stored, decide_response};
+pub use response::{FetchOutcome, ResponseAction, Role, Stored, decide_response};
 pub use reuse::Reuse;
 pub use storing::{Exchange, Refusal, judge};

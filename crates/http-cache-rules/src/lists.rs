@@ -1,23 +1,23 @@
 //! Lists in field values: members, directives with arguments, and numbers (RFC 9110 section 5.6, RFC 9111 section 1.2.2).
 //!
 //! ```text
-//! a, b="x, y" ,, c=3   ->   a | b="x, y" | c=3      commas in quotes do not divide, empty members are skipped
+//! a, b="x, y" ,, c=3   ->   a | b="x, y" | c=3      commas in quotes do not separate, empty members are skipped
 //! ```
 //!
-//! Always holds: nothing is copied, nothing panics, and a quote that never closes runs to the end of its line.
+//! Always holds: nothing is copied, nothing panics, and an unclosed quote extends to the end of its line.
 //! Not here: structured fields, which are stricter (`targeted`).
 
 use http::{HeaderMap, HeaderName};
 
-/// The greatest number of seconds that is told apart: greater ones count as this (RFC 9111 section 1.2.2).
+/// The largest number of seconds; larger ones count as this (RFC 9111 section 1.2.2).
 pub const DELTA_MAX: u32 = 1 << 31;
 
-/// The members of one line, white space around them taken off.
+/// The members of one line, trimmed.
 pub struct Members<'a> {
     rest: &'a [u8],
 }
 
-/// Divides one line at its commas.
+/// Splits one line at its commas.
 pub fn members(line: &[u8]) -> Members<'_> {
     Members { rest: line }
 }
@@ -43,7 +43,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Where the first comma outside quotes is, or the end.
+/// Position of the first comma outside quotes, or the end.
 fn comma(line: &[u8]) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     for (place, byte) in line.iter().enumerate() {
@@ -58,18 +58,18 @@ fn comma(line: &[u8]) -> usize {
     line.len()
 }
 
-/// A directive's name and, after `=`, its argument without quotes around it.
+/// A directive's name and its argument, without the quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directive<'a> {
-    /// As it was sent; compare without regard to case.
+    /// As sent; compare case-insensitively.
     pub name: &'a [u8],
-    /// What it was given, if anything. Escapes inside quotes are left as they are.
+    /// The argument, if any. Escapes within quotes are kept.
     pub argument: Option<&'a [u8]>,
-    /// Space beside the `=`, a quote left open, bytes after the closing quote or in a name that is no token.
+    /// White space around the `=`, an unclosed quote, bytes after the closing quote, or a name that is not a token.
     pub malformed: bool,
 }
 
-/// Divides a member at its first `=`.
+/// Splits a member at its first `=`.
 pub fn directive(member: &[u8]) -> Directive<'_> {
     let Some(equals) = member.iter().position(|byte| *byte == b'=') else {
         return Directive { name: member, argument: None, malformed: !is_token(member) };
@@ -90,12 +90,12 @@ pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().copied().all(is_token_byte)
 }
 
-/// A byte that may stand in a token.
+/// A byte that a token may contain.
 pub fn is_token_byte(byte: u8) -> bool {
     TOKEN_BYTES[usize::from(byte)]
 }
 
-/// A table, as the framing check asks this of every byte of every name in a head.
+/// A table, as the framing check tests every byte of every name in a head.
 const TOKEN_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -107,7 +107,7 @@ const TOKEN_BYTES: [bool; 256] = {
     table
 };
 
-/// Delta-seconds: digits alone, of any number; what is too great saturates at [`DELTA_MAX`].
+/// Delta-seconds: any number of digits; larger values saturate at [`DELTA_MAX`].
 pub fn delta_seconds(text: &[u8]) -> Option<u32> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -119,7 +119,7 @@ pub fn delta_seconds(text: &[u8]) -> Option<u32> {
     Some(total)
 }
 
-/// A whole number of bytes: digits alone, and no greater than 2^63 - 1. Nothing saturates: a length must be right.
+/// A number of bytes: digits only, at most 2^63 - 1. It does not saturate, as a length must be exact.
 pub fn byte_count(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 || !text.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,14 +1,14 @@
-//! Range, If-Range and Content-Range: parts of what is stored, and parts put together (RFC 9110 section 14, RFC 9111
-//! sections 3.3 and 3.4).
+//! Range, If-Range and Content-Range: serving parts of a stored reply, and combining parts (RFC 9110 section 14, RFC 9111 sections 3.3
+//! and 3.4).
 //!
 //! ```text
 //! bytes=0-1, 5-, -3   of 10 bytes stored as 4..10   ->   0-1 is missing: fetch
 //! bytes=-3                                          ->   206, bytes 7-9/10
 //! ```
 //!
-//! Always holds: a Range that is not well formed is ignored, never an error; at most 32 ranges are looked at, and
-//! overlapping ones are merged, so that a short request cannot ask for a long reply many times over (14.2, 17.15).
-//! Not here: reading the bytes, asking for those that are missing (`completion`).
+//! Always holds: a malformed Range is ignored and never an error. At most 32 ranges are considered, and overlapping ones are merged, so
+//! that a short request cannot cause a reply many times the size of the content (14.2, 17.15).
+//! Not here: reading the bytes, requesting missing ones (`completion`).
 
 use http::header::{HeaderMap, IF_RANGE, RANGE};
 
@@ -17,55 +17,55 @@ use super::facts::{Extent, Meta};
 use super::lists::{byte_count, members};
 use super::validators::{EntityTag, is_strong_date};
 
-/// One member of Range: which bytes are wanted, the whole's length not known.
+/// One range-spec of Range, before the total length is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RangeSpec {
     /// From this byte to that one, inclusive, or to the end.
     From(u64, Option<u64>),
-    /// This many at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
-/// Bytes `first` to `last`, inclusive, of the whole content.
+/// Bytes `first` to `last`, inclusive, of the complete content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// Place of the first byte.
+    /// Offset of the first byte.
     pub first: u64,
-    /// Place of the last byte.
+    /// Offset of the last byte.
     pub last: u64,
 }
 
 impl Span {
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub fn bytes(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
-/// How a request for parts is answered from what is stored.
+/// How to answer a range request from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// All of it with 200: no Range, or one that does not count.
+    /// 200 with everything: no Range, or one that is ignored.
     Whole,
     /// 206 with this part.
     One(Span),
-    /// 206 as multipart/byteranges, in the order asked for.
+    /// 206 as multipart/byteranges, in the requested order.
     Several(Vec<Span>),
     /// 416 with `Content-Range: bytes */length`.
     Unsatisfiable(u64),
-    /// Something is asked for that is not stored.
+    /// A requested range is not stored.
     NotHere,
 }
 
-/// The most ranges of one request that are looked at; with more the Range does not count.
+/// Most ranges of one request; with more, the Range is ignored.
 pub const RANGES_MAX: usize = 32;
 
-/// Decides for a GET whose conditions did not end it. `meta.facts` says what is stored.
+/// Decides for a GET whose conditions did not end it. `meta.facts` describes the stored reply.
 pub fn plan(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> Plan {
     let extent = meta.facts.extent;
     let everything = if meta.facts.is_part() { Plan::NotHere } else { Plan::Whole };
     let Some(wanted) = wanted(headers).filter(|_| holds(headers, meta, now)) else { return everything };
-    // 2xx but 200 and 206 have no parts, nor have errors (RFC 9110 section 14.2).
+    // Only 200 and 206 have ranges; other 2xx and errors have none (RFC 9110 section 14.2).
     if !matches!(meta.facts.status.as_u16(), 200 | 206) {
         return Plan::Whole;
     }
@@ -78,7 +78,7 @@ pub fn plan(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> Plan {
     if !merged.iter().all(|span| extent.first <= span.first && span.last < extent.end()) {
         return Plan::NotHere;
     }
-    // Apart they stay in the order asked for; overlapping ones were merged in order of place.
+    // Disjoint ranges keep the requested order; overlapping ones were merged in order of position.
     let spans = if merged.len() == spans.len() { spans } else { merged };
     match spans[..] {
         [one] => Plan::One(one),
@@ -86,18 +86,18 @@ pub fn plan(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> Plan {
     }
 }
 
-/// Of a part whose whole length nobody said, one range with both ends may still be served.
-fn known_part(wanted: &[Wanted], extent: Extent) -> Plan {
+/// A part of unknown total length can still serve one range with both ends.
+fn known_part(wanted: &[RangeSpec], extent: Extent) -> Plan {
     match wanted {
-        [Wanted::From(first, Some(last))] if extent.first <= *first && *last < extent.end() => {
+        [RangeSpec::From(first, Some(last))] if extent.first <= *first && *last < extent.end() => {
             Plan::One(Span { first: *first, last: *last })
         }
         _ => Plan::NotHere,
     }
 }
 
-/// The ranges asked for; nothing when there is no Range, or one that does not count.
-pub fn wanted(headers: &HeaderMap) -> Option<Vec<Wanted>> {
+/// The requested ranges; `None` without a Range, or with one that is ignored.
+pub fn wanted(headers: &HeaderMap) -> Option<Vec<RangeSpec>> {
     let mut lines = headers.get_all(RANGE).iter();
     let line = lines.next()?.as_bytes();
     if lines.next().is_some() {
@@ -116,32 +116,32 @@ pub fn wanted(headers: &HeaderMap) -> Option<Vec<Wanted>> {
     (!found.is_empty()).then_some(found)
 }
 
-fn one_wanted(member: &[u8]) -> Option<Wanted> {
+fn one_wanted(member: &[u8]) -> Option<RangeSpec> {
     let dash = member.iter().position(|byte| *byte == b'-')?;
     let (first, last) = (&member[..dash], &member[dash + 1..]);
     match (first, last) {
-        ([], last) => Some(Wanted::Last(byte_count(last)?)),
-        (first, []) => Some(Wanted::From(byte_count(first)?, None)),
+        ([], last) => Some(RangeSpec::Last(byte_count(last)?)),
+        (first, []) => Some(RangeSpec::From(byte_count(first)?, None)),
         (first, last) => {
             let (first, last) = (byte_count(first)?, byte_count(last)?);
-            (first <= last).then_some(Wanted::From(first, Some(last)))
+            (first <= last).then_some(RangeSpec::From(first, Some(last)))
         }
     }
 }
 
-/// What a wanted range is of a whole of `total` bytes; nothing when it lies outside (RFC 9110 section 14.1.2).
-pub fn span(wanted: Wanted, total: u64) -> Option<Span> {
+/// The span of a range-spec within `total` bytes; `None` outside (RFC 9110 section 14.1.2).
+pub fn span(wanted: RangeSpec, total: u64) -> Option<Span> {
     let last = total.checked_sub(1)?;
     match wanted {
-        Wanted::From(first, until) if first <= last => {
+        RangeSpec::From(first, until) if first <= last => {
             Some(Span { first, last: until.map_or(last, |until| until.min(last)) })
         }
-        Wanted::Last(bytes) if bytes > 0 => Some(Span { first: total.saturating_sub(bytes), last }),
+        RangeSpec::Last(bytes) if bytes > 0 => Some(Span { first: total.saturating_sub(bytes), last }),
         _ => None,
     }
 }
 
-/// Sorted, with those that overlap or touch made one.
+/// Sorts spans, and merges those that overlap or are adjacent.
 fn merge(spans: &[Span]) -> Vec<Span> {
     let mut sorted = spans.to_vec();
     sorted.sort_unstable();
@@ -172,7 +172,7 @@ pub(super) fn holds(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> b
     named.is_some() && meta.facts.changed_at.filter(strong) == named
 }
 
-/// `bytes 4-9/10` or `bytes 4-9/*` as an extent; nothing when it is malformed, empty, or says nothing of bytes.
+/// Parses `bytes 4-9/10` or `bytes 4-9/*`; `None` when it is malformed, empty, or in another unit.
 pub fn content_range(line: &[u8]) -> Option<Extent> {
     let line = line.trim_ascii();
     let space = line.iter().position(|byte| *byte == b' ')?;
@@ -199,7 +199,7 @@ pub fn content_range_value(span: Option<Span>, total: Option<u64>) -> String {
     }
 }
 
-/// What If-Range may be given for a stored reply: a strong tag, or a strong date.
+/// The value of If-Range for a stored reply: a strong tag or a strong date.
 pub fn strong_validator(meta: &Meta<'_>) -> Option<String> {
     if let Some(tag) = meta.entity_tag() {
         return (!tag.weak).then(|| String::from_utf8(tag.text.to_vec()).ok()).flatten();
@@ -208,8 +208,8 @@ pub fn strong_validator(meta: &Meta<'_>) -> Option<String> {
     Some(String::from_utf8_lossy(&date::format(changed)).into_owned())
 }
 
-/// What two parts make together, when they share the same strong tag, agree on the whole, and overlap or touch
-/// (RFC 9111 section 3.4). The newer one's fields are used.
+/// The extent of two parts together, if they share a strong tag and the total length, and overlap or are adjacent (RFC 9111 section 3.4).
+/// The newer one's fields apply.
 pub fn combine(stored: &Meta<'_>, fresh: &Meta<'_>) -> Option<Extent> {
     let (one, other) = (stored.facts.extent, fresh.facts.extent);
     let same = match (stored.entity_tag(), fresh.entity_tag()) {
@@ -229,7 +229,7 @@ pub fn combine(stored: &Meta<'_>, fresh: &Meta<'_>) -> Option<Extent> {
     (same && touching).then_some(Extent { first, length, total })
 }
 
-/// The head of one part of a multipart/byteranges body, its leading line break included (RFC 9110 section 14.6).
+/// The head of one part of a multipart/byteranges body, with its leading line break (RFC 9110 section 14.6).
 pub fn part_head(boundary: &str, content_type: Option<&str>, span: Span, total: u64) -> String {
     let kind = content_type.map_or_else(String::new, |kind| format!("Content-Type: {kind}\r\n"));
     let range = content_range_value(Some(span), Some(total));

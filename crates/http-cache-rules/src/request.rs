@@ -1,6 +1,6 @@
-//! What a request says that the rules ask about, read once.
+//! What the rules need to know about a request, read once.
 //!
-//! Always holds: small and copied; holds nothing of the request's memory.
+//! Always holds: it is small and `Copy`, and borrows nothing from the request.
 //! Not here: whether the request is well formed (`framing`), ranges and conditions themselves.
 
 use http::header::{
@@ -13,20 +13,20 @@ use super::cache_control::RequestDirectives;
 /// What a method means to a cache (RFC 9110 section 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodKind {
-    /// Answered from the store, and its replies are stored.
+    /// Answered from the store; its replies are stored.
     Get,
-    /// Answered from the store; its replies update it.
+    /// Answered from the store; its replies update stored ones.
     Head,
-    /// Unsafe; yet its reply may be stored for GET when it says that it is that (RFC 9110 section 9.3.3).
+    /// Unsafe; its reply may be stored for GET if its Content-Location says so (RFC 9110 section 9.3.3).
     Post,
-    /// Changes nothing and is not cached.
+    /// Safe, but not cached.
     OtherSafe,
-    /// Changes what it names, or is not known to us, which counts the same (RFC 9111 section 4.4).
+    /// Unsafe, or unknown, which counts as unsafe (RFC 9111 section 4.4).
     Unsafe,
 }
 
 impl MethodKind {
-    /// By the registry of methods; names are compared with regard to case.
+    /// Classifies a method; names are case-sensitive.
     pub fn of(method: &Method) -> Self {
         match method.as_str() {
             "GET" => MethodKind::Get,
@@ -37,7 +37,7 @@ impl MethodKind {
         }
     }
 
-    /// Whether a successful reply makes what is stored doubtful.
+    /// Whether a successful reply invalidates stored replies.
     pub fn invalidates(self) -> bool {
         matches!(self, MethodKind::Post | MethodKind::Unsafe)
     }
@@ -48,25 +48,25 @@ impl MethodKind {
     }
 }
 
-/// What the rules need of a request.
+/// What the rules need to know about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestFacts {
     /// What its method means to a cache.
     pub method: MethodKind,
     /// Its Cache-Control or Pragma.
     pub directives: RequestDirectives,
-    /// Sent with Authorization (RFC 9111 section 3.5).
+    /// It has Authorization (RFC 9111 section 3.5).
     pub authorized: bool,
-    /// Asks for a part.
+    /// It asks for a range.
     pub ranged: bool,
-    /// Has If-None-Match or If-Modified-Since, which a cache answers (RFC 9111 section 4.3.2).
+    /// It has If-None-Match or If-Modified-Since, which a cache evaluates (RFC 9111 section 4.3.2).
     pub conditional: bool,
-    /// Has If-Match or If-Unmodified-Since, which only the origin answers (RFC 9111 section 4.3.2).
+    /// It has If-Match or If-Unmodified-Since, which only the origin evaluates (RFC 9111 section 4.3.2).
     pub origin_conditional: bool,
 }
 
 impl RequestFacts {
-    /// Reads what is needed. Allocates nothing.
+    /// Reads the facts. Allocates nothing.
     pub fn of(method: &Method, headers: &HeaderMap) -> Self {
         let has = |name: header::HeaderName| headers.contains_key(name);
         Self {

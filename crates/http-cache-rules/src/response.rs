@@ -1,21 +1,21 @@
-//! What a proxy does with what came of a fetch: the second of its two decisions. The first is [`super::decide`].
+//! What a proxy does with the outcome of a fetch: the second of its two decisions. The first is [`super::decide`].
 //!
 //! ```text
-//! request, what is stored, what came, policy, now ─> decide_response ─>
+//! request, stored reply, outcome, policy, now ─> decide_response ─>
 //!
-//! NextUpstream         ask the next one
-//! Merge                304 to our conditions: give what is stored the new fields (`update`), serve it
-//! RetryUnconditional   304 that confirms something else: ask again without conditions
-//! ServeStale           upstream fails: what is stored stands in
-//! Store, PassOn        a reply of its own: to the client, and into the store or not
-//! GatewayTimeout       upstream fails, and what is stored may not stand in
-//! NoReply              upstream fails, and nothing is stored
+//! NextUpstream         try the next upstream
+//! Merge                304 to our conditions: update the stored fields (`update`) and serve the stored reply
+//! RetryUnconditional   304 that validates something else: request again without conditions
+//! ServeStale           upstream failed: the stored reply stands in
+//! Store, PassOn        a new reply: to the client, and into the store or not
+//! GatewayTimeout       upstream failed, and the stored reply may not stand in
+//! NoReply              upstream failed, and nothing is stored
 //! ```
 //!
-//! Always holds: what is stored stands in only for a failure, and only within its time; a part never takes the place of
-//! a whole; a reply to a HEAD, or to a request with a body, is not stored.
-//! Not here: other keys that a reply makes doubtful (`invalidation`), a HEAD that updates what is stored (`update`), whether
-//! storing pays.
+//! Always holds: a stored reply stands in only for a failure, and only within its time. A part never replaces a complete reply. A reply
+//! to a HEAD, or to a request with a body, is not stored.
+//! Not here: other keys that a reply invalidates (`invalidation`), a HEAD that updates a stored reply (`update`), whether storing
+//! pays.
 
 use http::{Method, StatusCode};
 
@@ -27,53 +27,52 @@ use super::reuse::{self, Failure, OnError};
 use super::storing::{self, Exchange, Refusal};
 use super::update::{self, Confirmed};
 
-/// A stored reply beside a fetch for its key.
+/// A stored reply that takes part in a fetch for its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// What it is.
+    /// Its facts.
     pub meta: &'a Meta<'a>,
-    /// What it is for.
+    /// Its part in the fetch.
     pub role: Role,
 }
 
-/// What a stored reply is for in a fetch.
+/// The part of a stored reply in a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The request carries its validators (`conditional::set_conditions`). It also stands in.
+    /// The request carries its validators (`conditional::set_conditions`). It may also stand in for an error.
     Validated,
-    /// It stands in for an error.
+    /// It may stand in for an error.
     StandIn,
-    /// Neither: upstream said that it has another one, or was asked for a part of it.
+    /// Neither: upstream has indicated another reply, or was asked for part of one.
     Doubtful,
 }
 
-/// What came of asking one upstream.
+/// The outcome of a request to one upstream.
 #[derive(Clone, Copy, Debug)]
-pub enum Came<'a> {
-    /// The head of a reply, as it came.
+pub enum FetchOutcome<'a> {
+    /// The head of a reply, as received.
     Reply(&'a Exchange<'a>),
-    /// None, or one that broke off in its head.
-    Nothing {
-        /// There is another upstream, or another connection, that the request may be sent to.
-        can_go_on: bool,
+    /// No reply, or one that broke off in its head.
+    NoReply {
+        /// Whether the request may be sent to another upstream, or on another connection.
+        can_retry: bool,
     },
-    /// Another request for the same key was answered so by upstream, and this one waited for it.
-    Shared(Failure),
-    /// This proxy, or the client's own body, is the reason: no other upstream would do better, and what is stored must not
-    /// hide it.
-    Refused,
+    /// This request waited for another one with the same key, which failed in this way.
+    CollapsedFailure(Failure),
+    /// This proxy, or the client's own body, is the cause. No other upstream would help, and a stored reply must not hide it.
+    RefusedHere,
 }
 
-/// What to do with what came of a fetch.
+/// What to do with the outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseAction {
-    /// Ask the next upstream.
+    /// Try the next upstream.
     NextUpstream,
-    /// What is stored holds: merge the fields (`update::merge`, `update::refresh`) and serve it.
+    /// The stored reply is valid: merge the fields (`update::merge`, `update::refresh`) and serve it.
     Merge,
-    /// Upstream confirms what is not here: ask again, without conditions (`conditional::clear_conditions`).
+    /// Upstream validated something that is not stored: request again without conditions (`conditional::clear_conditions`).
     RetryUnconditional,
-    /// Serve what is stored (RFC 5861 section 4).
+    /// Serve the stored reply (RFC 5861 section 4).
     ServeStale {
         /// For the Age field, in seconds.
         age_s: u32,
@@ -82,35 +81,35 @@ pub enum ResponseAction {
     },
     /// Pass the reply on, and store it.
     Store {
-        /// What to remember of it.
+        /// The facts to store with it.
         facts: StoredFacts,
-        /// What is stored is not what upstream has any more: drop it, if this is not stored after all.
+        /// Whether the stored reply is outdated: remove it if the new one is not stored after all.
         supersedes: bool,
     },
-    /// Pass the reply on.
+    /// Pass the reply on without storing it.
     PassOn {
-        /// Why it is not stored. Nothing when it is for other reasons than the standard's.
+        /// Why not; `None` for reasons other than the standard's.
         refusal: Option<Refusal>,
-        /// What is stored is not what upstream has any more: drop it.
+        /// Whether the stored reply is outdated: remove it.
         supersedes: bool,
     },
-    /// Answer 504: what is stored may not be used unvalidated (RFC 9111 section 5.2.2.2).
+    /// Answer 504: the stored reply may not be used without validation (RFC 9111 section 5.2.2.2).
     GatewayTimeout,
-    /// Tell the client that there is no reply.
+    /// Answer with an error: there is no reply.
     NoReply,
 }
 
-/// Decides.
+/// Decides what to do with the outcome of a fetch.
 pub fn decide_response(
     request: &Request<'_>,
     stored: Option<Stored<'_>>,
-    came: Came<'_>,
+    outcome: FetchOutcome<'_>,
     policy: &Policy,
     now: WallSeconds,
 ) -> ResponseAction {
-    let exchange = match came {
-        Came::Nothing { can_go_on: true } => return ResponseAction::NextUpstream,
-        Came::Nothing { can_go_on: false } => {
+    let exchange = match outcome {
+        FetchOutcome::NoReply { can_retry: true } => return ResponseAction::NextUpstream,
+        FetchOutcome::NoReply { can_retry: false } => {
             return match stands_in(request, stored, Failure::NoReply, policy, now) {
                 Some(OnError::ServeStale { age_s }) => {
                     ResponseAction::ServeStale { age_s, failure: Failure::NoReply }
@@ -119,15 +118,15 @@ pub fn decide_response(
                 Some(OnError::PassOn) | None => ResponseAction::NoReply,
             };
         }
-        Came::Shared(failure) => {
+        FetchOutcome::CollapsedFailure(failure) => {
             return match stands_in(request, stored, failure, policy, now) {
                 Some(OnError::ServeStale { age_s }) => ResponseAction::ServeStale { age_s, failure },
                 Some(OnError::GatewayTimeout) => ResponseAction::GatewayTimeout,
                 Some(OnError::PassOn) | None => ResponseAction::NextUpstream,
             };
         }
-        Came::Refused => return ResponseAction::NoReply,
-        Came::Reply(exchange) => exchange,
+        FetchOutcome::RefusedHere => return ResponseAction::NoReply,
+        FetchOutcome::Reply(exchange) => exchange,
     };
     if reuse::is_error_status(exchange.status)
         && let Some(OnError::ServeStale { age_s }) =

@@ -1,78 +1,78 @@
-//! Whether what is stored answers a request: the heart of a cache (RFC 9111 section 4). What follows is `decide`'s.
+//! Whether a stored reply answers a request: the heart of a cache (RFC 9111 section 4). `decide` acts on the result.
 //!
 //! ```text
-//! origin's conditions, other methods ── Forward
-//! nothing stored ── Forward, or GatewayTimeout when only-if-cached
-//! no-cache, of reply or request ─┐
+//! conditions for the origin, other methods ── Forward
+//! nothing stored ── Forward, or GatewayTimeout with only-if-cached
+//! no-cache in reply or request ──┐
 //! too old for the client ────────┼─ Revalidate (Forward without a validator)
 //! stale ── max-stale: Serve ── stale-while-revalidate ──┘
 //! fresh ── Serve
 //! ```
 //!
-//! Always holds: nothing stale is served against must-revalidate, proxy-revalidate, s-maxage or no-cache; a request's
-//! max-stale never overrides a no-cache (RFC 9111 section 5.2.1.2 is about freshness, 5.2.2.4 is not).
-//! Not here: which of several variants (`select`), the client's conditions and ranges (`conditional`, `ranges`), which
-//! are looked at once this says Serve.
+//! Always holds: no stale reply is served against must-revalidate, proxy-revalidate, s-maxage or no-cache. A request's max-stale never
+//! overrides a no-cache (RFC 9111 section 5.2.1.2 is about freshness, 5.2.2.4 is not).
+//! Not here: selecting a variant (`select`), and the client's conditions and ranges (`conditional`, `ranges`), which apply after
+//! this says Serve.
 
 use super::date::WallSeconds;
 use super::facts::{Meta, StoredFacts};
 use super::policy::Policy;
 use super::request::RequestFacts;
 
-/// Why a request goes to the origin; the words of RFC 9211 section 2.2.
+/// Why a request goes upstream; the parameters of `fwd` in RFC 9211 section 2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ForwardReason {
-    /// The cache was told not to handle it, or it holds a condition that only the origin may answer.
+    /// The cache was configured not to handle it, or it has a condition that only the origin may evaluate.
     Bypass,
-    /// The method is not one that is answered from a store.
+    /// The method is never answered from a store.
     Method,
     /// Nothing is stored for the URI.
     UriMiss,
-    /// Something is stored, but not for these request fields.
+    /// Replies are stored, but for other request fields.
     VaryMiss,
-    /// What is stored is fresh, but the request wants it from the origin.
+    /// The stored reply is fresh, but the request demands the origin's.
     Request,
-    /// What is stored is stale.
+    /// The stored reply is stale.
     Stale,
-    /// What is stored lacks a part that is asked for.
+    /// The stored reply lacks a part that is requested.
     Partial,
 }
 
-/// What to do with a request.
+/// Whether and how to use the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// Answer from the store with this Age; `stale` when its lifetime is over and the client allows that.
+    /// Answer from the store with this Age; `stale` when its lifetime has passed and the client accepts that.
     Serve {
         /// For the Age field, in seconds.
         age_s: u32,
-        /// Past its lifetime.
+        /// Whether its lifetime has passed.
         stale: bool,
     },
-    /// Answer from the store with this Age, and ask the origin meanwhile (RFC 5861 section 3).
+    /// Answer from the store with this Age, and revalidate in the background (RFC 5861 section 3).
     ServeStaleWhileRevalidate {
         /// For the Age field, in seconds.
         age_s: u32,
     },
-    /// Ask the origin whether what is stored still holds (`conditional::set_conditions`).
+    /// Validate the stored reply with the origin (`conditional::set_conditions`).
     Revalidate(ForwardReason),
-    /// Ask the origin for it.
+    /// Send the request upstream.
     Forward(ForwardReason),
     /// Answer 504: only-if-cached, and the store does not suffice (RFC 9111 section 5.2.1.7).
     GatewayTimeout,
 }
 
-/// What the store holds for a request's key.
+/// What the store has for a request's key.
 #[derive(Clone, Copy, Debug)]
 pub enum Held<'a> {
-    /// Nothing at all.
+    /// Nothing.
     Nothing,
-    /// Replies, but to other request fields.
+    /// Replies, but for other request fields.
     OtherVariants,
     /// This reply.
     Reply(&'a StoredFacts),
 }
 
-/// Whether what is held answers the request, and what to do if not. Allocates nothing.
+/// Decides whether the store answers the request, and what to do if not. Allocates nothing.
 pub fn evaluate(request: &RequestFacts, held: Held<'_>, policy: &Policy, now: WallSeconds) -> Reuse {
     let to_origin = |how: Reuse| if request.directives.only_if_cached { Reuse::GatewayTimeout } else { how };
     if !request.method.may_be_served() {
@@ -86,7 +86,7 @@ pub fn evaluate(request: &RequestFacts, held: Held<'_>, policy: &Policy, now: Wa
         Held::Nothing => return to_origin(Reuse::Forward(ForwardReason::UriMiss)),
         Held::OtherVariants => return to_origin(Reuse::Forward(ForwardReason::VaryMiss)),
     };
-    // A part answers nobody who wants the whole; what a range wants is seen when it is read (`ranges::plan`).
+    // A part never answers a request for everything. Whether it covers a range is checked later (`ranges::plan`).
     if facts.is_part() && !request.ranged {
         return to_origin(Reuse::Forward(ForwardReason::Partial));
     }
@@ -100,7 +100,7 @@ pub fn evaluate(request: &RequestFacts, held: Held<'_>, policy: &Policy, now: Wa
     if facts.no_cache {
         return ask(ForwardReason::Stale);
     }
-    if policy.client_reload && wants_the_origin(request, facts, age_s, fresh) {
+    if policy.client_reload && requires_origin(request, facts, age_s, fresh) {
         return ask(reason);
     }
     if fresh {
@@ -119,22 +119,23 @@ pub fn evaluate(request: &RequestFacts, held: Held<'_>, policy: &Policy, now: Wa
     ask(reason)
 }
 
-/// Whether the request's own directives rule out what is stored (RFC 9111 section 5.2.1).
-fn wants_the_origin(request: &RequestFacts, facts: &StoredFacts, age_s: u32, fresh: bool) -> bool {
-    let asked = &request.directives;
-    if asked.no_cache {
+/// Whether the request's own directives rule out the stored reply (RFC 9111 section 5.2.1).
+fn requires_origin(request: &RequestFacts, facts: &StoredFacts, age_s: u32, fresh: bool) -> bool {
+    let directives = &request.directives;
+    if directives.no_cache {
         return true;
     }
-    // A reload of what will not change while it is fresh (RFC 8246 section 2); no-cache, the forced one, still asks.
-    let spared = facts.immutable && fresh;
-    // With max-stale a client takes what is past its lifetime, but no older than its max-age.
-    let too_old = asked.max_age.is_some_and(|most| age_s > most || most == 0) && !spared;
+    // A plain reload of an immutable reply is unnecessary while it is fresh (RFC 8246 section 2); no-cache, a forced reload, still goes
+    // to the origin.
+    let immutable = facts.immutable && fresh;
+    // With max-stale a client accepts a stale reply, but none older than its max-age.
+    let too_old = directives.max_age.is_some_and(|most| age_s > most || most == 0) && !immutable;
     let too_near_its_end =
-        asked.min_fresh.is_some_and(|least| facts.lifetime_s.saturating_sub(age_s) < least);
+        directives.min_fresh.is_some_and(|least| facts.lifetime_s.saturating_sub(age_s) < least);
     too_old || too_near_its_end
 }
 
-/// What to do when the origin fails while it is asked about a stored reply.
+/// What to do when the origin fails while a stored reply exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// The stored reply stands in, with this Age (RFC 5861 section 4).
@@ -142,9 +143,9 @@ pub enum OnError {
         /// For the Age field, in seconds.
         age_s: u32,
     },
-    /// Answer 504: the stored reply may not be used unvalidated, and there is no other (RFC 9111 section 5.2.2.2).
+    /// Answer 504: the stored reply may not be used without validation, and there is no other (RFC 9111 section 5.2.2.2).
     GatewayTimeout,
-    /// Give the origin's error to the client.
+    /// Pass the origin's error on.
     PassOn,
 }
 
@@ -153,11 +154,11 @@ pub enum OnError {
 pub enum Failure {
     /// No reply, or one that broke off in its head.
     NoReply,
-    /// One of the statuses that RFC 5861 section 4 counts: 500, 502, 503, 504.
+    /// One of the statuses of RFC 5861 section 4: 500, 502, 503, 504.
     ErrorStatus,
 }
 
-/// Decides. `facts` is what would have been validated.
+/// Decides between a stored reply and the failure. `facts` describes the reply that would have been validated.
 pub fn on_error(
     request: &RequestFacts,
     facts: &StoredFacts,
@@ -177,8 +178,8 @@ pub fn on_error(
     }
 }
 
-/// Of the stored replies to a key, the one to use for a request: of those that match its fields the one made last
-/// (RFC 9111 section 4.1). `scratch` is emptied and reused.
+/// Selects the stored reply to use: among those that match the request's fields the latest (RFC 9111 section 4.1). `scratch` is
+/// a buffer for reuse.
 pub fn select<'m, 'a>(
     stored: impl IntoIterator<Item = &'m Meta<'a>>,
     request: &http::HeaderMap,
@@ -191,7 +192,7 @@ where
     matching.max_by_key(|meta| (meta.facts.made_at, meta.facts.stored_at))
 }
 
-/// Whether a status from the origin is one that a stored reply may stand in for (RFC 5861 section 4).
+/// Whether a stored reply may stand in for a reply with this status (RFC 5861 section 4).
 pub fn is_error_status(status: http::StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }

@@ -1,13 +1,13 @@
-//! Whether a reply may be stored, and what is remembered of it (RFC 9111 section 3).
+//! Whether a reply may be stored, and which facts are stored with it (RFC 9111 section 3).
 //!
 //! ```text
 //! Exchange ─> judge ─> StoredFacts        ─> body arrives ─> body_ended ─> Whole │ Part │ Discard
-//!                 └──> Refusal (why, section)
+//!                 └──> Refusal (reason, section)
 //! ```
 //!
-//! Always holds: a reply is stored only if every rule allows it and something could come of it: it is fresh, can be
-//! validated, or may be served stale.
-//! Not here: whether it pays (admission), and its fields' form when stored (`forwarding::storable_fields`).
+//! Always holds: a reply is stored only if every rule allows it and it could be used: it is fresh, can be validated, or may be served
+//! stale.
+//! Not here: whether storing pays (admission), and the fields to store (`forwarding::storable_fields`).
 
 use http::header::{CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, HeaderMap, SET_COOKIE};
 use http::{StatusCode, Uri};
@@ -26,19 +26,19 @@ use super::vary::{Vary, write_variant};
 /// A request that went to the origin, and the head of its reply as it came.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
-    /// What was asked for, absolute.
+    /// The target of the request, absolute.
     pub target: &'a Uri,
-    /// What the rules know of the request as the client sent it.
+    /// What the rules know about the request, as the client sent it.
     pub request: &'a RequestFacts,
     /// The client's fields.
     pub request_headers: &'a HeaderMap,
-    /// When it was sent.
+    /// When the request was sent.
     pub requested_at: WallSeconds,
-    /// When the reply's head was there.
+    /// When the head of the reply had arrived.
     pub answered_at: WallSeconds,
     /// The reply's status.
     pub status: StatusCode,
-    /// The reply's fields, before any was taken out: `Connection: cache-control` must not hide a `private`.
+    /// The reply's fields before any was removed: `Connection: cache-control` must not hide a `private`.
     pub headers: &'a HeaderMap,
 }
 
@@ -47,34 +47,34 @@ pub struct Exchange<'a> {
 pub enum Refusal {
     /// Replies to this method are not cached.
     Method,
-    /// An interim reply, or one about the request and not about the resource (304, 407, 412, 416, 428, 429, 431, 511).
+    /// An interim reply, or one about the request rather than the resource (304, 407, 412, 416, 428, 429, 431, 511).
     Status,
-    /// The request said no-store.
+    /// The request has no-store.
     RequestNoStore,
-    /// The reply says no-store.
+    /// The reply has no-store.
     NoStore,
-    /// It is for one user.
+    /// The reply is for one user.
     Private,
-    /// must-understand, and the status is unknown to us.
+    /// The reply has must-understand, and its status is not known here.
     NotUnderstood,
-    /// The request was authorized, and the reply does not say that others may have it.
+    /// The request has Authorization, and the reply does not allow sharing.
     Authorized,
-    /// It sets cookies.
+    /// The reply sets cookies.
     SetCookie,
-    /// Vary names something that is not in requests.
+    /// Vary names something that is not a request field.
     VariesOnAnything,
-    /// Vary lists more than is kept.
+    /// Vary lists more than this cache stores.
     VariantTooLong,
-    /// It has neither a lifetime nor a status that may be given one.
+    /// It has neither an explicit lifetime nor a status that allows a heuristic one.
     NoLifetime,
-    /// A part whose place is not said or not believed, or several in one.
+    /// A 206 whose Content-Range is missing, invalid or contradicted, or with several parts.
     PartUnreadable,
-    /// It would never be used: stale when it came, and nothing to validate it by.
+    /// It could never be used: stale on arrival, and without a validator.
     Useless,
 }
 
 impl Refusal {
-    /// The section that decides.
+    /// The section that says so.
     pub fn section(self) -> &'static str {
         match self {
             Refusal::Method => "RFC 9110 section 9.2.3",
@@ -113,7 +113,7 @@ impl Refusal {
     }
 }
 
-/// Whether the reply may be stored, and if so what a hit needs to know of it.
+/// Judges whether the reply may be stored, and returns the facts for later hits.
 pub fn judge(exchange: &Exchange<'_>, policy: &Policy) -> Result<StoredFacts, Refusal> {
     let Exchange { request, status, headers, .. } = *exchange;
     let directives = ResponseDirectives::of(headers, &policy.targets);
@@ -132,8 +132,8 @@ pub fn judge(exchange: &Exchange<'_>, policy: &Policy) -> Result<StoredFacts, Re
     if directives.private {
         return Err(Refusal::Private);
     }
-    let told_for_all = directives.public || directives.s_maxage.is_some();
-    if request.authorized && !told_for_all && !directives.must_revalidate {
+    let explicitly_shared = directives.public || directives.s_maxage.is_some();
+    if request.authorized && !explicitly_shared && !directives.must_revalidate {
         return Err(Refusal::Authorized);
     }
     if sets_cookies(headers, &directives, policy.set_cookie) {
@@ -161,7 +161,7 @@ pub fn judge(exchange: &Exchange<'_>, policy: &Policy) -> Result<StoredFacts, Re
         stored_at: exchange.answered_at,
         made_at: freshness::made_at(headers, exchange.answered_at),
         changed_at: freshness::single_date(headers, &http::header::LAST_MODIFIED, exchange.answered_at),
-        // An age that cannot be read, where the policy takes that as stale, is the whole lifetime.
+        // If the policy treats an invalid Age as stale, the age is the whole lifetime.
         initial_age_s: initial_age.unwrap_or(lifetime.seconds),
         lifetime_s: lifetime.seconds,
         stale_while_revalidate_s: directives
@@ -179,26 +179,26 @@ pub fn judge(exchange: &Exchange<'_>, policy: &Policy) -> Result<StoredFacts, Re
     let stale_use =
         !facts.forbids_stale && (facts.stale_while_revalidate_s > 0 || facts.stale_if_error_s > 0);
     let fresh_use = !facts.no_cache && facts.is_fresh(exchange.answered_at);
-    // Without a lifetime of its own a reply that is stale from the start is worth keeping to be validated alone.
+    // A reply that is stale on arrival is worth storing only if it can be validated.
     if !facts.has_validator() && !fresh_use && !stale_use {
         return Err(Refusal::Useless);
     }
     Ok(facts)
 }
 
-/// What becomes of what was received when a stored reply's body ends.
+/// What to do with the received bytes when a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// All there: store it with this extent.
+    /// The body is complete: store it with this extent.
     Whole(Extent),
-    /// Cut off, but told apart by a strong validator, so that the rest can be fetched (RFC 9111 section 3.3).
+    /// The body broke off, but a strong validator identifies it, so that the rest can be fetched later (RFC 9111 section 3.3).
     Part(Extent),
-    /// Cut off, and of no use; or more than was announced.
+    /// The body broke off and is of no use, or is longer than announced.
     Discard,
 }
 
-/// Decides when `received` bytes came and the connection ended `cleanly` (the length was reached, or the last chunk or
-/// the close was there as the framing wants it; RFC 9112 section 8).
+/// Decides after `received` bytes. `cleanly`: the length was reached, or the last chunk or close came as the framing requires (RFC
+/// 9112 section 8).
 pub fn body_ended(
     facts: &StoredFacts,
     strong_validator: bool,
@@ -229,9 +229,8 @@ pub fn body_ended(
     }
 }
 
-/// Statuses whose replies describe the target and not this one request or this connection. RFC 6585 forbids storing
-/// 428, 429, 431 and 511; 412 and 416 answer a condition or range that is not in the key; 304 and 206 have rules of
-/// their own.
+/// Whether replies with this status describe the target rather than one request or connection. RFC 6585 forbids storing 428, 429,
+/// 431 and 511; 412 and 416 answer a condition or range that is not in the key; 304 and 206 have rules of their own.
 fn is_about_the_resource(status: StatusCode) -> bool {
     !status.is_informational() && !matches!(status.as_u16(), 304 | 407 | 412 | 416 | 428 | 429 | 431 | 511)
 }
@@ -246,14 +245,14 @@ fn sets_cookies(headers: &HeaderMap, directives: &ResponseDirectives, policy: Se
     if !headers.contains_key(SET_COOKIE) {
         return false;
     }
-    let told = directives.public || directives.s_maxage.is_some() || directives.targeted;
+    let explicitly_shared = directives.public || directives.s_maxage.is_some() || directives.targeted;
     let taken_out = || {
         (directives.no_cache_fields || directives.private_fields)
             && withheld_fields(headers).contains(&SET_COOKIE)
     };
     match policy {
         SetCookie::Store => false,
-        SetCookie::WhenToldByOrigin => !told && !taken_out(),
+        SetCookie::WhenExplicit => !explicitly_shared && !taken_out(),
         SetCookie::Refuse => !taken_out(),
     }
 }
@@ -271,7 +270,7 @@ fn check_variant(exchange: &Exchange<'_>) -> Result<(), Refusal> {
     fits.then_some(()).ok_or(Refusal::VariantTooLong)
 }
 
-/// Whether Content-Location says that this is what a GET of the target would bring (RFC 9110 section 9.3.3).
+/// Whether Content-Location says that a GET of the target would return this reply (RFC 9110 section 9.3.3).
 fn names_itself(exchange: &Exchange<'_>) -> bool {
     let mut lines = exchange.headers.get_all(CONTENT_LOCATION).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return false };
@@ -279,7 +278,7 @@ fn names_itself(exchange: &Exchange<'_>) -> bool {
     named.is_some() && named == key::CacheKey::of(exchange.target).ok()
 }
 
-/// What of the content the reply holds, as its head says it.
+/// The part of the content in the reply, according to its head.
 fn extent_of(status: StatusCode, headers: &HeaderMap) -> Result<Extent, Refusal> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
     if status != StatusCode::PARTIAL_CONTENT {

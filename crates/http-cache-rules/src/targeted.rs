@@ -1,8 +1,8 @@
-//! Targeted cache control: CDN-Cache-Control and its kin, which are structured fields (RFC 9213, RFC 8941).
+//! Targeted cache control: CDN-Cache-Control and similar structured fields (RFC 9213, RFC 8941).
 //!
-//! Always holds: a field that is empty or does not parse to its last byte is as good as absent (RFC 9213 section 2.1),
-//! and so is one that gives a directive we act on a value of the wrong type.
-//! Not here: whose field it is (`Policy::targets` lists those of this cache); the grammar, which is `sfv`'s.
+//! Always holds: a field that is empty or invalid is ignored (RFC 9213 section 2.1), and so is one with a known directive whose
+//! value has the wrong type.
+//! Not here: which field is meant for this cache (`Policy::targets`); the grammar, which is `sfv`'s.
 
 use http::{HeaderMap, HeaderName};
 use sfv::visitor::{
@@ -13,7 +13,7 @@ use sfv::{BareItemFromInput, KeyRef, Parser, Version};
 use super::cache_control::ResponseDirectives;
 use super::lists::DELTA_MAX;
 
-/// What one targeted field says; nothing when it does not count.
+/// The directives of one targeted field; `None` when it is ignored.
 pub fn directives(headers: &HeaderMap, target: &HeaderName) -> Option<ResponseDirectives> {
     let mut lines = headers.get_all(target).iter();
     // Lines are joined before parsing (RFC 8941 section 4.2); one line, the usual case, is parsed in place.
@@ -33,19 +33,19 @@ pub fn directives(headers: &HeaderMap, target: &HeaderName) -> Option<ResponseDi
     parser.parse_dictionary_with_visitor(reader).ok().flatten()
 }
 
-/// A directive that we act on has a value of another type than it should.
+/// A known directive has a value of the wrong type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a targeted directive has a value of the wrong type")]
 struct WrongType;
 
-/// Collects the directives of a dictionary. Of two members with one name the last counts (RFC 8941 section 3.2).
+/// Collects the directives of a dictionary. Among members with the same name the last one applies (RFC 8941 section 3.2).
 struct Reader {
     found: ResponseDirectives,
     members: usize,
 }
 
 impl<'de> DictionaryVisitor<'de> for Reader {
-    /// Nothing for an empty field.
+    /// `None` for an empty field.
     type Out = Option<ResponseDirectives>;
     type Error = WrongType;
 
@@ -92,7 +92,7 @@ impl<'de> ItemVisitor<'de> for Directive<'_, 'de> {
             _ => Value::Other,
         };
         note(self.found, self.name, value)?;
-        // Parameters mean nothing to us, but must be well formed.
+        // Parameters are ignored, but must be well formed.
         Ok(Ignored)
     }
 }
@@ -116,7 +116,7 @@ fn note(found: &mut ResponseDirectives, name: &str, value: Value) -> Result<(), 
     };
     match name {
         "no-store" => found.no_store = flag()?,
-        // With a list of fields these count as without: the careful reading.
+        // With a list of fields these count as without one, which is the cautious reading.
         "no-cache" => found.no_cache = flag().unwrap_or(true),
         "private" => found.private = flag().unwrap_or(true),
         "public" => found.public = flag()?,

@@ -1,8 +1,8 @@
-//! Entity tags and dates of last change: what makes two replies the same (RFC 9110 section 8.8).
+//! Validators: entity tags and modification dates (RFC 9110 section 8.8).
 //!
-//! Always holds: a tag is compared byte for byte; a weak one is never strongly equal, not even to itself; a tag that
-//! is not in quotes is invalid, is never sent in a condition, and equals nothing.
-//! Not here: conditions made of them (`conditional`).
+//! Always holds: tags are compared byte for byte. A weak tag is never strongly equal, not even to itself. A tag without quotes is invalid,
+//! never sent in a condition, and equals nothing.
+//! Not here: the conditions that use them (`conditional`).
 
 use super::date::WallSeconds;
 use super::lists;
@@ -10,14 +10,14 @@ use super::lists;
 /// `"x"` or `W/"x"` (RFC 9110 section 8.8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityTag<'a> {
-    /// As it was sent, with quotes and `W/`.
+    /// As sent, with quotes and `W/`.
     pub text: &'a [u8],
-    /// Whether it began with `W/`: equal in meaning, perhaps not in bytes.
+    /// Whether it begins with `W/`: equivalent content, but perhaps not the same bytes.
     pub weak: bool,
 }
 
 impl<'a> EntityTag<'a> {
-    /// Reads a tag; nothing when it is not in quotes or holds what no tag may.
+    /// Parses a tag; `None` when it is unquoted or contains invalid bytes.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let text = text.trim_ascii();
         let (weak, quoted) = match text.strip_prefix(b"W/") {
@@ -33,20 +33,20 @@ impl<'a> EntityTag<'a> {
         if self.weak { &self.text[2..] } else { self.text }
     }
 
-    /// Equal bytes of the content: both strong and the same (8.8.3.2).
+    /// Whether both denote the same bytes: both strong and the same (8.8.3.2).
     pub fn strongly_equals(self, other: EntityTag<'_>) -> bool {
         !self.weak && !other.weak && self.text == other.text
     }
 
-    /// Equal in meaning: the same but for `W/` (8.8.3.2).
+    /// Whether both denote equivalent content: the same apart from `W/` (8.8.3.2).
     pub fn weakly_equals(self, other: EntityTag<'_>) -> bool {
         self.opaque() == other.opaque()
     }
 }
 
-/// The tags of one If-None-Match line; members that are no tags are skipped, as they equal nothing.
+/// The tags of one If-None-Match line. Invalid members are skipped, as they equal nothing.
 pub fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
-    // A tag may hold a backslash that escapes nothing, so that lists::members would lose count of the quotes.
+    // A backslash in a tag escapes nothing, so `lists::members` would mistake where its quotes end.
     let mut rest = line;
     std::iter::from_fn(move || {
         loop {
@@ -74,13 +74,13 @@ pub fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     })
 }
 
-/// Whether a date of last change tells versions apart to the byte: the origin's own clock was past it by a second at
-/// least, so that nothing could change within the same second unseen (RFC 9110 section 8.8.2.2).
+/// Whether a modification date is a strong validator: the origin's clock was at least a second later, so that no change within the same
+/// second can go unnoticed (RFC 9110 section 8.8.2.2).
 pub fn is_strong_date(last_modified: WallSeconds, date: WallSeconds) -> bool {
     date.0.saturating_sub(last_modified.0) >= 1
 }
 
-/// Whether a field value is the member `*` alone.
+/// Whether a field value is the single member `*`.
 pub fn is_any(line: &[u8]) -> bool {
     let mut members = lists::members(line);
     members.next() == Some(b"*") && members.next().is_none()

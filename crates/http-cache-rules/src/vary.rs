@@ -5,28 +5,28 @@
 //!                                                                        (sorted)  |  (absent: 0x01)
 //! ```
 //!
-//! Always holds: two requests with equal bytes here agree in every listed field, after what the field's syntax calls
-//! insignificant is taken out; `*` anywhere matches nothing.
-//! Not here: choosing by q-values what a client would like best, and where variants lie.
+//! Always holds: requests with equal variant bytes agree in every listed field, after removing what the field's syntax calls
+//! insignificant. `*` matches nothing.
+//! Not here: content negotiation by q-values, and where variants are stored.
 
 use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
 
 use super::lists::all_members;
 
-/// What a reply's Vary lists.
+/// The fields that a reply's Vary lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// Nothing: one reply for all.
+    /// None: one reply for all requests.
     Nothing,
-    /// These fields of the request, sorted and each once.
+    /// These request fields, sorted, without duplicates.
     Fields(Vec<HeaderName>),
-    /// Something outside the request's fields, or a name that is none: no other request matches.
+    /// Something outside the request's fields, or an invalid name: no other request matches.
     Anything,
 }
 
 impl Vary {
-    /// Of a reply's fields.
+    /// Reads a reply's Vary.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut fields = Vec::new();
         for member in all_members(headers, &VARY) {
@@ -44,7 +44,7 @@ impl Vary {
         Vary::Fields(fields)
     }
 
-    /// The names with commas between: what is stored to find variants again.
+    /// The names, separated by commas, as they are stored to find variants.
     pub fn names(&self) -> Vec<u8> {
         match self {
             Vary::Nothing => Vec::new(),
@@ -56,12 +56,12 @@ impl Vary {
     }
 }
 
-/// Appends to `variant` what `request` says in the fields of `names` (as [`Vary::names`] wrote them). Equal bytes: the
-/// same variant. Allocates only for the names and what `variant` grows by.
+/// Appends the request's values of the fields in `names` (written by [`Vary::names`]) to `variant`. Equal bytes mean the same variant.
+/// Allocates only for the names and for what `variant` grows by.
 pub fn write_variant(names: &[u8], request: &HeaderMap, variant: &mut Vec<u8>) {
     for name in names.split(|byte| *byte == b',').filter(|name| !name.is_empty()) {
         let Ok(name) = HeaderName::from_bytes(name) else {
-            // Stored names are names; if a disk said otherwise, this matches nothing that was stored.
+            // Only valid names are stored; a corrupt one matches no stored variant.
             variant.extend_from_slice(b"\x02\0");
             continue;
         };
@@ -80,7 +80,7 @@ pub fn write_variant(names: &[u8], request: &HeaderMap, variant: &mut Vec<u8>) {
     }
 }
 
-/// Whether a stored reply's variant is that of this request. `scratch` is emptied and reused.
+/// Whether a stored variant is that of this request. `scratch` is a buffer for reuse.
 pub fn matches(names: &[u8], variant: &[u8], request: &HeaderMap, scratch: &mut Vec<u8>) -> bool {
     if names.is_empty() {
         return true;
@@ -90,9 +90,9 @@ pub fn matches(names: &[u8], variant: &[u8], request: &HeaderMap, scratch: &mut 
     scratch == variant
 }
 
-/// Lines joined, space around commas outside quotes taken out. Case and order stay: they may mean something.
+/// Joins the lines, and removes white space around commas outside quotes. Case and order are kept, as they may be significant.
 fn write_list(request: &HeaderMap, name: &HeaderName, variant: &mut Vec<u8>) {
-    // A date or a browser's name is no list, but comes out of this unharmed all the same.
+    // Dates and product names are not lists, but pass through this unchanged.
     let before = variant.len();
     for member in all_members(request, name) {
         if variant.len() > before {
@@ -102,8 +102,8 @@ fn write_list(request: &HeaderMap, name: &HeaderName, variant: &mut Vec<u8>) {
     }
 }
 
-/// Ranges with weights: no case, no spaces, `q=1` and its zeros left out, sorted, as their order says nothing
-/// (RFC 9110 section 12.4.2).
+/// Media ranges with weights: in lower case, without spaces, `q=1` or trailing zeros, and sorted, as their order is insignificant (RFC
+/// 9110 section 12.4.2).
 fn write_preferences(request: &HeaderMap, name: &HeaderName, variant: &mut Vec<u8>) {
     let mut ranges: Vec<Vec<u8>> = all_members(request, name).map(preference).collect();
     ranges.sort_unstable();

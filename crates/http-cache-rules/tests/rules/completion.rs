@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Method, StatusCode};
 use http_cache_rules::Meta;
-use http_cache_rules::completion::{Completion, is_too_little};
+use http_cache_rules::completion::{Completion, is_insufficient};
 
 use crate::ranges::meta_of;
 use crate::{NOW, fields};
@@ -54,7 +54,7 @@ fn only_what_is_missing_is_asked_for_and_only_if_it_holds_together() {
         let completion = Completion::of(&request, &meta, NOW);
         let (mut asked, mut told) = (request.clone(), String::new());
         if let Some(completion) = &completion {
-            completion.ask_for_it(&mut asked);
+            completion.request_missing(&mut asked);
             told = format!("{}-{}", completion.extent.first, completion.extent.end() - 1);
             assert_eq!(asked.get_all("if-range").iter().count(), 1, "{section}");
         }
@@ -103,7 +103,7 @@ fn a_reply_is_put_to_a_part_only_when_it_is_just_what_was_asked_for_of_the_same_
     for (section, status, reply, brings) in rows {
         let status = StatusCode::from_u16(status).expect("a status");
         assert_eq!(
-            completion.is_brought_by(&meta, status, &fields(reply), NOW),
+            completion.is_satisfied_by(&meta, status, &fields(reply), NOW),
             brings,
             "{section}: {reply}"
         );
@@ -161,6 +161,6 @@ fn a_part_is_too_little_only_for_who_wants_more_and_has_not_got_it() {
         ("HEAD", "", false),
     ] {
         let method: Method = method.parse().expect("a method");
-        assert_eq!(is_too_little(&method, &fields(request), &meta, NOW), too_little, "{method} {request}");
+        assert_eq!(is_insufficient(&method, &fields(request), &meta, NOW), too_little, "{method} {request}");
     }
 }

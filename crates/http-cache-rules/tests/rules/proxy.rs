@@ -10,7 +10,7 @@ use http_cache_rules::conditional::{self, Outcome};
 use http_cache_rules::decide::{self, Found};
 use http_cache_rules::key::CacheKey;
 use http_cache_rules::ranges::{self, Plan};
-use http_cache_rules::response::{Came, ResponseAction, Role, Stored, decide_response};
+use http_cache_rules::response::{FetchOutcome, ResponseAction, Role, Stored, decide_response};
 use http_cache_rules::reuse::{self, ForwardReason};
 use http_cache_rules::storing::{self, BodyEnd};
 use http_cache_rules::update::{self, HeadSays};
@@ -151,10 +151,10 @@ impl Proxy {
         let stored = meta.as_ref().map(|meta| Stored { meta, role: Role::Validated });
         let mut exchange = self_exchange(request, facts, self.now);
         let came_as = match &came {
-            None => Came::Nothing { can_go_on: false },
+            None => FetchOutcome::NoReply { can_retry: false },
             Some(reply) => {
                 (exchange.status, exchange.headers) = (reply.status, &reply.headers);
-                Came::Reply(&exchange)
+                FetchOutcome::Reply(&exchange)
             }
         };
         let action = decide_response(&asked(request, facts), stored, came_as, &self.policy, self.now);

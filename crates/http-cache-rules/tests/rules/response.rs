@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 use http_cache_rules::decide::Request;
 use http_cache_rules::facts::meta_bytes;
-use http_cache_rules::response::{Came, ResponseAction, Role, Stored, decide_response};
+use http_cache_rules::response::{FetchOutcome, ResponseAction, Role, Stored, decide_response};
 use http_cache_rules::reuse::Failure::{ErrorStatus, NoReply};
 use http_cache_rules::{Exchange, Extent, Meta, Policy, RequestFacts, StoredFacts};
 
@@ -34,7 +34,7 @@ type There = Option<(&'static str, bool, Role)>;
 #[derive(Clone, Copy)]
 enum Comes {
     Head(u16, &'static str),
-    Failure { can_go_on: bool },
+    Failure { can_retry: bool },
     Shared(http_cache_rules::reuse::Failure),
     Refused,
 }
@@ -66,10 +66,10 @@ fn decided(there: There, method: &str, request: &str, has_body: bool, comes: Com
         headers: &headers,
     };
     let came = match comes {
-        Head(..) => Came::Reply(&exchange),
-        Failure { can_go_on } => Came::Nothing { can_go_on },
-        Shared(failure) => Came::Shared(failure),
-        Refused => Came::Refused,
+        Head(..) => FetchOutcome::Reply(&exchange),
+        Failure { can_retry } => FetchOutcome::NoReply { can_retry },
+        Shared(failure) => FetchOutcome::CollapsedFailure(failure),
+        Refused => FetchOutcome::RefusedHere,
     };
     shown(decide_response(&request, stored, came, &Policy::default(), NOW))
 }
@@ -78,7 +78,7 @@ const M60: &str = "cache-control: max-age=60|etag: \"a\"";
 const SIE: &str = "cache-control: max-age=0, stale-if-error=60|etag: \"a\"";
 const VALIDATED: There = Some((M60, true, Role::Validated));
 const STANDS_IN: There = Some((SIE, true, Role::Validated));
-const FAILS: Comes = Failure { can_go_on: false };
+const FAILS: Comes = Failure { can_retry: false };
 
 /// Section, what is stored, method, request's fields, what comes, what is done.
 #[rustfmt::skip]
@@ -113,7 +113,7 @@ const ROWS: &[(&str, There, &str, &str, Comes, &str)] = &[
     ("9111 4.3.4 not what upstream has no more", Some((SIE, true, Role::Doubtful)), "GET", "", FAILS, "no reply"),
     ("9111 4.3.4 nor for its error", Some((SIE, true, Role::Doubtful)), "GET", "", Head(503, ""), "pass on, no-lifetime"),
     ("9110 15.6.3 no reply, nothing stored", None, "GET", "", FAILS, "no reply"),
-    ("9110 9.2.2 another upstream first", STANDS_IN, "GET", "", Failure { can_go_on: true }, "next"),
+    ("9110 9.2.2 another upstream first", STANDS_IN, "GET", "", Failure { can_retry: true }, "next"),
     ("5861 4 of what others were told as well", STANDS_IN, "GET", "", Shared(ErrorStatus), "stale 0 for ErrorStatus"),
     ("9111 5.2.2.2 of what others were told, nothing may stand in", VALIDATED, "GET", "", Shared(NoReply), "504"),
     ("9111 4 of what others were told, an error is not for us", VALIDATED, "GET", "", Shared(ErrorStatus), "next"),

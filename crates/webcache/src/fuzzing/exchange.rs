@@ -189,7 +189,7 @@ fn judged(request_headers: &HeaderMap, headers: &HeaderMap, status: StatusCode, 
     }
     if let Some(completion) = completion::Completion::of(request_headers, &meta, now) {
         let mut asks = request_headers.clone();
-        completion.ask_for_it(&mut asks);
+        completion.request_missing(&mut asks);
         assert_eq!(
             ranges::wanted(&asks).map(|wanted| wanted.len()),
             Some(1),

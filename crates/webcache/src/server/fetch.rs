@@ -27,7 +27,7 @@ use http::{Method, Response, StatusCode, Uri};
 use http_cache_rules::cache_status::CacheStatus;
 use http_cache_rules::conditional::{self, Outcome as Conditions};
 use http_cache_rules::forwarding;
-use http_cache_rules::response::{Came, ResponseAction, Role, Stored, decide_response};
+use http_cache_rules::response::{FetchOutcome, ResponseAction, Role, Stored, decide_response};
 use http_cache_rules::reuse::{Failure, ForwardReason};
 use http_cache_rules::update::{self, HeadSays};
 use http_cache_rules::{Exchange, Meta, Refusal, StoredFacts, facts, invalidation, lists, ranges};
@@ -72,12 +72,12 @@ enum ReceivedOutcome<'a> {
 }
 
 impl ReceivedOutcome<'_> {
-    fn as_fetch_outcome(&self) -> Came<'_> {
+    fn as_fetch_outcome(&self) -> FetchOutcome<'_> {
         match self {
-            ReceivedOutcome::Reply(exchange) => Came::Reply(exchange),
+            ReceivedOutcome::Reply(exchange) => FetchOutcome::Reply(exchange),
             // A stored reply must not stand in for a destination that clients may not reach.
-            ReceivedOutcome::Error { is_refusal: true } => Came::Refused,
-            ReceivedOutcome::Error { is_refusal: false } => Came::Nothing { can_go_on: false },
+            ReceivedOutcome::Error { is_refusal: true } => FetchOutcome::RefusedHere,
+            ReceivedOutcome::Error { is_refusal: false } => FetchOutcome::NoReply { can_retry: false },
         }
     }
 }
@@ -143,13 +143,13 @@ impl RequestHandler {
         };
         let found = self.neighbours(why).await;
         let mut answer = self.send_to_upstreams(headers, body, &found).await;
-        let mut action = self.decide_response(stored.as_deref(), role, self.came(&answer).as_fetch_outcome());
+        let mut action = self.decide_response(stored.as_deref(), role, self.received(&answer).as_fetch_outcome());
         if let (ResponseAction::RetryUnconditional, Some(headers)) = (action, unconditional) {
             answer = self.send_to_upstreams(headers, RequestBody::Nothing, &IcpResult::default()).await;
             action = self.decide_response(
                 stored.as_deref(),
                 Role::Doubtful,
-                self.came(&answer).as_fetch_outcome(),
+                self.received(&answer).as_fetch_outcome(),
             );
         }
         match (action, answer, stored) {
@@ -175,7 +175,7 @@ impl RequestHandler {
     }
 
     /// The outcome as the caching rules take it.
-    fn came<'a>(&'a self, answer: &'a Result<UpstreamReply, UpstreamError>) -> ReceivedOutcome<'a> {
+    fn received<'a>(&'a self, answer: &'a Result<UpstreamReply, UpstreamError>) -> ReceivedOutcome<'a> {
         match answer {
             Ok(answer) => {
                 ReceivedOutcome::Reply(self.exchange(answer, answer.reply.status(), answer.reply.headers()))
@@ -189,11 +189,11 @@ impl RequestHandler {
         &self,
         stored: Option<&StoredReply>,
         role: Role,
-        came: Came<'_>,
+        outcome: FetchOutcome<'_>,
     ) -> ResponseAction {
         let meta = stored.map(StoredReply::meta);
         let stored = meta.as_ref().map(|meta| Stored { meta, role });
-        decide_response(&self.request(), stored, came, &self.config.policy, now())
+        decide_response(&self.request(), stored, outcome, &self.config.policy, now())
     }
 
     /// Decides about storing a reply to a request that carried no validators of ours.
@@ -204,7 +204,7 @@ impl RequestHandler {
         role: Role,
     ) -> StorageDecision {
         let exchange = self.exchange(answer, answer.reply.status(), answer.reply.headers());
-        StorageDecision::of(self.decide_response(stored, role, Came::Reply(&exchange)))
+        StorageDecision::of(self.decide_response(stored, role, FetchOutcome::Reply(&exchange)))
     }
 
     /// The error reply to the client when upstream gave none.
@@ -370,8 +370,9 @@ impl RequestHandler {
                     // An upstream that began a reply has acted on the request: only another one is tried after it.
                     let next_is_untried = number + 1 < candidates.len();
                     let may_repeat = next_is_untried || !attempts.reply_began;
-                    let can_go_on = number + 1 < tries && !error.is_final() && may_repeat;
-                    let action = self.decide_response(None, Role::StandIn, Came::Nothing { can_go_on });
+                    let can_retry = number + 1 < tries && !error.is_final() && may_repeat;
+                    let action =
+                        self.decide_response(None, Role::StandIn, FetchOutcome::NoReply { can_retry });
                     if action != ResponseAction::NextUpstream {
                         return Err(error);
                     }

@@ -517,7 +517,7 @@ fn check(upstream: &Upstream, reply: &mut Response<Incoming>, may_switch: bool) 
         return Err(UpstreamError::Switched { authority: upstream.authority() });
     }
     framing::check_read_reply(reply.version(), status, reply.headers())
-        .and_then(|()| framing::settle_length(status, reply.headers_mut()))
+        .and_then(|()| framing::normalize_length(status, reply.headers_mut()))
         .map_err(|source| UpstreamError::Framing { authority: upstream.authority(), source })
 }
 

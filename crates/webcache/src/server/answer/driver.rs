@@ -26,7 +26,7 @@ use http::Response;
 use http::header::{AGE, CONTENT_LENGTH, HeaderValue};
 use http_cache_rules::cache_status::CacheStatus;
 use http_cache_rules::decide::{Action, Fetch, Found, Local, Reply, decide};
-use http_cache_rules::response::{Came, ResponseAction, Role};
+use http_cache_rules::response::{FetchOutcome, ResponseAction, Role};
 use http_cache_rules::reuse::ForwardReason;
 use http_cache_rules::{Meta, forwarding};
 use hyper::upgrade::OnUpgrade;
@@ -282,7 +282,11 @@ impl RequestHandler {
             FetchResult::NotShared => None,
             FetchResult::Failed(failure) => {
                 // Upstream failed for the request that fetched: serve stale without trying again for each request that waited.
-                let action = self.decide_response(stored.as_deref(), Role::StandIn, Came::Shared(failure));
+                let action = self.decide_response(
+                    stored.as_deref(),
+                    Role::StandIn,
+                    FetchOutcome::CollapsedFailure(failure),
+                );
                 match (action, stored.take()) {
                     (ResponseAction::ServeStale { age_s, failure }, Some(held)) => {
                         Some(self.serve_stale(*held, age_s, failure, why))

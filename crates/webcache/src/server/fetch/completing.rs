@@ -64,14 +64,14 @@ impl RequestHandler {
         let completion = Completion::of(&self.parsed.headers, &part.meta(), now())?;
         self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
         let mut headers = self.forwarded_headers();
-        completion.ask_for_it(&mut headers);
+        completion.request_missing(&mut headers);
         let mut answer =
             match self.send_to_upstreams(headers, RequestBody::Nothing, &IcpResult::default()).await {
                 Ok(answer) => answer,
                 Err(error) => return Some(self.no_reply(&error, ForwardReason::Partial)),
             };
         let status = answer.reply.status();
-        if completion.is_brought_by(&part.meta(), status, answer.reply.headers(), now()) {
+        if completion.is_satisfied_by(&part.meta(), status, answer.reply.headers(), now()) {
             let mut fields = part.fields().ok()?;
             let mut news = answer.reply.headers().clone();
             forwarding::strip_hop_by_hop(&mut news);
