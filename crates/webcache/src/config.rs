@@ -92,7 +92,7 @@ fn merge(base: &mut Table, over: Table, place: &str, problems: &mut Vec<Problem>
             }
             (None, _) => problems.push(Problem {
                 key: name,
-                what: "is no key; `crumb proxy --print-config` shows all that are".to_owned(),
+                what: "is not a known key; `crumb proxy --print-config` lists all keys".to_owned(),
             }),
         }
     }

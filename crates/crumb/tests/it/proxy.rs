@@ -210,7 +210,7 @@ fn what_is_printed_is_a_file_that_is_read_and_mistakes_are_told_before_anything_
         (&["--listen", "127.0.0.1:0"], "cache.directories is empty"),
         (
             &["--cache", "c", "--listen", "127.0.0.1:0", "--set", "limits.nothing=1"],
-            "limits.nothing is no key",
+            "limits.nothing is not a known key",
         ),
     ];
     for (args, told) in rows {

@@ -15,7 +15,7 @@ use http_cache_rules::lists::is_token;
 use toml::{Table, Value};
 
 use super::network::Network;
-use super::problem::Problems;
+use super::problem::{InvalidValue, Problems};
 
 /// A key: name with unit, default, range, whether a change needs a restart, and meaning.
 pub struct Key {
@@ -82,13 +82,14 @@ impl Reader<'_> {
         self.wrong.add(key.path, what);
     }
 
-    fn texts<T>(&mut self, read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+    fn texts<T>(&mut self, read: impl Fn(&str) -> Result<T, InvalidValue>) -> Vec<T> {
         let (key, value) = self.next();
         let mut good = Vec::new();
         for value in value.as_array().into_iter().flatten() {
-            match value.as_str().ok_or_else(|| format!("{value}, which is no text")).and_then(&read) {
+            let not_text = || InvalidValue(format!("{value}, which is not a text"));
+            match value.as_str().ok_or_else(not_text).and_then(&read) {
                 Ok(value) => good.push(value),
-                Err(what) => self.wrong(key, format!("has {what}")),
+                Err(invalid) => self.wrong(key, format!("has {invalid}")),
             }
         }
         good
@@ -193,14 +194,16 @@ pub(super) fn ports(reader: &mut Reader<'_>) -> Vec<u16> {
     for value in value.as_array().into_iter().flatten() {
         match value.as_integer().map(u16::try_from) {
             Some(Ok(port)) => good.push(port),
-            _ => reader.wrong(key, format!("has {value}, which is no port: a number of at most 65535")),
+            _ => reader.wrong(key, format!("has {value}, which is not a port: a number of at most 65535")),
         }
     }
     good
 }
 
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("`{text}`, which is no ADDRESS:PORT such as 127.0.0.1:3128 or [::1]:0"))
+fn socket_address(text: &str) -> Result<SocketAddr, InvalidValue> {
+    text.parse().map_err(|_| {
+        InvalidValue(format!("`{text}`, which is not ADDRESS:PORT such as 127.0.0.1:3128 or [::1]:0"))
+    })
 }
 
 pub(super) fn addresses(reader: &mut Reader<'_>) -> Vec<SocketAddr> {
@@ -212,7 +215,7 @@ pub(super) fn address(reader: &mut Reader<'_>) -> Option<SocketAddr> {
     let (key, value) = reader.next();
     match value.as_str().unwrap_or_default() {
         "" => None,
-        text => socket_address(text).map_err(|what| reader.wrong(key, format!("is {what}"))).ok(),
+        text => socket_address(text).map_err(|invalid| reader.wrong(key, format!("is {invalid}"))).ok(),
     }
 }
 
@@ -222,20 +225,24 @@ pub(super) fn networks(reader: &mut Reader<'_>) -> Vec<Network> {
 
 pub(super) fn field_names(reader: &mut Reader<'_>) -> Vec<HeaderName> {
     reader.texts(|name| {
-        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}`, which is no field's name"))
+        HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| InvalidValue(format!("`{name}`, which is not a field name")))
     })
 }
 
 pub(super) fn methods(reader: &mut Reader<'_>) -> Vec<Method> {
     reader.texts(|name| {
-        Method::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}`, which is no method"))
+        Method::from_bytes(name.as_bytes())
+            .map_err(|_| InvalidValue(format!("`{name}`, which is not a method")))
     })
 }
 
 pub(super) fn protocols(reader: &mut Reader<'_>) -> Vec<String> {
     reader.texts(|name| match is_token(name.as_bytes()) {
         true => Ok(name.to_ascii_lowercase()),
-        false => Err(format!("`{name}`, which is no protocol's name such as websocket")),
+        false => {
+            Err(InvalidValue(format!("`{name}`, which is not the name of a protocol such as websocket")))
+        }
     })
 }
 
@@ -257,7 +264,9 @@ pub(super) fn host_names(reader: &mut Reader<'_>) -> Vec<String> {
     };
     reader.texts(|text| match is_name(text) {
         true => Ok(text.trim_end_matches('.').to_ascii_lowercase()),
-        false => Err(format!("`{text}`, which is no name without a port such as cache.example.org")),
+        false => Err(InvalidValue(format!(
+            "`{text}`, which is not a host name without a port such as cache.example.org"
+        ))),
     })
 }
 

@@ -3,47 +3,49 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Addresses that begin with the same bits.
+use ipnet::{IpNet, Ipv6Net};
+
+use super::problem::InvalidValue;
+
+/// A range of addresses that share a prefix.
+///
+/// IPv4 is kept in its IPv4-mapped form (`::ffff:0:0/96`), so that an address and its mapped form are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    bits: u128,
-    mask: u128,
-}
+pub struct Network(Ipv6Net);
 
 impl Network {
-    /// Whether an address lies in it. IPv4 and its mapped form in IPv6 are the same.
+    /// Whether the network contains an address.
     pub fn contains(self, address: IpAddr) -> bool {
-        mapped(address) & self.mask == self.bits
-    }
-}
-
-/// IPv4 in the place that IPv6 gives it.
-fn mapped(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
+        let address = match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        self.0.contains(&address)
     }
 }
 
 impl FromStr for Network {
-    type Err = String;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no network; expected ADDRESS/BITS as in 10.0.0.0/8");
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let invalid = || {
+            InvalidValue(format!("`{text}`, which is not a network; expected ADDRESS/BITS as in 10.0.0.0/8"))
         };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let bits: u32 = bits.map_or(Ok(width), str::parse).map_err(|_| wrong())?;
-        if bits > width {
-            return Err(wrong());
-        }
-        let mask = if bits == 0 && width == 128 { 0 } else { u128::MAX << (width - bits) };
-        Ok(Self { bits: mapped(address) & mask, mask })
+        let network = match text.contains('/') {
+            true => text.parse::<IpNet>().map_err(|_| invalid())?,
+            false => text.parse::<IpAddr>().map_err(|_| invalid())?.into(),
+        };
+        let network = match network {
+            IpNet::V4(v4) => Ipv6Net::new(v4.addr().to_ipv6_mapped(), MAPPED_BITS + v4.prefix_len())
+                .map_err(|_| invalid())?,
+            IpNet::V6(v6) => v6,
+        };
+        Ok(Self(network.trunc()))
     }
 }
+
+/// Length of the prefix of IPv4-mapped addresses.
+const MAPPED_BITS: u8 = 96;
 
 #[cfg(test)]
 mod tests {

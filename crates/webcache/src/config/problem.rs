@@ -35,6 +35,11 @@ impl fmt::Display for ConfigError {
     }
 }
 
+/// A value that is not valid: the value, and what is expected in its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidValue(pub(super) String);
+
 /// Collects problems.
 #[derive(Default)]
 pub(super) struct Problems(pub(super) Vec<Problem>);
@@ -49,13 +54,13 @@ impl Problems {
         &mut self,
         key: &str,
         texts: &[String],
-        read: impl Fn(&str) -> Result<T, String>,
+        read: impl Fn(&str) -> Result<T, InvalidValue>,
     ) -> Vec<T> {
         let mut good = Vec::new();
         for text in texts {
             match read(text) {
                 Ok(value) => good.push(value),
-                Err(what) => self.add(key, format!("has {what}")),
+                Err(invalid) => self.add(key, format!("has {invalid}")),
             }
         }
         good

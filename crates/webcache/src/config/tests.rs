@@ -57,9 +57,9 @@ fn every_key_of_the_file_is_told_with_a_comment_and_what_is_printed_is_read_agai
 #[test]
 fn all_that_is_wrong_is_told_at_once_with_its_key() {
     let rows = [
-        ("[proxy]\nnames = 'x'", "proxy.names is no key"),
+        ("[proxy]\nnames = 'x'", "proxy.names is not a known key"),
         ("[proxy]\nloops = 'x'", "proxy.loops is of type string"),
-        ("nothing = 1", "nothing is no key"),
+        ("nothing = 1", "nothing is not a known key"),
         ("[rules]\nset_cookie = 'maybe'", "rules.set_cookie is `maybe`"),
         ("[access]\nclients = ['10.0.0.0/99']", "access.clients has `10.0.0.0/99`"),
         ("[forward]\nlisten = ['0.0.0.0:3128']", "access.clients is empty while 0.0.0.0:3128"),

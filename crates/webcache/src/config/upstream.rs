@@ -8,7 +8,7 @@ use http::uri::{Authority, PathAndQuery};
 
 use super::key::TIME_MAX;
 use super::lists::{self, Lists};
-use super::problem::Problems;
+use super::problem::{InvalidValue, Problems};
 
 /// An origin, parent or sibling.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -91,7 +91,7 @@ pub(super) fn neighbours(raw: &Lists, wrong: &mut Problems) -> (Vec<Parent>, Vec
     for raw in &raw.parent {
         match address_or_name(&raw.address) {
             Ok(upstream) => parents.push(Parent { upstream, icp_port: raw.icp_port }),
-            Err(what) => wrong.add("parent.address", what),
+            Err(invalid) => wrong.add("parent.address", invalid.to_string()),
         }
     }
     for raw in &raw.sibling {
@@ -100,14 +100,14 @@ pub(super) fn neighbours(raw: &Lists, wrong: &mut Problems) -> (Vec<Parent>, Vec
                 wrong.add("sibling.icp_port", "is 0, and should be the UDP port that it answers at, as 3130");
             }
             Ok(upstream) => siblings.push(Sibling { upstream, icp_port: raw.icp_port }),
-            Err(what) => wrong.add("sibling.address", what),
+            Err(invalid) => wrong.add("sibling.address", invalid.to_string()),
         }
     }
     (parents, siblings)
 }
 
-fn address_or_name(text: &str) -> Result<Upstream, String> {
-    let wrong = || format!("is `{text}`, and should be HOST:PORT");
+fn address_or_name(text: &str) -> Result<Upstream, InvalidValue> {
+    let wrong = || InvalidValue(format!("is `{text}`, and should be HOST:PORT"));
     let authority: Authority = text.parse().map_err(|_| wrong())?;
     let port = authority.port_u16().ok_or_else(wrong)?;
     Ok(Upstream { host: host_of(&authority), port, tls: false })
@@ -132,13 +132,14 @@ pub(super) fn site(raw: &lists::Site, wrong: &mut Problems) -> Site {
     }
     let origins = wrong.each("site.origins", &raw.origins, |text| {
         let uri: Option<Uri> = text.parse().ok().filter(|uri: &Uri| ["", "/"].contains(&uri.path()));
-        uri.and_then(|uri| Upstream::of(&uri))
-            .ok_or_else(|| format!("`{text}`, which is no origin such as http://10.0.0.1:8080"))
+        uri.and_then(|uri| Upstream::of(&uri)).ok_or_else(|| {
+            InvalidValue(format!("`{text}`, which is not an origin such as http://10.0.0.1:8080"))
+        })
     });
     let host = match raw.host.as_str() {
         "" => None,
         text => {
-            text.parse().map_err(|_| wrong.add("site.host", format!("is `{text}`, which is no host"))).ok()
+            text.parse().map_err(|_| wrong.add("site.host", format!("is `{text}`, which is not a host"))).ok()
         }
     };
     let health = match raw.health_path.as_str() {

@@ -143,7 +143,8 @@ impl RequestHandler {
         };
         let found = self.neighbours(why).await;
         let mut answer = self.send_to_upstreams(headers, body, &found).await;
-        let mut action = self.decide_response(stored.as_deref(), role, self.received(&answer).as_fetch_outcome());
+        let mut action =
+            self.decide_response(stored.as_deref(), role, self.received(&answer).as_fetch_outcome());
         if let (ResponseAction::RetryUnconditional, Some(headers)) = (action, unconditional) {
             answer = self.send_to_upstreams(headers, RequestBody::Nothing, &IcpResult::default()).await;
             action = self.decide_response(
