@@ -45,7 +45,7 @@ pub use client::parsed_request::Side;
 pub(crate) use client::reply_body::ReplyBody;
 pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, Shown, latency_bound};
 pub(crate) use fetch::body_relay::WHOLE_BODY_BYTES_MAX;
-pub use worker::{InForce, Shared};
+pub use worker::{Reloadable, Shared};
 pub(crate) use worker::{Stage, now};
 
 use self::client::listener::Listener;
@@ -169,8 +169,8 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let own: Arc<[SocketAddr]> =
             listeners.iter().chain(&admin).map(|listener| listener.address).collect();
-        let in_force = InForce { config: Arc::new(config), log: log.map(Arc::new), tls };
-        let shared = Arc::new(Shared::new(Arc::new(object_cache), bans, loops, in_force));
+        let reloadable = Reloadable { config: Arc::new(config), log: log.map(Arc::new), tls };
+        let shared = Arc::new(Shared::new(Arc::new(object_cache), bans, loops, reloadable));
         let addresses = listeners.iter().map(|listener| (listener.address, listener.side)).collect();
         let mut threads = Vec::new();
         for number in 0..loops {
@@ -241,7 +241,7 @@ impl Server {
     /// # Errors
     /// When the new log cannot be opened, or the TLS files cannot be used: then nothing changes.
     pub fn reload(&self, mut config: Config) -> Result<Vec<&'static str>, ServerError> {
-        let InForce { config: old, log, tls } = self.shared.in_force();
+        let Reloadable { config: old, log, tls } = self.shared.reloadable().as_ref().clone();
         // TLS listeners stay open until the next start, and need an acceptor.
         let tls = start_tls(&config)?.or(tls);
         let kept = config.needing_restart(&old);
@@ -260,7 +260,7 @@ impl Server {
                 new
             }
         };
-        self.shared.put_in_force(InForce { config: Arc::new(config), log, tls });
+        self.shared.reload(Reloadable { config: Arc::new(config), log, tls });
         Ok(kept)
     }
 
@@ -277,7 +277,7 @@ impl Server {
         for thread in self.threads {
             let _ = thread.join();
         }
-        self.shared.put_in_force(InForce { log: None, ..self.shared.in_force() });
+        self.shared.reload(Reloadable { log: None, ..self.shared.reloadable().as_ref().clone() });
         let shared = Arc::try_unwrap(self.shared).ok()?;
         Arc::try_unwrap(shared.object_cache).ok().map(ObjectCache::close)
     }

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use arc_swap::{ArcSwap, Cache};
 use http_cache_rules::WallSeconds;
 use sys::Reads;
 use tokio::sync::watch;
@@ -57,8 +58,7 @@ pub struct Shared {
     pub neighbours: Arc<Neighbours>,
     /// Prefetches in progress.
     pub prefetches: Prefetches,
-    in_force: RwLock<InForce>,
-    generation: AtomicU64,
+    reloadable: Arc<ArcSwap<Reloadable>>,
 }
 
 /// Threads beside the loops that have counters.
@@ -66,7 +66,7 @@ const BESIDE_LOOPS: usize = 2;
 
 /// What a reload replaces, all at once.
 #[derive(Clone)]
-pub struct InForce {
+pub struct Reloadable {
     /// The configuration.
     pub config: Arc<Config>,
     /// The access log.
@@ -76,8 +76,13 @@ pub struct InForce {
 }
 
 impl Shared {
-    pub(super) fn new(object_cache: Arc<ObjectCache>, bans: Bans, loops: usize, in_force: InForce) -> Self {
-        let prefetches = Prefetches::new(in_force.config.prefetch.in_flight_max);
+    pub(super) fn new(
+        object_cache: Arc<ObjectCache>,
+        bans: Bans,
+        loops: usize,
+        reloadable: Reloadable,
+    ) -> Self {
+        let prefetches = Prefetches::new(reloadable.config.prefetch.in_flight_max);
         Self {
             object_cache,
             collapse_table: CollapseTable::new(),
@@ -89,25 +94,23 @@ impl Shared {
             clients: Clients::default(),
             neighbours: Arc::default(),
             prefetches,
-            in_force: RwLock::new(in_force),
-            generation: AtomicU64::new(0),
+            reloadable: Arc::new(ArcSwap::from_pointee(reloadable)),
         }
     }
 
-    /// What is in force.
-    pub fn in_force(&self) -> InForce {
-        self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What is in use now.
+    pub fn reloadable(&self) -> Arc<Reloadable> {
+        self.reloadable.load_full()
     }
 
     /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).config)
+        Arc::clone(&self.reloadable.load().config)
     }
 
-    /// Requests and connections from now on see this.
-    pub fn put_in_force(&self, in_force: InForce) {
-        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = in_force;
-        self.generation.fetch_add(1, Ordering::Release);
+    /// Replaces it for all later requests and connections.
+    pub fn reload(&self, reloadable: Reloadable) {
+        self.reloadable.store(Arc::new(reloadable));
     }
 }
 
@@ -182,7 +185,8 @@ pub struct Worker {
     pub icp_client: Rc<IcpClient>,
     /// Connections, fetches and health checks that must end before the loop does.
     pub busy: Cell<usize>,
-    known: RefCell<(u64, InForce)>,
+    /// Costs a look-up one relaxed load while nothing was reloaded.
+    reloadable: RefCell<Cache<Arc<ArcSwap<Reloadable>>, Arc<Reloadable>>>,
     next_id: Cell<u64>,
     next_origin: Cell<usize>,
 }
@@ -190,7 +194,7 @@ pub struct Worker {
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, number: usize, pool: Rc<Pool>) -> Rc<Self> {
         let counters = Arc::clone(&shared.counters[number]);
-        let known = RefCell::new((shared.generation.load(Ordering::Acquire), shared.in_force()));
+        let reloadable = RefCell::new(Cache::new(Arc::clone(&shared.reloadable)));
         // Request ids of different loops and starts differ in their high bits.
         let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let first = xxhash_rust::xxh3::xxh3_64(&[seed.to_le_bytes(), (number as u64).to_le_bytes()].concat());
@@ -202,7 +206,7 @@ impl Worker {
             reads: Reads::start(),
             icp_client,
             busy: Cell::new(0),
-            known,
+            reloadable,
             next_id: Cell::new(first),
             next_origin: Cell::new(0),
         })
@@ -210,31 +214,23 @@ impl Worker {
 
     /// The current configuration.
     pub fn config(&self) -> Arc<Config> {
-        self.refresh();
-        Arc::clone(&self.known.borrow().1.config)
+        Arc::clone(&self.reloadable.borrow_mut().load().config)
     }
 
     /// The current certificate and key.
     pub fn tls(&self) -> Option<TlsAcceptor> {
-        self.refresh();
-        self.known.borrow().1.tls.clone()
-    }
-
-    fn refresh(&self) {
-        let generation = self.shared.generation.load(Ordering::Acquire);
-        if self.known.borrow().0 != generation {
-            *self.known.borrow_mut() = (generation, self.shared.in_force());
-        }
+        self.reloadable.borrow_mut().load().tls.clone()
     }
 
     /// Whether requests are logged.
     pub fn logs(&self) -> bool {
-        self.known.borrow().1.log.is_some()
+        self.reloadable.borrow_mut().load().log.is_some()
     }
 
     /// Writes a line to the access log.
     pub fn log(&self, entry: &Entry) {
-        let InForce { config, log, .. } = &self.known.borrow().1;
+        let mut reloadable = self.reloadable.borrow_mut();
+        let Reloadable { config, log, .. } = &**reloadable.load();
         if let Some(log) = log
             && !log.write(entry.line(config.log.format))
         {
