@@ -13,9 +13,13 @@
 
 mod admin;
 pub mod config;
+mod error;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod icp;
 pub mod log;
 pub mod object_cache;
 pub mod server;
+
+pub use error::WebcacheError;

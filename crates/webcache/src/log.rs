@@ -13,7 +13,7 @@ mod writer;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-pub use writer::{LogError, LogWriter};
+pub use writer::LogWriter;
 
 use crate::config::LogFormat;
 use crate::server::Outcome;

@@ -27,6 +27,8 @@ use std::sync::Arc;
 use http_cache_rules::key::{CacheKey, Realm};
 use packstore::Store;
 
+use crate::error::WebcacheError;
+
 /// The packed store as the proxy uses it. All loops share it.
 pub struct ObjectCache {
     store: Arc<Store>,
@@ -38,7 +40,7 @@ impl ObjectCache {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn new(store: Arc<Store>, writers: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
+    pub fn new(store: Arc<Store>, writers: usize, behind_bytes_max: u64) -> Result<Self, WebcacheError> {
         let writers = StoreWriters::start(&store, writers, behind_bytes_max)?;
         Ok(Self { store, writers })
     }

@@ -40,8 +40,10 @@ use tokio_rustls::TlsAcceptor;
 
 pub(crate) use answer::handler::purge;
 pub use bans::Banned;
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use bans::Bans;
 pub use client::parsed_request::Side;
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use client::reply_body::ReplyBody;
 pub use counters::{Counters, LATENCY_STEPS, Latencies, Outcome, Shown, latency_bound};
 pub(crate) use fetch::body_relay::WHOLE_BODY_BYTES_MAX;
@@ -52,44 +54,9 @@ use self::client::listener::Listener;
 use self::upstream::Pool;
 use self::worker::Worker;
 use crate::config::Config;
-use crate::log::{LogError, LogWriter};
+use crate::error::WebcacheError;
+use crate::log::LogWriter;
 use crate::object_cache::ObjectCache;
-
-/// Why the proxy cannot start, or cannot apply a new configuration.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// An address cannot be bound.
-    #[error("{address}: cannot be listened at; is another program there?")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// The list of bans cannot be read: banned replies would be served again.
-    #[error("{file}: the list of bans cannot be read; mend it, or remove it to serve again what was banned")]
-    Bans {
-        /// The file.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A thread cannot be started.
-    #[error("a thread cannot be started")]
-    Thread(#[source] io::Error),
-    /// The access log cannot be opened.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// Certificate or key.
-    #[error("{file}: {what}")]
-    Tls {
-        /// Which file.
-        file: String,
-        /// What is wrong with it.
-        what: String,
-    },
-}
 
 /// A running proxy.
 pub struct Server {
@@ -113,7 +80,7 @@ impl Server {
     ///
     /// # Errors
     /// When an address cannot be bound, or a file cannot be used.
-    pub fn start(mut config: Config, store: Arc<Store>) -> Result<Self, ServerError> {
+    pub fn start(mut config: Config, store: Arc<Store>) -> Result<Self, WebcacheError> {
         let own_name = own_name(&config.proxy.name);
         name_in_via(&mut config, &own_name);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -141,32 +108,32 @@ impl Server {
         for (addresses, side) in sides {
             for &address in addresses {
                 let listener = Listener::open(address, side, loops, &all);
-                listeners.push(listener.map_err(|source| ServerError::Listen { address, source })?);
+                listeners.push(listener.map_err(|source| WebcacheError::Listen { address, source })?);
             }
         }
         let admin = match config.admin.listen {
             None => None,
             Some(address) => {
                 let listener = Listener::open(address, Side::Forward, 1, &all);
-                Some(listener.map_err(|source| ServerError::Listen { address, source })?)
+                Some(listener.map_err(|source| WebcacheError::Listen { address, source })?)
             }
         };
         let icp = match config.icp.listen {
             None => None,
             Some(address) => Some(
-                peers::answering::open(address).map_err(|source| ServerError::Listen { address, source })?,
+                peers::answering::open(address)
+                    .map_err(|source| WebcacheError::Listen { address, source })?,
             ),
         };
         let log = start_log(&config)?;
         let file = config.cache.directories.first().map(|directory| directory.join("bans"));
         let named = file.as_ref().map_or_else(String::new, |file| file.display().to_string());
-        let bans = bans::Bans::read(file).map_err(|source| ServerError::Bans { file: named, source })?;
+        let bans = bans::Bans::read(file).map_err(|source| WebcacheError::Bans { file: named, source })?;
         // Clients wait in the sockets' accept queues meanwhile, so that stored replies are not fetched again.
         if !store.wait_until_ready(config.cache.rebuild_wait) {
             tracing::info!("what the store holds is not all known yet; until then it is fetched again");
         }
-        let object_cache = ObjectCache::new(store, config.cache.writers, config.writers_behind_bytes())
-            .map_err(ServerError::Thread)?;
+        let object_cache = ObjectCache::new(store, config.cache.writers, config.writers_behind_bytes())?;
         let own: Arc<[SocketAddr]> =
             listeners.iter().chain(&admin).map(|listener| listener.address).collect();
         let reloadable = Reloadable { config: Arc::new(config), log: log.map(Arc::new), tls };
@@ -240,7 +207,7 @@ impl Server {
     ///
     /// # Errors
     /// When the new log cannot be opened, or the TLS files cannot be used: then nothing changes.
-    pub fn reload(&self, mut config: Config) -> Result<Vec<&'static str>, ServerError> {
+    pub fn reload(&self, mut config: Config) -> Result<Vec<&'static str>, WebcacheError> {
         let Reloadable { config: old, log, tls } = self.shared.reloadable().as_ref().clone();
         // TLS listeners stay open until the next start, and need an acceptor.
         let tls = start_tls(&config)?.or(tls);
@@ -304,28 +271,29 @@ fn name_in_via(config: &mut Config, own_name: &str) {
     }
 }
 
-fn start_tls(config: &Config) -> Result<Option<TlsAcceptor>, ServerError> {
+fn start_tls(config: &Config) -> Result<Option<TlsAcceptor>, WebcacheError> {
     (!config.reverse.listen_tls.is_empty()).then(|| tls::acceptor(config)).transpose()
 }
 
-fn start_log(config: &Config) -> Result<Option<LogWriter>, LogError> {
+fn start_log(config: &Config) -> Result<Option<LogWriter>, WebcacheError> {
     let start = |file: &PathBuf| LogWriter::start(file, config.log.rotate_bytes, config.log.keep);
     config.log.file.as_ref().map(start).transpose()
 }
 
+/// Starts a thread with an event loop of its own.
 fn event_loop<F: Future<Output = ()>>(
     name: String,
     work: impl FnOnce() -> F + Send + 'static,
-) -> Result<JoinHandle<()>, ServerError> {
-    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => {
-            LocalSet::new().block_on(&runtime, work());
-            // Do not wait for a store read in progress.
-            runtime.shutdown_background();
-        }
-        Err(error) => tracing::error!(%error, "an event loop cannot start"),
+) -> Result<JoinHandle<()>, WebcacheError> {
+    let failed = |source| WebcacheError::Thread { name: name.clone(), source };
+    // Built here, so that a failure is an error of the start.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let run = move || {
+        LocalSet::new().block_on(&runtime, work());
+        // Do not wait for a store read in progress.
+        runtime.shutdown_background();
     };
-    std::thread::Builder::new().name(name).spawn(run).map_err(ServerError::Thread)
+    std::thread::Builder::new().name(name.clone()).spawn(run).map_err(failed)
 }
 
 /// Waits until the proxy drains and this loop has nothing left to do, or until the cut.

@@ -6,25 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
+use crate::error::WebcacheError;
+
 /// Most lines that may wait to be written.
 const LINES_MAX: usize = 16_384;
-
-/// Why the access log cannot be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LogError {
-    /// The file cannot be opened.
-    #[error("{path}: the access log cannot be opened; name another file in log.file")]
-    Open {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The thread cannot be started.
-    #[error("the log's thread cannot be started")]
-    Thread(#[source] io::Error),
-}
 
 enum Word {
     Line(String),
@@ -51,13 +36,16 @@ impl LogWriter {
     ///
     /// # Errors
     /// When either fails.
-    pub fn start(path: &Path, rotate_bytes: Option<u64>, keep: u32) -> Result<Self, LogError> {
+    pub fn start(path: &Path, rotate_bytes: Option<u64>, keep: u32) -> Result<Self, WebcacheError> {
         let (out, bytes) =
-            open(path).map_err(|source| LogError::Open { path: path.display().to_string(), source })?;
+            open(path).map_err(|source| WebcacheError::Log { file: path.display().to_string(), source })?;
         let file = LogFile { path: path.to_owned(), out, bytes, rotate_bytes, keep };
         let (lines, words) = sync_channel(LINES_MAX);
-        let thread = std::thread::Builder::new().name("access-log".to_owned());
-        let thread = thread.spawn(move || file.write_all(&words)).map_err(LogError::Thread)?;
+        let name = "access-log".to_owned();
+        let thread = std::thread::Builder::new().name(name.clone());
+        let thread = thread
+            .spawn(move || file.write_all(&words))
+            .map_err(|source| WebcacheError::Thread { name, source })?;
         Ok(Self { lines, thread: Some(thread) })
     }
 

@@ -34,6 +34,7 @@ use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Version;
+use crate::error::WebcacheError;
 use backlog::Backlog;
 use job::Job;
 use mutations::StoreMutations;
@@ -52,7 +53,11 @@ pub struct StoreWriters {
 }
 
 impl StoreWriters {
-    pub(super) fn start(store: &Arc<Store>, count: usize, behind_bytes_max: u64) -> std::io::Result<Self> {
+    pub(super) fn start(
+        store: &Arc<Store>,
+        count: usize,
+        behind_bytes_max: u64,
+    ) -> Result<Self, WebcacheError> {
         let mutations = Arc::new(StoreMutations::new(Arc::clone(store)));
         let backlog = Arc::new(Backlog::new(behind_bytes_max));
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
@@ -61,7 +66,9 @@ impl StoreWriters {
             let queue = Arc::new(queue);
             let (mutations, own) = (Arc::clone(&mutations), Arc::clone(&queue));
             let work = move || StoreWriter::new(&mutations, &own).work(&jobs);
-            threads.push(std::thread::Builder::new().name(format!("writer-{number}")).spawn(work)?);
+            let name = format!("writer-{number}");
+            let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
+            threads.push(thread.map_err(|source| WebcacheError::Thread { name, source })?);
             queues.push(queue);
         }
         Ok(Self { mutations, backlog, queues, threads: Mutex::new(threads) })

@@ -81,6 +81,7 @@ impl Bans {
     }
 
     /// The list as it is written to the file.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn text(&self) -> String {
         self.list.read().unwrap_or_else(PoisonError::into_inner).text()
     }

@@ -8,27 +8,34 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-use super::ServerError;
 use crate::config::Config;
+use crate::error::WebcacheError;
 
 /// For the listening side: HTTP/2 and HTTP/1.1.
-pub(super) fn acceptor(config: &Config) -> Result<TlsAcceptor, ServerError> {
-    let wrong = |file: &Path, what: String| ServerError::Tls { file: file.display().to_string(), what };
-    let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_file_iter(&config.reverse.certificate).and_then(Iterator::collect).map_err(
-            |error| wrong(&config.reverse.certificate, format!("no certificates in PEM form: {error}")),
-        )?;
-    let key = PrivateKeyDer::from_pem_file(&config.reverse.key)
-        .map_err(|error| wrong(&config.reverse.key, format!("no private key in PEM form: {error}")))?;
+pub(super) fn acceptor(config: &Config) -> Result<TlsAcceptor, WebcacheError> {
+    let (certificate, key_file) = (&config.reverse.certificate, &config.reverse.key);
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect)
+        .map_err(|source| unusable(certificate, "no certificates in PEM form", source))?;
+    let key = PrivateKeyDer::from_pem_file(key_file)
+        .map_err(|source| unusable(key_file, "no private key in PEM form", source))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&config.reverse.certificate, error.to_string()))?
+        .expect("ring knows the default versions of TLS")
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| wrong(&config.reverse.key, format!("does not fit the certificate: {error}")))?;
+        .map_err(|source| unusable(key_file, "does not fit the certificate", source))?;
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
+}
+
+fn unusable(
+    file: &Path,
+    problem: &'static str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> WebcacheError {
+    WebcacheError::Tls { file: file.display().to_string(), problem, source: source.into() }
 }
 
 /// For origins: the system's trusted authorities. Without any, https:// origins cannot be reached.

@@ -289,6 +289,7 @@ impl<T> RequestGuard<T> {
     }
 
     /// Whether the last bytes were refused, so that nothing more is read.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.read_state, ReadState::Refused)
     }
