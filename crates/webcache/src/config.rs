@@ -14,6 +14,7 @@ mod key;
 mod lists;
 mod network;
 mod problem;
+mod renamed;
 mod sections;
 mod upstream;
 mod words;
@@ -65,8 +66,10 @@ fn written(value: impl Fn(&str, &key::Key) -> String) -> String {
 /// With everything that is wrong.
 pub fn read(user: &str, flags: Table) -> Result<Config, ConfigError> {
     let mut whole: Table = default_toml().parse().expect("the default configuration is TOML");
-    let user: Table = user.parse().map_err(|error: toml::de::Error| ConfigError::of(error.to_string()))?;
+    let mut user: Table =
+        user.parse().map_err(|error: toml::de::Error| ConfigError::of(error.to_string()))?;
     let mut problems = Vec::new();
+    renamed::modernize(&mut user, &mut problems);
     merge(&mut whole, user, "", &mut problems);
     merge(&mut whole, flags, "", &mut problems);
     if !problems.is_empty() {

@@ -124,7 +124,7 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
 }
 
 #[test]
-fn what_may_wait_for_the_disk_is_shared_between_clerks_and_store_and_not_given_to_each() {
+fn what_may_wait_for_the_disk_is_shared_between_writers_and_store_and_not_given_to_each() {
     let config = read("[cache]\nbehind_max_kib = 1001", flags(ENOUGH)).expect("enough");
     let parts = [config.writers_behind_bytes(), config.store_behind_bytes()];
     assert_eq!(parts.iter().sum::<u64>(), 1001 << 10);
@@ -187,4 +187,15 @@ fn internal_addresses_are_denied_where_others_than_this_machine_may_ask_unless_t
     let mut reloaded = read("", flags(ENOUGH)).expect("enough");
     reloaded.listen_as(&serving.expect("right"));
     assert!(reloaded.destinations.denies([10, 0, 0, 1].into()).is_some());
+}
+
+#[test]
+fn former_keys_and_words_are_read_as_those_of_today_and_a_key_under_both_names_is_refused() {
+    let former = read("[cache]\nclerks = 7\n[rules]\nset_cookie = 'told'", flags(ENOUGH)).expect("enough");
+    assert_eq!(former.cache.writers, 7);
+    assert_eq!(former.policy.set_cookie, http_cache_rules::policy::SetCookie::WhenExplicit);
+    let printed = print(&former);
+    assert!(printed.contains("writers = 7") && !printed.contains("clerks"), "{printed}");
+    let both = read("[cache]\nclerks = 7\nwriters = 8", flags(ENOUGH)).expect_err("which one?");
+    assert!(both.to_string().contains("cache.writers is set twice"), "{both}");
 }

@@ -85,5 +85,5 @@ words! {
     Internal: "auto" Auto, "deny" Deny, "allow" Allow;
     LogFormat: "squid" Squid, "common" Common, "combined" Combined, "json" Json;
     PrefetchHosts: "own" Own, "all" All;
-    SetCookie: "told" WhenExplicit, "refuse" Refuse, "store" Store;
+    SetCookie: "explicit" WhenExplicit, "refuse" Refuse, "store" Store;
 }

@@ -16,9 +16,9 @@ fn a_new_configuration_counts_for_the_next_request_of_a_connection_that_goes_on(
     assert!(via().starts_with("1.1 crumb-"));
     assert!(proxy.reload("[proxy]\nname = \"other\"\n").is_empty());
     assert_eq!(via(), "1.1 other");
-    assert_eq!(proxy.reload("[cache]\nclerks = 3\n"), ["cache.clerks"]);
+    assert_eq!(proxy.reload("[cache]\nwriters = 3\n"), ["cache.writers"]);
     let kept = proxy.reload("[cache]\nverify_one_in = 7\nmemory_mib = 1\nsize_mib = 2048\n[log]\nkeep = 3\n");
-    assert_eq!(kept, ["cache.size_mib", "cache.memory_mib", "cache.clerks", "cache.verify_one_in"]);
+    assert_eq!(kept, ["cache.size_mib", "cache.memory_mib", "cache.writers", "cache.verify_one_in"]);
 }
 
 #[test]
