@@ -49,13 +49,13 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
     &[
         Shown {
             name: "uptime_seconds",
-            help: "Since the start.",
+            help: "Seconds since the start.",
             kind: "gauge",
             read: |moment| moment.shared.began.elapsed().as_secs(),
         },
         Shown {
             name: "connections",
-            help: "Clients' connections now.",
+            help: "Open client connections.",
             kind: "gauge",
             read: |moment| moment.shared.clients.count() as u64,
         },
@@ -63,31 +63,31 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
     &[
         Shown {
             name: "icp_silent",
-            help: "Caches asked by ICP that are not waited for now.",
+            help: "Neighbours that ICP queries are not waiting for now.",
             kind: "gauge",
             read: |moment| moment.shared.neighbours.silent() as u64,
         },
         Shown {
             name: "fills",
-            help: "Replies on their way that others may share.",
+            help: "Replies being fetched that later requests may share.",
             kind: "gauge",
             read: |moment| moment.shared.collapse_table.len() as u64,
         },
         Shown {
             name: "bans",
-            help: "Bans in force.",
+            help: "Bans.",
             kind: "gauge",
             read: |moment| moment.shared.bans.count() as u64,
         },
         Shown {
             name: "behind_bytes",
-            help: "Body bytes that wait to be written.",
+            help: "Bytes waiting to be written, heads and bodies.",
             kind: "gauge",
             read: |moment| moment.shared.object_cache.writers().behind_bytes(),
         },
         Shown {
             name: "store_failures_total",
-            help: "Changes that the store refused.",
+            help: "Failed changes to the store.",
             kind: "counter",
             read: |moment| moment.shared.object_cache.writers().failed(),
         },
@@ -99,19 +99,19 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
         },
         Shown {
             name: "store_size_bytes",
-            help: "Space that the store may use.",
+            help: "Space the store may use.",
             kind: "gauge",
             read: |moment| moment.usage.size_bytes,
         },
         Shown {
             name: "store_live_bytes",
-            help: "Space that objects take.",
+            help: "Space used by objects.",
             kind: "gauge",
             read: |moment| moment.usage.live_bytes,
         },
         Shown {
             name: "store_memory_bytes",
-            help: "Memory that grows with the objects.",
+            help: "Memory that grows with the number of objects.",
             kind: "gauge",
             read: |moment| moment.usage.memory_bytes,
         },
@@ -153,13 +153,13 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
         },
         Shown {
             name: "store_damaged_reads_total",
-            help: "Objects found damaged when they were read.",
+            help: "Objects found damaged on reading.",
             kind: "counter",
             read: |moment| moment.usage.damaged_reads,
         },
         Shown {
             name: "store_ready",
-            help: "1 once the store knows all that it holds.",
+            help: "1 once the store's index is complete.",
             kind: "gauge",
             read: |moment| u64::from(moment.usage.ready),
         },

@@ -194,42 +194,42 @@ macro_rules! counters {
 }
 
 counters! {
-    connections_accepted: "Clients' connections taken.";
-    connections_refused: "Closed at once: too many, or not allowed.";
-    connections_rested: "Idle connections that gave their buffers back until their clients said more.";
-    connections_broken: "Clients' connections that ended with an error: the client left or took nothing for too long.";
-    lost_writes: "Writes to connections that were taken for idle: an error of the proxy's own, always 0.";
-    malformed_requests: "Answered 400 for how they were written.";
+    connections_accepted: "Client connections accepted.";
+    connections_refused: "Client connections closed at once: too many, or not allowed.";
+    connections_rested: "Idle client connections whose buffers were freed until the client sent more.";
+    connections_broken: "Client connections that ended with an error: the client left, or read nothing for too long.";
+    lost_writes: "Writes to parked connections: an error of the proxy itself, always 0.";
+    malformed_requests: "Requests refused because they were malformed.";
     aborted_replies: "Replies that did not reach their end.";
     origin_requests: "Requests to origins and parents.";
-    origin_connections: "Connections to them.";
-    origin_failures: "Requests without a reply.";
-    origin_bytes: "Body bytes of replies that may be stored.";
+    origin_connections: "Connections to origins and parents.";
+    origin_failures: "Requests to origins and parents that got no reply.";
+    origin_bytes: "Body bytes received of replies that may be stored.";
     stored_objects: "Replies stored.";
-    stored_bytes: "Their body bytes.";
-    unstored_behind: "Replies not stored, as too much waited to be written.";
-    collapse_timeouts: "Requests that waited for another in vain.";
-    log_lines_lost: "Lines of the access log that were lost.";
-    icp_queries: "Questions to other caches by ICP, one for each that was asked.";
-    icp_found: "Of them those answered in time that it is stored there.";
-    icp_not_found: "Those answered in time otherwise.";
-    icp_unanswered: "Those not answered in time.";
-    sibling_hits: "Replies out of a sibling's store.";
-    sibling_failures: "Siblings that said they have it, and then gave nothing of use.";
-    icp_answers_hit: "Other caches' questions answered: stored here.";
-    icp_answers_miss: "Answered: not stored.";
-    icp_answers_err: "Answered: the URL is none.";
-    icp_answers_nofetch: "Answered: not stored, and not to be fetched through here now.";
-    icp_answers_denied: "Answered: not served here.";
-    icp_refused: "Datagrams from where nobody may ask.";
-    icp_malformed: "Datagrams that are no ICP, version 2.";
-    icp_unexpected: "Answers that nobody waits for, or too late.";
-    completed_parts: "Stored parts of which only what was missing was asked for.";
-    prefetched: "Objects fetched ahead, as a page embeds them.";
-    prefetched_bytes: "Their body bytes.";
-    prefetch_used: "Of them those that a client asked for afterwards.";
-    prefetch_failed: "Fetched ahead in vain: no reply, not to be stored, or too long.";
-    prefetch_dropped: "Not fetched ahead, as too many waited.";
+    stored_bytes: "Body bytes of replies stored.";
+    unstored_behind: "Replies not stored because too much was waiting to be written.";
+    collapse_timeouts: "Requests that waited in vain for another request's fetch.";
+    log_lines_lost: "Access-log lines dropped.";
+    icp_queries: "ICP queries sent, one per neighbour.";
+    icp_found: "ICP queries answered in time with a hit.";
+    icp_not_found: "ICP queries answered in time with anything else.";
+    icp_unanswered: "ICP queries not answered in time.";
+    sibling_hits: "Replies served from a sibling's store.";
+    sibling_failures: "ICP hits of siblings whose reply was of no use.";
+    icp_answers_hit: "ICP queries answered with HIT.";
+    icp_answers_miss: "ICP queries answered with MISS.";
+    icp_answers_err: "ICP queries answered with ERR: the URL is invalid.";
+    icp_answers_nofetch: "ICP queries answered with MISS_NOFETCH: not stored, and not to be fetched through this proxy now.";
+    icp_answers_denied: "ICP queries answered with DENIED: not served here.";
+    icp_refused: "ICP datagrams from addresses that may not query.";
+    icp_malformed: "Datagrams that are not valid ICP version 2.";
+    icp_unexpected: "ICP answers that were not expected, or came too late.";
+    completed_parts: "Stored parts of which only the missing bytes were requested.";
+    prefetched: "Objects prefetched for pages that embed them.";
+    prefetched_bytes: "Body bytes of prefetched objects.";
+    prefetch_used: "Prefetched objects that a client requested later.";
+    prefetch_failed: "Prefetches without result: no reply, not storable, or too long.";
+    prefetch_dropped: "Prefetches dropped because too many were waiting.";
 }
 
 impl Counters {
