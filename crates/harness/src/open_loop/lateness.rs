@@ -16,6 +16,7 @@
 use std::time::Duration;
 
 use measure::{LatencyHistogram, LatencySummary, Verdict};
+use serde::{Deserialize, Serialize};
 
 use super::reply_times::TakenReply;
 
@@ -50,7 +51,7 @@ pub const GENERATOR_LATE: &str = "generator-late";
 const P999_SAMPLES: u64 = 1_000;
 
 /// What one generator measured of its own lateness in a load point.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatenessLog {
     /// Actual minus planned send time, except for requests that waited for room in the transport.
     pub sending: LatencyHistogram,
