@@ -125,6 +125,12 @@ pub enum NetnewsError {
         /// What is wrong with it, and what to do.
         why: String,
     },
+    /// A path that leads to no spool's directory.
+    #[error("{path}: a spool's directory is called crumb-netnews-NAME")]
+    NotASpool {
+        /// As given.
+        path: String,
+    },
     /// No spool of that name.
     #[error(
         "{target}: no spool named {name} (no crumb-netnews-{name}/where there); `--keep {name}` leaves one"

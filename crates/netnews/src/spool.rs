@@ -56,7 +56,7 @@ pub use expire::{ExpireCounts, Removal};
 pub use figures::METRICS;
 pub(crate) use figures::figures;
 pub use history::index::HistoryIndex;
-pub use layout::{Storage, Whereabouts, directory_of, name_of};
+pub use layout::{SpoolPath, Storage, Whereabouts, directory_of};
 pub use outcome::{Event, Outcome, RunCounts, Work};
 pub(crate) use part::merged;
 pub use part::{CacheDrops, Ending, LocalFinding, MeasuredPhase, OfRank, Part};

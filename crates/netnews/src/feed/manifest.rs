@@ -76,6 +76,18 @@ pub enum Origin {
     },
 }
 
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Import { source, .. } => write!(f, "import of {source}"),
+            Self::Synthesize { model, seed } => write!(f, "model {model}, seed {seed}"),
+            Self::Clone { source, clones, of } => {
+                write!(f, "{source} and {clones} of its clones; that from {of}")
+            }
+        }
+    }
+}
+
 impl Manifest {
     /// Reads that of the feed at `feed`.
     pub(super) fn read(feed: &Path) -> Result<Self, NetnewsError> {
@@ -115,5 +127,17 @@ impl Manifest {
         let mut file = fs::File::create(&part).map_err(failed)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         fs::rename(&part, &path).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_origin_of_a_clone_leads_back_to_where_the_first_feed_came_from() {
+        let of = Box::new(Origin::Synthesize { model: "m".to_owned(), seed: 3 });
+        let clone = Origin::Clone { source: "feed".to_owned(), clones: 2, of };
+        assert_eq!(clone.to_string(), "feed and 2 of its clones; that from model m, seed 3");
     }
 }

@@ -16,7 +16,7 @@ use files::{Access, FileSystem, FsError, OpenFile};
 use super::decimal;
 use super::groups::{Group, GroupId, Groups};
 use super::places::Places;
-use super::whole::{read_whole, replace, write_all};
+use super::whole::{place_of, read_whole, replace, write_all};
 use crate::NetnewsError;
 
 /// Its name in the library directory.
@@ -71,7 +71,7 @@ impl Active {
             let rest = &image[at..];
             let Some(entry) = parse_line(rest) else {
                 return Err(NetnewsError::BadFile {
-                    path: Path::new(&lib.place()).join(FILE),
+                    path: place_of(lib, Path::new(FILE)),
                     why: format!("no line of a group at byte {at}; `--resume` mends what a kill left"),
                 });
             };

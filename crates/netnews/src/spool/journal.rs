@@ -6,7 +6,7 @@ use files::{FileSystem, Status};
 use measure::Phase;
 use serde::{Deserialize, Serialize};
 
-use super::whole::{read_whole, replace};
+use super::whole::{place_of, read_whole, replace};
 use crate::NetnewsError;
 
 const FILE: &str = "journal.json";
@@ -43,7 +43,7 @@ impl Journal {
             other => other?,
         };
         serde_json::from_slice(&bytes).map(Some).map_err(|error| NetnewsError::BadFile {
-            path: Path::new(&lib.place()).join(FILE),
+            path: place_of(lib, Path::new(FILE)),
             why: format!("no journal of a run: {error}"),
         })
     }

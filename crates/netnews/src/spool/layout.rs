@@ -15,13 +15,14 @@
 //! target cannot lead the run elsewhere.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use files::{FileSystem, FsError, Status};
 
 use super::lock::{LOCK_FILE, SpoolLock};
 use super::places::{Hierarchy, Places};
-use super::whole::{mkdir_if_missing, read_whole, replace};
+use super::whole::{mkdir_if_missing, place_of, read_whole, replace};
 use crate::NetnewsError;
 
 const PREFIX: &str = "crumb-netnews-";
@@ -64,9 +65,34 @@ pub fn directory_of(name: &str) -> PathBuf {
     PathBuf::from(format!("{PREFIX}{name}"))
 }
 
-/// The name of the spool whose directory this is.
-pub fn name_of(directory: &Path) -> Option<&str> {
-    directory.file_name()?.to_str()?.strip_prefix(PREFIX)
+/// A spool as a user names it: by its directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolPath {
+    /// What holds the directory, as a run names it.
+    pub target: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl FromStr for SpoolPath {
+    type Err = NetnewsError;
+
+    /// From a path or an URL, such as `nfs://host/export/crumb-netnews-NAME?proto=udp`.
+    fn from_str(spool: &str) -> Result<Self, NetnewsError> {
+        let (url, options) = match spool.split_once('?') {
+            Some((url, options)) if spool.contains("://") => (url, format!("?{options}")),
+            _ => (spool, String::new()),
+        };
+        let url = url.trim_end_matches('/');
+        let (parent, directory) = url.rsplit_once('/').unwrap_or((".", url));
+        let name = directory.strip_prefix(PREFIX);
+        let name = name.ok_or_else(|| NetnewsError::NotASpool { path: spool.to_owned() })?.to_owned();
+        let parent = if parent.is_empty() { "/" } else { parent };
+        // An export that is the server's root is written with its slash.
+        let bare_host = parent.strip_prefix("nfs://").is_some_and(|rest| !rest.contains('/'));
+        let slash = if bare_host { "/" } else { "" };
+        Ok(Self { target: format!("{parent}{slash}{options}"), name })
+    }
 }
 
 impl Storage {
@@ -230,7 +256,7 @@ impl Whereabouts {
         };
         let decoded = std::str::from_utf8(&bytes).ok().and_then(Self::decode);
         decoded.ok_or_else(|| NetnewsError::BadFile {
-            path: Path::new(&target.place()).join(path),
+            path: place_of(target, &path),
             why: "it does not say where the parts of the spool are".to_owned(),
         })
     }
@@ -278,6 +304,19 @@ mod tests {
 
     use super::*;
     use crate::spool::scratch::folder;
+
+    #[test]
+    fn a_spool_is_named_by_its_directory_in_a_target() {
+        let parsed = |spool: &str| spool.parse::<SpoolPath>().map(|parsed| (parsed.target, parsed.name)).ok();
+        let is = |target: &str, name: &str| Some((target.to_owned(), name.to_owned()));
+        assert_eq!(parsed("/mnt/crumb-netnews-a/"), is("/mnt", "a"));
+        assert_eq!(parsed("crumb-netnews-a"), is(".", "a"));
+        assert_eq!(parsed("/crumb-netnews-a"), is("/", "a"));
+        assert_eq!(parsed("/why?/crumb-netnews-a"), is("/why?", "a"));
+        assert_eq!(parsed("nfs://h:2049/x/crumb-netnews-a?proto=udp"), is("nfs://h:2049/x?proto=udp", "a"));
+        assert_eq!(parsed("nfs://h/crumb-netnews-a"), is("nfs://h/", "a"));
+        assert_eq!((parsed("/"), parsed("/mnt/other")), (None, None));
+    }
 
     /// Symptom: root's run on a disk that others may write on stored its articles wherever a link led that had the name of
     /// the spool to come. Cause: `mkdir`'s EXIST was taken for a directory of our own, and paths were followed. Fix: the
@@ -332,7 +371,5 @@ mod tests {
         assert_eq!(Whereabouts::decode(&whereabouts.encode()), Some(whereabouts));
         assert_eq!(Whereabouts::decode("history"), None);
         assert_eq!(Whereabouts::decode("elsewhere x\n"), None);
-        assert_eq!(name_of(Path::new("/a/crumb-netnews-x")), Some("x"));
-        assert_eq!(name_of(Path::new("/a/other")), None);
     }
 }

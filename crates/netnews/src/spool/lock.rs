@@ -16,7 +16,7 @@ use std::sync::Arc;
 use files::{FileLock, FileSystem, FsError, Locking, Status};
 
 use super::layout::directory_of;
-use super::whole::{read_whole, unlink_if_there, write_all};
+use super::whole::{place_of, read_whole, unlink_if_there, write_all};
 use crate::NetnewsError;
 
 /// Its name in the spool's directory on the target.
@@ -49,7 +49,7 @@ impl SpoolLock {
             Locking::Unsupported => match by_file(&*base, &path, &this_process())? {
                 None => Ok(Self::File { fs: base, path }),
                 Some(owner) => {
-                    let file = Path::new(&fs.place()).join(directory_of(name)).join(&path);
+                    let file = place_of(&**fs, &directory_of(name).join(&path));
                     let who = format!(
                         " ({}); when that process is gone, remove {}",
                         if owner.is_empty() { "which has not written its name yet" } else { &owner },

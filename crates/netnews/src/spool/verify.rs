@@ -30,7 +30,7 @@ use super::places::{PlaceId, Places};
 use super::state::{Stage, State};
 use super::storing::{Name, compose, put_path, symlink_target};
 use super::walk::walk;
-use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
+use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, place_of, read_whole};
 use super::{active, clock};
 use crate::NetnewsError;
 use crate::article::Article;
@@ -92,6 +92,32 @@ pub struct Verified {
     pub counts: BTreeMap<FindingKind, u64>,
     /// The first of each kind.
     pub findings: Vec<Finding>,
+}
+
+impl Verified {
+    /// Whether a run was killed in it, so that what is found is what that run left undone.
+    pub fn is_unfinished(&self) -> bool {
+        self.counts.contains_key(&FindingKind::NotClosed)
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> serde_json::Value {
+        let counts: serde_json::Map<String, serde_json::Value> =
+            self.counts.iter().map(|(kind, count)| (kind.name().to_owned(), (*count).into())).collect();
+        let finding =
+            |finding: &Finding| serde_json::json!({ "kind": finding.kind.name(), "text": finding.text });
+        serde_json::json!({
+            "right": self.is_right(),
+            "unfinished": self.is_unfinished(),
+            "articles": self.articles,
+            "names": self.names,
+            "remembered": self.remembered,
+            "groups": self.groups,
+            "compared": self.compared,
+            "counts": counts,
+            "findings": self.findings.iter().map(finding).collect::<Vec<_>>(),
+        })
+    }
 }
 
 /// Findings of a kind that are kept with their text.
@@ -332,7 +358,8 @@ impl Check {
             walk::<NetnewsError>(&**root, known, |directory, found| {
                 let there = of(directory);
                 for number in found.iter().filter(|number| there.binary_search(number).is_err()) {
-                    let text = || format!("{}/{}/{number}", root.place(), directory.escape_ascii());
+                    let below = format!("{}/{number}", directory.escape_ascii());
+                    let text = || place_of(&**root, Path::new(&below)).display().to_string();
                     verified.found(FindingKind::Stray, text);
                 }
                 Ok(())

@@ -17,6 +17,22 @@ pub(crate) fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
+/// Where `path` of a file system is, as the user names it.
+pub(crate) fn place_of(fs: &dyn FileSystem, path: &Path) -> PathBuf {
+    below_place(&fs.place(), path)
+}
+
+/// In a URL the path goes before the query.
+fn below_place(place: &str, path: &Path) -> PathBuf {
+    let (url, query) = match place.split_once('?') {
+        Some((url, query)) if place.contains("://") => (url, format!("?{query}")),
+        _ => (place, String::new()),
+    };
+    let mut whole = Path::new(url).join(path).into_os_string();
+    whole.push(query);
+    PathBuf::from(whole)
+}
+
 /// Writes all of it: one call, unless the storage takes less at a time.
 pub(crate) fn write_all(file: &mut dyn OpenFile, mut bytes: &[u8]) -> Result<(), FsError> {
     while !bytes.is_empty() {
@@ -114,5 +130,20 @@ pub(crate) fn unlink_if_there(fs: &dyn FileSystem, path: &Path) -> Result<bool, 
     match fs.unlink(path) {
         Err(error) if error.status() == Some(Status::NOENT) => Ok(false),
         other => other.map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: `feed verify nfs://h/x/crumb-netnews-a?proto=tcp` printed `nfs://h/x/crumb-netnews-a/articles?proto=tcp/alt/3`.
+    /// Cause: what is below a target was put behind its URL. Fix: it goes before the query.
+    #[test]
+    fn what_is_below_a_url_goes_before_its_query() {
+        let below = |place: &str| below_place(place, Path::new("alt/3")).display().to_string();
+        assert_eq!(below("nfs://h/x?proto=tcp&mountport=7"), "nfs://h/x/alt/3?proto=tcp&mountport=7");
+        assert_eq!(below("nfs://h/x"), "nfs://h/x/alt/3");
+        assert_eq!(below("/mnt/what?"), "/mnt/what?/alt/3");
     }
 }

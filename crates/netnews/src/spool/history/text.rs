@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use files::{Access, FileSystem, FsError, FsOp, OpenFile, Status};
 
-use super::super::whole::{CHUNK_BYTES, create_anew, write_all};
+use super::super::whole::{CHUNK_BYTES, create_anew, place_of, write_all};
 use super::TEXT_FILE;
 use super::index::OFFSET_MAX;
 
@@ -39,7 +39,7 @@ impl Text {
     pub(crate) fn open(lib: &dyn FileSystem) -> Result<Self, FsError> {
         let mut file = lib.open(Path::new(TEXT_FILE), Access::ReadWrite)?;
         let written = file.seek_end()?;
-        let path = Path::new(&lib.place()).join(TEXT_FILE);
+        let path = place_of(lib, Path::new(TEXT_FILE));
         if written > OFFSET_MAX {
             return Err(too_large(FsOp::Open, path, written));
         }

@@ -1,0 +1,168 @@
+//! Flags of `crumb feed`.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+use bytesize::ByteSize;
+use clap::{Args, Subcommand};
+use netnews::feed::FeedShape;
+use netnews::feed::import::LetterGroups;
+use netnews::feed::synthesize::{GROUPS_MAX, GROUPS_MIN};
+
+use crate::verbs::feed_verify::{self, VerifyArgs};
+
+#[derive(Args, Debug)]
+pub struct FeedArgs {
+    #[command(subcommand)]
+    pub(super) what: What,
+}
+
+#[derive(Subcommand, Debug)]
+pub(super) enum What {
+    /// Make a feed of real articles: a tree of files, a spool, a mailbox, rnews batches
+    ///
+    /// What a file is shows in its first bytes; gzip is unpacked. What is no article is counted, and set aside in
+    /// FEED/broken with its reason. Articles whose message id came before are kept: duplicates are part of a feed.
+    #[command(after_help = "\
+Examples:
+  A news server's spool; cross-posts, which are links there, come once:
+    crumb feed import /var/spool/news/articles -o feed
+  A mailbox of an archive, and batches of another server:
+    crumb feed import comp.misc.mbox.gz -o feed
+    crumb feed import batches/ --order path -o feed
+  Mail, each folder as a group, or all of it as one:
+    crumb feed import ~/Maildir --letters folder -o feed
+    crumb feed import list.mbox --letters mail.list -o feed
+  Then:
+    crumb feed stat feed
+
+Exit status: 0 fine, 1 nothing was made, 2 wrong usage, 3 made, but more was set aside than taken.")]
+    Import(ImportArgs),
+    /// Multiply a feed: the same articles again by other message ids
+    ///
+    /// Message-ID, Supersedes and the target of a cancel get a clone number behind their host; nothing else changes.
+    #[command(after_help = "\
+Examples:
+  Three times the articles, as the paper made a week out of half a week:
+    crumb feed clone feed 2 -o feed-x3")]
+    Clone(CloneArgs),
+    /// Make up a feed of any size from a model of real ones; no download
+    ///
+    /// Sizes, groups, cross-posts, paths, duplicates, cancels and arrivals follow real statistics; names and text are
+    /// made up. Same model, seed and number: same bytes.
+    #[command(after_help = "\
+Examples:
+  As many articles as the paper's half week of August 1995 (0.9 GB):
+    crumb feed synthesize --articles 300150 --seed 1 -o feed
+  A small one to try things with:
+    crumb feed synthesize --articles 10000 --seed 1 -o small")]
+    Synthesize(SynthesizeArgs),
+    /// Describe a feed: counts, sizes, groups, cross-posts, duplicates, cancels
+    #[command(after_help = "\
+Examples:
+  crumb feed stat feed
+  crumb feed stat feed --top 50
+  crumb feed stat feed --json - | jq .stat.article_bytes")]
+    Stat(StatArgs),
+    /// Check a spool that `crumb run netnews --keep` left: every file against history, and against its feed
+    #[command(after_help = feed_verify::EXAMPLES)]
+    Verify(Box<VerifyArgs>),
+}
+
+/// How a feed is cut and packed.
+#[derive(Args, Debug)]
+pub(super) struct ShapeArgs {
+    /// Directory to make
+    #[arg(short, long, value_name = "FEED")]
+    pub(super) output: PathBuf,
+    /// Articles a batch; the paper's batches had 109
+    #[arg(long, value_name = "N", default_value = "109")]
+    pub(super) batch_articles: NonZeroU64,
+    /// Pack the batches by gzip
+    #[arg(long)]
+    pub(super) gzip: bool,
+}
+
+impl ShapeArgs {
+    pub(super) fn shape(&self) -> FeedShape {
+        FeedShape { batch_articles: self.batch_articles, packed: self.gzip }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ImportArgs {
+    /// A file or a directory
+    #[arg(value_name = "SOURCE")]
+    pub(super) source: PathBuf,
+    #[command(flatten)]
+    pub(super) shape: ShapeArgs,
+    /// In which order the files of a tree become a feed
+    #[arg(long, value_enum, default_value = "date", value_name = "ORDER")]
+    pub(super) order: OrderFlag,
+    /// Set larger articles aside, such as 1MiB
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = article_max)]
+    pub(super) article_max: ByteSize,
+    /// Take mail, which names no newsgroups: into a group for each folder, for each List-Id, or into this one
+    #[arg(long, value_name = "folder|list-id|GROUP", value_parser = LetterGroups::from_str)]
+    pub(super) letters: Option<LetterGroups>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum OrderFlag {
+    /// By the Date of the first article in a file, as a feed mixes its groups
+    Date,
+    /// By path, numbers by value: for batches, and for trees too large to keep their names in memory
+    Path,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CloneArgs {
+    /// The feed to multiply
+    #[arg(value_name = "FEED")]
+    pub(super) feed: PathBuf,
+    /// Copies besides the original
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(super) clones: u64,
+    /// Directory to make
+    #[arg(short, long, value_name = "OUT")]
+    pub(super) output: PathBuf,
+    /// Pack the batches by gzip
+    #[arg(long)]
+    pub(super) gzip: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SynthesizeArgs {
+    /// Articles to make, duplicates and cancels among them; about 3 KB each
+    #[arg(long, value_name = "N")]
+    pub(super) articles: NonZeroU64,
+    /// Same seed, same bytes
+    #[arg(long, value_name = "S", default_value = "42")]
+    pub(super) seed: u64,
+    /// Groups that articles can name
+    #[arg(long, value_name = "N", default_value = "2000",
+        value_parser = clap::value_parser!(u32).range(i64::from(GROUPS_MIN)..=i64::from(GROUPS_MAX)))]
+    pub(super) groups: u32,
+    #[command(flatten)]
+    pub(super) shape: ShapeArgs,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct StatArgs {
+    /// A feed's directory
+    #[arg(value_name = "FEED")]
+    pub(super) feed: PathBuf,
+    /// Groups to list, the largest first
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(super) top: usize,
+    /// Write all figures as JSON to this file, - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+}
+
+fn article_max(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse()?;
+    let range = ByteSize::kib(1)..=ByteSize::gib(1);
+    if range.contains(&size) { Ok(size) } else { Err("expected 1KiB to 1GiB".to_owned()) }
+}
