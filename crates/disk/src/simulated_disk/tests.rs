@@ -93,7 +93,7 @@ fn a_stopped_disk_acknowledges_nothing_and_may_keep_what_it_was_stopped_in() {
     disk.stop_at(disk.operations() + 1);
     file.write_at(b"one", 0).expect("before the end");
     let stopped = file.write_at(b"two", 3).expect_err("the end");
-    assert!(stopped.to_string().contains(STOPPED), "{stopped}");
+    assert!(stopped.source.to_string().contains(STOPPED), "{stopped}");
     assert!(disk.has_stopped());
     assert!(file.sync().is_err());
     assert!(disk.names().is_err());
