@@ -9,8 +9,8 @@
 
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use disk::{DiskError, DiskOpen};
 
@@ -202,22 +202,10 @@ fn session(
     let body = segment.body()?.clone();
     let index = volume.disk.open(&Segment::index_name(segment.number), DiskOpen::Write)?;
     segment.index_bytes.store(end, Ordering::Relaxed);
-    let session = Session {
-        body_salt: objects.setup.body_salt(segment.number),
-        index_salt: head.salt(),
-        segment,
-        direct: Direct::of(
-            &body,
-            objects.setup.direct_writes && bitmap.free() > objects.setup.shape.segment_blocks / 2,
-        ),
-        body,
-        index,
-        index_end: AtomicU64::new(end),
-        durable_end: AtomicU64::new(end),
-        marked_end: AtomicU64::new(end),
-        reserved_end: AtomicU64::new(end),
-        pending_copies: Mutex::default(),
-    };
+    let direct = objects.setup.direct_writes && bitmap.free() > objects.setup.shape.segment_blocks / 2;
+    let direct = Direct::of(&body, direct);
+    let body_salt = objects.setup.body_salt(segment.number);
+    let session = Session::new(segment, body, index, direct, body_salt, head.salt(), end);
     Ok(Filling::new(session, bitmap))
 }
 

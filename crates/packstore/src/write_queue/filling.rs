@@ -13,33 +13,58 @@ use crate::segments::segment::Segment;
 
 /// A segment being written: ends, when the last that writes to it lets go.
 pub(crate) struct Session {
-    pub segment: Arc<Segment>,
-    pub body: Arc<dyn DiskFile>,
-    pub index: Arc<dyn DiskFile>,
+    pub(super) segment: Arc<Segment>,
+    pub(super) body: Arc<dyn DiskFile>,
+    pub(super) index: Arc<dyn DiskFile>,
     /// The data file for long writes, past the page cache.
-    pub direct: Direct,
+    pub(super) direct: Direct,
     /// Checksums of records and of index records.
-    pub body_salt: u32,
-    pub index_salt: u32,
+    pub(super) body_salt: u32,
+    pub(super) index_salt: u32,
     /// Where the next index record goes. Only the volume's writer changes the three.
-    pub index_end: AtomicU64,
+    pub(super) index_end: AtomicU64,
     /// All before this is durable.
-    pub durable_end: AtomicU64,
+    pub(super) durable_end: AtomicU64,
     /// What the last mark in the index says of it.
-    pub marked_end: AtomicU64,
+    pub(super) marked_end: AtomicU64,
     /// Room was taken up to here.
-    pub reserved_end: AtomicU64,
+    pub(super) reserved_end: AtomicU64,
     /// Tombstones that are there once, and where they ended. They are told again further on, in another sector: two wrong bits
     /// in one place must not bring back what was deleted.
-    pub pending_copies: Mutex<Vec<(u64, Vec<u8>)>>,
+    pub(super) pending_copies: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
 /// So far apart are the two, at least.
 pub(crate) const COPY_DISTANCE_BYTES: u64 = 512;
 
 impl Session {
+    /// Of a segment whose index ends here, durably.
+    pub(crate) fn new(
+        segment: Arc<Segment>,
+        body: Arc<dyn DiskFile>,
+        index: Arc<dyn DiskFile>,
+        direct: Direct,
+        body_salt: u32,
+        index_salt: u32,
+        end: u64,
+    ) -> Self {
+        Self {
+            segment,
+            body,
+            index,
+            direct,
+            body_salt,
+            index_salt,
+            index_end: AtomicU64::new(end),
+            durable_end: AtomicU64::new(end),
+            marked_end: AtomicU64::new(end),
+            reserved_end: AtomicU64::new(end),
+            pending_copies: Mutex::default(),
+        }
+    }
+
     /// Tombstones to be told again at this place, and how many they are.
-    pub(crate) fn copies_due(&self, at: u64) -> (Vec<u8>, usize) {
+    pub(super) fn copies_due(&self, at: u64) -> (Vec<u8>, usize) {
         let once = locked(&self.pending_copies);
         let due = once.iter().take_while(|(end, _)| end + COPY_DISTANCE_BYTES <= at).count();
         (once[..due].iter().flat_map(|(_, bytes)| bytes).copied().collect(), due)
@@ -54,24 +79,24 @@ impl Drop for Session {
 
 /// The segments that the objects of one queue go to.
 #[derive(Default)]
-pub(crate) struct Fillings {
+pub(super) struct Fillings {
     /// The first that has a free run long enough is taken. Those before the last are nearly full.
-    pub now: Vec<Filling>,
-    pub next: Option<Filling>,
+    pub(super) now: Vec<Filling>,
+    pub(super) next: Option<Filling>,
     /// One more is wanted, for so many blocks; 0: for an index to write to.
-    pub want_blocks: Option<u32>,
+    pub(super) want_blocks: Option<u32>,
 }
 
 /// Where the next objects go.
 pub(crate) struct Filling {
-    pub session: Arc<Session>,
-    pub bitmap: Bitmap,
+    pub(super) session: Arc<Session>,
+    pub(super) bitmap: Bitmap,
     /// Of a file that is mostly taken; else places are taken in their order, which keeps writing sequential.
-    pub free_runs: Option<FreeRuns>,
+    pub(super) free_runs: Option<FreeRuns>,
     /// Free when it was opened.
-    pub free_first: u32,
+    pub(super) free_first: u32,
     /// The shortest run that was looked for in vain.
-    pub vain: u32,
+    pub(super) vain: u32,
 }
 
 impl Filling {
@@ -82,7 +107,7 @@ impl Filling {
     }
 
     /// Room for so many blocks.
-    pub(crate) fn take(&mut self, blocks: u32) -> Option<u32> {
+    pub(super) fn take(&mut self, blocks: u32) -> Option<u32> {
         let found = match &mut self.free_runs {
             None => self.bitmap.take(blocks),
             Some(free_runs) => free_runs.take(blocks).inspect(|&at| {
@@ -97,7 +122,7 @@ impl Filling {
     }
 
     /// Nothing more goes here for now.
-    pub(crate) fn retire(self) {
+    pub(super) fn retire(self) {
         let segment = &self.session.segment;
         // Taken, as the bitmap has it: what was deleted since it was opened counts as won already.
         let taken = self.bitmap.taken();

@@ -66,39 +66,39 @@ impl Ack {
 }
 
 /// A range of a data file to write.
-pub(crate) struct Run {
-    pub session: Arc<Session>,
-    pub offset: u64,
-    pub start: usize,
-    pub len: usize,
+pub(super) struct Run {
+    pub(super) session: Arc<Session>,
+    pub(super) offset: u64,
+    pub(super) start: usize,
+    pub(super) len: usize,
 }
 
 /// Changes of one volume.
-pub(crate) struct Group {
-    pub bytes: Buffer,
-    pub runs: Vec<Run>,
+pub(super) struct Group {
+    pub(super) bytes: Buffer,
+    pub(super) runs: Vec<Run>,
     /// Index records for each index file, in order.
-    pub index_record: Vec<(Arc<Session>, Vec<u8>)>,
+    pub(super) index_records: Vec<(Arc<Session>, Vec<u8>)>,
     /// Those of them that are to be told twice.
-    pub tombstones: Vec<(Arc<Session>, Vec<u8>)>,
-    pub changes: Vec<Change>,
+    pub(super) tombstones: Vec<(Arc<Session>, Vec<u8>)>,
+    pub(super) changes: Vec<Change>,
     /// Keys to give back at the end.
-    pub keys: Vec<u64>,
+    pub(super) keys: Vec<u64>,
     /// Cache mode: where in `bytes` the records of a file's block are, until they are on disk.
-    pub records: HashMap<(u32, u32), (usize, usize), Hashed>,
+    pub(super) records: HashMap<(u32, u32), (usize, usize), Hashed>,
     /// How often somebody staged something.
-    pub stagings: usize,
-    pub ack: Arc<Ack>,
+    pub(super) stagings: usize,
+    pub(super) ack: Arc<Ack>,
     /// Somebody waits for it to be durable.
-    pub sync: bool,
+    pub(super) sync: bool,
 }
 
 impl Group {
-    pub(crate) fn new(bytes: Buffer) -> Self {
+    pub(super) fn new(bytes: Buffer) -> Self {
         Self {
             bytes,
             runs: Vec::new(),
-            index_record: Vec::new(),
+            index_records: Vec::new(),
             tombstones: Vec::new(),
             changes: Vec::new(),
             keys: Vec::new(),
@@ -109,12 +109,12 @@ impl Group {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.index_record.is_empty() && self.keys.is_empty() && !self.sync
+    pub(super) fn is_empty(&self) -> bool {
+        self.index_records.is_empty() && self.keys.is_empty() && !self.sync
     }
 
     /// A tombstone.
-    pub(crate) fn add_tombstone(&mut self, session: &Arc<Session>, tombstone: &Tombstone) {
+    pub(super) fn add_tombstone(&mut self, session: &Arc<Session>, tombstone: &Tombstone) {
         let mut bytes = Vec::new();
         IndexRecord::Tombstone(*tombstone).encode(session.index_salt, &mut bytes);
         self.index_records_of(session).extend_from_slice(&bytes);
@@ -122,14 +122,15 @@ impl Group {
     }
 
     /// The index records of a session, to append to.
-    pub(crate) fn index_records_of(&mut self, session: &Arc<Session>) -> &mut Vec<u8> {
+    pub(super) fn index_records_of(&mut self, session: &Arc<Session>) -> &mut Vec<u8> {
         // Each file once: the writer appends what it finds here in one go.
-        let at = self.index_record.iter().rposition(|(other, _)| Arc::ptr_eq(other, session)).unwrap_or_else(
-            || {
-                self.index_record.push((session.clone(), Vec::new()));
-                self.index_record.len() - 1
-            },
-        );
-        &mut self.index_record[at].1
+        let at =
+            self.index_records.iter().rposition(|(other, _)| Arc::ptr_eq(other, session)).unwrap_or_else(
+                || {
+                    self.index_records.push((session.clone(), Vec::new()));
+                    self.index_records.len() - 1
+                },
+            );
+        &mut self.index_records[at].1
     }
 }

@@ -1,7 +1,5 @@
 //! The queue by itself: what is applied when, and who is told what, with a file to fill that is made by hand.
 
-use std::sync::atomic::AtomicU64;
-
 use disk::{Disk, DiskOpen};
 use testkit::SimulatedDisk;
 
@@ -70,19 +68,8 @@ impl Fixture {
         let body = disk.open(&Segment::data_name(0), DiskOpen::New).expect("made");
         let index = disk.open(&Segment::index_name(0), DiskOpen::New).expect("made");
         disk.sync_names().expect("durable");
-        let session = Session {
-            segment: Arc::new(segment),
-            direct: Direct::of(&body, false),
-            body,
-            index,
-            body_salt: 1,
-            index_salt: 2,
-            index_end: AtomicU64::new(64),
-            durable_end: AtomicU64::new(64),
-            marked_end: AtomicU64::new(64),
-            reserved_end: AtomicU64::new(64),
-            pending_copies: Mutex::default(),
-        };
+        let direct = Direct::of(&body, false);
+        let session = Session::new(Arc::new(segment), body, index, direct, 1, 2, 64);
         let filling = Filling::new(session, Bitmap::new(SHAPE.segment_blocks));
         fixture.volume.queue.give_room(&fixture.volume, FifoQueue::Small, filling);
         fixture
@@ -214,7 +201,7 @@ fn a_sync_that_is_asked_for_is_a_group_even_when_nothing_was_staged() {
 }
 
 #[test]
-fn records_staged_one_after_the_other_lie_one_after_the_other_and_each_key_has_its_control_block() {
+fn records_staged_one_after_the_other_lie_one_after_the_other_and_each_key_has_its_index_record() {
     use crate::format::{IndexRecord, IndexRecords};
     let store = Fixture::with_file(Mode::Store);
     let keys = [&b"a"[..], b"bb", b"ccc"];

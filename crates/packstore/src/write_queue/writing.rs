@@ -136,8 +136,8 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
         }
         Counters::add(&counters.body_bytes, run.len as u64);
     }
-    let mut appended = Vec::with_capacity(group.index_record.len());
-    for (session, index_record) in &group.index_record {
+    let mut appended = Vec::with_capacity(group.index_records.len());
+    for (session, index_record) in &group.index_records {
         let end = session.index_end.load(Ordering::Relaxed);
         let mut bytes = Vec::with_capacity(index_record.len() + 24);
         let durable_end = session.durable_end.load(Ordering::Relaxed);
