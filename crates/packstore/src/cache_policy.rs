@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cyclic_cache_spares_nothing_and_a_newcomer_needs_two_requests_to_stay() {
+    fn a_cyclic_cache_spares_nothing_and_the_small_queue_asks_for_two_requests() {
         let cyclic = policy(&CacheOptions { eviction: Eviction::Cyclic, ..CacheOptions::default() });
         assert_eq!(cyclic.touches_to_stay(false), None);
         let policy = policy(&CacheOptions::default());

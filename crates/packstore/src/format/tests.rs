@@ -25,7 +25,7 @@ fn put(key: &[u8]) -> Put<'_> {
 }
 
 #[test]
-fn every_control_block_comes_back_as_it_was_and_no_flipped_bit_passes() {
+fn every_index_record_comes_back_as_it_was_and_no_flipped_bit_passes() {
     let long = vec![b'k'; KEY_BYTES_MAX];
     let all = [
         IndexRecord::Put(put(b"http://example.org/")),
@@ -62,7 +62,7 @@ fn a_tombstone_without_a_time_is_read_as_one_whose_time_is_not_known() {
 }
 
 #[test]
-fn a_damaged_control_block_costs_only_itself() {
+fn a_damaged_index_record_costs_only_itself() {
     let mut bytes = IndexHead { store: 1, file: 2, generation: 3, since: 3, queue_kind: 1, is_first: true }
         .encode()
         .to_vec();

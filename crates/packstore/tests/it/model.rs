@@ -338,7 +338,7 @@ fn a_large_object_that_is_being_read_outlasts_all_that_is_not() {
 }
 
 #[test]
-fn newcomers_that_proved_themselves_outlive_a_scan_of_what_is_asked_for_once() {
+fn objects_that_were_promoted_outlive_a_scan_of_what_is_asked_for_once() {
     let mut dirs = Dirs(Vec::new());
     let options = StoreOptions { mode: Mode::Cache, memory_bytes_max: 0, ..StoreOptions::default() };
     let volumes = vec![VolumeSpec { disk: dirs.add(), size_bytes: 16 << 20 }];

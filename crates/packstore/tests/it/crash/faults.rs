@@ -176,7 +176,7 @@ fn a_flipped_bit_anywhere_is_never_served_and_costs_at_most_what_it_hit() {
 /// More than a flipped bit cannot be repaired. What the block made void must stay void all the same, also after the index
 /// was written anew, until somebody puts, deletes or repairs.
 #[test]
-fn a_control_block_that_is_lost_and_a_kill_bring_nothing_back() {
+fn an_index_record_that_is_lost_and_a_kill_bring_nothing_back() {
     let disk = SimulatedDisk::new("one");
     let store = store_on(&[&disk]);
     for number in 0..20 {

@@ -66,7 +66,7 @@ fn all_there(store: &Store, when: &str) {
 
 /// Blocker that this is for: a data file without an index was taken for one half made, and deleted at each writable opening.
 #[test]
-fn no_verb_deletes_a_body_file_whose_index_is_missing_and_its_objects_are_recovered_and_listed() {
+fn no_verb_deletes_a_data_file_whose_index_is_missing_and_its_objects_are_recovered_and_listed() {
     let disk = SimulatedDisk::new("one");
     let store = store_on(&disk, Mode::Store);
     fill(&store);
@@ -170,7 +170,7 @@ fn a_cache_that_was_killed_and_lost_an_index_brings_nothing_back_that_was_purged
 }
 
 #[test]
-fn a_kill_anywhere_while_packed_files_are_removed_loses_nothing_and_brings_nothing_back() {
+fn a_kill_anywhere_while_segments_are_removed_loses_nothing_and_brings_nothing_back() {
     let filled = SimulatedDisk::new("one");
     let store = store_on(&filled, Mode::Store);
     let large = |number: u64| vec![number as u8; 30_000];
@@ -332,7 +332,7 @@ fn a_damaged_head_of_an_index_costs_nothing_and_is_repaired() {
 }
 
 #[test]
-fn a_missing_body_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
+fn a_missing_data_file_costs_what_is_in_it_and_repair_says_so_and_goes_on() {
     for clean in [true, false] {
         let (disk, files) = several_files(Mode::Store, clean);
         // In which file an object is, and whether one made ahead holds any, depends on how soon the writer came to it.
@@ -491,7 +491,7 @@ fn check_tells_that_a_volume_is_missing_and_how_much_when_it_can() {
 }
 
 #[test]
-fn a_packed_file_of_which_nothing_is_left_is_told_of_until_repair_gives_it_up() {
+fn a_segment_of_which_nothing_is_left_is_told_of_until_repair_gives_it_up() {
     for clean in [true, false] {
         let (disk, files) = several_files(Mode::Store, clean);
         for lost in 0..files {
@@ -779,7 +779,7 @@ fn a_lost_volume_is_given_up_and_the_store_takes_objects_again() {
 
 /// As earlier versions left it when they were killed while they made a segment.
 #[test]
-fn a_body_file_in_which_nothing_was_ever_written_stays_and_costs_nothing_not_even_a_cache() {
+fn a_data_file_in_which_nothing_was_ever_written_stays_and_costs_nothing_not_even_a_cache() {
     for (mode, clean) in
         [(Mode::Store, true), (Mode::Store, false), (Mode::Cache, true), (Mode::Cache, false)]
     {
