@@ -140,6 +140,30 @@ fn no_file_holds_a_path_of_one_machine() {
     }
 }
 
+/// Also names that a benchmark has for its workloads.
+#[test]
+fn report_knows_no_benchmark_by_name() {
+    let names = crumb::declarations::NAMES.iter().copied().chain(["polymix"]);
+    let names: Vec<&str> = names.collect();
+    let places = ["crates/report/src", "crates/report/web"].map(|place| root().join(place));
+    let mut looked_at = 0;
+    for path in project_files().iter().filter(|path| places.iter().any(|place| path.starts_with(place))) {
+        let Ok(text) = fs::read_to_string(path) else { continue };
+        looked_at += 1;
+        for (number, line) in text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            let found = names.iter().find(|name| lower.contains(*name));
+            assert!(
+                found.is_none(),
+                "{}:{}: {found:?}: its crate says that: {line}",
+                path.display(),
+                number + 1
+            );
+        }
+    }
+    assert!(looked_at > 20, "only {looked_at} files of report were looked at");
+}
+
 #[test]
 fn nothing_is_called_utils() {
     for path in project_files() {
