@@ -56,7 +56,7 @@ pub enum Violation {
     #[error("a field line begins with white space")]
     Folded,
     /// White space between a field name and the colon.
-    #[error("white space stands before the colon of a field")]
+    #[error("white space precedes the colon of a field")]
     SpaceBeforeColon,
     /// A field name is empty or not a token, or the colon is missing.
     #[error("a field's name is not a token")]
@@ -65,16 +65,16 @@ pub enum Violation {
     #[error("a field's value holds a control character")]
     FieldValue,
     /// Content-Length is not a number, or several differ.
-    #[error("Content-Length is not one number")]
+    #[error("Content-Length is not a single number")]
     ContentLength,
     /// Both Content-Length and Transfer-Encoding.
-    #[error("both Content-Length and Transfer-Encoding are there")]
+    #[error("both Content-Length and Transfer-Encoding are present")]
     TwoLengths,
     /// A transfer coding other than a single `chunked`, or any in HTTP/1.0.
-    #[error("Transfer-Encoding is something else than chunked, once, in HTTP/1.1")]
+    #[error("Transfer-Encoding is not a single chunked in HTTP/1.1")]
     TransferEncoding,
     /// Host is missing in HTTP/1.1, repeated, or invalid.
-    #[error("Host is missing, twice there, or no host")]
+    #[error("Host is missing, repeated or invalid")]
     Host,
     /// CONNECT with a body: another parser could take its bytes for the tunnel's.
     #[error("CONNECT has a body")]

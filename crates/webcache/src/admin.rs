@@ -88,7 +88,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: Option<TcpListener>) {
 async fn answer(shared: &Arc<Shared>, request: &Request<Incoming>) -> Reply {
     let config = shared.config();
     if !may(request.headers(), &config) {
-        let mut reply = text(StatusCode::UNAUTHORIZED, "text/plain", "name and password, please\n");
+        let mut reply = text(StatusCode::UNAUTHORIZED, "text/plain", "user name and password required\n");
         reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"crumb\""));
         return reply;
     }

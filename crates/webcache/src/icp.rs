@@ -1,13 +1,13 @@
-//! ICP version 2, by which caches ask each other by UDP what they have stored (RFC 2186, RFC 2187).
+//! ICP version 2: caches query each other by UDP for stored objects (RFC 2186, RFC 2187).
 //!
 //! ```text
 //! | opcode u8 | version u8 | length u16 | number u32 | options u32 | option data u32 | sender u32 | payload |   big-endian
-//! query:  payload = requester u32, URL, NUL          answers:  payload = URL, NUL, number and URL as in the query
+//! query:  payload = requester u32, URL, NUL          answer:  payload = URL, NUL; number and URL as in the query
 //! ```
 //!
-//! Always holds: no bytes panic; a datagram counts only when the length in it is its own; nothing is allocated by a length
-//! that a peer sent; an answer is shorter than its query, so that nobody's bytes are multiplied towards a third.
-//! Not here: sockets, who may ask (`server::icp`), whom to ask (`server::neighbours`).
+//! Always holds: no input panics. The length field must equal the datagram's length, and nothing is allocated by a length that a peer
+//! sent. An answer is shorter than its query, so that it cannot amplify an attack on a third party.
+//! Not here: sockets and who may query (`server::peers::answering`), which neighbours to query (`server::peers::neighbours`).
 //! Left out: ICP_OP_HIT_OBJ (a reply without its fields), ICP_OP_SECHO and DECHO (for the echo port), round-trip times.
 
 use http::{HeaderMap, Method, StatusCode};
@@ -20,37 +20,37 @@ mod tests;
 
 /// Longest message (RFC 2186 section 2, "Message Length").
 pub const MESSAGE_BYTES_MAX: usize = 16_384;
-/// What stands before the payload.
+/// Length of the header before the payload.
 const HEAD_BYTES: usize = 20;
 /// The requester's address in a query.
 const REQUESTER_BYTES: usize = 4;
 const VERSION: u8 = 2;
 const QUERY: u8 = 1;
 
-/// For so many seconds more a reply must be fresh to be offered (RFC 2187 section 5.2.3): the request for it comes in a
-/// moment, and a copy that is stale in the next one is of no use.
+/// A reply is offered only if it stays fresh for at least so many seconds (RFC 2187 section 5.2.3): the request for it follows, and a
+/// reply that is stale by then is of no use.
 pub const FRESH_S_MIN: u32 = 30;
 
-/// What a cache says to a query (RFC 2186, "Opcodes").
+/// The answer to a query (RFC 2186, "Opcodes").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is stored, and may be had.
+    /// The object is stored and may be fetched.
     Hit,
-    /// It is not; a child may have it fetched.
+    /// It is not stored; a child may fetch it through this cache.
     Miss,
-    /// The query's URL is none.
+    /// The query's URL is invalid.
     Err,
-    /// It is not, and is not to be fetched through this cache now.
+    /// It is not stored, and must not be fetched through this cache now.
     MissNoFetch,
-    /// This URL may not be asked for here.
+    /// This URL may not be requested here.
     Denied,
 }
 
 impl Answer {
-    /// All, in the order of their numbers.
+    /// All answers, ordered by opcode.
     pub const ALL: [Self; 5] = [Self::Hit, Self::Miss, Self::Err, Self::MissNoFetch, Self::Denied];
 
-    /// Its number.
+    /// Its opcode.
     pub fn opcode(self) -> u8 {
         match self {
             Self::Hit => 2,
@@ -62,19 +62,19 @@ impl Answer {
     }
 }
 
-/// A datagram that was understood. URLs are bytes, as nobody has looked at them yet.
+/// A parsed datagram. URLs are bytes that have not been validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Is this stored?
+    /// A query: is this stored?
     Query {
         /// To be repeated in the answer.
         number: u32,
-        /// What is asked for.
+        /// The queried URL.
         url: &'a [u8],
     },
-    /// To a query.
+    /// An answer to a query.
     Reply {
-        /// What it says.
+        /// The answer.
         answer: Answer,
         /// As in the query.
         number: u32,
@@ -87,36 +87,36 @@ pub enum Message<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Shorter than a message can be, or longer than it may be.
-    #[error("a datagram of {bytes} bytes is no ICP message")]
+    /// Shorter or longer than a message can be.
+    #[error("a datagram of {bytes} bytes is not a valid ICP message")]
     Size {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// The length in it is not its own.
-    #[error("an ICP message says another length than its datagram has")]
+    /// The length field differs from the datagram's length.
+    #[error("the length in an ICP message differs from that of its datagram")]
     Length,
     /// Another version than 2.
-    #[error("ICP version {version} is not spoken here, only 2")]
+    #[error("ICP version {version} is not supported, only version 2")]
     Version {
-        /// Which.
+        /// The version.
         version: u8,
     },
-    /// Neither a query nor one of the answers to it.
-    #[error("ICP opcode {opcode} is not known here")]
+    /// Neither a query nor an answer.
+    #[error("unknown ICP opcode {opcode}")]
     Opcode {
-        /// Which.
+        /// The opcode.
         opcode: u8,
     },
-    /// The URL does not end in the one NUL that ends the message.
+    /// The URL does not end in a NUL at the end of the message.
     #[error("the URL of an ICP message does not end where the message ends")]
     Url,
 }
 
-/// Reads a datagram.
+/// Parses a datagram.
 ///
 /// # Errors
-/// When it is no message that is spoken here.
+/// When it is not a valid query or answer.
 pub fn read(datagram: &[u8]) -> Result<Message<'_>, Malformed> {
     let size = Malformed::Size { bytes: datagram.len() };
     if datagram.len() > MESSAGE_BYTES_MAX {
@@ -147,12 +147,12 @@ fn terminated(payload: &[u8]) -> Result<&[u8], Malformed> {
     }
 }
 
-/// A query; nothing when the URL is too long for one.
+/// Encodes a query; `None` when the URL is too long.
 pub fn query(number: u32, url: &str) -> Option<Vec<u8>> {
     message(QUERY, number, &[0; REQUESTER_BYTES], url.as_bytes())
 }
 
-/// An answer to a query with this number and URL; nothing when that was no URL of a query.
+/// Encodes an answer to a query with this number and URL; `None` when the URL cannot come from a query.
 pub fn reply(answer: Answer, number: u32, url: &[u8]) -> Option<Vec<u8>> {
     message(answer.opcode(), number, &[], url)
 }
@@ -166,7 +166,7 @@ fn message(opcode: u8, number: u32, before: &[u8], url: &[u8]) -> Option<Vec<u8>
     bytes.extend_from_slice(&[opcode, VERSION]);
     bytes.extend_from_slice(&(length as u16).to_be_bytes());
     bytes.extend_from_slice(&number.to_be_bytes());
-    // No options, and no sender: whoever gets it sees where it came from.
+    // No options and no sender: the receiver sees the source address.
     bytes.resize(HEAD_BYTES, 0);
     bytes.extend_from_slice(before);
     bytes.extend_from_slice(url);
@@ -174,8 +174,8 @@ fn message(opcode: u8, number: u32, before: &[u8], url: &[u8]) -> Option<Vec<u8>
     Some(bytes)
 }
 
-/// Whether what is stored is worth a hit: a plain GET with `only-if-cached` will be answered from it, now and a while on.
-pub fn offers(stored: Option<&StoredFacts>, policy: &Policy, now: WallSeconds) -> bool {
+/// Whether a stored reply is worth a hit: it answers a plain GET with `only-if-cached`, now and for a while.
+pub fn is_offered(stored: Option<&StoredFacts>, policy: &Policy, now: WallSeconds) -> bool {
     let mut request = RequestFacts::of(&Method::GET, &HeaderMap::new());
     request.directives.only_if_cached = true;
     let held = stored.map_or(Held::Nothing, Held::Reply);
@@ -185,17 +185,17 @@ pub fn offers(stored: Option<&StoredFacts>, policy: &Policy, now: WallSeconds) -
         .all(|at| matches!(reuse::evaluate(&request, held, policy, at), Reuse::Serve { stale: false, .. }))
 }
 
-/// Whether caches beside and above are asked about a request for which nothing is stored here (RFC 2187 section 5.1.1 and
-/// 5.1.2): a plain GET, that a stored reply may answer for anybody.
-pub fn is_asked_about(request: &RequestFacts) -> bool {
+/// Whether to query the neighbours about a request for which nothing is stored here (RFC 2187 section 5.1.1 and 5.1.2): a plain GET
+/// that a stored reply may answer for any client.
+pub fn is_queryable(request: &RequestFacts) -> bool {
     let asks = &request.directives;
     let not_for_anybody = request.authorized || request.origin_conditional;
     let not_from_a_store = asks.no_cache || asks.no_store || asks.only_if_cached || asks.max_age == Some(0);
     request.method == MethodKind::Get && !not_for_anybody && !not_from_a_store
 }
 
-/// Whether a sibling's reply to `only-if-cached` is passed on. Any other status may be about the sibling, or about this
-/// cache as its client, and not about what was asked for: then the request takes its usual way.
-pub fn is_taken(status: StatusCode) -> bool {
+/// Whether to pass on a sibling's reply to `only-if-cached`. Any other status may be about the sibling, or about this cache as its
+/// client, rather than about the resource: the request then takes its usual way.
+pub fn is_usable_reply(status: StatusCode) -> bool {
     status.is_success() || status.is_redirection() || matches!(status.as_u16(), 404 | 410)
 }

@@ -1,4 +1,4 @@
-//! What lies on the disk: heads of stored replies, lists of variants, bans.
+//! Data read from the disk: heads of stored replies, lists of variants, bans.
 
 use http::{HeaderMap, Uri};
 use http_cache_rules::Meta;

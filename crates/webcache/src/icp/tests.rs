@@ -147,14 +147,17 @@ fn a_hit_is_what_a_request_for_stored_replies_alone_will_be_answered_with() {
     ];
     for (section, facts, ago_s, offered) in rows {
         let then = WallSeconds(NOW.0 + ago_s);
-        assert_eq!(offers(facts.as_ref(), &Policy::default(), then), offered, "{section}");
+        assert_eq!(is_offered(facts.as_ref(), &Policy::default(), then), offered, "{section}");
     }
     let part = StoredFacts {
         status: StatusCode::PARTIAL_CONTENT,
         extent: Extent { first: 0, length: 3, total: Some(10) },
         ..stored(200, "cache-control: max-age=60").expect("stored")
     };
-    assert!(!offers(Some(&part), &Policy::default(), NOW), "9111 3.3: of a part the whole is not to be had");
+    assert!(
+        !is_offered(Some(&part), &Policy::default(), NOW),
+        "9111 3.3: of a part the whole is not to be had"
+    );
     assert_eq!(FRESH_S_MIN, 30);
 }
 
@@ -178,7 +181,7 @@ fn others_are_asked_only_for_what_a_store_may_give_anybody() {
     ];
     for (section, method, request, asked) in rows {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        assert_eq!(is_asked_about(&RequestFacts::of(&method, &fields(request))), asked, "{section}");
+        assert_eq!(is_queryable(&RequestFacts::of(&method, &fields(request))), asked, "{section}");
     }
 }
 
@@ -200,7 +203,11 @@ fn a_sibling_s_word_is_taken_only_where_it_can_be_the_origin_s() {
         ("9110 15.5.1", 400, false),
     ];
     for (section, status, taken) in rows {
-        assert_eq!(is_taken(StatusCode::from_u16(status).expect("a status")), taken, "{section} {status}");
+        assert_eq!(
+            is_usable_reply(StatusCode::from_u16(status).expect("a status")),
+            taken,
+            "{section} {status}"
+        );
     }
 }
 

@@ -241,7 +241,7 @@ impl ObjectCache {
             Ok(object) => object?,
             Err(error) => {
                 if matches!(error, StoreError::Damaged { .. }) {
-                    tracing::warn!(%error, "a stored reply is damaged, and fetched anew");
+                    tracing::warn!(%error, "a stored reply is damaged; it is removed and fetched again");
                     self.writers.remove_unreadable(key, &name);
                 }
                 return None;

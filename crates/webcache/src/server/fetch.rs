@@ -377,7 +377,7 @@ impl RequestHandler {
                     if action != ResponseAction::NextUpstream {
                         return Err(error);
                     }
-                    tracing::debug!(%error, "asked in vain");
+                    tracing::debug!(%error, "an upstream gave no reply");
                 }
             }
         }
@@ -400,14 +400,14 @@ impl RequestHandler {
             .ok()
             .and_then(|headers| self.serve(stored, headers, age_s, Outcome::StaleOnError, &status));
         served.unwrap_or_else(|| {
-            self.gateway_timeout("the origin fails, and what is stored is not what was asked for")
+            self.gateway_timeout("the origin failed, and the requested range is not stored")
         })
     }
 
     /// 504: upstream failed, and the stored reply may not be used. `cause` is known when this request itself was sent upstream.
     pub(super) fn stale_forbidden(&mut self, cause: Option<&str>) -> Response<ReplyBody> {
-        let cause = cause.unwrap_or("the origin gives no reply");
-        self.gateway_timeout(&format!("{cause}; and what is stored may not be used unvalidated"))
+        let cause = cause.unwrap_or("the origin sent no reply");
+        self.gateway_timeout(&format!("{cause}; the stored reply may not be used without validation"))
     }
 
     /// The exchange as the caching rules take it.
@@ -487,7 +487,7 @@ impl RequestHandler {
         guard: Option<FetchGuard>,
     ) -> Response<ReplyBody> {
         let Some((refreshed, mut fields)) = self.merge_fields(&stored, &answer) else {
-            return self.gateway_timeout("what is stored cannot be read");
+            return self.gateway_timeout("the stored reply cannot be read");
         };
         let old = stored.meta().facts;
         let facts_bytes = match refreshed {
@@ -511,12 +511,12 @@ impl RequestHandler {
             ..CacheStatus::forwarded(&name, why)
         };
         let Ok(meta) = Meta::from_bytes(&facts_bytes) else {
-            return self.gateway_timeout("what is stored cannot be read");
+            return self.gateway_timeout("the stored reply cannot be read");
         };
         let age_s = meta.facts.age_s(now());
         let (_, body) = stored.into_parts();
         let served = self.serve_parts(&meta, fields, body, age_s, Outcome::Revalidated, &status);
-        served.unwrap_or_else(|| self.gateway_timeout("a part was asked for that is not stored"))
+        served.unwrap_or_else(|| self.gateway_timeout("the requested range is not stored"))
     }
 
     /// Sends a new reply to the client, and to the store if `decision` says so.

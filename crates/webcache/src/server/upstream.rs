@@ -58,13 +58,13 @@ const RECENT_USE: Duration = Duration::from_secs(1);
 #[non_exhaustive]
 pub enum UpstreamError {
     /// The name has no address.
-    #[error("{host}: no address for this name")]
+    #[error("{host}: the name has no address")]
     Name {
         /// The name.
         host: String,
     },
     /// Connecting failed.
-    #[error("{authority}: cannot be reached")]
+    #[error("cannot connect to {authority}")]
     Connect {
         /// Who.
         authority: String,
@@ -72,7 +72,7 @@ pub enum UpstreamError {
         source: io::Error,
     },
     /// The reply is not valid HTTP.
-    #[error("{authority}: no proper reply")]
+    #[error("{authority} sent no valid reply")]
     Reply {
         /// Who.
         authority: String,
@@ -80,7 +80,7 @@ pub enum UpstreamError {
         source: hyper::Error,
     },
     /// No reply arrived in time.
-    #[error("{authority}: no reply within {}", in_ms(*.after))]
+    #[error("no reply from {authority} within {}", in_ms(*.after))]
     Timeout {
         /// Who.
         authority: String,
@@ -88,7 +88,7 @@ pub enum UpstreamError {
         after: Duration,
     },
     /// Two parsers could disagree about where the reply ends.
-    #[error("{authority}: its reply is refused")]
+    #[error("the framing of the reply from {authority} is refused")]
     Framing {
         /// Who.
         authority: String,
@@ -96,19 +96,19 @@ pub enum UpstreamError {
         source: Violation,
     },
     /// It switched to another protocol, which the request did not ask for.
-    #[error("{authority}: switches protocols unasked")]
+    #[error("{authority} switched protocols without being asked to")]
     Switched {
         /// Who.
         authority: String,
     },
     /// The destination is this proxy.
-    #[error("{authority}: is this proxy itself, which fetches nothing from its own listening addresses")]
+    #[error("{authority} is this proxy itself, which does not fetch from its own listening addresses")]
     OwnAddress {
         /// As it was asked for.
         authority: String,
     },
     /// Clients may not reach any of its addresses.
-    #[error("{authority}: leads to no address that clients may reach ({})", by.key())]
+    #[error("{authority} has no address that clients may reach ({})", by.key())]
     Denied {
         /// As the client named it.
         authority: String,

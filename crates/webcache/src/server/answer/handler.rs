@@ -115,7 +115,7 @@ pub async fn answer(
     let (parts, body) = request.into_parts();
     let too_long = config.limits.body_bytes_max.is_some_and(|most| body.size_hint().lower() > most);
     if too_long {
-        let why = "the body is longer than this proxy takes (limits.body_mib)";
+        let why = "the body is longer than this proxy accepts (limits.body_mib)";
         return refused(access_entry, Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, why));
     }
     let parsed = match ParsedRequest::read(parts, client.side, &config) {
@@ -124,7 +124,7 @@ pub async fn answer(
     };
     if forwarding::is_loop(&parsed.headers, &config.via) {
         let why =
-            "this request came through this proxy before: give each proxy a name of its own (proxy.name)";
+            "this request has already passed through this proxy: give each proxy its own name (proxy.name)";
         return refused(access_entry, Rejection::new(StatusCode::LOOP_DETECTED, why));
     }
     let epoch = worker.shared.collapse_table.epoch(&parsed.key);
@@ -206,10 +206,10 @@ impl RequestHandler {
     pub(in crate::server) fn local(&mut self, local: Local) -> Response<ReplyBody> {
         match local {
             Local::NeverStored => {
-                self.gateway_timeout("only-if-cached was asked for, and this is not answered from a store")
+                self.gateway_timeout("the request has only-if-cached, and no store can answer it")
             }
             Local::NotStored => {
-                self.gateway_timeout("only-if-cached was asked for, and the store does not suffice")
+                self.gateway_timeout("the request has only-if-cached, and the store has no usable reply")
             }
             Local::LastHop => {
                 let mut reply = plain(StatusCode::OK, "this proxy");
@@ -223,7 +223,8 @@ impl RequestHandler {
     async fn purge(&mut self) -> Response<ReplyBody> {
         let from = |network: &Network| network.contains(self.client);
         if !self.config.access.purge.iter().any(from) {
-            let reply = plain(StatusCode::FORBIDDEN, "PURGE is not taken from this address (access.purge)");
+            let reply =
+                plain(StatusCode::FORBIDDEN, "PURGE is not accepted from this address (access.purge)");
             return self.own(reply, Outcome::Denied);
         }
         let was_there = purge(&self.worker.shared, &self.parsed.key).await;

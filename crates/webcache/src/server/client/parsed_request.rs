@@ -95,12 +95,12 @@ impl ParsedRequest {
         let target = match side {
             Side::Forward if parts.uri.authority().is_none() => {
                 return Err(bad(
-                    "this is a proxy: name the whole URL, as a browser does that is set to use one",
+                    "this is a proxy: send the complete URL, as a browser does that is configured to use it",
                 ));
             }
             Side::Forward => parts.uri,
             Side::Reverse { tls } => {
-                absolute(parts.uri, &parts.headers, tls).ok_or(bad("Host is missing or is no host"))?
+                absolute(parts.uri, &parts.headers, tls).ok_or(bad("Host is missing or invalid"))?
             }
         };
         let key = match CacheKey::of(&target) {
@@ -108,13 +108,10 @@ impl ParsedRequest {
             Ok(key) if side != Side::Forward => key.within(Realm::Sites),
             Ok(key) => key,
             Err(KeyError::Scheme) => {
-                return Err(Rejection::new(
-                    StatusCode::NOT_IMPLEMENTED,
-                    "only http and https can be asked for",
-                ));
+                return Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "only http and https are supported"));
             }
-            Err(KeyError::UserInfo) => return Err(bad("a name before the host is refused")),
-            Err(KeyError::Port) => return Err(bad("the port is no number of one")),
+            Err(KeyError::UserInfo) => return Err(bad("user information before the host is refused")),
+            Err(KeyError::Port) => return Err(bad("the port is not a valid number")),
             Err(KeyError::Host) => return Err(bad("the host is neither a name nor an address")),
             Err(_) => return Err(bad("the target has no host")),
         };

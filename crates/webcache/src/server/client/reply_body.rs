@@ -286,7 +286,7 @@ impl PassThrough {
                 let silence =
                     self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.silence_max)));
                 ready!(silence.as_mut().poll(cx));
-                let what = "the origin says nothing in the middle of its reply (upstream.reply_s)";
+                let what = "the origin stopped sending its reply (upstream.reply_s)";
                 return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, what))));
             };
             self.silence = None;
@@ -299,7 +299,7 @@ impl PassThrough {
                     if let Some(expected) = &mut self.expected {
                         let Some(less) = expected.checked_sub(bytes.len() as u64) else {
                             return Poll::Ready(Some(Err(io::Error::other(
-                                "a part is longer than was asked for",
+                                "a part is longer than requested",
                             ))));
                         };
                         *expected = less;
@@ -377,7 +377,7 @@ impl Body for ReplyBody {
             if let Some(left) = &mut this.left {
                 match left.checked_sub(bytes.len() as u64) {
                     Some(less) => *left = less,
-                    None => piece = Some(Err(io::Error::other("the reply is longer than was announced"))),
+                    None => piece = Some(Err(io::Error::other("the reply is longer than announced"))),
                 }
             }
         } else if piece.is_none() && this.left.is_some_and(|left| left > 0) {

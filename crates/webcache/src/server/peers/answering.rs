@@ -113,7 +113,7 @@ impl IcpServer {
                     let meta = reply.meta();
                     let stored_at = meta.facts.stored_at;
                     let banned = self.shared.bans.covers(key.as_str(), stored_at, || reply.fields().ok());
-                    if !banned && icp::offers(Some(&meta.facts), &config.policy, now()) {
+                    if !banned && icp::is_offered(Some(&meta.facts), &config.policy, now()) {
                         return true;
                     }
                     if meta.vary_names.is_empty() {

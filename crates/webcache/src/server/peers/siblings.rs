@@ -31,7 +31,7 @@ impl RequestHandler {
         let some = !config.siblings.is_empty() || config.parents.iter().any(|parent| parent.icp_port != 0);
         let nothing_here = matches!(why, ForwardReason::UriMiss | ForwardReason::VaryMiss);
         let forward = matches!(self.parsed.route, Route::Direct(_));
-        if !(some && nothing_here && forward && icp::is_asked_about(&self.parsed.facts)) {
+        if !(some && nothing_here && forward && icp::is_queryable(&self.parsed.facts)) {
             return IcpResult::default();
         }
         let url = self.parsed.target.to_string();
@@ -62,7 +62,7 @@ impl RequestHandler {
         let sent = pool.send(sibling, NamedBy::Operator, &head, body, &self.config, &mut attempts);
         // A stored object arrives at once: do not wait longer than for a connection.
         let reply = tokio::time::timeout(self.config.upstream.connect_time, sent).await;
-        let reply = reply.ok().and_then(Result::ok).filter(|reply| icp::is_taken(reply.status()));
+        let reply = reply.ok().and_then(Result::ok).filter(|reply| icp::is_usable_reply(reply.status()));
         let counters = &self.worker.counters;
         match reply {
             Some(_) => counters.sibling_hits.add(1),

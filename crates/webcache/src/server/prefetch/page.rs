@@ -23,23 +23,23 @@ use http_cache_rules::key::{self, CacheKey};
 
 use crate::config::PrefetchHosts;
 
-/// Most bytes of a page that came compressed: what comes behind them is not looked through.
+/// Most bytes to decompress of a page; the rest is not scanned.
 const PLAIN_BYTES_MAX: u64 = 4 << 20;
-/// Pixels across that a picture with widths to choose from is wanted with.
+/// Width in pixels to choose among candidates with widths.
 const WIDTH: f64 = 1280.0;
 
-/// A page that came with `Content-Encoding: gzip`, up to where it can be read.
+/// Decompresses a page with `Content-Encoding: gzip`, as far as it is readable.
 pub fn inflated(page: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
-    // What could be read before an error is as good as a page that broke off.
+    // The part before an error is as good as a page that broke off.
     let _ = MultiGzDecoder::new(page).take(PLAIN_BYTES_MAX).read_to_end(&mut plain);
     plain
 }
 
-/// The URIs that a page embeds, in the order of the page.
+/// The URIs that a page embeds, in the page's order.
 pub fn embedded(html: &[u8], page: &Uri, hosts: PrefetchHosts, most: usize) -> Vec<Uri> {
     let mut emitter = DefaultEmitter::default();
-    // Else what is written in a script would count.
+    // Otherwise the text of scripts would count.
     emitter.naively_switch_states(true);
     let mut base = page.clone();
     let mut based = false;
@@ -99,7 +99,7 @@ fn reference(tag: &StartTag<()>) -> Option<&[u8]> {
     attribute(tag, name).filter(|reference| !reference.is_empty())
 }
 
-/// One of several candidates, or what stands in when there are none or none is for 1x.
+/// The best candidate of `several`, or `single` when there is none for 1x.
 fn either<'a>(tag: &'a StartTag<()>, several: &[u8], single: &[u8]) -> Option<&'a [u8]> {
     let single = attribute(tag, single).filter(|reference| !reference.is_empty());
     match attribute(tag, several).map(candidates) {
@@ -108,7 +108,7 @@ fn either<'a>(tag: &'a StartTag<()>, several: &[u8], single: &[u8]) -> Option<&'
     }
 }
 
-/// How large a candidate is.
+/// The size that a candidate states.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Size {
     /// Pixels to the point.
@@ -131,7 +131,7 @@ fn chosen<'a>(candidates: &[(&'a [u8], Size)], single: Option<&'a [u8]>) -> Opti
     }
     let found = match widths.clone().next() {
         Some(_) => widths.clone().filter(|(_, width)| *width >= WIDTH).min_by(least).or(widths.max_by(least)),
-        // What stands alone is for 1x.
+        // A candidate without a size is for 1x.
         None => {
             densities.clone().find(|(_, density)| *density == 1.0).or(single.map(|single| (single, 1.0))).or(
                 densities
@@ -145,7 +145,7 @@ fn chosen<'a>(candidates: &[(&'a [u8], Size)], single: Option<&'a [u8]>) -> Opti
     found.map(|(reference, _)| reference)
 }
 
-/// The candidates of a srcset; those that say their size in a way that is not known are left out.
+/// The candidates of a srcset; those with an unknown size are left out.
 fn candidates(srcset: &[u8]) -> Vec<(&[u8], Size)> {
     let (mut found, mut rest) = (Vec::new(), srcset);
     loop {
@@ -181,7 +181,7 @@ fn candidates(srcset: &[u8]) -> Vec<(&[u8], Size)> {
 fn size(says: &[u8]) -> Option<Size> {
     let (last, number) = match says {
         [] => return Some(Size::Density(1.0)),
-        // A height beside the width says nothing more.
+        // A height in addition to the width does not matter.
         says => says.split(u8::is_ascii_whitespace).find(|word| !word.ends_with(b"h"))?.split_last()?,
     };
     let number: f64 = std::str::from_utf8(number).ok()?.parse().ok().filter(|number: &f64| *number > 0.0)?;

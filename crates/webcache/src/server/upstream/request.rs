@@ -17,22 +17,22 @@ use tokio::time::Sleep;
 
 /// The client's body exceeds the limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the body is longer than this proxy takes (limits.body_mib)")]
+#[error("the body is longer than this proxy accepts (limits.body_mib)")]
 pub struct BodyTooLong;
 
 /// The client stopped sending its body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("nothing came of the rest of the body (limits.stall_s)")]
+#[error("the client stopped sending its body (limits.stall_s)")]
 pub struct BodyStalled;
 
 /// The client's body is incomplete or its framing malformed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the request's body broke off, or its chunks are malformed")]
+#[error("the request body broke off, or its chunks are malformed")]
 pub struct BodyBroken;
 
 /// The client sends its body below the minimum rate.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the body comes too slowly (limits.body_bytes_per_s)")]
+#[error("the client sends its body too slowly (limits.body_bytes_per_s)")]
 pub struct BodyTooSlow;
 
 /// The head of a request to an upstream.
