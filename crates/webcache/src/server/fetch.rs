@@ -121,9 +121,11 @@ impl RequestHandler {
         guard: Option<FetchGuard>,
         body: RequestBody,
     ) -> Response<ReplyBody> {
-        self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
+        self.note_epoch();
         let mut headers = self.forwarded_headers();
-        if self.has_body && self.parsed.facts.method.may_be_served() && !headers.contains_key(CONTENT_LENGTH)
+        if self.has_body()
+            && self.parsed().facts.method.may_be_served()
+            && !headers.contains_key(CONTENT_LENGTH)
         {
             // Without it, hyper would assume that there is no body.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -194,7 +196,7 @@ impl RequestHandler {
     ) -> ResponseAction {
         let meta = stored.map(StoredReply::meta);
         let stored = meta.as_ref().map(|meta| Stored { meta, role });
-        decide_response(&self.request(), stored, outcome, &self.config.policy, now())
+        decide_response(&self.request(), stored, outcome, &self.config().policy, now())
     }
 
     /// Decides about storing a reply to a request that carried no validators of ours.
@@ -227,32 +229,32 @@ impl RequestHandler {
         }
         let detail = if error.is_client_body() { "request body" } else { "no reply" };
         let status =
-            CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&self.config.proxy.name, why) };
+            CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&self.config().proxy.name, why) };
         status.append_to(reply.headers_mut());
         self.own(reply, outcome)
     }
 
     /// The request fields to send upstream. Releases the buffer that the client's head was read into.
     pub(super) fn forwarded_headers(&mut self) -> HeaderMap {
-        self.parsed.detach();
-        let mut headers = self.parsed.headers.clone();
+        self.release_read_buffer();
+        let mut headers = self.parsed().headers.clone();
         forwarding::strip_hop_by_hop(&mut headers);
-        if matches!(self.parsed.method, Method::OPTIONS | Method::TRACE) {
+        if matches!(self.parsed().method, Method::OPTIONS | Method::TRACE) {
             forwarding::count_forwards(&mut headers);
         }
-        forwarding::add_via(&mut headers, received(self.parsed.version), &self.config.via);
-        let host = match &self.parsed.route {
-            Route::Site(site) => self.config.sites[*site].host.as_ref(),
+        forwarding::add_via(&mut headers, received(self.parsed().version), &self.config().via);
+        let host = match &self.parsed().route {
+            Route::Site(site) => self.config().sites[*site].host.as_ref(),
             Route::Direct(_) => None,
         };
         let host = host
-            .or(self.parsed.target.authority())
+            .or(self.parsed().target.authority())
             .map(|authority| HeaderValue::from_str(authority.as_str()));
         if let Some(Ok(host)) = host {
             headers.insert(HOST, host);
         }
-        headers.entry(X_REQUEST_ID).or_insert_with(|| hexadecimal(self.request_id));
-        if let Side::Reverse { tls } = self.side {
+        headers.entry(X_REQUEST_ID).or_insert_with(|| hexadecimal(self.request_id()));
+        if let Side::Reverse { tls } = self.side() {
             self.forwarded_for(&mut headers);
             headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if tls { "https" } else { "http" }));
         }
@@ -261,12 +263,12 @@ impl RequestHandler {
 
     /// Sets X-Forwarded-For as the operator configured it.
     fn forwarded_for(&self, headers: &mut HeaderMap) {
-        let how = self.config.reverse.forwarded_for;
+        let how = self.config().reverse.forwarded_for;
         if matches!(how, ForwardedFor::Replace | ForwardedFor::Remove) {
             headers.remove(X_FORWARDED_FOR);
         }
         if matches!(how, ForwardedFor::Append | ForwardedFor::Replace)
-            && let Ok(client) = HeaderValue::from_str(&self.client.to_canonical().to_string())
+            && let Ok(client) = HeaderValue::from_str(&self.client().to_canonical().to_string())
         {
             headers.append(X_FORWARDED_FOR, client);
         }
@@ -274,22 +276,22 @@ impl RequestHandler {
 
     /// The upstreams to try, in order; true for those that are used as a proxy.
     fn candidates(&self, neighbours: &IcpResult) -> Vec<(Upstream, bool)> {
-        let pool = &self.worker.pool;
-        let mut found: Vec<(Upstream, bool)> = match &self.parsed.route {
+        let pool = &self.worker().pool;
+        let mut found: Vec<(Upstream, bool)> = match &self.parsed().route {
             Route::Site(site) => {
-                let origins = &self.config.sites[*site].origins;
+                let origins = &self.config().sites[*site].origins;
                 let first =
-                    if origins.len() > 1 { self.worker.next_origin_index() % origins.len() } else { 0 };
+                    if origins.len() > 1 { self.worker().next_origin_index() % origins.len() } else { 0 };
                 let turned = origins[first..].iter().chain(&origins[..first]);
                 turned.map(|origin| (origin.clone(), false)).collect()
             }
             Route::Direct(origin) => {
                 let mut parents: Vec<Upstream> =
-                    self.config.parents.iter().map(|parent| parent.upstream.clone()).collect();
-                if self.config.parent_use.choose == Choice::Hash {
-                    crate::server::peers::hashing::order(&mut parents, self.parsed.key.as_str());
+                    self.config().parents.iter().map(|parent| parent.upstream.clone()).collect();
+                if self.config().parent_use.choose == Choice::Hash {
+                    crate::server::peers::hashing::order(&mut parents, self.parsed().key.as_str());
                 }
-                let direct = self.config.parent_use.direct || parents.is_empty();
+                let direct = self.config().parent_use.direct || parents.is_empty();
                 let parents = parents.into_iter().map(|parent| (parent, true));
                 let mut all: Vec<_> = parents.chain(direct.then(|| (origin.clone(), false))).collect();
                 if let Some((parent, false)) = &neighbours.hit {
@@ -321,20 +323,20 @@ impl RequestHandler {
         {
             return Ok(answer);
         }
-        let repeatable = body.may_be_repeated(&self.parsed.method);
-        let tries = if repeatable { self.config.upstream.retries as usize + 1 } else { 1 };
+        let repeatable = body.may_be_repeated(&self.parsed().method);
+        let tries = if repeatable { self.config().upstream.retries as usize + 1 } else { 1 };
         let candidates = self.candidates(neighbours);
         let mut body = Some(body);
         // It is for a proxy that requires it; origins must not see the password.
         let password = headers.remove(PROXY_AUTHORIZATION);
-        let mut head = RequestHead { method: self.parsed.method.clone(), uri: Uri::default(), headers };
+        let mut head = RequestHead { method: self.parsed().method.clone(), uri: Uri::default(), headers };
         let tries = tries.max(if repeatable { candidates.len() } else { 1 });
         let mut attempts = Attempts::new();
         for (number, (upstream, as_proxy)) in candidates.iter().cycle().take(tries).enumerate() {
             head.uri = match as_proxy {
-                true => self.parsed.target.clone(),
-                false if self.parsed.server_wide => Uri::from_static("*"),
-                false => origin_form(&self.parsed.target),
+                true => self.parsed().target.clone(),
+                false if self.parsed().server_wide => Uri::from_static("*"),
+                false => origin_form(&self.parsed().target),
             };
             if let Some(password) = &password {
                 if *as_proxy {
@@ -343,17 +345,17 @@ impl RequestHandler {
                     head.headers.remove(PROXY_AUTHORIZATION);
                 }
             }
-            if let Some(access_entry) = &mut self.access_entry {
+            if let Some(access_entry) = self.access_entry_mut() {
                 access_entry.set_upstream(&upstream.host, *as_proxy);
             }
             let requested_at = now();
             let body = body.take().unwrap_or(RequestBody::Nothing);
-            let named_by = match self.parsed.route {
+            let named_by = match self.parsed().route {
                 Route::Direct(_) if !as_proxy => NamedBy::Client,
                 Route::Direct(_) | Route::Site(_) => NamedBy::Operator,
             };
             attempts.may_use_idle &= number < candidates.len();
-            let sent = self.worker.pool.send(upstream, named_by, &head, body, &self.config, &mut attempts);
+            let sent = self.worker().pool.send(upstream, named_by, &head, body, self.config(), &mut attempts);
             match sent.await {
                 Ok(mut reply) => {
                     if !head.headers.contains_key(RANGE) {
@@ -393,7 +395,7 @@ impl RequestHandler {
         why: ForwardReason,
     ) -> Response<ReplyBody> {
         let detail = if failure == Failure::NoReply { "no reply" } else { "origin error" };
-        let name = self.config.proxy.name.clone();
+        let name = self.config().proxy.name.clone();
         let status = CacheStatus { detail: Some(detail), ..CacheStatus::forwarded(&name, why) };
         let served = stored
             .fields()
@@ -418,9 +420,9 @@ impl RequestHandler {
         headers: &'a HeaderMap,
     ) -> Exchange<'a> {
         Exchange {
-            target: &self.parsed.target,
-            request: &self.parsed.facts,
-            request_headers: &self.parsed.headers,
+            target: &self.parsed().target,
+            request: &self.parsed().facts,
+            request_headers: &self.parsed().headers,
             requested_at: answer.requested_at,
             answered_at: answer.answered_at,
             status,
@@ -440,7 +442,7 @@ impl RequestHandler {
         update::merge(&mut fields, &news);
         let old = stored.meta().facts;
         let exchange = self.exchange(answer, old.status, &fields);
-        let refreshed = update::refresh(&old, &exchange, &self.config.policy);
+        let refreshed = update::refresh(&old, &exchange, &self.config().policy);
         Some((refreshed, fields))
     }
 
@@ -452,15 +454,15 @@ impl RequestHandler {
         fields: &mut HeaderMap,
         answer: &UpstreamReply,
     ) -> Vec<u8> {
-        let facts_bytes = facts::meta_bytes(facts, fields, &self.parsed.headers);
+        let facts_bytes = facts::meta_bytes(facts, fields, &self.parsed().headers);
         forwarding::storable_fields(fields);
         forwarding::add_date(fields, answer.answered_at);
-        let shared = &self.worker.shared;
+        let shared = &self.worker().shared;
         let banned =
-            shared.bans.covers(self.parsed.key.as_str(), answer.requested_at, || Some(fields.clone()));
+            shared.bans.covers(self.parsed().key.as_str(), answer.requested_at, || Some(fields.clone()));
         if !banned && let Some(meta) = encode_reply(&facts_bytes, &fields.iter().collect::<Vec<_>>()) {
             let writers = shared.object_cache.writers();
-            let (key, facts, expires_s) = (self.parsed.key.clone(), facts_bytes.clone(), expires_s(&facts));
+            let (key, facts, expires_s) = (self.parsed().key.clone(), facts_bytes.clone(), expires_s(&facts));
             let head = Arc::new(NewHead { key, meta, facts, expires_s });
             let over = stored.version().clone();
             match &stored.body {
@@ -494,9 +496,9 @@ impl RequestHandler {
             Ok(facts) => self.write_update(&stored, facts, &mut fields, &answer).await,
             Err(refusal) => {
                 if refusal != Refusal::RequestNoStore {
-                    let _ = self.worker.shared.object_cache.writers().remove(&self.parsed.key).await;
+                    let _ = self.worker().shared.object_cache.writers().remove(&self.parsed().key).await;
                 }
-                let facts_bytes = facts::meta_bytes(old, &fields, &self.parsed.headers);
+                let facts_bytes = facts::meta_bytes(old, &fields, &self.parsed().headers);
                 forwarding::storable_fields(&mut fields);
                 facts_bytes
             }
@@ -504,7 +506,7 @@ impl RequestHandler {
         if let Some(guard) = guard {
             guard.in_store();
         }
-        let name = self.config.proxy.name.clone();
+        let name = self.config().proxy.name.clone();
         let status = CacheStatus {
             forward_status: Some(StatusCode::NOT_MODIFIED.as_u16()),
             stored: refreshed.is_ok(),
@@ -530,15 +532,15 @@ impl RequestHandler {
     ) -> Response<ReplyBody> {
         let status = answer.reply.status();
         self.invalidate(&answer).await;
-        if self.parsed.method == Method::HEAD && !self.has_body {
+        if self.parsed().method == Method::HEAD && !self.has_body() {
             self.apply_head_reply(&answer).await;
         }
-        let name = self.config.proxy.name.clone();
+        let name = self.config().proxy.name.clone();
         let mut cache_status = CacheStatus {
             forward_status: Some(answer.status().as_u16()),
             ..CacheStatus::forwarded(&name, why)
         };
-        let outcome = match (&stored, self.parsed.facts.method.may_be_served() && !self.has_body) {
+        let outcome = match (&stored, self.parsed().facts.method.may_be_served() && !self.has_body()) {
             (_, false) => Outcome::Pass,
             (Some(_), true) => Outcome::Refreshed,
             (None, true) => Outcome::Miss,
@@ -559,8 +561,8 @@ impl RequestHandler {
             completed_part.as_ref().and_then(|completed_part| completed_part.describe_wanted(&mut headers));
         let client_status = if slice.is_some() { StatusCode::PARTIAL_CONTENT } else { status };
         let (body, fetched) = match completed_part {
-            Some(completed_part) => completed_part.body(body, &self.config),
-            None => (ReplyBody::pass_through(body, self.config.upstream.reply_time), 0..u64::MAX),
+            Some(completed_part) => completed_part.body(body, self.config()),
+            None => (ReplyBody::pass_through(body, self.config().upstream.reply_time), 0..u64::MAX),
         };
         let sliced = |body: ReplyBody| match slice {
             Some((skip, bytes)) => body.slice(skip, bytes),
@@ -568,11 +570,11 @@ impl RequestHandler {
         };
         let Some(plan) = plan else {
             if let Some(guard) = guard {
-                guard.not_shared(self.config.collapse.pass);
+                guard.not_shared(self.config().collapse.pass);
             }
             if storage_decision.supersedes {
                 // The origin has replaced the stored reply, and the new one is not stored.
-                let _ = self.worker.shared.object_cache.writers().remove(&self.parsed.key).await;
+                let _ = self.worker().shared.object_cache.writers().remove(&self.parsed().key).await;
             }
             cache_status.append_to(&mut headers);
             return self.reply(Served { status: client_status, headers, body: sliced(body) }, outcome);
@@ -582,15 +584,15 @@ impl RequestHandler {
         let head = SharedHead { status, stored: stored_head, announced: plan.announced, requested_at };
         let unchanged = stored.is_some()
             && Meta::from_bytes(&plan.head.facts).is_ok_and(|meta| {
-                conditional::evaluate(&self.parsed.headers, &meta, now()) == Conditions::NotModified
+                conditional::evaluate(&self.parsed().headers, &meta, now()) == Conditions::NotModified
             });
         streaming.publish(FetchResult::Shared(Arc::new(head)));
         let reader = (!unchanged).then(|| streaming.own_reader());
         let announced = plan.announced;
         let shared = Arc::clone(&streaming);
         body_relay::start(
-            &self.worker,
-            &self.config,
+            self.worker(),
+            self.config(),
             RelayInput { streaming, guard, plan, page, fetched },
             body,
         )
@@ -617,40 +619,40 @@ impl RequestHandler {
     /// How to store a reply; `None` when it is too long. The reply has a Date.
     fn plan(&self, facts: StoredFacts, reply: &HeaderMap, requested_at: At) -> Option<StoragePlan> {
         let announced = reply.get(CONTENT_LENGTH).and_then(|line| lists::byte_count(line.as_bytes()));
-        if announced.is_some_and(|bytes| bytes > self.config.cache.object_max_bytes) {
+        if announced.is_some_and(|bytes| bytes > self.config().cache.object_max_bytes) {
             return None;
         }
-        let facts_bytes = facts::meta_bytes(facts, reply, &self.parsed.headers);
+        let facts_bytes = facts::meta_bytes(facts, reply, &self.parsed().headers);
         let strong = ranges::strong_validator(&Meta::from_bytes(&facts_bytes).ok()?).is_some();
         let meta = encode_reply(&facts_bytes, &forwarding::storable(reply))?;
         let announced =
             if facts.status == StatusCode::PARTIAL_CONTENT { Some(facts.extent.length) } else { announced };
-        let (key, expires_s) = (self.parsed.key.clone(), expires_s(&facts));
+        let (key, expires_s) = (self.parsed().key.clone(), expires_s(&facts));
         let head = Arc::new(NewHead { key, meta, facts: facts_bytes, expires_s });
-        Some(StoragePlan { head, facts, epoch: self.epoch, requested_at, strong, announced })
+        Some(StoragePlan { head, facts, epoch: self.epoch(), requested_at, strong, announced })
     }
 
     fn is_admitted(&self) -> bool {
-        match self.config.cache.admission {
+        match self.config().cache.admission {
             // The page that embeds it was requested twice.
-            Admission::Second if self.ahead => true,
+            Admission::Second if self.is_prefetch() => true,
             Admission::All => true,
-            Admission::Second => self.worker.shared.admission_filter.note(&self.parsed.key),
+            Admission::Second => self.worker().shared.admission_filter.note(&self.parsed().key),
         }
     }
 
     async fn invalidate(&mut self, answer: &UpstreamReply) {
-        let (method, reply) = (self.parsed.facts.method, &answer.reply);
-        for key in invalidation::invalidated(method, &self.parsed.target, reply.status(), reply.headers()) {
-            let key = key.within(self.parsed.key.realm());
-            self.epoch = self.epoch.after_own_invalidation(self.worker.shared.collapse_table.epoch(&key));
-            crate::server::answer::handler::purge(&self.worker.shared, &key).await;
+        let (method, reply) = (self.parsed().facts.method, &answer.reply);
+        for key in invalidation::invalidated(method, &self.parsed().target, reply.status(), reply.headers()) {
+            let key = key.within(self.parsed().key.realm());
+            self.note_own_invalidation(&key);
+            crate::server::answer::handler::purge(&self.worker().shared, &key).await;
         }
     }
 
     /// Applies the reply to a HEAD to the stored reply to a GET (RFC 9111 section 4.3.5).
     async fn apply_head_reply(&self, answer: &UpstreamReply) {
-        let object_cache = &self.worker.shared.object_cache;
+        let object_cache = &self.worker().shared.object_cache;
         let Lookup::Reply(stored) = self.look_up(LookUpAt::AfterHead).await else { return };
         match update::head_says(&stored.meta(), answer.reply.status(), answer.reply.headers()) {
             HeadSays::Same => {
@@ -658,7 +660,7 @@ impl RequestHandler {
                     self.write_update(&stored, facts, &mut fields, answer).await;
                 }
             }
-            HeadSays::Other => drop(object_cache.writers().remove(&self.parsed.key).await),
+            HeadSays::Other => drop(object_cache.writers().remove(&self.parsed().key).await),
             HeadSays::Nothing => {}
         }
     }

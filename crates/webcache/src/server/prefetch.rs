@@ -108,9 +108,9 @@ impl RequestHandler {
             let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
             kind.eq_ignore_ascii_case(b"text/html")
         };
-        let wanted = self.config.prefetch.enabled
-            && !self.ahead
-            && self.parsed.method == Method::GET
+        let wanted = self.config().prefetch.enabled
+            && !self.is_prefetch()
+            && self.parsed().method == Method::GET
             && status == StatusCode::OK
             && is_html();
         let mut codings = all_members(reply, &CONTENT_ENCODING);
@@ -125,17 +125,17 @@ impl RequestHandler {
             // As the client's own requests will be, so that they match the same variant.
             let mut fields = HeaderMap::new();
             for name in [ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT] {
-                for value in self.parsed.headers.get_all(&name) {
+                for value in self.parsed().headers.get_all(&name) {
                     fields.append(name.clone(), value.clone());
                 }
             }
             fields.insert(SEC_PURPOSE, HeaderValue::from_static("prefetch"));
             Page {
-                worker: Rc::clone(&self.worker),
-                config: Arc::clone(&self.config),
-                target: self.parsed.target.clone(),
-                side: self.side,
-                client: self.client,
+                worker: Rc::clone(self.worker()),
+                config: Arc::clone(self.config()),
+                target: self.parsed().target.clone(),
+                side: self.side(),
+                client: self.client(),
                 fields,
                 gzip,
             }
@@ -144,19 +144,19 @@ impl RequestHandler {
 
     /// Fetches the object into the store, unless it is there or being fetched.
     async fn prefetch(self) {
-        let worker = Rc::clone(&self.worker);
+        let worker = Rc::clone(self.worker());
         if matches!(self.look_up(LookUpAt::BeforePrefetch).await, Lookup::Reply(_)) {
             return;
         }
-        let JoinResult::Lead(guard) = worker.shared.collapse_table.join(&self.parsed.key) else { return };
+        let JoinResult::Lead(guard) = worker.shared.collapse_table.join(&self.parsed().key) else { return };
         if matches!(self.look_up(LookUpAt::AfterWinning).await, Lookup::Reply(_)) {
             return guard.in_store();
         }
-        let key = self.parsed.key.clone();
+        let key = self.parsed().key.clone();
         let prefetches = &worker.shared.prefetches;
         // Note it first: a client may join the fetch.
         prefetches.note(&key);
-        let bytes_max = self.config.prefetch.object_bytes_max;
+        let bytes_max = self.config().prefetch.object_bytes_max;
         match self.refetch(guard, ForwardReason::UriMiss, bytes_max).await {
             Some(bytes) => {
                 worker.counters.prefetched.add(1);
@@ -214,19 +214,13 @@ impl Page {
         }
         // The access rules apply to prefetches too.
         let Ok(parsed) = ParsedRequest::read(request.into_parts().0, self.side, &self.config) else { return };
-        let handler = RequestHandler {
-            worker: Rc::clone(&self.worker),
-            config: Arc::clone(&self.config),
-            client: self.client,
-            side: self.side,
-            request_id: self.worker.request_id(),
-            epoch: shared.collapse_table.epoch(&parsed.key),
+        let handler = RequestHandler::for_prefetch(
+            Rc::clone(&self.worker),
+            Arc::clone(&self.config),
             parsed,
-            access_entry: None,
-            ahead: true,
-            has_body: false,
-            upgrades: false,
-        };
+            self.client,
+            self.side,
+        );
         handler.prefetch().await;
         drop(slot);
     }

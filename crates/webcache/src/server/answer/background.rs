@@ -4,9 +4,6 @@
 //! removed. A reply that turns out not to be storable is not read to its end.
 //! Not here: which objects are prefetched (`prefetch`).
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use http::Method;
 use http_body::Body as _;
 use http_cache_rules::decide::Fetch;
@@ -22,10 +19,10 @@ use crate::server::worker::Busy;
 impl RequestHandler {
     /// Revalidates a reply that was just served stale, unless another fetch of it is in progress.
     pub(in crate::server) fn revalidate_in_background(&self, fetch: Fetch) {
-        let JoinResult::Lead(guard) = self.worker.shared.collapse_table.join(&self.parsed.key) else {
+        let JoinResult::Lead(guard) = self.worker().shared.collapse_table.join(&self.parsed().key) else {
             return;
         };
-        let mut headers = self.parsed.headers.clone();
+        let mut headers = self.parsed().headers.clone();
         for name in [
             http::header::RANGE,
             http::header::IF_RANGE,
@@ -36,27 +33,15 @@ impl RequestHandler {
         }
         let parsed = ParsedRequest {
             method: Method::GET,
-            target: self.parsed.target.clone(),
-            key: self.parsed.key.clone(),
+            target: self.parsed().target.clone(),
+            key: self.parsed().key.clone(),
             facts: http_cache_rules::RequestFacts::of(&Method::GET, &headers),
             headers,
-            version: self.parsed.version,
-            route: self.parsed.route.clone(),
+            version: self.parsed().version,
+            route: self.parsed().route.clone(),
             server_wide: false,
         };
-        let background = RequestHandler {
-            worker: Rc::clone(&self.worker),
-            config: Arc::clone(&self.config),
-            parsed,
-            client: self.client,
-            side: self.side,
-            request_id: self.worker.request_id(),
-            epoch: self.epoch,
-            access_entry: None,
-            ahead: false,
-            has_body: false,
-            upgrades: false,
-        };
+        let background = self.in_background(parsed);
         tokio::task::spawn_local(background.refetch(guard, fetch.why, u64::MAX));
     }
 
@@ -67,7 +52,7 @@ impl RequestHandler {
         why: ForwardReason,
         bytes_max: u64,
     ) -> Option<u64> {
-        let busy = Busy::new(&self.worker);
+        let busy = Busy::new(self.worker());
         let stored = match self.look_up(LookUpAt::BeforeBackgroundFetch).await {
             Lookup::Reply(stored) => Some(stored),
             _ => None,

@@ -68,11 +68,11 @@ pub(in crate::server) enum LookUpAt {
     },
     /// After [`Reply::Wait`]: the reply was stored during the wait.
     AfterWait,
-    /// After this request won the right to fetch: another fetch may have ended between the first look-up and that.
+    /// After a request or a prefetch won the right to fetch: another fetch may have ended between the first look-up and that.
     AfterWinning,
-    /// Before a background revalidation: the stale reply that was just served may have been replaced.
+    /// Before a background fetch is sent, for a revalidation or a prefetch: the reply that was just served stale may have been replaced.
     BeforeBackgroundFetch,
-    /// Before a prefetch: the object may be stored already.
+    /// Before a prefetch joins the collapsing table: the object may be stored already.
     BeforePrefetch,
     /// After the reply to a HEAD: finds the stored reply to a GET that it updates.
     AfterHead,
@@ -118,7 +118,8 @@ impl RequestHandler {
             let mut found = self.look_up(LookUpAt::LoopStart { may_wait: share }).await;
             let mut action = self.decide(&found);
             if let (Reply::Wait, Lookup::AboutToBeStored(streaming)) = (action.reply, &found) {
-                let _ = tokio::time::timeout(self.config.collapse.wait, streaming.wait_until_stored()).await;
+                let _ =
+                    tokio::time::timeout(self.config().collapse.wait, streaming.wait_until_stored()).await;
                 found = self.look_up(LookUpAt::AfterWait).await;
                 action = self.decide(&found);
             }
@@ -139,7 +140,7 @@ impl RequestHandler {
         let found = match at {
             LookUpAt::LoopStart { .. } => self.look_up_without_blocking().await,
             // A repeated look-up most likely finds everything in memory.
-            _ => self.worker.shared.object_cache.look_up(&self.parsed.key, &self.parsed.headers),
+            _ => self.worker().shared.object_cache.look_up(&self.parsed().key, &self.parsed().headers),
         };
         match found {
             LookupResult::Reply(reply) if !self.is_banned(&reply) => Lookup::Reply(reply),
@@ -148,7 +149,7 @@ impl RequestHandler {
                 if at == LookUpAt::LoopStart { may_wait: true } && !self.request().joins() =>
             {
                 let about_to_be_stored =
-                    self.worker.shared.collapse_table.about_to_be_stored(&self.parsed.key);
+                    self.worker().shared.collapse_table.about_to_be_stored(&self.parsed().key);
                 about_to_be_stored.map_or(Lookup::Nothing, Lookup::AboutToBeStored)
             }
             LookupResult::Nothing | LookupResult::Reply(_) => Lookup::Nothing,
@@ -157,8 +158,8 @@ impl RequestHandler {
 
     /// Serves other requests while the disk is read, if the kernel supports that.
     async fn look_up_without_blocking(&self) -> LookupResult {
-        let (object_cache, parsed) = (&self.worker.shared.object_cache, &self.parsed);
-        let Some(reads) = &self.worker.reads else {
+        let (object_cache, parsed) = (&self.worker().shared.object_cache, self.parsed());
+        let Some(reads) = &self.worker().reads else {
             return object_cache.look_up(&parsed.key, &parsed.headers);
         };
         let mut looked = object_cache.begin_look_up(&parsed.key);
@@ -177,7 +178,7 @@ impl RequestHandler {
 
     fn is_banned(&self, reply: &StoredReply) -> bool {
         let stored_at = reply.meta().facts.stored_at;
-        self.worker.shared.bans.covers(self.parsed.key.as_str(), stored_at, || reply.fields().ok())
+        self.worker().shared.bans.covers(self.parsed().key.as_str(), stored_at, || reply.fields().ok())
     }
 
     fn decide(&self, found: &Lookup) -> Action {
@@ -191,7 +192,7 @@ impl RequestHandler {
             (Lookup::AboutToBeStored(_), None) => Found::AboutToBeStored,
             (Lookup::Nothing | Lookup::Reply(_), None) => Found::Nothing,
         };
-        decide(&self.request(), found, &self.config.policy, now())
+        decide(&self.request(), found, &self.config().policy, now())
     }
 
     /// Executes an action. `share`: the request may wait for another's fetch, and others may wait for its own.
@@ -243,10 +244,10 @@ impl RequestHandler {
 
     /// Decides which request fetches.
     async fn collapse(&self, fetch: &Fetch, share: bool) -> CollapseOutcome {
-        if !share || !fetch.collapse || self.config.collapse.wait.is_zero() {
+        if !share || !fetch.collapse || self.config().collapse.wait.is_zero() {
             return CollapseOutcome::FetchAlone;
         }
-        match self.worker.shared.collapse_table.join(&self.parsed.key) {
+        match self.worker().shared.collapse_table.join(&self.parsed().key) {
             JoinResult::Bypass => CollapseOutcome::FetchAlone,
             JoinResult::Follow(streaming) => CollapseOutcome::Follow(streaming),
             JoinResult::Lead(guard) if fetch.why == ForwardReason::UriMiss => {
@@ -269,10 +270,10 @@ impl RequestHandler {
         why: ForwardReason,
         mut stored: Option<Box<StoredReply>>,
     ) -> Step {
-        let result = match tokio::time::timeout(self.config.collapse.wait, streaming.result()).await {
+        let result = match tokio::time::timeout(self.config().collapse.wait, streaming.result()).await {
             Ok(result) => result,
             Err(_) => {
-                self.worker.counters.collapse_timeouts.add(1);
+                self.worker().counters.collapse_timeouts.add(1);
                 FetchResult::NotShared
             }
         };
@@ -314,22 +315,23 @@ impl RequestHandler {
         head: &crate::server::fetch::streaming_reply::SharedHead,
         why: ForwardReason,
     ) -> Option<Response<ReplyBody>> {
-        let bans = &self.worker.shared.bans;
-        if bans.covers(self.parsed.key.as_str(), head.requested_at, || head.stored.fields()) {
+        let bans = &self.worker().shared.bans;
+        if bans.covers(self.parsed().key.as_str(), head.requested_at, || head.stored.fields()) {
             return None;
         }
         let (reader, meta) = (streaming.reader()?, Meta::from_bytes(&head.stored.facts).ok()?);
-        if !meta.answers(&self.parsed.headers, &mut Vec::new()) {
+        if !meta.answers(&self.parsed().headers, &mut Vec::new()) {
             return None;
         }
-        let action = decide(&self.request(), Found::Reply(&meta), &self.config.policy, now());
+        let action = decide(&self.request(), Found::Reply(&meta), &self.config().policy, now());
         let Action { reply: Reply::Stored { age_s, .. }, background: None } = action else { return None };
         let mut headers = head.stored.fields()?;
         headers.insert(AGE, forwarding::age_value(age_s));
         if let Some(bytes) = head.announced {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
         }
-        let status = CacheStatus { collapsed: true, ..CacheStatus::forwarded(&self.config.proxy.name, why) };
+        let status =
+            CacheStatus { collapsed: true, ..CacheStatus::forwarded(&self.config().proxy.name, why) };
         status.append_to(&mut headers);
         let body = ReplyBody::streamed(reader, head.announced);
         Some(self.reply(Served { status: head.status, headers, body }, Outcome::Collapsed))

@@ -21,6 +21,7 @@ use http_body::Body as _;
 use http_cache_rules::WallSeconds;
 use http_cache_rules::decide::{self, Local};
 use http_cache_rules::forwarding::{self, Received};
+use http_cache_rules::key::CacheKey;
 use hyper::body::Incoming;
 
 use crate::config::{Config, Network};
@@ -57,21 +58,21 @@ pub struct Client {
 
 /// A request that is being answered.
 pub struct RequestHandler {
-    pub(in crate::server) worker: Rc<Worker>,
-    pub(in crate::server) config: Arc<Config>,
-    pub(in crate::server) parsed: ParsedRequest,
-    pub(in crate::server) client: IpAddr,
-    pub(in crate::server) side: Side,
-    pub(in crate::server) request_id: u64,
+    worker: Rc<Worker>,
+    config: Arc<Config>,
+    parsed: ParsedRequest,
+    client: IpAddr,
+    side: Side,
+    request_id: u64,
     /// The URI's epoch when the fetch began.
-    pub(in crate::server) epoch: Epoch,
-    pub(in crate::server) access_entry: Option<AccessEntry>,
+    epoch: Epoch,
+    access_entry: Option<AccessEntry>,
     /// This is a prefetch.
-    pub(in crate::server) ahead: bool,
+    ahead: bool,
     /// The request has a body.
-    pub(in crate::server) has_body: bool,
+    has_body: bool,
     /// The client asks for another protocol, and the operator allows that.
-    pub(in crate::server) upgrades: bool,
+    upgrades: bool,
 }
 
 /// Answers a request.
@@ -88,17 +89,8 @@ pub async fn answer(
     let request_id = worker.request_id();
     let entry = worker.logs().then(|| entry(&request, &client, request_id));
     let mut access_entry = AccessEntry::new(Rc::clone(&worker), &client, began, entry);
-    let refused = |mut access_entry: AccessEntry, rejection: Rejection| {
-        access_entry.set_reply(Outcome::Denied, rejection.status.as_u16(), None);
-        let mut reply =
-            plain(rejection.status, rejection.why).map(|body| body.with_access_entry(access_entry));
-        if ends_connection(rejection.status) {
-            reply.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        Ok(reply)
-    };
     if let Err(rejection) = parsed_request::allowed_method(request.method(), &config) {
-        return refused(access_entry, rejection);
+        return Ok(refuse(access_entry, rejection));
     }
     if request.method() == Method::CONNECT {
         return Ok(match client.side {
@@ -116,16 +108,16 @@ pub async fn answer(
     let too_long = config.limits.body_bytes_max.is_some_and(|most| body.size_hint().lower() > most);
     if too_long {
         let why = "the body is longer than this proxy accepts (limits.body_mib)";
-        return refused(access_entry, Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, why));
+        return Ok(refuse(access_entry, Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, why)));
     }
     let parsed = match ParsedRequest::read(parts, client.side, &config) {
         Ok(parsed) => parsed,
-        Err(rejection) => return refused(access_entry, rejection),
+        Err(rejection) => return Ok(refuse(access_entry, rejection)),
     };
     if forwarding::is_loop(&parsed.headers, &config.via) {
         let why =
             "this request has already passed through this proxy: give each proxy its own name (proxy.name)";
-        return refused(access_entry, Rejection::new(StatusCode::LOOP_DETECTED, why));
+        return Ok(refuse(access_entry, Rejection::new(StatusCode::LOOP_DETECTED, why)));
     }
     let epoch = worker.shared.collapse_table.epoch(&parsed.key);
     let has_body = !body.is_end_stream();
@@ -148,6 +140,16 @@ pub async fn answer(
     let body = if has_body { handler.body(body) } else { RequestBody::Nothing };
     let upgrade = upgrade.map(|(protocol, upgraded)| Upgrade { protocol, upgraded, client });
     Ok(handler.run(body, upgrade).await)
+}
+
+/// Refuses a request.
+fn refuse(mut access_entry: AccessEntry, rejection: Rejection) -> Response<ReplyBody> {
+    access_entry.set_reply(Outcome::Denied, rejection.status.as_u16(), None);
+    let mut reply = plain(rejection.status, rejection.why).map(|body| body.with_access_entry(access_entry));
+    if ends_connection(rejection.status) {
+        reply.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    reply
 }
 
 /// Whether the client may still send a body or tunnel bytes, which are not read.
@@ -188,6 +190,122 @@ fn entry(request: &Request<Incoming>, client: &Client, request_id: u64) -> Box<E
 }
 
 impl RequestHandler {
+    /// Fetches for the store alone, on behalf of this request.
+    pub(in crate::server) fn in_background(&self, parsed: ParsedRequest) -> Self {
+        Self {
+            worker: Rc::clone(&self.worker),
+            config: Arc::clone(&self.config),
+            parsed,
+            client: self.client,
+            side: self.side,
+            request_id: self.worker.request_id(),
+            epoch: self.epoch,
+            access_entry: None,
+            ahead: false,
+            has_body: false,
+            upgrades: false,
+        }
+    }
+
+    /// Fetches for the store alone, before any client asks: as the client of the page that embeds it.
+    pub(in crate::server) fn for_prefetch(
+        worker: Rc<Worker>,
+        config: Arc<Config>,
+        parsed: ParsedRequest,
+        client: IpAddr,
+        side: Side,
+    ) -> Self {
+        let (request_id, epoch) = (worker.request_id(), worker.shared.collapse_table.epoch(&parsed.key));
+        Self {
+            worker,
+            config,
+            parsed,
+            client,
+            side,
+            request_id,
+            epoch,
+            access_entry: None,
+            ahead: true,
+            has_body: false,
+            upgrades: false,
+        }
+    }
+
+    /// The loop that answers it.
+    pub(in crate::server) fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+
+    /// The configuration that was current when the request arrived.
+    pub(in crate::server) fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// What it asks for.
+    pub(in crate::server) fn parsed(&self) -> &ParsedRequest {
+        &self.parsed
+    }
+
+    /// The client's address.
+    pub(in crate::server) fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The kind of listener that it came through.
+    pub(in crate::server) fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Its id, in logs and in X-Request-Id.
+    pub(in crate::server) fn request_id(&self) -> u64 {
+        self.request_id
+    }
+
+    /// Whether it has a body.
+    pub(in crate::server) fn has_body(&self) -> bool {
+        self.has_body
+    }
+
+    /// Whether it is a prefetch.
+    pub(in crate::server) fn is_prefetch(&self) -> bool {
+        self.ahead
+    }
+
+    /// Whether a client waits for the reply, which is logged and counted then.
+    pub(in crate::server) fn has_client(&self) -> bool {
+        self.access_entry.is_some()
+    }
+
+    /// The access-log entry, until the reply takes it.
+    pub(in crate::server) fn access_entry_mut(&mut self) -> Option<&mut AccessEntry> {
+        self.access_entry.as_mut()
+    }
+
+    /// Takes the access-log entry, which goes with the reply.
+    pub(in crate::server) fn take_access_entry(&mut self) -> Option<AccessEntry> {
+        self.access_entry.take()
+    }
+
+    /// The URI's epoch when the fetch began.
+    pub(in crate::server) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Notes that a fetch begins: from now on an invalidation of the URI applies to its reply.
+    pub(in crate::server) fn note_epoch(&mut self) {
+        self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
+    }
+
+    /// The fetch itself is about to invalidate `key`, which must not make its own reply unfindable.
+    pub(in crate::server) fn note_own_invalidation(&mut self, key: &CacheKey) {
+        self.epoch = self.epoch.after_own_invalidation(self.worker.shared.collapse_table.epoch(key));
+    }
+
+    /// Releases the buffer that the client's head was read into ([`ParsedRequest::detach`]).
+    pub(in crate::server) fn release_read_buffer(&mut self) {
+        self.parsed.detach();
+    }
+
     /// The request as the caching rules take it.
     pub(in crate::server) fn request(&self) -> decide::Request<'_> {
         let ParsedRequest { method, headers, facts, .. } = &self.parsed;
@@ -237,7 +355,7 @@ impl RequestHandler {
 }
 
 /// Removes a URI from the store and from the collapsing table. Returns whether it was stored.
-pub async fn purge(shared: &crate::server::worker::Shared, key: &http_cache_rules::key::CacheKey) -> bool {
+pub async fn purge(shared: &crate::server::worker::Shared, key: &CacheKey) -> bool {
     shared.collapse_table.invalidate(key);
     matches!(shared.object_cache.writers().remove(key).await, Ok(Some(_)))
 }

@@ -37,7 +37,7 @@ impl RequestHandler {
     ) -> Option<Response<ReplyBody>> {
         let headers = stored.fields().ok()?;
         let ttl = i64::from(stored.meta().facts.lifetime_s) - i64::from(age_s);
-        self.serve(stored, headers, age_s, outcome, &CacheStatus::hit(&self.config.clone().proxy.name, ttl))
+        self.serve(stored, headers, age_s, outcome, &CacheStatus::hit(&self.config().clone().proxy.name, ttl))
     }
 
     /// Serves a stored reply with these fields.
@@ -65,7 +65,7 @@ impl RequestHandler {
         status: &CacheStatus<'_>,
     ) -> Option<Response<ReplyBody>> {
         let mut served =
-            stored::serve(&self.parsed.method, &self.parsed.headers, meta, headers, body, age_s, now())?;
+            stored::serve(&self.parsed().method, &self.parsed().headers, meta, headers, body, age_s, now())?;
         status.append_to(&mut served.headers);
         let outcome = match (outcome, served.status) {
             (Outcome::Hit, StatusCode::NOT_MODIFIED) => Outcome::NotModified,
@@ -77,19 +77,19 @@ impl RequestHandler {
     /// Adds the proxy's fields and hands the access-log entry to the body, whose end completes it.
     pub(in crate::server) fn reply(&mut self, served: Served, outcome: Outcome) -> Response<ReplyBody> {
         let Served { status, mut headers, body } = served;
-        forwarding::add_via(&mut headers, Received::Http11, &self.config.via);
+        forwarding::add_via(&mut headers, Received::Http11, &self.config().via);
         let x_cache = if outcome.is_hit() { "HIT from " } else { "MISS from " };
-        if let Ok(value) = HeaderValue::try_from([x_cache, &self.config.proxy.name].concat()) {
+        if let Ok(value) = HeaderValue::try_from([x_cache, &self.config().proxy.name].concat()) {
             headers.insert(X_CACHE, value);
         }
-        headers.insert(X_REQUEST_ID, hexadecimal(self.request_id));
+        headers.insert(X_REQUEST_ID, hexadecimal(self.request_id()));
         if outcome.is_hit()
-            && self.access_entry.is_some()
-            && self.worker.shared.prefetches.is_first_use(&self.parsed.key)
+            && self.has_client()
+            && self.worker().shared.prefetches.is_first_use(&self.parsed().key)
         {
-            self.worker.counters.prefetch_used.add(1);
+            self.worker().counters.prefetch_used.add(1);
         }
-        let mut access_entry = self.access_entry.take();
+        let mut access_entry = self.take_access_entry();
         if let Some(access_entry) = &mut access_entry {
             access_entry.set_reply(outcome, status.as_u16(), headers.get(CONTENT_TYPE));
         }

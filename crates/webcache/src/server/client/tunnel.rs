@@ -140,13 +140,13 @@ impl RequestHandler {
         let headers = reply.headers_mut();
         let protocol = headers.get(UPGRADE).cloned().unwrap_or(protocol);
         forwarding::strip_hop_by_hop(headers);
-        forwarding::add_via(headers, Received::Http11, &self.config.via);
+        forwarding::add_via(headers, Received::Http11, &self.config().via);
         switching(headers, protocol);
         // From here on the client's bytes are not HTTP.
         connection.conn_state.switched.store(true, Ordering::Relaxed);
         let admitted = Rc::clone(&connection.admitted);
         let (worker, config, access_entry) =
-            (Rc::clone(&self.worker), Arc::clone(&self.config), self.access_entry.take());
+            (Rc::clone(self.worker()), Arc::clone(self.config()), self.take_access_entry());
         tokio::task::spawn_local(async move {
             let busy = Busy::new(&worker);
             let Some(mut access_entry) = access_entry else { return };

@@ -57,12 +57,12 @@ impl RequestHandler {
         &mut self,
         part: StoredReply,
     ) -> Option<http::Response<ReplyBody>> {
-        let asks = &self.parsed.facts;
+        let asks = &self.parsed().facts;
         if asks.conditional || asks.directives.no_cache || asks.directives.no_store {
             return None;
         }
-        let completion = Completion::of(&self.parsed.headers, &part.meta(), now())?;
-        self.epoch = self.worker.shared.collapse_table.epoch(&self.parsed.key);
+        let completion = Completion::of(&self.parsed().headers, &part.meta(), now())?;
+        self.note_epoch();
         let mut headers = self.forwarded_headers();
         completion.request_missing(&mut headers);
         let mut answer =
@@ -78,7 +78,7 @@ impl RequestHandler {
             update::merge(&mut fields, &news);
             *answer.reply.status_mut() = completion.describe(&mut fields);
             *answer.reply.headers_mut() = fields;
-            self.worker.counters.completed_parts.add(1);
+            self.worker().counters.completed_parts.add(1);
             answer.completed_part = Some(CompletedPart { completion, stored: part.into_parts().1 });
             let storage_decision = self.storage_decision(&answer, None, Role::Doubtful);
             return Some(self.pass_on(answer, storage_decision, None, ForwardReason::Partial, None).await);
