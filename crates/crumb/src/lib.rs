@@ -30,6 +30,7 @@ mod ranks;
 mod room;
 mod series;
 mod signals;
+mod slow_server;
 mod tables;
 mod verbs;
 mod waiting;

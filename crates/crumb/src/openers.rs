@@ -15,6 +15,7 @@ use nfs::client::{CacheMode, ClientOptions, FsOptions, NfsFs, UdpOptions, WriteM
 use quanta::Clock;
 
 use crate::exit::BadUsage;
+use crate::slow_server::said_when_slow;
 use crate::verbs::pack::place;
 
 /// How to reach the storage, for all kinds; what does not concern the kind at hand is left alone.
@@ -62,7 +63,7 @@ pub fn open_transport(
                 reconnect_timeout: options.reconnect_timeout,
                 ..ClientOptions::default()
             };
-            Ok(nfs::client::connect(nfs, &client, clock.clone())?)
+            Ok(said_when_slow(&target.to_string(), || nfs::client::connect(nfs, &client, clock.clone()))?)
         }
         Target::Pack(_) => {
             let wrong = anyhow!(
@@ -114,7 +115,8 @@ impl FileSystemArgs {
                     ..ClientOptions::default()
                 };
                 let options = FsOptions { client, cache: self.nfs_cache, writes: self.nfs_writes };
-                Ok(Arc::new(NfsFs::open(nfs, &options)?))
+                let opened = said_when_slow(&target.to_string(), || NfsFs::open(nfs, &options));
+                Ok(Arc::new(opened?))
             }
             Target::Pack(path) => place::open_file_system(path),
         }

@@ -7,6 +7,8 @@ use files::FileSystem;
 use measure::MountPoint;
 use report::bytes_text;
 
+use crate::slow_server::said_when_slow;
+
 /// What a run will have on its target at once, at least.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Need {
@@ -27,7 +29,7 @@ fn compresses(storage: &dyn FileSystem) -> bool {
 /// # Errors
 /// When the storage fails, or has less room than is needed.
 pub fn ensure(storage: &dyn FileSystem, need: Need, less: &str) -> anyhow::Result<()> {
-    let room = storage.statfs()?;
+    let room = said_when_slow(&storage.place(), || storage.statfs())?;
     if room.bytes_total > 0 && room.bytes_available < need.bytes && !compresses(storage) {
         bail!(
             "{}: {} are free, and the run has at least {} there at once; {less}, or name another target",
