@@ -1,20 +1,21 @@
 //! `crumb runs`: what was measured so far.
 
+mod show;
+
 use std::fs;
 use std::io::Read as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use measure::{Environment, RunId, RunRecord};
-use report::{RunSummary, Store, bytes_text, figure_text};
+use measure::{RunId, RunRecord};
+use report::{RunSummary, Store, figure_text};
 
 use crate::context::Context;
 use crate::declarations;
 use crate::exit::ExitStatus;
-use crate::layout::{WIDTH, counted, grid, named, shortened};
+use crate::layout::{WIDTH, counted, grid, shortened};
 use crate::output::{Destination, note, print};
-use crate::tables;
 
 #[derive(Args, Debug)]
 pub struct RunsArgs {
@@ -86,7 +87,7 @@ Examples:
 
 /// Whose operations `show` shows.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum OpsOf {
+pub(super) enum OpsOf {
     /// The highest load that the storage held
     Highest,
     /// Every load point
@@ -101,7 +102,7 @@ pub fn run(args: RunsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         What::List { json } => list(context, json)?,
         What::Show { run, json, ops } => {
             let record = context.store_with_runs()?.find(&run)?;
-            print(&if json { json_line(&record) } else { shown(&record, ops) })?;
+            print(&if json { json_line(&record) } else { show::run_text(&record, ops) })?;
         }
         What::Export { run, output } => {
             let record = context.store_with_runs()?.find(&run)?;
@@ -170,86 +171,6 @@ fn summary_json(run: &RunSummary) -> serde_json::Value {
         "points": run.points,
         "metrics": run.metrics,
     })
-}
-
-fn shown(record: &RunRecord, ops: OpsOf) -> String {
-    let took = humantime::format_duration(std::time::Duration::from_secs(
-        record.ended.duration_since(record.started).as_secs().max(0) as u64,
-    ));
-    let mut text = [
-        named("Run", &record.id.0),
-        named("Label", &record.label),
-        named("Target", &record.target),
-        named("Began", &format!("{}, took {took}", record.started.strftime("%Y-%m-%d %H:%M:%S UTC"))),
-        named("Command", &command_line(&record.command)),
-        named("Seed", &record.seed.to_string()),
-        "\n".to_owned(),
-        tables::load_points(record),
-    ]
-    .concat();
-    match ops {
-        OpsOf::All => record.points.iter().for_each(|point| text.push_str(&tables::operations(point))),
-        OpsOf::Highest => text.extend(tables::telling_point(record).map(tables::operations)),
-        OpsOf::None => {}
-    }
-    text.push_str(&tables::generator(record));
-    text.extend(tables::telling_point(record).map(tables::ranks));
-    text.push_str(&tables::curves(record));
-    text.push_str(&tables::phases(&record.phases));
-    text.push_str(&config(&record.config));
-    text.push_str(&environment(&record.environment));
-    text.push_str(&tables::summary(record));
-    text
-}
-
-/// As a shell takes it.
-fn command_line(words: &[String]) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+%@".contains(letter);
-    let quoted = words.iter().map(|word| match !word.is_empty() && word.chars().all(plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-/// What the benchmark was asked, but for what is empty or a text of its own (a workload file).
-fn config(config: &serde_json::Value) -> String {
-    let mut text = String::new();
-    for (name, value) in config.as_object().into_iter().flatten() {
-        let value = match value {
-            serde_json::Value::Null => continue,
-            serde_json::Value::String(words) if words.contains('\n') => continue,
-            serde_json::Value::String(words) => words.clone(),
-            other => other.to_string(),
-        };
-        text.push_str(&named(name, &value));
-    }
-    if text.is_empty() { text } else { format!("Asked\n{text}\n") }
-}
-
-fn environment(environment: &Environment) -> String {
-    let known = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };
-    let mut text = [
-        "Environment\n".to_owned(),
-        named(
-            "Crumb",
-            &format!("{}, {} build", environment.crumb_version, known(&environment.build_profile)),
-        ),
-        named("Host", &format!("{}, {}", known(&environment.host), known(&environment.kernel))),
-        named("CPU", &format!("{}, {} usable", known(&environment.cpu_model), environment.cpus)),
-        named("Memory", &bytes_text(environment.memory_bytes)),
-    ]
-    .concat();
-    let governor = environment.cpu_governor.as_deref().map(|governor| named("CPU governor", governor));
-    let clock = environment.clock_source.as_deref().map(|clock| named("Clock source", clock));
-    text.extend(governor.into_iter().chain(clock));
-    text.push_str(&named("Load average", &format!("{} when the run began", environment.load_average)));
-    if let Some(mount) = &environment.mount {
-        let what = format!("{} ({}) on {}, {}", mount.device, mount.fs_type, mount.path, mount.options);
-        text.push_str(&named("Mount", &what));
-    }
-    text.push('\n');
-    text
 }
 
 fn import(context: &Context, files: &[PathBuf]) -> anyhow::Result<()> {

@@ -1,102 +1,32 @@
 //! `crumb serve`: an NFSv3 server that needs neither root nor a portmapper. (Its origin is in `serve_origin`.)
 
+mod flags;
+
 use std::io::IsTerminal as _;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
-use clap::{Args, Subcommand};
+use anyhow::Context as _;
 use files::DirectoryOptions;
 use indicatif::{ProgressBar, ProgressStyle};
-use nfs::server::{Server, ServerCounters, ServerOptions, serve_dir, serve_null};
+use nfs::server::{Server, ServerCounters, serve_dir, serve_null};
 use report::{bytes_text, count_text, rate_text};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::context::Context;
-use crate::cpus::CpuList;
-use crate::exit::{BadUsage, ExitStatus};
+use crate::exit::ExitStatus;
 use crate::output::print;
-use crate::verbs::serve_origin::{self, OriginArgs};
+use crate::verbs::serve_origin;
 
-/// Not the NFS port 2049, which a kernel server may have.
-const PORT_DEFAULT: u16 = 20490;
+pub use self::flags::ServeArgs;
+use self::flags::{How, What};
+
 /// How often `--status` tells.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
-
-/// How long `--spin` looks for the next call before it sleeps all the same: an idle server must not heat the room.
-const SPIN: Duration = Duration::from_millis(1);
-
-#[derive(Args, Debug)]
-pub struct ServeArgs {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Subcommand, Debug)]
-enum What {
-    /// Answer every procedure with success at once: what a generator and the network can do at most
-    #[command(after_help = "\
-Examples:
-  crumb serve null --pin 0
-  crumb run fstress nfs://127.0.0.1:20490/ --workload null --rate max --outstanding 64 --pin 1")]
-    Null {
-        #[command(flatten)]
-        how: How,
-    },
-    /// Export a directory by NFSv3, UDP and TCP
-    #[command(after_help = "\
-Examples:
-  crumb serve dir /tmp/scratch
-  crumb run fstress nfs://127.0.0.1:20490/ --workload web-server
-
-  A free port, shown in the line that says that it is ready:
-    crumb serve dir /tmp/scratch --listen 127.0.0.1:0
-  With other clients:
-    nfs-ls 'nfs://127.0.0.1/?version=3&nfsport=20490&mountport=20490'
-
-All is done as the user who runs this: whoever reaches the port has his rights below PATH.")]
-    Dir {
-        /// Directory to export
-        path: PathBuf,
-        /// Refuse every change
-        #[arg(long)]
-        read_only: bool,
-        /// Let clients make device nodes, where you may: by default that is refused
-        #[arg(long, conflicts_with = "read_only")]
-        devices: bool,
-        #[command(flatten)]
-        how: How,
-    },
-    Origin(Box<OriginArgs>),
-}
-
-#[derive(Args, Debug)]
-struct How {
-    /// Address and port for UDP and TCP; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:20490", value_parser = address)]
-    listen: SocketAddr,
-    /// Listen where other machines reach it: they need no password
-    #[arg(long)]
-    allow_remote: bool,
-    /// CPUs to run on, such as 2 or 0-3,6 [default: all]
-    #[arg(long, value_name = "CPUS")]
-    pin: Option<CpuList>,
-    /// TCP connections at a time; more are closed at once
-    #[arg(long, value_name = "N", default_value_t = ServerOptions::default().connections_max)]
-    connections_max: usize,
-    /// Spin instead of sleeping between calls: needs a processor of its own, see --pin
-    #[arg(long)]
-    spin: bool,
-    /// Show calls a second on the terminal
-    #[arg(long)]
-    status: bool,
-}
 
 /// Runs the verb, until SIGINT or SIGTERM.
 pub fn run(args: ServeArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -112,31 +42,6 @@ pub fn run(args: ServeArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             serve(&how, context, &name, || serve_dir(&path, options, directory))
         }
         What::Origin(args) => serve_origin::run(&args, context),
-    }
-}
-
-impl How {
-    fn options(&self) -> anyhow::Result<ServerOptions> {
-        if !self.listen.ip().to_canonical().is_loopback() && !self.allow_remote {
-            let error = anyhow!(
-                "--listen {}: other machines could reach this server, which asks for no password and gives whoever \
-                 comes your rights to what it serves; if that is meant, add --allow-remote",
-                self.listen
-            );
-            return Err(error.context(BadUsage));
-        }
-        // First, so that the server's threads stay there too and are as many as suit these CPUs.
-        if let Some(cpus) = &self.pin {
-            cpus.pin().map_err(|error| error.context(BadUsage))?;
-        }
-        let default = ServerOptions::default();
-        Ok(ServerOptions {
-            listen: self.listen,
-            connections_max: self.connections_max,
-            // Two that spin on one socket would only be in each other's way.
-            udp_threads: if self.spin { 1 } else { default.udp_threads },
-            spin: if self.spin { SPIN } else { default.spin },
-        })
     }
 }
 
@@ -236,19 +141,4 @@ fn totals(counters: &ServerCounters, elapsed: Duration) -> String {
         count_text(counters.connections_accepted),
         refused_connections,
     )
-}
-
-/// An address with its port, or an address or a name alone.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, PORT_DEFAULT));
-    }
-    let resolved =
-        if text.contains(':') { text.to_socket_addrs() } else { (text, PORT_DEFAULT).to_socket_addrs() };
-    let first = resolved.ok().and_then(|mut addresses| addresses.next());
-    first
-        .ok_or_else(|| "expected ADDRESS:PORT such as 127.0.0.1:20490, or [::1]:0 for a free port".to_owned())
 }

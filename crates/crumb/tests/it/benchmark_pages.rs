@@ -1,8 +1,6 @@
 //! What benchmarks show of their runs, on the page: those of this program, and one that was made up here, for which
 //! `report` needed no edit.
 
-mod sample;
-
 use measure::view::{Bar, Bars, Section, Usual, View};
 use measure::{
     BenchmarkEntry, BenchmarkRegistry, Curve, CurveLine, CurvePoint, MetricDeclaration, Phase, Role, RunId,
@@ -11,6 +9,8 @@ use measure::{
 use report::html::{Options, Plots, render};
 use report::sides::{self, Source};
 use report::{Reference, ReportError, Store};
+
+use crate::sample;
 
 /// A run without load points.
 fn plain(benchmark: &str, id: &str, label: &str) -> RunRecord {
