@@ -1,4 +1,6 @@
 //! The measurements of directories as one of the benchmarks.
+//!
+//! Always holds: what is known is kept as soon as a size is measured in all layouts.
 
 use std::sync::Arc;
 
@@ -38,7 +40,10 @@ impl Benchmark for Dirscale {
 
     fn run(&self, storage: &mut Reached, context: &mut Context<'_>) -> Ended<Part, DirscaleError> {
         let Reached { fs, caches } = storage;
-        let mut tell = |event: Event| event.shown().into_iter().for_each(|event| context.tell(event));
+        let mut tell = |event: Event| match event {
+            Event::SizeMeasured(part) => context.checkpoint(part.figures(&self.config)),
+            event => event.shown().into_iter().for_each(|event| context.tell(event)),
+        };
         run(&self.config, Arc::clone(fs), &mut **caches, context.stop, &mut tell)
     }
 
@@ -67,7 +72,7 @@ impl Event {
             Self::SizeBegins { files, number, sizes } => {
                 step(format!("measuring {files} files, size"), number as u64, sizes as u64)
             }
-            Self::Measured { .. } => None,
+            Self::Measured { .. } | Self::SizeMeasured(_) => None,
         }
     }
 }
@@ -140,6 +145,24 @@ mod tests {
         for told in ["measuring 600 files, size: 2 of 2", "flat: making files: 512 of 600"] {
             assert!(steps.iter().any(|step| step == told), "{told}: {steps:?}");
         }
+    }
+
+    #[test]
+    fn each_size_is_kept_once_it_is_measured_in_case_that_the_process_is_killed() {
+        let bench = tempfile::tempdir().unwrap();
+        let (events, heard) = Events::new();
+        let (mut group, stop) = (RankGroup::solo(), Arc::default());
+        let ran = harness::run(&short(), &mut reached(bench.path()), &mut group, &stop, events);
+        assert!(ran.figures.unwrap().complete);
+        let kept: Vec<Figures> = heard
+            .filter_map(|event| match event {
+                harness::Event::Checkpoint(figures) => Some(*figures),
+                _ => None,
+            })
+            .collect();
+        let sizes: Vec<usize> = kept.iter().map(|kept| kept.curves[0].lines[0].points.len()).collect();
+        assert_eq!(sizes, [1, 2]);
+        assert!(kept.iter().all(|kept| !kept.complete && kept.verdict.has("interrupted")));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::results::{Paying, Results};
 use crate::{Cache, DirscaleConfig};
 
 /// Samples and phases of a run, raw.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub(crate) results: Results,
     /// `fill LAYOUT FILES` and `MEASURE LAYOUT FILES`, in order; `pass` is the round.
@@ -36,7 +36,7 @@ pub(crate) enum Ending {
 }
 
 /// How the caches turned out.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CacheLog {
     pub drops: u64,
     pub proven: u64,

@@ -50,7 +50,7 @@ pub struct Paying {
 }
 
 /// All that was timed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Vec<Timed>", try_from = "Vec<Timed>")]
 pub(crate) struct Results {
     cells: BTreeMap<(Layout, u64), Cell>,

@@ -63,6 +63,8 @@ pub enum Event {
         /// Microseconds an operation.
         mean_us: f64,
     },
+    /// A size is measured in all layouts: this is what is known so far.
+    SizeMeasured(Box<Part>),
 }
 
 /// Long work.
@@ -155,6 +157,7 @@ impl Bench<'_> {
                 set.directories[place].0 = *size;
             }
             set.save(false)?;
+            (self.tell)(Event::SizeMeasured(Box::new(self.part.clone())));
         }
         Ok(())
     }
