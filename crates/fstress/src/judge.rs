@@ -36,6 +36,8 @@ pub(crate) struct Asked<'a> {
 
 /// Percentage points by which an operation's share may differ from the one asked.
 const MIX_POINTS_MAX: f64 = 0.1;
+/// The shares of a mix are whole parts of a large number, so that a percentage asked is off by a little.
+const MIX_OPERATIONS_NOISE: f64 = 1e-3;
 /// Share of failed operations above which latencies mean little.
 const ERRORS_MAX: f64 = 0.01;
 /// Samples below which a 99th percentile rests on fewer than ten.
@@ -235,10 +237,9 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
             format!("the generator used {:.0}% of its core and may be the limit", 100.0 * measured.busy),
         );
     }
-    let points_max = mix_points_max(attempted, point.parts.len());
     for (name, stats) in &point.ops {
         let off = stats.share_percent - stats.share_asked_percent;
-        if off.abs() > points_max {
+        if is_mix_off(off.abs(), attempted, point.parts.len()) {
             verdict.invalidate(
                 "mix-off",
                 format!(
@@ -315,10 +316,11 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     point.verdict = verdict;
 }
 
-/// Percentage points by which the share of an operation may be off.
-fn mix_points_max(attempted: u64, ranks: usize) -> f64 {
+/// Whether the share of an operation is off by too many percentage points.
+fn is_mix_off(points: f64, attempted: u64, ranks: usize) -> bool {
     // Two operations more or less are no deviation, however short the interval; each rank deals for itself.
-    MIX_POINTS_MAX.max(200.0 * ranks.max(1) as f64 / attempted as f64)
+    let operations = points / 100.0 * attempted as f64;
+    points > MIX_POINTS_MAX && operations > 2.0 * ranks.max(1) as f64 + MIX_OPERATIONS_NOISE
 }
 
 /// What speaks against single ranks, the worst of them by name.
@@ -543,8 +545,17 @@ mod tests {
     /// generator, and each rank deals its own.
     #[test]
     fn the_grace_of_two_operations_is_each_ranks() {
-        assert_eq!(mix_points_max(1000, 0), 0.2, "a generator alone");
-        assert_eq!(mix_points_max(1000, 8), 1.6);
-        assert_eq!(mix_points_max(1_000_000, 8), MIX_POINTS_MAX);
+        assert!(!is_mix_off(0.2, 1000, 0) && is_mix_off(0.31, 1000, 0), "a generator alone");
+        assert!(!is_mix_off(1.6, 1000, 8) && is_mix_off(1.7, 1000, 8));
+        assert!(!is_mix_off(MIX_POINTS_MAX, 1_000_000, 8) && is_mix_off(0.11, 1_000_000, 8));
+    }
+
+    /// Symptom: 108 of 200 requests where 110 were asked was a `mix-off`. Cause: the share asked is 55.00000001%, as the
+    /// mix deals in whole parts of a large number, so that two operations were 2.00000002. Fix: a thousandth is allowed.
+    #[test]
+    fn two_operations_are_two_whatever_the_rounding_of_the_share_asked() {
+        let asked = 55.000_000_01;
+        assert!(!is_mix_off(asked - 100.0 * 108.0 / 200.0, 200, 0));
+        assert!(is_mix_off(asked - 100.0 * 107.0 / 200.0, 200, 0), "three are");
     }
 }
