@@ -20,6 +20,9 @@ pub struct Frequencies {
     pub readdir: f64,
 }
 
+/// More than any storage does in a day: a billion a second.
+const A_DAY_MAX: f64 = 1e14;
+
 /// A text that gives no frequencies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -83,8 +86,8 @@ impl FromStr for Frequencies {
                 _ => return Err(error("an operation other than lookup, unlink, create and readdir")),
             };
             *place = match count.trim().parse::<f64>() {
-                Ok(count) if count.is_finite() && count >= 0.0 => count,
-                _ => return Err(error("a count that is no number from 0 up")),
+                Ok(count) if (0.0..=A_DAY_MAX).contains(&count) => count,
+                _ => return Err(error("a count that is no number from 0 to 1e14")),
             };
         }
         if day.per_day() > 0.0 { Ok(day) } else { Err(error("a day without operations")) }
@@ -109,6 +112,16 @@ mod tests {
         let shares = [day.lookup, day.unlink, day.create, day.readdir].map(|n| (n / all * 1e4).round() / 1e2);
         assert_eq!(shares, [88.41, 5.41, 4.32, 0.48]);
         assert_eq!(all - day.per_day(), 110_473.0);
+    }
+
+    /// Symptom: a VALID run whose day cost nothing that can be shown. Cause: two counts of 1e308 have no sum.
+    #[test]
+    fn counts_that_no_day_has_are_refused() {
+        for text in ["lookup=1e308,unlink=1e308", "lookup=inf", "lookup=nan", "lookup=-1", "lookup=1.1e14"] {
+            let error = text.parse::<Frequencies>().unwrap_err();
+            assert_eq!(error.wrong, "a count that is no number from 0 to 1e14", "{text}");
+        }
+        assert!("lookup=1e14,unlink=1e14".parse::<Frequencies>().unwrap().per_day().is_finite());
     }
 
     #[test]
