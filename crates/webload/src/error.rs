@@ -15,6 +15,14 @@ pub enum WebloadError {
         /// Why not.
         source: std::io::Error,
     },
+    /// A setting that no run can have.
+    #[error("{what}: {why}")]
+    Asked {
+        /// Which.
+        what: &'static str,
+        /// What is wrong and what to ask for.
+        why: String,
+    },
     /// No epoll, no thread.
     #[error("cannot set up {what}")]
     Setup {

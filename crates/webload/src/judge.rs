@@ -45,6 +45,9 @@ pub(crate) fn outcome(
     let verdict = run_verdict(config, &points, tallies, complete);
     let mut sum = Tally::default();
     measured.iter().for_each(|(_, tally)| sum.merge(tally));
+    if measured.iter().any(|(_, tally)| tally.proxy.is_none()) {
+        sum.proxy = None;
+    }
     // The walls of one phase's generators are the same time; those of phases follow each other.
     let wall_s: f64 = measured.iter().map(|(_, tally)| tally.wall.as_secs_f64()).sum();
     let mut metrics = metrics(&sum, wall_s);
@@ -371,6 +374,12 @@ fn run_verdict(config: &WebloadConfig, points: &[LoadPoint], tallies: &[Tally], 
              choose another --seed"
         );
         verdict.remark("cache-warm", text);
+    }
+    if let Some(process) = config.watch
+        && tallies.iter().any(|tally| !tally.wall.is_zero() && tally.proxy.is_none())
+    {
+        let text = format!("process {process} ended during the run: what it used from then on is left out");
+        verdict.remark("watched-process-ended", text);
     }
     if !complete {
         verdict.remark("incomplete", "the run did not reach its end; it holds what was measured until then");

@@ -20,6 +20,7 @@ mod error;
 mod generator;
 mod http_date;
 mod judge;
+mod limits;
 mod object;
 mod object_set;
 mod origin;

@@ -46,6 +46,8 @@ pub(crate) struct ObjectSetPlanner {
     world: u64,
 }
 
+/// Numbers of a set are below it, and those apart from the set above.
+pub(crate) const NUMBERS_MAX: u64 = 1 << 39;
 /// Which request goes with which connection does not matter to a set.
 const ROBOTS: u32 = 1 << 20;
 
@@ -82,7 +84,7 @@ impl ObjectSetPlanner {
                 ((u128::from(rank) * u128::from(self.stride) % u128::from(count)) as u64, false)
             }
             // Apart from the set.
-            None => (1 << 39 | turn, true),
+            None => (NUMBERS_MAX | turn, true),
         };
         let object = Object::of_mean(self.world | number, self.set.mean_bytes);
         // Without a filling phase nobody knows what was there before: the set is taken to be.

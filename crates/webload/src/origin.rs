@@ -26,6 +26,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use self::connection::{Connection, Next};
 use crate::error::WebloadError;
+use crate::limits::check_threads;
 use crate::poller::{Batch, Interest, Poller};
 use crate::slots::{LISTENER, Slots, Token};
 
@@ -120,6 +121,7 @@ impl Origin {
     /// # Errors
     /// When the address is taken or not ours, or a thread cannot be started.
     pub fn start(options: &OriginOptions) -> Result<Self, WebloadError> {
+        check_threads("origin threads", options.threads)?;
         let refused = |address| move |source| WebloadError::Listen { address, source };
         let first = listener(options.listen).map_err(refused(options.listen))?;
         let address = first.local_addr().map_err(refused(options.listen))?;

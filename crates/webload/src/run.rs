@@ -139,12 +139,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Runs it to its end, or until stopped. `tell` is called a few times a second and holds no generator up.
 ///
 /// # Errors
-/// When the peer is not there, or the machine gives no sockets or threads.
+/// When a setting cannot be, the peer is not there, or the machine gives no sockets or threads.
 pub fn run(
     config: &WebloadConfig,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Part, WebloadError> {
+    config.check()?;
     let address = config.route.peer;
     TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
         .map_err(|source| WebloadError::Unreachable { address, source })?;

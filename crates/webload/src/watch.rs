@@ -3,7 +3,8 @@
 //! Counted are the process and all that descend from it, so that a master with workers is one proxy. CPU of those that
 //! have ended and were waited for is in their parent's times.
 //!
-//! Always holds: what cannot be read counts as nothing, and a process that ends in the middle cannot make a use negative.
+//! Always holds: a process that has ended has no use, rather than one of nothing; what cannot be read of one that is there
+//! counts as nothing; a descendant that ends in the middle cannot make a use negative.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +25,13 @@ pub(crate) struct Used {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     process: u32,
-    before: Used,
+    /// None once the process has ended: another one may be given its number.
+    before: Option<Used>,
+}
+
+/// Whether there is such a process.
+pub(crate) fn is_there(process: u32) -> bool {
+    used(process).is_some()
 }
 
 impl Watch {
@@ -33,19 +40,21 @@ impl Watch {
         Self { process, before: used(process) }
     }
 
-    /// What was used since the last lap.
-    pub fn lap(&mut self) -> Used {
-        let now = used(self.process);
-        let before = std::mem::replace(&mut self.before, now);
-        Used {
+    /// What was used since the last lap; none when the process ended meanwhile or before.
+    pub fn lap(&mut self) -> Option<Used> {
+        let before = self.before?;
+        self.before = used(self.process);
+        let now = self.before?;
+        Some(Used {
             cpu_s: (now.cpu_s - before.cpu_s).max(0.0),
             written_bytes: now.written_bytes.saturating_sub(before.written_bytes),
             resident_bytes: now.resident_bytes,
-        }
+        })
     }
 }
 
-fn used(process: u32) -> Used {
+/// None when there is no such process.
+fn used(process: u32) -> Option<Used> {
     let mut parents: HashMap<u32, u32> = HashMap::new();
     let mut cpu_s: HashMap<u32, f64> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -56,13 +65,14 @@ fn used(process: u32) -> Used {
             cpu_s.insert(id, seconds);
         }
     }
+    parents.get(&process)?;
     let mut sum = Used::default();
     for &id in parents.keys().filter(|&&id| descends(id, process, &parents)) {
         sum.cpu_s += cpu_s.get(&id).copied().unwrap_or(0.0);
         sum.written_bytes += number_after(&format!("/proc/{id}/io"), "write_bytes:");
         sum.resident_bytes += 1024 * number_after(&format!("/proc/{id}/status"), "VmRSS:");
     }
-    sum
+    Some(sum)
 }
 
 /// Parent, and CPU of the process and its ended children (fields 4 and 14 to 17 of proc(5)).
@@ -99,16 +109,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_charged_for_its_work_and_its_memory_and_one_that_is_not_there_for_nothing() {
+    fn a_process_is_charged_for_its_work_and_its_memory_and_one_that_is_not_there_has_no_use() {
         let mut watch = Watch::start(std::process::id());
         let mut sum = 0u64;
         let mut used = Used::default();
         while used.cpu_s < 0.02 {
             (0..2_000_000u64).for_each(|n| sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(n)));
-            used.cpu_s += watch.lap().cpu_s;
+            used.cpu_s += watch.lap().unwrap().cpu_s;
         }
-        assert!(watch.lap().resident_bytes > 100_000);
-        assert_eq!(Watch::start(u32::MAX).lap(), Used::default());
+        assert!(watch.lap().unwrap().resident_bytes > 100_000);
+        assert_eq!(Watch::start(u32::MAX).lap(), None);
+        assert!(is_there(std::process::id()) && !is_there(0) && !is_there(u32::MAX));
+    }
+
+    /// Symptom: a proxy that died during a run had figures of zero. Cause: a process that is gone was read as one that
+    /// used nothing.
+    #[test]
+    fn a_process_that_has_ended_has_no_use_though_it_had_one_before() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut watch = Watch::start(child.id());
+        assert!(watch.lap().is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((watch.lap(), watch.lap()), (None, None));
     }
 
     #[test]

@@ -305,3 +305,58 @@ fn requests_without_a_reply_in_their_time_are_in_mean_and_maximum_and_the_run_is
     let reason = outcome.verdict.reasons.iter().find(|reason| reason.code == "timed-out");
     assert!(reason.is_some_and(|reason| reason.fatal), "{:?}", outcome.verdict);
 }
+
+/// Symptom: 100,000 threads ended the machine, and a process that was not there had figures of zero. Cause: nothing was
+/// checked. Fix: settings that no run can have are refused before anything starts.
+#[test]
+fn settings_that_no_run_can_have_are_refused_before_anything_starts() {
+    // Nothing listens there, so that a setting that passed would be the error of another kind.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+    let of = |plan| config(nowhere, plan, fill_and(1, Pace::Closed), SHARED);
+    let objects = |count: u64, mean_bytes: u64| {
+        let count = NonZeroU64::new(count).unwrap();
+        Plan::Objects(ObjectSet { count, mean_bytes, used: AGAIN, fill_phases: 1 })
+    };
+    let mut mix = PolyMix::new(Generation::Four, 10.0, 1 << 30);
+    mix.working_set_bytes = Some(0);
+    let many = NonZeroUsize::new(100_000).unwrap();
+    for (config, named) in [
+        (WebloadConfig { threads: many, ..of(set(AGAIN)) }, "threads: 100000 are more than 256"),
+        (of(objects(300, 99_000_000_000_000)), "object size"),
+        (of(objects(300, 0)), "object size"),
+        (of(objects(99_999_999_999_999, 1)), "objects: "),
+        (of(Plan::PolyMix(mix)), "working set"),
+        (WebloadConfig { watch: Some(0), ..of(set(AGAIN)) }, "no process 0"),
+        (WebloadConfig { watch: Some(u32::MAX), ..of(set(AGAIN)) }, "no process 4294967295"),
+    ] {
+        let error = run(&config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+    let options = OriginOptions { threads: many, ..OriginOptions::default() };
+    assert!(Origin::start(&options).err().unwrap().to_string().contains("origin threads"));
+}
+
+#[test]
+fn the_figures_of_a_watched_process_that_ended_are_left_out_and_that_is_said() {
+    let origin = Origin::start(&OriginOptions::default()).unwrap();
+    let of = |watch| {
+        let phases = fill_and(300, Pace::Closed);
+        WebloadConfig { watch: Some(watch), ..config(origin.address(), set(AGAIN), phases, SHARED) }
+    };
+    let kept = done(&of(std::process::id()));
+    assert!(kept.metrics.contains_key("proxy_resident_bytes") && !kept.verdict.has("watched-process-ended"));
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let config = of(child.id());
+    let slow = Phase::new("hits", Pace::Open { from_per_sec: 100.0, to_per_sec: 100.0 }, End::Requests(150));
+    let config = WebloadConfig { phases: vec![slow.measured()], ..config };
+    let outcome = run(&config, &AtomicBool::new(false), &mut |event| {
+        // The load has begun by now. Killed again it is an error, which is none here.
+        if let Event::Live(_) = event {
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    });
+    let _ = child.kill().and_then(|()| child.wait());
+    let outcome = outcome.unwrap();
+    assert!(outcome.verdict.has("watched-process-ended"), "{:?}", outcome.verdict);
+    assert!(!outcome.metrics.contains_key("proxy_resident_bytes"));
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 use report::{bytes_text, count_text, rate_text};
-use webload::{Origin, OriginCounters, OriginOptions, ThinkTime};
+use webload::{Origin, OriginCounters, OriginOptions, ThinkTime, WebloadError};
 
 use crate::context::Context;
 use crate::cpus::CpuList;
@@ -89,6 +89,13 @@ Nobody can change anything through it; with --allow-remote other machines can ma
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// An error of the library; a setting that cannot be is a wrong flag.
+pub fn wrong_or_failed(error: WebloadError) -> anyhow::Error {
+    let is_usage = matches!(error, WebloadError::Asked { .. });
+    let error = anyhow::Error::from(error);
+    if is_usage { error.context(BadUsage) } else { error }
+}
+
 /// Runs the verb, until SIGINT or SIGTERM.
 pub fn run(args: &OriginArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if !args.listen.ip().to_canonical().is_loopback() && !args.allow_remote {
@@ -103,8 +110,8 @@ pub fn run(args: &OriginArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     // Before the ready line: whoever has read it may send a signal.
     let stop = signals::stop_flag()?;
-    let origin =
-        Origin::start(&args.manner.options(args.listen, args.threads, ThinkTime::default(), None, 1))?;
+    let options = args.manner.options(args.listen, args.threads, ThinkTime::default(), None, 1);
+    let origin = Origin::start(&options).map_err(wrong_or_failed)?;
     let began = Instant::now();
     // Without a reader of the line it serves all the same.
     let announced = print(&format!("serving objects at http://{}/ ; Ctrl-C stops\n", origin.address()));

@@ -161,7 +161,7 @@ impl Books {
         let Some(tally) = self.tallies.get_mut(phase) else { return };
         tally.begin = Some(began.saturating_duration_since(self.begin));
         tally.wall = ended.saturating_duration_since(began);
-        tally.proxy = self.watch.as_mut().map(Watch::lap);
+        tally.proxy = self.watch.as_mut().and_then(Watch::lap);
     }
 
     /// How it goes, of `of` generators alike; `progress` is the phase under way and how far it has come.

@@ -18,6 +18,7 @@ use crate::exit::{BadUsage, ExitStatus};
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
 use crate::series::{Sides, Turn, Variant};
+use crate::verbs::serve_origin::wrong_or_failed;
 use crate::{signals, tables};
 
 /// Runs the verb.
@@ -64,6 +65,7 @@ impl WebloadArgs {
             (None, None) => bail!("no origin"),
         };
         let benchmark = Webload { config: self.config(traffic, through.route(&authority)?) };
+        benchmark.config.check().map_err(wrong_or_failed)?;
         let plan = Plan {
             seed: self.seed,
             label: label.unwrap_or_else(|| format!("{} {through}", traffic.plan.name())),
@@ -96,7 +98,7 @@ impl WebloadArgs {
             if let Some(cpus) = &self.origin_pin {
                 cpus.pin().map_err(|error| error.context(BadUsage))?;
             }
-            anyhow::Ok(Origin::start(&options)?)
+            Origin::start(&options).map_err(wrong_or_failed)
         };
         // Its threads stay where the thread that starts them is.
         let started = std::thread::scope(|scope| scope.spawn(start).join());
