@@ -125,6 +125,7 @@ fn what_cannot_be_served_is_said_at_once() {
     assert!(bench.fails(1, &["serve", "dir", "missing", "--listen", "127.0.0.1:0"]).contains("missing"));
     assert!(bench.fails(1, &["serve", "dir", "file", "--listen", "127.0.0.1:0"]).contains("file"));
     assert!(bench.fails(2, &["serve", "null", "--listen", "nonsense:port"]).contains("127.0.0.1:20490"));
+    assert!(bench.fails(2, &["serve", "null", "--connections-max", "0"]).contains("--connections-max"));
     assert!(bench.fails(2, &["serve", "null", "--pin", "3-1"]).contains("0-3,6"));
     assert!(
         bench.fails(2, &["serve", "null", "--pin", "1023", "--listen", "127.0.0.1:0"]).contains("CPU 1023")

@@ -1,6 +1,7 @@
 //! What `crumb serve` is called with.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,8 +75,8 @@ pub(super) struct How {
     #[arg(long, value_name = "CPUS")]
     pin: Option<CpuList>,
     /// TCP connections at a time; more are closed at once
-    #[arg(long, value_name = "N", default_value_t = ServerOptions::default().connections_max)]
-    connections_max: usize,
+    #[arg(long, value_name = "N", default_value_t = connections_max())]
+    connections_max: NonZeroUsize,
     /// Spin instead of sleeping between calls: needs a processor of its own, see --pin
     #[arg(long)]
     spin: bool,
@@ -102,12 +103,17 @@ impl How {
         let default = ServerOptions::default();
         Ok(ServerOptions {
             listen: self.listen,
-            connections_max: self.connections_max,
+            connections_max: self.connections_max.get(),
             // Two that spin on one socket would only be in each other's way.
             udp_threads: if self.spin { 1 } else { default.udp_threads },
             spin: if self.spin { SPIN } else { default.spin },
         })
     }
+}
+
+fn connections_max() -> NonZeroUsize {
+    NonZeroUsize::new(ServerOptions::default().connections_max)
+        .expect("a server without a connection serves nobody")
 }
 
 /// An address with its port, or an address or a name alone.
