@@ -29,6 +29,7 @@ mod shape;
 use std::fmt;
 use std::path::Path;
 
+use measure::{SETTINGS_BYTES_MAX, read_text};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -84,7 +85,7 @@ impl Distribution {
 
     /// Reads a file of `value:weight` lines; `#` starts a comment. A single line `value` is a constant.
     pub fn load(path: &Path, dimension: Dimension) -> Result<Self, FstressError> {
-        let source = std::fs::read_to_string(path)
+        let source = read_text(path, SETTINGS_BYTES_MAX)
             .map_err(|source| FstressError::ReadWorkload { path: path.to_owned(), source })?;
         let file = path.display().to_string();
         let at = |line: usize, problem| FstressError::BadValue {

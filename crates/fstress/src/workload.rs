@@ -28,6 +28,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use files::OpKind;
+use measure::{SETTINGS_BYTES_MAX, read_text};
 
 use crate::distribution::Distribution;
 use crate::error::{FstressError, ValueProblem, nearest};
@@ -229,7 +230,7 @@ impl Workload {
         if path.is_dir() {
             return parse::directory(path);
         }
-        let text = std::fs::read_to_string(path)
+        let text = read_text(path, SETTINGS_BYTES_MAX)
             .map_err(|source| FstressError::ReadWorkload { path: path.to_owned(), source })?;
         Self::from_toml(&text, &path.display().to_string(), path.parent())
     }

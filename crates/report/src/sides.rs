@@ -124,7 +124,7 @@ fn series_of(name: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
 
 fn of_file(name: &str, source: &Source<'_>) -> Result<Vec<RunRecord>> {
     let path = Path::new(name);
-    let text = std::fs::read_to_string(path)
+    let text = measure::read_text(path, measure::RECORDS_BYTES_MAX)
         .map_err(|source| ReportError::File { path: name.to_owned(), source })?;
     let runs = RunRecord::all_from_json(&text)
         .map_err(|source| ReportError::NoRecord { path: name.to_owned(), source })?;

@@ -107,7 +107,7 @@ fn tell(answer: &Answer<'_>, json: Option<&Path>) -> anyhow::Result<ExitStatus> 
 fn census(name: &str, context: &Context) -> anyhow::Result<(Frequencies, (String, Duration))> {
     let path = Path::new(name);
     let record = if name.contains('/') || name.ends_with(".json") || path.is_file() {
-        let text = std::fs::read_to_string(path)
+        let text = measure::read_text(path, measure::RECORDS_BYTES_MAX)
             .map_err(|error| anyhow!("{name}: cannot be read ({error}); name a run or a RunRecord's file"))?;
         RunRecord::from_json(&text).with_context(|| format!("{name}: no RunRecord"))?
     } else {

@@ -154,7 +154,7 @@ impl ProxyArgs {
     fn config(&self) -> anyhow::Result<Config> {
         let text = match &self.config {
             None => String::new(),
-            Some(file) => std::fs::read_to_string(file)
+            Some(file) => measure::read_text(file, measure::SETTINGS_BYTES_MAX)
                 .with_context(|| format!("{}: cannot be read", file.display()))
                 .map_err(|error| error.context(BadUsage))?,
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use measure::RunRecord;
+use measure::{RECORDS_BYTES_MAX, RunRecord, read_text};
 use report::html::{self, Options};
 use report::{Reference, Store};
 
@@ -149,8 +149,8 @@ fn find(wanted: &[String], context: &Context) -> anyhow::Result<Vec<RunRecord>> 
     for name in wanted {
         let path = Path::new(name);
         if is_run_file(name) {
-            let text =
-                fs::read_to_string(path).with_context(|| format!("{name}: cannot read this RunRecord"))?;
+            let text = read_text(path, RECORDS_BYTES_MAX)
+                .with_context(|| format!("{name}: cannot read this RunRecord"))?;
             let of_file = RunRecord::all_from_json(&text);
             let of_file = of_file.with_context(|| format!("{name}: cannot be reported on"))?;
             runs.extend(of_file.into_iter().map(|run| run.declared_by(declarations::REGISTRY)));

@@ -2,13 +2,11 @@
 
 mod show;
 
-use std::fs;
-use std::io::Read as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use measure::{RunId, RunRecord};
+use measure::{RECORDS_BYTES_MAX, RunId, RunRecord, read_text, text_from};
 use report::{RunSummary, Store, figure_text};
 
 use crate::context::Context;
@@ -177,11 +175,9 @@ fn import(context: &Context, files: &[PathBuf]) -> anyhow::Result<()> {
     let store = context.open_store()?;
     for path in files {
         let (name, text) = if path.as_os_str() == "-" {
-            let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text).map(|_| text);
-            ("standard input".to_owned(), read)
+            ("standard input".to_owned(), text_from(std::io::stdin(), RECORDS_BYTES_MAX))
         } else {
-            (path.display().to_string(), fs::read_to_string(path))
+            (path.display().to_string(), read_text(path, RECORDS_BYTES_MAX))
         };
         let text = text.with_context(|| format!("{name}: cannot read"))?;
         for id in store.import(&text).with_context(|| format!("{name}: not imported"))? {

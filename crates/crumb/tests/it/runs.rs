@@ -35,6 +35,35 @@ fn a_record_that_goes_in_comes_out_the_same() {
     assert_eq!((said.code, said.err.as_str()), (0, "imported 20261121-180000-fstress-3f9a\n"));
 }
 
+/// A histogram whose payload skips 2^63 buckets: HdrHistogram's own reader ended the program.
+#[test]
+fn a_record_with_a_hostile_histogram_or_number_is_refused_by_name_wherever_it_is_read() {
+    let bench = with_two_runs();
+    let mut record: serde_json::Value = serde_json::from_str(&bench.read("a.json")).unwrap();
+    let good = record["points"][0]["histogram"].clone();
+    record["points"][0]["histogram"] = "HISTFAAAACN4nJNpmSzMwMAgwgABzFCaEYjFPcpeMNh/gAj8xwIAdnMYNw==".into();
+    bench.write("hostile.json", &record.to_string());
+    let verbs: [&[&str]; 3] = [
+        &["runs", "import", "hostile.json"],
+        &["report", "hostile.json"],
+        &["compare", "hostile.json", "b.json"],
+    ];
+    for args in verbs {
+        let said = bench.crumb(args);
+        assert!([1, 2].contains(&said.code), "{args:?}: {} {}", said.code, said.err);
+        assert!(
+            said.err.contains("load point 1") && said.err.contains("histogram"),
+            "{args:?}: {}",
+            said.err
+        );
+    }
+    record["points"][0]["histogram"] = good;
+    record["points"][0]["achieved_per_sec"] = (-5).into();
+    bench.write("hostile.json", &record.to_string());
+    let said = bench.fails(1, &["runs", "import", "hostile.json"]);
+    assert!(said.contains("achieved_per_sec is -5, which no run can have"), "{said}");
+}
+
 /// A record of an earlier version has no declarations of its metrics; the program's own list says what they are.
 #[test]
 fn a_record_without_declarations_is_listed_shown_and_drawn_with_titles() {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use files::OpKind;
+use measure::{SETTINGS_BYTES_MAX, read_text};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -203,7 +204,7 @@ pub(super) fn directory(folder: &Path) -> Result<Workload, FstressError> {
             raw.values.insert(parameter, Written { place: Place::whole(file), value });
             continue;
         }
-        let text = std::fs::read_to_string(&path).map_err(failed(&path))?;
+        let text = read_text(&path, SETTINGS_BYTES_MAX).map_err(failed(&path))?;
         if *parameter == "mix" {
             raw.mix_place = Some(Place::whole(&file));
             for (line, row) in meaningful_lines(&text) {

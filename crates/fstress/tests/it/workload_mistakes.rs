@@ -165,3 +165,15 @@ fn a_toml_file_may_name_a_histogram_beside_it() {
     let error = Workload::load(&folder.path().join("w.toml")).unwrap_err().to_string();
     assert!(error.contains("sizes.txt, line 2:"), "{error}");
 }
+
+/// Symptom: `--workload /dev/zero` took all memory of the machine. Cause: a workload was read until the file's end.
+#[test]
+fn a_workload_or_histogram_without_an_end_is_refused() {
+    for error in [
+        Workload::load(Path::new("/dev/zero")).unwrap_err(),
+        Distribution::load(Path::new("/dev/zero"), Dimension::Bytes).unwrap_err(),
+    ] {
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("more than 1 MiB"), "{error}: {cause}");
+    }
+}

@@ -92,7 +92,7 @@ impl Manifest {
     /// Reads that of the feed at `feed`.
     pub(super) fn read(feed: &Path) -> Result<Self, NetnewsError> {
         let path = feed.join(MANIFEST_NAME);
-        let text = match fs::read_to_string(&path) {
+        let text = match measure::read_text(&path, measure::RECORDS_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound && feed.join(UNFINISHED_NAME).exists() => {
                 return Err(NetnewsError::FeedUnfinished { path: feed.to_owned() });
