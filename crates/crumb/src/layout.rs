@@ -1,9 +1,11 @@
 //! Plain text laid out for a terminal of 80 columns: grids of figures, wrapped sentences, named values.
 //!
-//! Always holds: what was named by users or peers cannot move the cursor or colour the screen: control
-//! characters are shown as `?`.
+//! Always holds: what was named by users or peers cannot move the cursor, colour the screen or turn
+//! text around: control and format characters are shown as `?`.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
+
+use crate::output::has_no_shape;
 
 /// Columns of the terminal that everything is made for.
 pub const WIDTH: usize = 80;
@@ -126,7 +128,7 @@ pub fn counted(count: usize, one: &str, many: &str) -> String {
 }
 
 fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    text.chars().map(|letter| if has_no_shape(letter) { '?' } else { letter }).collect()
 }
 
 #[cfg(test)]
@@ -153,6 +155,12 @@ mod tests {
         );
         assert_eq!(wrapped("- ", &"x".repeat(100)), format!("- {}\n", "x".repeat(100)));
         assert_eq!(wrapped("name  ", ""), "name\n");
+    }
+
+    #[test]
+    fn a_label_cannot_turn_its_row_around() {
+        assert_eq!(shortened("a\u{202e}b\u{1b}[7m", 20), "a?b?[7m");
+        assert!(!named("Label", "a\u{2066}b").contains('\u{2066}'));
     }
 
     #[test]

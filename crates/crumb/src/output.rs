@@ -166,17 +166,28 @@ impl Destination {
     }
 }
 
-/// Text of which no control character but line breaks and tabs reaches a terminal: names and messages come from files and peers.
+/// Text of which no control character but line breaks and tabs reaches a terminal, nor what reverses, hides or joins the
+/// letters around it: names and messages come from files and peers.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
             '\n' | '\t' => out.push(letter),
-            letter if letter.is_control() => out.extend(letter.escape_default()),
+            letter if has_no_shape(letter) => out.extend(letter.escape_default()),
             letter => out.push(letter),
         }
     }
     out
+}
+
+/// Control characters, and those of Unicode that change how the text around them looks (category Cf; UAX #9, UTR #36).
+pub fn has_no_shape(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 #[cfg(test)]
@@ -200,5 +211,19 @@ mod tests {
         assert!(!plots.exists(), "made when there is something to put in");
         fs::write(&plots, "").unwrap();
         assert!(results_directory(plots.to_str().unwrap()).unwrap_err().contains("this is a file"));
+    }
+
+    /// Symptom: a label with U+202E turned the rest of its line around. Cause: only control characters were replaced, and
+    /// those of direction are format characters.
+    #[test]
+    fn what_turns_or_hides_text_is_shown_as_its_number() {
+        for letter in
+            ['\u{202e}', '\u{202a}', '\u{2066}', '\u{2069}', '\u{200e}', '\u{200f}', '\u{feff}', '\u{61c}']
+        {
+            assert_eq!(harmless(&format!("a{letter}b")), format!("a{}b", letter.escape_unicode()));
+        }
+        assert_eq!(harmless("\u{1b}[31m"), "\\u{1b}[31m");
+        let words = "Größe 1\u{202f}000 µs, файл, 파일, ファイル, مجلد\n\t";
+        assert_eq!(harmless(words), words, "letters of any script stay");
     }
 }
