@@ -14,6 +14,7 @@ use fstress::{
 use harness::Event;
 use harness::ranks::{
     ClockOffset, Exchange, Fate, Hello, Lost, RankGroup, RanksError, Replicas, RoundTrip, Share, Steps,
+    merge_phases,
 };
 use harness::{Entry, PhaseGate as _, RankState};
 use measure::{LatencyHistogram, LoadPoint};
@@ -510,7 +511,8 @@ fn copies_go_on_together_until_one_fails_and_all_hear_why() {
             wall_s: f64::from(1 + rank),
             ..measure::Phase::default()
         };
-        let sum = replicas.sum(vec![(create, Steps::default())]).unwrap();
+        let mine = vec![(create, Steps::default())];
+        let sum = replicas.group().add_up("what phases did", mine, merge_phases).unwrap();
         (stopped, end, sum, replicas.group().all_know())
     });
     for (stopped, end, sum, all_know) in &ends {

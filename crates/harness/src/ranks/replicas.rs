@@ -44,7 +44,7 @@ pub struct Steps {
     pub done: Vec<(f64, f64)>,
 }
 
-/// Counters that [`Replicas::sum`] puts into a phase.
+/// Counters that [`merge_phases`] puts into a phase.
 const ALL_WORKED_S: &str = "all_worked_s";
 const ALL_WORKED_ITEMS: &str = "all_worked_items";
 const ALL_WORKED_PER_SEC: &str = "all_worked_items_per_sec";
@@ -164,31 +164,6 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// All phases of all ranks: items, bytes, processor time and counters are added, the time is that of the last to end.
-    /// What was done while all worked stands in the counters `all_worked_s`, `all_worked_items`,
-    /// `all_worked_items_per_sec`, and the rest of the time in `tail_s`; a phase that not all have is without them.
-    ///
-    /// # Errors
-    /// When a rank is lost.
-    pub fn sum(&mut self, mine: Vec<(Phase, Steps)>) -> Result<Vec<Phase>, RanksError> {
-        if !self.is_joined() {
-            return Ok(mine.into_iter().map(|(phase, _)| phase).collect());
-        }
-        let ranks = self.group.ranks();
-        let walls = mine.iter().map(|(phase, _)| (phase.name.clone(), phase.pass, phase.wall_s)).collect();
-        let firsts = self.group.add_up("when phases ended", walls, |all| first_ends(all, ranks))?;
-        let parts: Vec<PartOfPhase> = mine
-            .into_iter()
-            .map(|(phase, steps)| {
-                let first = firsts.iter().find(|(name, pass, _)| *name == phase.name && *pass == phase.pass);
-                let by_then =
-                    first.map(|(_, _, at_s)| (*at_s, steps.items_by(*at_s, phase.wall_s, phase.items)));
-                (phase, by_then)
-            })
-            .collect();
-        self.group.add_up("what phases did", parts, sum_of_phases)
-    }
-
     /// This rank's own name for what each rank has for itself, such as a folder.
     pub fn own_name(&self, name: &str) -> String {
         if self.group.is_joined() { format!("{name}-r{}", self.group.rank()) } else { name.to_owned() }
@@ -207,18 +182,6 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// The rows of all ranks, each as by [`Self::row`].
-    ///
-    /// # Errors
-    /// When a rank is lost.
-    pub fn rows(&mut self, mine: RankPart) -> Result<Vec<RankPart>, RanksError> {
-        if !self.is_joined() {
-            return Ok(vec![]);
-        }
-        let row = self.row(mine);
-        self.group.add_up("how ranks fared", row, |rows| rows)
-    }
-
     /// See [`RankGroup::add_up`].
     pub fn group(&mut self) -> &mut RankGroup {
         self.group
@@ -230,7 +193,10 @@ type Wall = (String, u32, f64);
 /// What a rank did in a phase; when the first rank ended it, and how much this one had done by then.
 type PartOfPhase = (Phase, Option<(f64, f64)>);
 
-/// The phases of all ranks as one list, from the phases of each and how far they had come when: see [`Replicas::sum`].
+/// The phases of all ranks as one list, from those of each with how far they had come when: items, bytes, processor time and
+/// counters are added, the time is that of the last to end. What was done while all worked stands in the counters
+/// `all_worked_s`, `all_worked_items`, `all_worked_items_per_sec`, and the rest of the time in `tail_s`; a phase that not all
+/// have is without them.
 pub fn merge_phases(all: Vec<Vec<(Phase, Steps)>>) -> Vec<Phase> {
     let wall = |(phase, _): &(Phase, Steps)| (phase.name.clone(), phase.pass, phase.wall_s);
     let walls = all.iter().map(|phases| phases.iter().map(wall).collect()).collect();
