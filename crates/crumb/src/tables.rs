@@ -45,7 +45,7 @@ pub fn load_points(record: &RunRecord) -> String {
             .iter()
             .map(|point| {
                 let mut row = vec![mark(point).to_owned(), load(point), rate_text(point.achieved_per_sec)];
-                row.extend(latency(&point.latency_us));
+                row.extend(at_least(point, latency(&point.latency_us)));
                 row
             })
             .collect();
@@ -331,6 +331,19 @@ fn latency(us: &LatencySummary) -> [String; 7] {
     [us.mean, us.sd, us.p50, us.p90, us.p99, us.p999, us.max].map(|figure| if_sampled(us, figure))
 }
 
+/// Marks the figures, in the order of [`latency`], that rest on requests that were never answered: those took longer.
+fn at_least(point: &LoadPoint, figures: [String; 7]) -> [String; 7] {
+    let unanswered = point.pacing.map_or(0, |pacing| pacing.unanswered);
+    let answered_share = 1.0 - unanswered as f64 / point.latency_us.count.max(1) as f64;
+    // The mean rests on all of them, and so does the maximum; the deviation is left as it is.
+    let shares = [1.0, 0.0, 0.5, 0.9, 0.99, 0.999, 1.0];
+    let mut shares = shares.into_iter();
+    figures.map(|figure| {
+        let is_at_least = unanswered > 0 && shares.next().is_some_and(|share| share > answered_share);
+        if is_at_least { format!(">{figure}") } else { figure }
+    })
+}
+
 fn if_sampled(of: &LatencySummary, us: f64) -> String {
     if of.count == 0 { "-".to_owned() } else { ms_text(us) }
 }
@@ -383,6 +396,23 @@ mod tests {
         assert!(summary.contains("Saturation point        4,000/s\n"), "{summary}");
         assert!(summary.ends_with("Verdict                 VALID\n"), "{summary}");
         assert_eq!(telling_point(&record).and_then(|point| point.offered_per_sec), Some(4_000.0));
+    }
+
+    #[test]
+    fn figures_that_rest_on_requests_never_answered_are_marked_as_at_least_that() {
+        let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        let point = &mut record.points[0];
+        let unanswered = point.latency_us.count / 500;
+        point.pacing = Some(measure::Pacing { unanswered, ..measure::Pacing::default() });
+        let table = load_points(&record);
+        let line = table.lines().find(|line| line.trim_start().starts_with("2,000")).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let marked: Vec<bool> = cells[2..].iter().map(|cell| cell.starts_with('>')).collect();
+        assert_eq!(
+            marked,
+            [true, false, false, false, false, true, true],
+            "mean sd p50 p90 p99 p99.9 max: {line}"
+        );
     }
 
     /// Symptom: below the answer of `--find-max` stood the operations of another level. Cause: the highest load that was held
