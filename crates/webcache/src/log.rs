@@ -8,11 +8,13 @@
 //! or a quoted field.
 
 mod format;
+mod throttle;
 mod writer;
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+pub use throttle::Throttle;
 pub use writer::LogWriter;
 
 use crate::config::LogFormat;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http_cache_rules::Meta;
@@ -12,6 +13,7 @@ use http_cache_rules::key::CacheKey;
 use packstore::{ObjectWriter, PutOptions, Store, StoreError};
 
 use super::job::{Applied, NewHead, Precondition, StillWanted};
+use crate::log::Throttle;
 use crate::object_cache::{
     StoredBody, StoredHead, VariantList, Version, encode_list, object_key, variant_key,
 };
@@ -20,6 +22,7 @@ use crate::object_cache::{
 pub(super) struct StoreMutations {
     store: Arc<Store>,
     failed: AtomicU64,
+    failures: Throttle,
     /// Numbers the keys of [`StoreMutations::unfindable_name`].
     reader_only_puts: AtomicU64,
 }
@@ -29,7 +32,12 @@ type Target = (Vec<u8>, Option<VariantList>);
 
 impl StoreMutations {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        Self { store, failed: AtomicU64::new(0), reader_only_puts: AtomicU64::new(0) }
+        Self {
+            store,
+            failed: AtomicU64::new(0),
+            failures: Throttle::default(),
+            reader_only_puts: AtomicU64::new(0),
+        }
     }
 
     /// How many changes failed in the store.
@@ -40,7 +48,16 @@ impl StoreMutations {
     /// Counts and logs a failed change. Nothing was stored.
     pub(super) fn record_failure(&self, error: &StoreError) -> Option<Applied> {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(%error, "a reply could not be stored");
+        if let Some(held_back) = self.failures.pass(Instant::now()) {
+            let error = match error {
+                // The store's own advice is for a store that evicts nothing.
+                StoreError::Full => "the disk is full, or the process out of descriptors or memory: free some space outside the cache, \
+                                     or raise the limit"
+                    .to_owned(),
+                error => error.to_string(),
+            };
+            tracing::warn!(error, failures_since = held_back, "cannot store a reply");
+        }
         None
     }
 

@@ -6,11 +6,12 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::log::Throttle;
 use crate::server::client::connection;
 use crate::server::client::parsed_request::Side;
 use crate::server::worker::{Stage, Worker};
@@ -75,13 +76,16 @@ pub async fn accept(worker: Rc<Worker>, socket: TcpListener, side: Side) {
         Err(error) => return tracing::error!(%error, "a listening socket cannot be used"),
     };
     let mut stage = worker.shared.stage.subscribe();
+    let failures = Throttle::default();
     loop {
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => connection::serve(&worker, stream, peer, side),
                 Err(error) => {
                     // For example out of file descriptors: let other connections end first.
-                    tracing::warn!(%error, "a connection could not be taken");
+                    if let Some(held_back) = failures.pass(Instant::now()) {
+                        tracing::warn!(%error, failures_since = held_back, "cannot accept a connection");
+                    }
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             },
