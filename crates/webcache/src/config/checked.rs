@@ -152,6 +152,9 @@ impl Config {
         if self.cache.directories.is_empty() {
             wrong.add("cache.directories", "is empty; name a directory, as --cache DIR");
         }
+        if self.cache.directories.iter().any(|directory| directory.as_os_str().is_empty()) {
+            wrong.add("cache.directories", "has an empty name; name a directory, as --cache DIR");
+        }
         if self.admin.listen.is_some_and(|address| !address.ip().is_loopback())
             && self.admin.password.is_empty()
         {

@@ -1,6 +1,6 @@
 //! Upstreams: origins of sites, parents and siblings.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use http::Uri;
@@ -107,10 +107,63 @@ pub(super) fn neighbours(raw: &Lists, wrong: &mut Problems) -> (Vec<Parent>, Vec
 }
 
 fn address_or_name(text: &str) -> Result<Upstream, InvalidValue> {
-    let wrong = || InvalidValue(format!("is `{text}`, and should be HOST:PORT"));
-    let authority: Authority = text.parse().map_err(|_| wrong())?;
-    let port = authority.port_u16().ok_or_else(wrong)?;
-    Ok(Upstream { host: host_of(&authority), port, tls: false })
+    match host_and_port(text) {
+        Some((host, Some(port))) => Ok(Upstream { host, port, tls: false }),
+        _ => Err(InvalidValue(format!("is `{text}`, and should be HOST:PORT"))),
+    }
+}
+
+/// An origin as the operator names it: a scheme, a host, perhaps a port, and nothing else.
+fn origin(text: &str) -> Option<Upstream> {
+    let (scheme, rest) = text.split_once("://")?;
+    let tls = match scheme.to_ascii_lowercase().as_str() {
+        "http" => false,
+        "https" => true,
+        _ => return None,
+    };
+    let (host, port) = host_and_port(rest.strip_suffix('/').unwrap_or(rest))?;
+    Some(Upstream { host, port: port.unwrap_or(if tls { 443 } else { 80 }), tls })
+}
+
+/// The host in lower case, without the brackets of IPv6, and the port. The parser of URIs accepts more: it takes a port that is too
+/// large for none, and passes over a name and password.
+fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (address, rest) = rest.split_once(']')?;
+            address.parse::<Ipv6Addr>().ok()?;
+            (address, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
+        }
+        None => {
+            let (host, port) = match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            };
+            (is_name_or_v4(host).then_some(host)?, port)
+        }
+    };
+    let port = match port {
+        None => None,
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(digits.parse().ok().filter(|port| *port != 0)?)
+        }
+        Some(_) => return None,
+    };
+    Some((host.to_ascii_lowercase(), port))
+}
+
+/// Whether it is an IPv4 address, or labels of letters, digits, `-` and `_`, with a dot between them and perhaps at the end.
+fn is_name_or_v4(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = host.strip_suffix('.').unwrap_or(host);
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// The host in lower case, without the brackets of IPv6.
@@ -131,15 +184,19 @@ pub(super) fn site(raw: &lists::Site, wrong: &mut Problems) -> Site {
         wrong.add("site.path", format!("is `{path}`, and should begin with a slash"));
     }
     let origins = wrong.each("site.origins", &raw.origins, |text| {
-        let uri: Option<Uri> = text.parse().ok().filter(|uri: &Uri| ["", "/"].contains(&uri.path()));
-        uri.and_then(|uri| Upstream::of(&uri)).ok_or_else(|| {
-            InvalidValue(format!("`{text}`, which is not an origin such as http://10.0.0.1:8080"))
+        origin(text).ok_or_else(|| {
+            let what = "a scheme, a host and perhaps a port, as http://10.0.0.1:8080";
+            InvalidValue(format!("`{text}`, which is not an origin: {what}"))
         })
     });
     let host = match raw.host.as_str() {
         "" => None,
         text => {
-            text.parse().map_err(|_| wrong.add("site.host", format!("is `{text}`, which is not a host"))).ok()
+            let host = host_and_port(text).and_then(|_| text.parse().ok());
+            if host.is_none() {
+                wrong.add("site.host", format!("is `{text}`, which is not a host, perhaps with a port"));
+            }
+            host
         }
     };
     let health = match raw.health_path.as_str() {
@@ -157,4 +214,61 @@ pub(super) fn site(raw: &lists::Site, wrong: &mut Problems) -> Site {
     wrong.at_most("site.health_s", raw.health_s.unwrap_or(0), TIME_MAX);
     let hosts = raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
     Site { hosts, path, origins, host, health }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symptom: `http://127.0.0.1:99999` connected to port 80. Cause: the parser of URIs takes a port that is too large for none.
+    #[test]
+    fn an_origin_is_a_scheme_a_host_and_perhaps_a_port_and_nothing_else() {
+        let wrong = [
+            "http://127.0.0.1:99999",
+            "http://a:b",
+            "http://[::1]:x",
+            "http://127.0.0.1:0",
+            "http://127.0.0.1:80?x",
+            "http://x#y",
+            "http://-",
+            "http://a..b",
+            "http://u:p@h",
+            "http://u@h",
+            "http://",
+            "http://:80",
+            "http://a:",
+            "http://a:+80",
+            "http://[::1",
+            "http://[::1]80",
+            "http://[x]",
+            "http://a/b",
+            "http://a//",
+            "ftp://a",
+            "a:80",
+            "http://a b",
+            "http://a:80:80",
+            "http://::1",
+        ];
+        for text in wrong {
+            assert_eq!(origin(text), None, "{text}");
+        }
+        for (text, authority, tls) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080", false),
+            ("HTTPS://A.example./", "a.example.:443", true),
+            ("http://[::1]", "[::1]:80", false),
+            ("https://[fe80::1]:65535/", "[fe80::1]:65535", true),
+            ("http://back_end-1:1", "back_end-1:1", false),
+        ] {
+            let found = origin(text).expect(text);
+            assert_eq!((found.authority().as_str(), found.tls), (authority, tls), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_parent_or_sibling_is_a_host_with_a_port() {
+        for text in ["a", "a:0", "a:65536", "u@a:1", "a:1/", "a..b:1", "[::1]"] {
+            assert!(address_or_name(text).is_err(), "{text}");
+        }
+        assert_eq!(address_or_name("[::1]:3128").expect("right").authority(), "[::1]:3128");
+    }
 }
