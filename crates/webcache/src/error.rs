@@ -16,7 +16,9 @@ pub enum WebcacheError {
         source: io::Error,
     },
     /// The list of bans cannot be read: banned replies would be served again.
-    #[error("cannot read the list of bans in {file}; repair it, or remove it to serve again what was banned")]
+    #[error(
+        "cannot use the list of bans in {file}; restore it, or remove it: then no object that was stored until now is served"
+    )]
     Bans {
         /// The file.
         file: String,

@@ -52,7 +52,7 @@ pub(crate) use worker::{Stage, now};
 
 use self::client::listener::Listener;
 use self::upstream::Pool;
-use self::worker::Worker;
+use self::worker::{Worker, now};
 use crate::config::Config;
 use crate::error::WebcacheError;
 use crate::log::LogWriter;
@@ -128,11 +128,13 @@ impl Server {
         let log = start_log(&config)?;
         let file = config.cache.directories.first().map(|directory| directory.join("bans"));
         let named = file.as_ref().map_or_else(String::new, |file| file.display().to_string());
-        let bans = bans::Bans::read(file).map_err(|source| WebcacheError::Bans { file: named, source })?;
         // Clients wait in the sockets' accept queues meanwhile, so that stored replies are not fetched again.
         if !store.wait_until_ready(config.cache.rebuild_wait) {
             tracing::info!("what the store holds is not all known yet; until then it is fetched again");
         }
+        let usage = store.usage();
+        let bans = bans::Bans::read(file, !usage.ready || usage.objects > 0, now())
+            .map_err(|source| WebcacheError::Bans { file: named, source })?;
         let object_cache = ObjectCache::new(store, config.cache.writers, config.writers_behind_bytes())?;
         let own: Arc<[SocketAddr]> =
             listeners.iter().chain(&admin).map(|listener| listener.address).collect();

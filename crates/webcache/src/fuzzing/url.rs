@@ -71,7 +71,7 @@ fn begins_as_its_prefixes(target: &str, key: &CacheKey) {
             &target[..cut]
         );
     }
-    let bans = Bans::read(None).expect("no file");
+    let bans = Bans::parse("").expect("no file");
     let at = http_cache_rules::WallSeconds(100);
     bans.add(Banned::Prefix(target.to_owned()), at).expect("no file");
     assert!(bans.covers(key.as_str(), at, || None), "{target} does not ban itself");

@@ -2,8 +2,9 @@
 //!
 //! Always holds:
 //! - A ban costs each hit one comparison; only replies older than the newest ban are checked against the list.
-//! - Bans survive a restart (file `bans`, one line each: seconds, kind, text). A file that cannot be read is an error, as banned
-//!   replies would be served again.
+//! - Bans survive a restart (file `bans`: a checksum, then one line each: seconds, kind, text). A file that cannot be read, or does
+//!   not fit its checksum, is an error, as banned replies would be served again.
+//! - Where the file is missing and the cache holds objects, all of these are banned. An empty cache starts with an empty list.
 //! - Of more than 1,000 bans the oldest are replaced by one that covers everything older than they are.
 //! - No request waits while bans are written to the disk.
 //!
@@ -17,6 +18,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use http::HeaderMap;
 use http_cache_rules::{WallSeconds, key};
+use xxhash_rust::xxh3::xxh3_64;
 
 const BANS_MAX: usize = 1000;
 
@@ -44,17 +46,36 @@ struct List {
 }
 
 impl Bans {
-    /// Reads the bans of an earlier run.
+    /// Reads the bans of an earlier run. `may_hold_objects`: the cache may have replies that were stored before `now`.
     ///
     /// # Errors
-    /// When the file exists and is not a valid list of bans.
-    pub fn read(file: Option<PathBuf>) -> io::Result<Self> {
-        let text = match file.as_ref().map(std::fs::read_to_string) {
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Some(Ok(text)) => text,
-            _ => String::new(),
+    /// When the file exists and is not a valid list of bans, or a missing one cannot be written.
+    pub fn read(file: Option<PathBuf>, may_hold_objects: bool, now: WallSeconds) -> io::Result<Self> {
+        let Some(file) = file else { return Self::parse("") };
+        let (list, is_written) = match std::fs::read_to_string(&file) {
+            Ok(text) => match without_checksum(&text)? {
+                Some(list) => (list.to_owned(), true),
+                None => {
+                    tracing::warn!(file = %file.display(), "the list of bans has no checksum yet: it is taken as it is, and gets one");
+                    (text, false)
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound && may_hold_objects => {
+                tracing::warn!(
+                    file = %file.display(),
+                    "there is no list of bans: nothing that was stored until now is served, as it may have been banned"
+                );
+                (format!("{} prefix \n", now.0), false)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
+            Err(error) => return Err(error),
         };
-        Ok(Self { file: file.map(|file| (file, Mutex::new(0))), ..Self::parse(&text)? })
+        let bans = Self::parse(&list)?;
+        // The store need not be in a directory of this machine.
+        if !is_written && file.parent().is_some_and(Path::is_dir) {
+            write(&file, &list)?;
+        }
+        Ok(Self { file: Some((file, Mutex::new(0))), ..bans })
     }
 
     /// Parses a list of bans that has no file.
@@ -152,11 +173,32 @@ impl List {
     }
 }
 
-fn write(file: &Path, text: &str) -> io::Result<()> {
+/// The first line's word before the checksum of all other lines. It is the first one so that a file that was cut off lacks no line
+/// unnoticed.
+const CHECKSUM: &str = "checksum ";
+
+/// The lines of a file after its checksum; `None` when it is a list from before there were checksums.
+fn without_checksum(text: &str) -> io::Result<Option<&str>> {
+    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    match text.strip_prefix(CHECKSUM) {
+        Some(rest) => match rest.split_once('\n') {
+            Some((checksum, list)) if checksum == checksum_of(list) => Ok(Some(list)),
+            _ => Err(damaged("its lines do not fit its checksum")),
+        },
+        None if text.is_empty() => Err(damaged("it is empty")),
+        None => Ok(None),
+    }
+}
+
+fn checksum_of(list: &str) -> String {
+    format!("{:016x}", xxh3_64(list.as_bytes()))
+}
+
+fn write(file: &Path, list: &str) -> io::Result<()> {
     let new = file.with_extension("new");
     let mut out =
         std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    out.write_all(text.as_bytes())?;
+    out.write_all(format!("{CHECKSUM}{}\n{list}", checksum_of(list)).as_bytes())?;
     out.sync_all()?;
     std::fs::rename(&new, file)
 }
@@ -174,6 +216,11 @@ mod tests {
 
     use super::*;
 
+    /// Of a cache that is empty.
+    fn read(file: &Path) -> io::Result<Bans> {
+        Bans::read(Some(file.to_owned()), false, WallSeconds(1000))
+    }
+
     fn tagged() -> Option<HeaderMap> {
         let mut fields = HeaderMap::new();
         fields.insert("cache-tag", HeaderValue::from_static("red, green"));
@@ -184,10 +231,10 @@ mod tests {
     fn a_ban_covers_what_was_stored_before_it_and_nothing_else() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("bans");
-        let bans = Bans::read(Some(file.clone())).expect("no file yet");
+        let bans = read(&file).expect("no file yet");
         bans.add(Banned::Prefix("http://a/x".to_owned()), WallSeconds(100)).expect("written");
         bans.add(Banned::Tag("green".to_owned()), WallSeconds(200)).expect("written");
-        for bans in [bans, Bans::read(Some(file)).expect("what was written")] {
+        for bans in [bans, read(&file).expect("what was written")] {
             assert!(bans.covers("http://a/xy", WallSeconds(100), || None));
             assert!(!bans.covers("http://a/xy", WallSeconds(101), || None));
             assert!(!bans.covers("http://a/y", WallSeconds(50), || None));
@@ -198,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_ban_that_is_forgotten_goes_on_to_cover_what_it_covered() {
-        let bans = Bans::read(None).expect("no file");
+        let bans = Bans::parse("").expect("no file");
         for number in 0..BANS_MAX as i64 + 5 {
             bans.add(Banned::Prefix(format!("http://{number}/")), WallSeconds(number)).expect("no file");
         }
@@ -209,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_ban_that_is_forgotten_covers_what_it_covered_though_the_clock_was_set_back() {
-        let bans = Bans::read(None).expect("no file");
+        let bans = Bans::parse("").expect("no file");
         bans.add(Banned::Prefix("http://a/".to_owned()), WallSeconds(5000)).expect("no file");
         for number in 0..BANS_MAX as i64 {
             bans.add(Banned::Prefix(format!("http://{number}/")), WallSeconds(number)).expect("no file");
@@ -223,16 +270,50 @@ mod tests {
         let file = directory.path().join("bans");
         for text in ["100 prefix http://a/\n200 tog red\n", "100\n", "x prefix http://a/\n"] {
             std::fs::write(&file, text).expect("written");
-            assert!(Bans::read(Some(file.clone())).is_err(), "{text}");
+            assert!(read(&file).is_err(), "{text}");
         }
         std::fs::write(&file, b"100 tag \xff\n").expect("written");
-        assert!(Bans::read(Some(file)).is_err(), "no text");
-        assert!(Bans::read(Some(directory.path().to_owned())).is_err(), "no file");
+        assert!(read(&file).is_err(), "no text");
+        assert!(read(directory.path()).is_err(), "no file");
+    }
+
+    /// Symptom: banned objects were hits again when the file was emptied, or a bit of it had flipped. Cause: nothing protected it.
+    #[test]
+    fn a_list_that_was_changed_or_emptied_is_refused_and_one_without_a_checksum_gets_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("bans");
+        let old = "100 prefix http://a/\n200 tag red\n";
+        std::fs::write(&file, old).expect("written");
+        assert_eq!(read(&file).expect("a list from before").count(), 2);
+        let written = std::fs::read_to_string(&file).expect("there");
+        assert!(written.starts_with("checksum ") && written.ends_with(old), "{written}");
+        assert_eq!(read(&file).expect("what was written").count(), 2);
+        for at in 0..written.len() {
+            let mut bytes = written.clone().into_bytes();
+            bytes[at] ^= 1;
+            std::fs::write(&file, &bytes).expect("written");
+            assert!(read(&file).is_err(), "bit 0 of byte {at}");
+            std::fs::write(&file, &written[..at]).expect("written");
+            assert!(read(&file).is_err(), "cut off after {at} bytes");
+        }
+    }
+
+    #[test]
+    fn without_a_list_a_cache_that_may_hold_objects_bans_them_all_and_an_empty_one_none() {
+        for may_hold_objects in [false, true] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let file = directory.path().join("bans");
+            for _ in 0..2 {
+                let bans = Bans::read(Some(file.clone()), may_hold_objects, WallSeconds(100)).expect("read");
+                assert_eq!(bans.covers("http://a/", WallSeconds(100), || None), may_hold_objects);
+                assert!(!bans.covers("http://a/", WallSeconds(101), || None));
+            }
+        }
     }
 
     #[test]
     fn a_prefix_bans_however_it_is_spelt() {
-        let bans = Bans::read(None).expect("no file");
+        let bans = Bans::parse("").expect("no file");
         bans.add(Banned::Prefix("HTTP://A.example:80/%7Ex".to_owned()), WallSeconds(100)).expect("no file");
         assert!(bans.covers("http://a.example/~xy", WallSeconds(100), || None));
     }
@@ -240,7 +321,7 @@ mod tests {
     #[test]
     fn a_lookup_does_not_wait_while_a_ban_is_written() {
         let directory = tempfile::tempdir().expect("a directory");
-        let bans = Bans::read(Some(directory.path().join("bans"))).expect("no file yet");
+        let bans = read(&directory.path().join("bans")).expect("no file yet");
         let (_, written) = bans.file.as_ref().expect("a file");
         let writing = written.lock().expect("nobody writes");
         std::thread::scope(|scope| {
