@@ -268,11 +268,12 @@ fn run(
         RankGroup::join(Box::new(courier), hello, benchmark.share()).context("the ranks do not join")?;
     let group = joined.insert(group);
     group.same_terms(vec![("benchmark".to_owned(), benchmark.name().to_owned())])?;
-    match benchmark {
+    let done = match benchmark {
         Benchmark::Fstress(together) => together.fstress.run_in(group, stop, context),
         Benchmark::Postmark(replicas) => replicas.one.run_in(group, stop, context),
         Benchmark::Netnews(replicas) => replicas.one.run_in(group, stop, context),
-    }
+    };
+    done.map(|status| context.ended(status))
 }
 
 /// The rank that was lost before there was a rank group to know it.

@@ -4,13 +4,17 @@
 //! `~/.local/share/crumb/runs.db` (XDG Base Directory Specification); for a user without a home,
 //! `crumb-runs.db` where he stands.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use measure::RunId;
 use report::Store;
 
 use crate::declarations;
+use crate::exit::ExitStatus;
 use crate::output::can_be_written;
 use crate::signals::Interruption;
 
@@ -42,6 +46,8 @@ pub struct Context {
     pub command: Vec<String>,
     /// What a signal did, or would leave behind.
     pub interruption: Interruption,
+    /// Runs that were measured and could not be kept so far.
+    unkept: Mutex<BTreeSet<RunId>>,
     /// The user named the store: its directory is not made up.
     store_named: bool,
 }
@@ -63,6 +69,7 @@ impl Context {
             quiet: global.quiet,
             verbose: global.verbose,
             silent: false,
+            unkept: Mutex::default(),
             command: command_line(),
         }
     }
@@ -103,14 +110,34 @@ impl Context {
     /// Finds out whether a run can be kept, and leaves nothing behind.
     ///
     /// # Errors
-    /// When the store cannot be made or written, or the file is not a run store.
+    /// When the store cannot be made or written, is damaged, or the file is not a run store.
     pub fn check_store(&self) -> anyhow::Result<()> {
         match (self.existing_store()?, self.directory_of_store()?) {
-            (Some(store), _) => Ok(store.check_writable()?),
+            (Some(store), _) => {
+                store.check_whole()?;
+                Ok(store.check_writable()?)
+            }
             (None, true) => can_be_written(&self.store),
             // Its directory is made with it.
             (None, false) => Ok(()),
         }
+    }
+
+    /// Remembers whether a run is kept; true for the first one that is not.
+    pub fn is_first_unkept(&self, run: &RunId, kept: bool) -> bool {
+        let mut unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept {
+            unkept.remove(run);
+            return false;
+        }
+        let any_before = !unkept.is_empty();
+        unkept.insert(run.clone()) && !any_before
+    }
+
+    /// How a verb ended, with the runs that it could not keep.
+    pub fn ended(&self, status: ExitStatus) -> ExitStatus {
+        let unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
+        if unkept.is_empty() { status } else { ExitStatus::Unkept }
     }
 
     /// Whether the directory of the store is there.

@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | fine |
-//! | 1 | the run failed; of `compare` only: slower than `--fail-if-slower` allows |
+//! | 1 | the run failed, or could not be kept; of `compare` only: slower than `--fail-if-slower` allows |
 //! | 2 | bad usage; of `compare` also all that kept it from comparing |
 //! | 3 | done, but the verdict is INVALID |
 //! | 130 | interrupted by Ctrl-C, SIGTERM or SIGHUP, whatever had been done by then; servers end with 0 |
@@ -21,6 +21,8 @@ pub enum ExitStatus {
     Fine,
     /// Done, but the numbers are not to be trusted.
     Invalid,
+    /// Done and shown, but not kept as it should have been.
+    Unkept,
     /// Done, and slower than `compare --fail-if-slower` allows.
     Slower,
 }
@@ -44,7 +46,7 @@ pub fn number(done: &anyhow::Result<ExitStatus>) -> u8 {
     match done {
         Ok(ExitStatus::Fine) => 0,
         Ok(ExitStatus::Invalid) => 3,
-        Ok(ExitStatus::Slower) => 1,
+        Ok(ExitStatus::Slower | ExitStatus::Unkept) => 1,
         Err(error) if error.is::<BadUsage>() => 2,
         Err(_) => 1,
     }

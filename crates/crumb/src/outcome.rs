@@ -1,6 +1,7 @@
 //! What becomes of a run once it is measured: kept in the store, written as JSON, drawn, told.
 //!
-//! Always holds: a run that was measured is told and kept even when it ended early or the store fails.
+//! Always holds: a run that was measured is told and kept even when it ended early; when the store fails it is told all the
+//! same.
 
 use std::path::{Path, PathBuf};
 
@@ -201,18 +202,20 @@ impl OutputArgs {
     }
 
     /// Keeps a record, in place of what was kept of the run while it was under way, unless told not to; whether it is
-    /// kept. A store that fails must not take the result with it.
+    /// kept. A store that fails must not take the result with it: it is said once, and the verb ends with exit code 1.
     pub fn keep(&self, context: &Context, record: &RunRecord) -> bool {
         if self.no_store || context.silent {
             return false;
         }
-        match context.open_store().and_then(|store| Ok(store.replace(record)?)) {
-            Ok(()) => true,
-            Err(error) => {
-                say(&format!("crumb: the run was not stored: {error:#}"));
-                false
-            }
+        let done = context.open_store().and_then(|store| Ok(store.replace(record)?));
+        let is_first = context.is_first_unkept(&record.id, done.is_ok());
+        if let Err(error) = &done
+            && is_first
+        {
+            let hint = if self.json.is_none() { "; --json FILE writes it to a file" } else { "" };
+            say(&format!("crumb: the run was not stored: {error:#}{hint}"));
         }
+        done.is_ok()
     }
 
     /// Forgets what was kept of a run while it was under way.

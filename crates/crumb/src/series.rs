@@ -219,7 +219,8 @@ impl SeriesArgs {
             Some(comparison) => compare::shown(comparison),
             None => series.medians(),
         };
-        let hint = (!output.no_store).then(|| {
+        let all_kept = context.ended(ExitStatus::Fine) == ExitStatus::Fine;
+        let hint = (!output.no_store && all_kept).then(|| {
             let again = if series.sides > 1 { "`crumb compare" } else { "`crumb report" };
             wrapped("", &format!("Stored as series {id}; {again} {id}` shows it again."))
         });

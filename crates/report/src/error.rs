@@ -22,6 +22,20 @@ pub enum ReportError {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// The file is not empty and no SQLite database.
+    #[error("{path}: not a run store; name another file with --store")]
+    NoDatabase {
+        /// Path of the file.
+        path: String,
+    },
+    /// A database whose pages do not fit together.
+    #[error("{path}: the run store is damaged ({found}); move it away, or name another file with --store")]
+    DamagedStore {
+        /// Path of the file.
+        path: String,
+        /// What SQLite found first.
+        found: String,
+    },
     /// A database of another program.
     #[error("{path}: a database of another program, not a run store; name another file with --store")]
     Foreign {

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ use crate::{ReportError, Result};
 const STORE_VERSION: i64 = 1;
 /// Marks the file as ours in `PRAGMA application_id`: "Crmb".
 const APPLICATION_ID: i64 = 0x4372_6d62;
+/// How an SQLite database begins (SQLite's file format, 1.3).
+const SQLITE_HEAD: &[u8; 16] = b"SQLite format 3\0";
+/// A file of this size is checked in a tenth of a second or so.
+const CHECKED_BYTES_MAX: u64 = 64 << 20;
 /// How long to wait for another Crumb that is just writing.
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 
@@ -86,6 +91,24 @@ impl Store {
         })
     }
 
+    /// Finds out whether the store is whole enough to list the runs that it has and to take more. The structure of a small
+    /// one is looked through; of a larger one what a list reads.
+    ///
+    /// # Errors
+    /// When it is damaged, or SQLite cannot read.
+    pub fn check_whole(&self) -> Result<()> {
+        if fs::metadata(&self.path).is_ok_and(|file| file.len() <= CHECKED_BYTES_MAX) {
+            let first = self.sqlite.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+            let found = first.map_err(|source| self.failed("check the run store", source))?;
+            if found != "ok" {
+                // SQLite breaks its sentences into lines.
+                let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
+                return Err(ReportError::DamagedStore { path: self.shown(), found });
+            }
+        }
+        self.list().map(drop)
+    }
+
     /// Opens the store at `path`, making it and its directories when there is none.
     ///
     /// # Errors
@@ -96,6 +119,9 @@ impl Store {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::create_dir_all(parent)
                 .map_err(|source| ReportError::Directory { path: shown.clone(), source })?;
+        }
+        if !is_empty_or_database(&path) {
+            return Err(ReportError::NoDatabase { path: shown });
         }
         let failed = |source: rusqlite::Error| match source.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
@@ -337,6 +363,15 @@ impl Store {
     fn shown(&self) -> String {
         self.path.display().to_string()
     }
+}
+
+/// SQLite takes a file of less than a page for an empty database, and writes over it.
+fn is_empty_or_database(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read =
+        fs::File::open(path).and_then(|file| file.take(SQLITE_HEAD.len() as u64).read_to_end(&mut head));
+    // What is not there, or cannot be read, is for SQLite to say.
+    read.is_err() || head.is_empty() || head == SQLITE_HEAD
 }
 
 /// The record's JSON, if it can be read again: JSON has no NaN, which is written as null, and no field of numbers takes that

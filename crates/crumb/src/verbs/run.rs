@@ -34,11 +34,12 @@ enum RunBenchmark {
 
 /// Runs the benchmark that is named.
 pub fn run(args: RunArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    match args.benchmark {
+    let done = match args.benchmark {
         RunBenchmark::Fstress(args) => fstress::run(args, context),
         RunBenchmark::Postmark(args) => postmark::run(args, context),
         RunBenchmark::Netnews(args) => netnews::run(*args, context),
         RunBenchmark::Dirscale(args) => dirscale::run(args, context),
         RunBenchmark::Webload(args) => webload::run(*args, context),
-    }
+    };
+    done.map(|status| context.ended(status))
 }

@@ -40,6 +40,63 @@ fn what_cannot_be_written_is_said_before_anything_is_measured() {
     assert!(!bench.path("nowhere").exists());
 }
 
+/// Symptom: a run whose store was damaged was measured, could not be kept, and exited 0. Cause: the store was only asked
+/// whether it can be written. Fix: it is looked through before anything is measured.
+#[test]
+fn a_damaged_store_or_a_file_that_is_none_is_refused_before_anything_is_measured() {
+    let bench = bench();
+    (0..3).for_each(|_| drop(bench.fine(&with(&[]))));
+    let mut bytes = std::fs::read(bench.path("runs.db")).unwrap();
+    let middle = bytes.len() / 4..bytes.len() * 3 / 4;
+    bytes[middle].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 + 1) as u8);
+    std::fs::write(bench.path("damaged.db"), &bytes).unwrap();
+    bench.write("one-byte", "x");
+    let before = std::fs::metadata(bench.path("a")).unwrap().modified().unwrap();
+    for (store, says) in [("damaged.db", "damaged"), ("one-byte", "not a run store")] {
+        let said = bench.fails(1, &with(&["--store", store]));
+        assert!(said.contains(says) && said.contains("--no-store measures without keeping it"), "{said}");
+        assert_eq!(
+            std::fs::metadata(bench.path("a")).unwrap().modified().unwrap(),
+            before,
+            "{store}: it ran"
+        );
+    }
+    assert!(std::fs::read(bench.path("damaged.db")).unwrap() == bytes, "it is left as it was");
+    assert_eq!(bench.read("one-byte"), "x");
+}
+
+/// The store goes while the run is under way: a directory is in its place when the run is to be kept.
+#[test]
+fn a_run_that_could_not_be_kept_is_shown_and_exits_1_with_one_message() {
+    let bench = bench();
+    let mut child = start(
+        &bench,
+        crumb(),
+        &[
+            "run",
+            "postmark",
+            "a",
+            "--store",
+            "kept.db",
+            "--number",
+            "100",
+            "--transactions",
+            "20000",
+            "--threads=1",
+        ],
+    );
+    wait_for_folder(&bench, &mut child);
+    std::fs::create_dir(bench.path("kept.db")).unwrap();
+    let done = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert_eq!(done.status.code(), Some(1), "{out}{err}");
+    assert_eq!(err.matches("the run was not stored").count(), 1, "{err}");
+    assert!(
+        err.contains("--json FILE") && out.contains("Verdict") && !out.contains("Stored as"),
+        "{out}{err}"
+    );
+}
+
 #[test]
 fn looking_whether_a_file_can_be_written_leaves_it_as_it_is() {
     let bench = bench();

@@ -156,7 +156,7 @@ fn a_file_that_is_no_database_and_one_of_another_program_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let text = directory.path().join("notes.txt");
     fs::write(&text, "my notes, dear to me\n".repeat(100)).unwrap();
-    assert!(matches!(Store::open(&text), Err(ReportError::NotAStore { .. })));
+    assert!(matches!(Store::open(&text), Err(ReportError::NoDatabase { .. })));
     assert!(fs::read_to_string(&text).unwrap().starts_with("my notes"));
 
     let other = directory.path().join("other.db");
@@ -181,6 +181,36 @@ fn a_torn_store_is_an_error_that_names_the_file() {
         (0..20).try_for_each(|at| store.find(&format!("r{at}")).map(drop))
     });
     assert!(told.unwrap_err().to_string().contains("runs.db"));
+}
+
+/// Symptom: `--store` with a file of one byte made an empty store of it. Cause: SQLite takes it for an empty database.
+#[test]
+fn a_file_that_is_not_empty_and_no_database_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    for content in ["x", "SQLite format 3", "a text of some length that is no database at all"] {
+        let path = directory.path().join("notes");
+        fs::write(&path, content).unwrap();
+        assert!(matches!(Store::open(&path), Err(ReportError::NoDatabase { .. })), "{content}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), content);
+    }
+    let empty = directory.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    Store::open(&empty).unwrap().check_whole().unwrap();
+}
+
+#[test]
+fn a_store_with_foreign_bytes_in_its_middle_is_found_to_be_damaged() {
+    let (_directory, store) = scratch();
+    (0..40).for_each(|number| store.insert(&run(&format!("run-{number}"), "2026-11-21T18:00:00Z")).unwrap());
+    store.check_whole().unwrap();
+    let path = store.path().to_owned();
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 4..bytes.len() * 3 / 4;
+    bytes[middle].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 7 + 1) as u8);
+    fs::write(&path, bytes).unwrap();
+    let error = Store::open(&path).unwrap().check_whole().unwrap_err().to_string();
+    assert!(error.contains("damaged") && error.contains("runs.db"), "{error}");
 }
 
 #[test]
