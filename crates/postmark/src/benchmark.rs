@@ -24,7 +24,7 @@ pub use self::config::PostmarkConfig;
 use self::folder::Folder;
 pub use self::part::Part;
 use self::watch::Watch;
-use crate::engine::{self, Outcome, Place, RunOptions};
+use crate::engine::{self, Ending, Place, RunEnd, RunOptions};
 use crate::{PostmarkError, figures};
 
 /// PostMark with its settings.
@@ -57,10 +57,11 @@ impl Benchmark for Postmark {
         let outcome = self.drive(&folder, &mut watch, context);
         // Also after an error: the folder is ours and empty, unless something in it could not be removed.
         let removed = folder.remove();
-        match outcome.and_then(|outcome| removed.map(|()| outcome)) {
-            Ok(outcome) => {
+        match outcome {
+            Ok(RunEnd { outcome, error }) => {
                 let (threads, remote) = (self.config.threads.get(), storage.local_root().is_none());
-                Ended::complete(Part::of(outcome, &watch, threads, remote))
+                let part = Part::of(outcome, &watch, threads, remote);
+                Ended { part: Some(part), error: error.or(removed.err()) }
             }
             Err(error) => Ended::failed(error),
         }
@@ -78,7 +79,7 @@ impl Benchmark for Postmark {
             phases: whole.phases.clone(),
             metrics: figures::metrics(whole),
             complete: whole.is_complete(),
-            any_measured: true,
+            any_measured: whole.ending != Ending::Failed || whole.counts.created() > 0,
             ..Figures::of(verdict)
         }
     }
@@ -90,7 +91,7 @@ impl Postmark {
         folder: &Folder<'_>,
         watch: &mut Watch,
         context: &mut Context<'_>,
-    ) -> Result<Outcome, PostmarkError> {
+    ) -> Result<RunEnd, PostmarkError> {
         let settings = self.config.settings_of_rank(context.ranks.group().rank());
         let places = [Place { fs: Arc::clone(&folder.inside), weight: NonZeroU32::MIN }];
         let how = RunOptions { sync: self.config.sync, latencies: true, ..RunOptions::default() };

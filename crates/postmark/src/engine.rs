@@ -25,7 +25,7 @@ use harness::{Entry, NoGate, PhaseGate, RankState};
 use measure::CpuMeter;
 use serde::{Deserialize, Serialize};
 
-pub use outcome::{Counts, Ending, Latencies, Outcome, PhaseTimes};
+pub use outcome::{Counts, Ending, Latencies, Outcome, PhaseTimes, RunEnd};
 
 use crate::clock::{Clock, SystemClock};
 use crate::{PostmarkError, Settings};
@@ -149,7 +149,7 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Outcome, PostmarkError> {
-    alone(settings, places, how, &mut NoGate, stop, tell)
+    alone(settings, places, how, &mut NoGate, stop, tell)?.whole()
 }
 
 /// Runs the benchmark by `threads` workers side by side, a closed loop of as many operations at a time. Each has
@@ -165,15 +165,15 @@ pub fn run_threads(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Outcome, PostmarkError> {
-    side_by_side(settings, places, how, threads, &mut NoGate, stop, tell)
+    side_by_side(settings, places, how, threads, &mut NoGate, stop, tell)?.whole()
 }
 
 /// Runs the benchmark as one rank of several, by one worker as [`run`] or by more as [`run_threads`]. Before each phase
 /// the rank enters `gate`; the phase's time counts from when it came through. A failure here sets `stop`, and so does the
-/// gate when another rank failed.
+/// gate when another rank failed. What was done until a failure is kept beside it.
 ///
 /// # Errors
-/// As [`run`].
+/// When nothing could begin.
 pub fn run_as_rank(
     settings: &Settings,
     places: &[Place],
@@ -182,7 +182,7 @@ pub fn run_as_rank(
     gate: &mut dyn PhaseGate,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-) -> Result<Outcome, PostmarkError> {
+) -> Result<RunEnd, PostmarkError> {
     match threads.get() {
         1 => alone(settings, places, how, gate, stop, tell),
         _ => side_by_side(settings, places, how, threads, gate, stop, tell),
@@ -196,9 +196,9 @@ fn alone(
     gate: &mut dyn PhaseGate,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-) -> Result<Outcome, PostmarkError> {
+) -> Result<RunEnd, PostmarkError> {
     let mut workers = [Worker::new(settings, places, how, settings.seed, stop)?];
-    drive(&mut workers, settings, how, gate, stop, tell)
+    Ok(drive(&mut workers, settings, how, gate, stop, tell))
 }
 
 fn side_by_side(
@@ -209,7 +209,7 @@ fn side_by_side(
     gate: &mut dyn PhaseGate,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-) -> Result<Outcome, PostmarkError> {
+) -> Result<RunEnd, PostmarkError> {
     let mut homes = Homes { places, made: Vec::new() };
     let result = homes.make(threads).and_then(|homes| {
         let mut workers = homes
@@ -219,11 +219,10 @@ fn side_by_side(
                 Worker::new(settings, home, how, settings.seed.wrapping_add(index as u32), stop)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        drive(&mut workers, settings, how, gate, stop, tell)
+        Ok(drive(&mut workers, settings, how, gate, stop, tell))
     });
-    let left = homes.remove();
-    match (result, left) {
-        (Ok(_), Some(left)) => Err(left),
+    match (result, homes.remove()) {
+        (Ok(cut), Some(left)) if cut.error.is_none() => Ok(RunEnd { error: Some(left), ..cut }),
         (result, left) => {
             left.into_iter().for_each(|left| tell(Event::Trouble(left)));
             result
@@ -285,7 +284,7 @@ fn drive(
     gate: &mut dyn PhaseGate,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-) -> Result<Outcome, PostmarkError> {
+) -> RunEnd {
     let mut failed = None;
     let mut phases = Vec::with_capacity(Phase::ALL.len());
     let mut started = how.clock.now();
@@ -327,18 +326,17 @@ fn drive(
             }
         }
     }
-    if let Some(error) = failed {
-        return Err(error);
-    }
     let asked = u64::from(settings.transactions.get()) * workers.len() as u64;
     let mut outcome = Outcome::new(phases, how.latencies);
     for worker in workers {
         outcome.add(worker);
     }
-    if stop.load(Ordering::Relaxed) && outcome.complete() && outcome.transactions_done < asked {
+    if failed.is_some() {
+        outcome.ending = Ending::Failed;
+    } else if stop.load(Ordering::Relaxed) && outcome.complete() && outcome.transactions_done < asked {
         outcome.ending = Ending::Interrupted;
     }
-    Ok(outcome)
+    RunEnd { outcome, error: failed }
 }
 
 /// Runs one phase by all workers, each in a thread of its own, and waits for all of them.
@@ -427,8 +425,8 @@ mod tests {
             }
         };
         let (one, stop) = (NonZeroUsize::MIN, AtomicBool::new(false));
-        let outcome =
-            run_as_rank(&Settings::default(), &places, &how, one, &mut gate, &stop, &mut tell).unwrap();
+        let outcome = run_as_rank(&Settings::default(), &places, &how, one, &mut gate, &stop, &mut tell);
+        let outcome = outcome.and_then(RunEnd::whole).unwrap();
         let walls: Vec<_> = outcome.phases.iter().map(PhaseTimes::wall).collect();
         assert_eq!(walls, [0, 10, 0].map(Duration::from_secs));
     }
@@ -451,7 +449,8 @@ mod tests {
         let places = [Place { fs, weight: NonZeroU32::MIN }];
         let (one, stop) = (NonZeroUsize::MIN, AtomicBool::new(false));
         let (settings, how) = (Settings::default(), RunOptions::default());
-        let outcome = run_as_rank(&settings, &places, &how, one, &mut Stopping, &stop, &mut |_| {}).unwrap();
+        let outcome = run_as_rank(&settings, &places, &how, one, &mut Stopping, &stop, &mut |_| {});
+        let outcome = outcome.and_then(RunEnd::whole).unwrap();
         assert_eq!((outcome.ending, outcome.transactions_done), (Ending::Interrupted, 0));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     }

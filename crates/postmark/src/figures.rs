@@ -174,6 +174,10 @@ pub fn verdict(whole: &Part) -> Verdict {
              lower --transactions",
         ),
         Ending::Interrupted => verdict.invalidate("interrupted", "the run was interrupted"),
+        Ending::Failed => verdict.invalidate(
+            "incomplete",
+            "the storage refused an operation and the run ended there; it holds what was measured until then",
+        ),
     }
     if usage.wall < RUN_MIN {
         verdict.remark(

@@ -256,6 +256,7 @@ impl<'a> Session<'a> {
                 self.report(&mut file, Figures::of(&outcome).report(self.settings.report).as_bytes())
             }
             Ending::OutOfFiles => Ok(()),
+            Ending::Failed => unreachable!("a run that failed is an error"),
             Ending::Interrupted => {
                 self.interrupted = true;
                 let (done, asked) = (outcome.transactions_done, self.settings.transactions);

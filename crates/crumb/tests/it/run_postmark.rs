@@ -116,6 +116,40 @@ fn an_interrupted_run_tells_what_it_did_and_leaves_nothing() {
     assert!(!record.complete && record.verdict.has("interrupted"), "{out}");
 }
 
+/// Symptom: a run whose storage failed in the middle exited 1 and kept nothing, where the guide promises that what was
+/// measured is kept.
+#[test]
+fn a_run_whose_files_are_taken_away_keeps_what_it_measured_marked_incomplete() {
+    let bench = bench();
+    let child = Command::new(assert_cmd::cargo::cargo_bin!("crumb"))
+        .current_dir(bench.directory())
+        .env("CRUMB_STORE", bench.path("runs.db"))
+        .args(["run", "postmark", "a", "--transactions", "100000000", "--json", "a.json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let files = || {
+        let folder = std::fs::read_dir(bench.path("a")).unwrap().next()?.unwrap().path();
+        Some(std::fs::read_dir(folder).ok()?.map(|file| file.unwrap().path()).collect::<Vec<_>>())
+    };
+    while files().is_none_or(|files| files.len() < 100) {
+        std::thread::yield_now();
+    }
+    for file in files().unwrap() {
+        // The run may have removed it already.
+        let _ = std::fs::remove_file(file);
+    }
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(err.contains("what was measured so far is kept, marked incomplete"), "{err}");
+    let record = RunRecord::from_json(&bench.read("a.json")).unwrap();
+    assert!(!record.complete && !record.verdict.valid && record.verdict.has("incomplete"), "{out}");
+    assert!(record.points[0].ops["create"].ok > 0, "{out}");
+    assert!(bench.fine(&["runs", "list"]).contains(&record.id.0), "and it is in the store");
+}
+
 #[test]
 fn what_cannot_be_run_on_is_told_without_a_run() {
     let bench = bench();

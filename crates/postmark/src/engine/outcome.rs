@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Phase;
 use super::worker::Worker;
+use crate::PostmarkError;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -122,6 +123,27 @@ pub enum Ending {
     OutOfFiles,
     /// Someone asked to stop.
     Interrupted,
+    /// The storage refused something.
+    Failed,
+}
+
+/// What came of a run until its end, or until something cut it off.
+#[derive(Debug)]
+pub struct RunEnd {
+    /// What was done.
+    pub outcome: Outcome,
+    /// What cut it off, or was left behind after the end.
+    pub error: Option<PostmarkError>,
+}
+
+impl RunEnd {
+    /// What came of a run that nothing cut off.
+    ///
+    /// # Errors
+    /// What did.
+    pub fn whole(self) -> Result<Outcome, PostmarkError> {
+        self.error.map_or(Ok(self.outcome), Err)
+    }
 }
 
 /// What came of a run.

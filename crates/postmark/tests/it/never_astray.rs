@@ -219,6 +219,31 @@ macro_rules! counted {
 counted!(Faulty);
 counted!(Interrupting);
 
+/// Symptom: a run whose storage failed kept nothing of what it had measured. Cause: the error took the place of the counts.
+#[test]
+fn what_was_done_until_the_storage_failed_stays_beside_the_error() {
+    let here = scratch();
+    let mut places = places(here.path(), &[1]);
+    // 500 files are made, and some of 500 transactions done.
+    let (calls, fault) = (Arc::new(AtomicU32::new(0)), 700);
+    places[0].fs = Arc::new(Faulty { fs: Arc::clone(&places[0].fs), calls, fault });
+    let (one, stop, how) = (NonZeroUsize::MIN, AtomicBool::new(false), RunOptions::default());
+    let ended = engine::run_as_rank(
+        &Settings::default(),
+        &places,
+        &how,
+        one,
+        &mut harness::NoGate,
+        &stop,
+        &mut |_| {},
+    );
+    let engine::RunEnd { outcome, error } = ended.unwrap();
+    assert!(matches!(error, Some(PostmarkError::Storage { phase: Phase::Transactions, .. })), "{error:?}");
+    assert_eq!((outcome.ending, outcome.counts.created_alone), (Ending::Failed, 500));
+    assert!((100..500).contains(&outcome.transactions_done), "{}", outcome.transactions_done);
+    assert!(left(here.path()).len() <= 2, "what could be removed is");
+}
+
 #[test]
 fn a_table_without_any_used_file_ends_the_run_in_the_original_s_words() {
     let here = scratch();
