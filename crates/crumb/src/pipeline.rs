@@ -101,7 +101,11 @@ impl<B: Benchmark> Plan<'_, B> {
             ..self.begun.clone().record(context, self.label.clone())
         };
         let mut any_kept = false;
-        let keep = |figures: Figures| any_kept |= output.keep(context, &record(figures));
+        let keep = |figures: Figures| {
+            let mut record = record(figures);
+            mark(&mut record, false);
+            any_kept |= output.keep(context, &record);
+        };
         let ran = self.run(&mut storage, group, stop, context, keep)?;
         let error = ran.error.map(|error| {
             let error = match error {
@@ -120,7 +124,9 @@ impl<B: Benchmark> Plan<'_, B> {
         let nothing = || Figures { complete: false, ..Figures::of(Verdict::valid()) };
         let mut record = record(ran.figures.unwrap_or_else(nothing));
         record.complete &= error.is_none();
-        Ok(Run { record, any_measured, error, interrupted: stop.load(Ordering::Relaxed) })
+        let interrupted = stop.load(Ordering::Relaxed);
+        mark(&mut record, interrupted && error.is_none());
+        Ok(Run { record, any_measured, error, interrupted })
     }
 
     /// Runs the benchmark in a thread of its own, so that what it is pinned to is not for the rest of this program.
@@ -172,6 +178,25 @@ impl<B: Benchmark> Plan<'_, B> {
         let named = |(name, term): &(&str, String)| ((*name).to_owned(), term.clone());
         let first = [("target", self.begun.target().to_owned()), ("seed", self.seed.to_string())];
         first.iter().chain(&self.more_terms).map(named).chain(settings).collect()
+    }
+}
+
+/// What is true of a run of any benchmark, whatever its own verdict says.
+fn mark(record: &mut RunRecord, interrupted: bool) {
+    let verdict = &mut record.verdict;
+    if !record.complete {
+        if interrupted && !verdict.has("interrupted") {
+            verdict.invalidate("interrupted", "the run was interrupted");
+        }
+        // A benchmark's own remark, in its place: half a run is not to be taken for a whole one.
+        verdict.reasons.retain(|reason| reason.code != "incomplete" || reason.fatal);
+        if !verdict.has("incomplete") {
+            let text = "the run did not reach its end; it holds what was measured until then";
+            verdict.invalidate("incomplete", text);
+        }
+    }
+    if cfg!(debug_assertions) && !verdict.has("debug-build") {
+        verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
     }
 }
 
