@@ -65,6 +65,8 @@ pub struct Server {
     addresses: Vec<(SocketAddr, Side)>,
     admin: Option<SocketAddr>,
     icp: Option<SocketAddr>,
+    /// The configuration at the start: what needs a restart is still as it says.
+    started: Arc<Config>,
     /// Its name in Via if the operator configured none.
     own_name: String,
     /// Logs from before a reload that a loop may still use. They are closed here, so that no loop waits for their last lines.
@@ -138,7 +140,8 @@ impl Server {
         let object_cache = ObjectCache::new(store, config.cache.writers, config.writers_behind_bytes())?;
         let own: Arc<[SocketAddr]> =
             listeners.iter().chain(&admin).map(|listener| listener.address).collect();
-        let reloadable = Reloadable { config: Arc::new(config), log: log.map(Arc::new), tls };
+        let started = Arc::new(config);
+        let reloadable = Reloadable { config: Arc::clone(&started), log: log.map(Arc::new), tls };
         let shared = Arc::new(Shared::new(Arc::new(object_cache), bans, loops, reloadable));
         let addresses = listeners.iter().map(|listener| (listener.address, listener.side)).collect();
         let mut threads = Vec::new();
@@ -181,7 +184,8 @@ impl Server {
                 Some(address)
             }
         };
-        Ok(Self { shared, threads, addresses, admin, icp, own_name, old_logs: Mutex::default() })
+        let old_logs = Mutex::default();
+        Ok(Self { shared, threads, addresses, admin, icp, started, own_name, old_logs })
     }
 
     /// The listening addresses.
@@ -213,7 +217,7 @@ impl Server {
         let Reloadable { config: old, log, tls } = self.shared.reloadable().as_ref().clone();
         // TLS listeners stay open until the next start, and need an acceptor.
         let tls = start_tls(&config)?.or(tls);
-        let kept = config.needing_restart(&old);
+        let kept = config.needing_restart(&self.started);
         config.listen_as(&old);
         name_in_via(&mut config, &self.own_name);
         let log = match (log, old.log.file == config.log.file) {

@@ -17,8 +17,11 @@ fn a_new_configuration_counts_for_the_next_request_of_a_connection_that_goes_on(
     assert!(proxy.reload("[proxy]\nname = \"other\"\n").is_empty());
     assert_eq!(via(), "1.1 other");
     assert_eq!(proxy.reload("[cache]\nwriters = 3\n"), ["cache.writers"]);
-    let kept = proxy.reload("[cache]\nverify_one_in = 7\nmemory_mib = 1\nsize_mib = 2048\n[log]\nkeep = 3\n");
-    assert_eq!(kept, ["cache.size_mib", "cache.memory_mib", "cache.writers", "cache.verify_one_in"]);
+    let changed = "[cache]\nverify_one_in = 7\nmemory_mib = 1\nsize_mib = 2048\n[log]\nkeep = 3\n";
+    for _ in 0..2 {
+        // Compared with the start, not with the file that was read last: `writers` is as at the start again, the others are not.
+        assert_eq!(proxy.reload(changed), ["cache.size_mib", "cache.memory_mib", "cache.verify_one_in"]);
+    }
 }
 
 #[test]
