@@ -353,7 +353,8 @@ impl<'a> Putting<'a> {
             }
             self.settled(&what, done)?;
         }
-        if archive.into_inner().is_at_end {
+        // Ctrl-C ends the program that feeds the stream too: the interruption is the news then, and not that it is cut off.
+        if archive.into_inner().is_at_end && !self.stop.load(Ordering::Relaxed) {
             return Err(PackFsError::CutStream { last });
         }
         Ok(())
