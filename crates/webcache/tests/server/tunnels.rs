@@ -303,3 +303,23 @@ fn a_websocket_is_carried_where_that_is_allowed_and_asked_for_nowhere_else() {
     let proxy = Proxy::new(&origin);
     assert_eq!(ask(&proxy, "/ws", "websocket"), "not asked", "by default");
 }
+
+#[test]
+fn an_origin_that_switches_to_a_protocol_that_was_not_asked_for_is_answered_502() {
+    let origin = Origin::new(|seen, _| {
+        let names = seen.target.trim_start_matches('/');
+        let lines: String = names.split('+').map(|name| format!("Upgrade: {name}\r\n")).collect();
+        let head = format!("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n{lines}\r\n");
+        vec![Step::Send(head.into_bytes()), Step::Echo]
+    });
+    let proxy = Proxy::with(origin.address, "[access]\nupgrades = ['websocket']\n");
+    for (names, status) in
+        [("evil", 502), ("websocket+evil", 502), ("websocket,evil", 502), ("WebSocket", 101)]
+    {
+        let mut socket = Connection::new(proxy.reverse);
+        socket.send(format!(
+            "GET /{names} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        ));
+        assert_eq!(socket.receive_head().unwrap().0, status, "{names}");
+    }
+}

@@ -34,8 +34,8 @@ use crate::server::client::parsed_request;
 use crate::server::client::reply_body::ReplyBody;
 use crate::server::counters::Outcome;
 use crate::server::peers::neighbours::IcpResult;
-use crate::server::upstream::NamedBy;
 use crate::server::upstream::request::RequestBody;
+use crate::server::upstream::{NamedBy, UpstreamError};
 use crate::server::worker::{Busy, Stage, Worker};
 
 /// A refusal that ends the connection.
@@ -113,6 +113,20 @@ pub fn wanted_upgrade(request: &Request<Incoming>, config: &Config) -> Option<He
         .then(|| protocol.clone())
 }
 
+/// Whether a 101 switches to the protocol that was asked for, or names none. Versions may differ.
+fn is_same_protocol(reply: &HeaderMap, wanted: &HeaderValue) -> bool {
+    let name = |value: &HeaderValue| {
+        let text = value.to_str().ok()?;
+        Some(text.split('/').next()?.trim().to_ascii_lowercase())
+    };
+    let mut lines = reply.get_all(UPGRADE).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => true,
+        (Some(line), None) => name(line).is_some_and(|named| name(wanted) == Some(named)),
+        (Some(_), Some(_)) => false,
+    }
+}
+
 impl RequestHandler {
     /// Asks the origin to switch protocols, and relays bytes if it agrees.
     pub(in crate::server) async fn upgrade(&mut self, upgrade: Upgrade) -> Response<ReplyBody> {
@@ -133,6 +147,10 @@ impl RequestHandler {
                 }
                 Err(error) => return self.no_reply(&error, why),
             };
+        if !is_same_protocol(answer.headers(), &protocol) {
+            let authority = self.parsed.target.authority().map_or_else(String::new, ToString::to_string);
+            return self.no_reply(&UpstreamError::Switched { authority }, why);
+        }
         let origin = hyper::upgrade::on(&mut answer);
         let mut reply = Response::new(ReplyBody::nothing());
         *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
