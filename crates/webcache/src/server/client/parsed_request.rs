@@ -88,7 +88,12 @@ impl ParsedRequest {
         if parts.uri.scheme().is_none() && parts.uri.authority().is_some() {
             return Err(bad("a host alone is a target for CONNECT only: begin a path with /"));
         }
-        let server_wide = parts.uri.authority().is_none() && parts.uri.path() == "*";
+        let by_http_2 = parts.version == Version::HTTP_2;
+        if by_http_2 && !host_agrees(&parts.uri, &parts.headers) {
+            return Err(bad("Host contradicts :authority, or is there twice"));
+        }
+        // By HTTP/2 it comes with an authority (RFC 9113 section 8.3.1).
+        let server_wide = (by_http_2 || parts.uri.authority().is_none()) && parts.uri.path() == "*";
         if server_wide && parts.method != Method::OPTIONS {
             return Err(bad("* is a target for OPTIONS only"));
         }
@@ -115,7 +120,7 @@ impl ParsedRequest {
             Err(KeyError::Host) => return Err(bad("the host is neither a name nor an address")),
             Err(_) => return Err(bad("the target has no host")),
         };
-        if parts.version == Version::HTTP_2 {
+        if by_http_2 {
             // Before any rule applies: Vary: Cookie must not depend on the client's HTTP version.
             forwarding::join_cookies(&mut parts.headers);
         }
@@ -224,6 +229,16 @@ pub fn allowed_method(method: &Method, config: &Config) -> Result<(), Rejection>
         .ok_or(Rejection::new(StatusCode::METHOD_NOT_ALLOWED, "this method is not served (access.methods)"))
 }
 
+/// Whether Host, if there, names the authority of a target by HTTP/2 (RFC 9113 section 8.3.1).
+fn host_agrees(uri: &Uri, headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(HOST).iter();
+    let (Some(host), None) = (lines.next(), lines.next()) else { return !headers.contains_key(HOST) };
+    let Some(authority) = uri.authority() else { return true };
+    let port: &[u8] = if uri.scheme() == Some(&Scheme::HTTP) { b":80" } else { b":443" };
+    let without_port = |host: &[u8]| host.strip_suffix(port).unwrap_or(host).to_ascii_lowercase();
+    without_port(host.as_bytes()) == without_port(authority.as_str().as_bytes())
+}
+
 fn absolute(uri: Uri, headers: &HeaderMap, tls: bool) -> Option<Uri> {
     // HTTP/2 and absolute-form carry the authority in the target, which takes precedence over Host (RFC 9112 section 3.2.2).
     let authority = match uri.authority() {
@@ -283,5 +298,41 @@ mod tests {
         for host in ["example.com", "badexample.org", "128.0.0.1", "a.1x", "::2", "0xg.example", "a"] {
             assert_eq!(allowed_host(host, &config), Ok(()), "{host}");
         }
+    }
+
+    /// A request by HTTP/2 to the site `a`, with these Host fields.
+    fn by_http_2(method: &str, path: &str, hosts: &[&str]) -> Result<ParsedRequest, Rejection> {
+        let config = "reverse.listen = ['127.0.0.1:0']\ncache.directories = ['/c']\n\
+                      site = [{ hosts = ['a'], origins = ['http://b'] }]";
+        let config = crate::config::read(config, toml::Table::new()).expect("right");
+        let mut request = http::Request::builder().method(method).version(Version::HTTP_2);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        let path: PathAndQuery = path.parse().expect("a path");
+        let uri = Uri::builder().scheme("https").authority("a").path_and_query(path).build().expect("a URI");
+        let (parts, ()) = request.uri(uri).body(()).expect("a request").into_parts();
+        ParsedRequest::read(parts, Side::Reverse { tls: true }, &config)
+    }
+
+    #[test]
+    fn a_host_field_by_http_2_agrees_with_the_authority_or_is_refused() {
+        for hosts in [&[][..], &["a"], &["A:443"]] {
+            assert!(by_http_2("GET", "/", hosts).is_ok(), "{hosts:?}");
+        }
+        for hosts in [&["b"][..], &["a", "a"], &["a:80"], &[""]] {
+            let refused = by_http_2("GET", "/", hosts).expect_err("refused");
+            assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn options_about_the_whole_server_stays_that_by_http_2() {
+        assert!(by_http_2("OPTIONS", "*", &[]).expect("served").server_wide);
+        assert!(!by_http_2("OPTIONS", "/", &[]).expect("served").server_wide);
+        assert_eq!(
+            by_http_2("GET", "*", &[]).err().map(|refused| refused.status),
+            Some(StatusCode::BAD_REQUEST)
+        );
     }
 }
