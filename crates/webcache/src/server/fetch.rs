@@ -17,6 +17,7 @@ pub(super) mod streaming_reply;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
@@ -162,7 +163,7 @@ impl RequestHandler {
                 reply
             }
             (ResponseAction::GatewayTimeout, answer, _) => {
-                let cause = answer.err().map(|error| error_chain(&error));
+                let cause = answer.err().map(|error| self.cause_for_client(&error));
                 let reply = self.stale_forbidden(cause.as_deref());
                 guard.into_iter().for_each(|guard| guard.failed(Failure::NoReply));
                 reply
@@ -210,6 +211,25 @@ impl RequestHandler {
         StorageDecision::of(self.decide_response(stored, role, FetchOutcome::Reply(&exchange)))
     }
 
+    /// Why upstream gave no reply, as a client may know it. Clients of a site learn no address of its origins.
+    fn cause_for_client(&self, error: &UpstreamError) -> String {
+        let detail = error_chain(error);
+        if self.side() == Side::Forward || error.is_client_body() {
+            return detail;
+        }
+        let shared = &self.worker().shared;
+        if let Some(held_back) = shared.upstream_failures.pass(Instant::now()) {
+            tracing::warn!(error = detail, failures_since = held_back, "a site's origin gave no reply");
+        }
+        match error {
+            UpstreamError::Timeout { .. } => "the origin does not reply in time".to_owned(),
+            UpstreamError::Connect { .. } | UpstreamError::Name { .. } => {
+                "the origin cannot be reached".to_owned()
+            }
+            _ => "the origin gives no valid reply".to_owned(),
+        }
+    }
+
     /// The error reply to the client when upstream gave none.
     pub(super) fn no_reply(&mut self, error: &UpstreamError, why: ForwardReason) -> Response<ReplyBody> {
         let (status, outcome) = match error {
@@ -222,7 +242,7 @@ impl RequestHandler {
             UpstreamError::BodyBroken(_) => (StatusCode::BAD_REQUEST, Outcome::Denied),
             _ => (StatusCode::BAD_GATEWAY, Outcome::Failed),
         };
-        let mut reply = plain(status, &error_chain(error));
+        let mut reply = plain(status, &self.cause_for_client(error));
         if error.is_client_body() {
             // The rest of the body may follow, and is not read.
             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -326,12 +346,11 @@ impl RequestHandler {
         let repeatable = body.may_be_repeated(&self.parsed().method);
         let tries = if repeatable { self.config().upstream.retries as usize + 1 } else { 1 };
         let candidates = self.candidates(neighbours);
-        let mut body = Some(body);
+        let (mut body, mut attempts) = (Some(body), Attempts::new());
         // It is for a proxy that requires it; origins must not see the password.
         let password = headers.remove(PROXY_AUTHORIZATION);
         let mut head = RequestHead { method: self.parsed().method.clone(), uri: Uri::default(), headers };
         let tries = tries.max(if repeatable { candidates.len() } else { 1 });
-        let mut attempts = Attempts::new();
         for (number, (upstream, as_proxy)) in candidates.iter().cycle().take(tries).enumerate() {
             head.uri = match as_proxy {
                 true => self.parsed().target.clone(),
@@ -371,8 +390,7 @@ impl RequestHandler {
                 }
                 Err(error) => {
                     // An upstream that began a reply has acted on the request: only another one is tried after it.
-                    let next_is_untried = number + 1 < candidates.len();
-                    let may_repeat = next_is_untried || !attempts.reply_began;
+                    let may_repeat = !attempts.reply_began || number + 1 < candidates.len();
                     let can_retry = number + 1 < tries && !error.is_final() && may_repeat;
                     let action =
                         self.decide_response(None, Role::StandIn, FetchOutcome::NoReply { can_retry });

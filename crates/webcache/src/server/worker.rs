@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::Config;
-use crate::log::{Entry, LogWriter};
+use crate::log::{Entry, LogWriter, Throttle};
 use crate::object_cache::ObjectCache;
 use crate::server::admission_filter::AdmissionFilter;
 use crate::server::bans::Bans;
@@ -58,6 +58,8 @@ pub struct Shared {
     pub neighbours: Arc<Neighbours>,
     /// Prefetches in progress.
     pub prefetches: Prefetches,
+    /// Messages about origins of sites that gave no reply.
+    pub upstream_failures: Throttle,
     reloadable: Arc<ArcSwap<Reloadable>>,
 }
 
@@ -94,6 +96,7 @@ impl Shared {
             clients: Clients::default(),
             neighbours: Arc::default(),
             prefetches,
+            upstream_failures: Throttle::default(),
             reloadable: Arc::new(ArcSwap::from_pointee(reloadable)),
         }
     }
