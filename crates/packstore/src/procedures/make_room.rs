@@ -23,7 +23,7 @@ use crate::procedures::rewrite_index::{lacks_nothing, rewrite_index};
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::{IndexRead, index_of};
 use crate::segments::segment::{Access, Segment};
-use crate::segments::volume::{Counters, Volume, replace_file};
+use crate::segments::volume::{Counters, Volume, is_full, replace_file};
 use crate::segments::volume_copy::write_copy;
 use crate::write_queue::direct::Direct;
 use crate::write_queue::filling::{Filling, Session};
@@ -37,10 +37,11 @@ pub(crate) enum NoRoom {
 
 impl From<DiskError> for NoRoom {
     fn from(error: DiskError) -> Self {
-        match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full,
-            _ => Self::Failed(error.into()),
+        if is_full(&error) {
+            tracing::debug!(%error, "no room for the moment");
+            return Self::Full;
         }
+        Self::Failed(error.into())
     }
 }
 

@@ -82,9 +82,15 @@ impl Volume {
     }
 }
 
-/// No room is no failure of the disk.
+/// Whether the disk works, and only lacks room, or the process descriptors or memory. It passes, so the volume stays writable.
 pub(crate) fn is_full(error: &DiskError) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+    use std::io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory) || lacks_descriptors(error)
+}
+
+fn lacks_descriptors(error: &DiskError) -> bool {
+    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    error.source.raw_os_error().is_some_and(|code| codes.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 /// The lock of a volume.
@@ -160,4 +166,24 @@ pub(crate) fn replace_file(disk: &Arc<dyn Disk>, name: &str, parts: &[&[u8]]) ->
     file.sync()?;
     disk.rename(&fresh, name)?;
     disk.sync_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_room_descriptors_or_memory_passes_and_a_broken_disk_does_not() {
+        use rustix::io::Errno;
+        let passes = |errno: Errno| {
+            let (place, name) = ("disk".to_owned(), "00000001.body.new".to_owned());
+            is_full(&DiskError { place, name, operation: "open", source: errno.into() })
+        };
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(passes(errno), "{errno}");
+        }
+        for errno in [Errno::IO, Errno::ROFS, Errno::ACCESS] {
+            assert!(!passes(errno), "{errno}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::format::{IndexRecord, MARK_BYTES};
 use crate::locks::locked;
 use crate::options::Mode;
 use crate::segments::segment::Segment;
-use crate::segments::volume::{Counters, Volume};
+use crate::segments::volume::{Counters, Volume, is_full};
 
 /// Room of an index file is taken in such steps.
 const INDEX_STEP_BYTES: u64 = 64 << 10;
@@ -112,12 +112,12 @@ struct Appended<'g> {
 
 fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<(), StoreError> {
     // A full disk is no broken one, as long as nothing was half done: the end of the index has not moved.
-    let told = |error: DiskError| match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            volume.full.store(true, Ordering::SeqCst);
-            StoreError::Full
+    let told = |error: DiskError| {
+        if !is_full(&error) {
+            return volume.fail(error);
         }
-        _ => volume.fail(error),
+        volume.full.store(true, Ordering::SeqCst);
+        StoreError::Full
     };
     let counters = &volume.counters;
     Counters::add(&counters.groups, 1);

@@ -350,3 +350,19 @@ fn a_cache_keeps_what_was_flushed_until_what_replaces_it_is_durable_too() {
         }
     }
 }
+
+/// Symptom: a moment without file descriptors made a cache read-only until it was opened again. Cause: any error but a full disk
+/// counted as a broken one.
+#[test]
+fn a_volume_that_lacked_memory_or_descriptors_for_a_moment_takes_puts_again() {
+    let disk = SimulatedDisk::new("one");
+    let volumes = vec![VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 }];
+    let options = StoreOptions { mode: Mode::Cache, ..StoreOptions::default() };
+    let store = Store::create(volumes, options).expect("a new store");
+    let lacking = DiskFault::Refused(io::ErrorKind::OutOfMemory);
+    disk.fail(DiskOperation::Create, None, 0, 100, lacking);
+    store.put(b"early", b"body", PutOptions::default()).expect_err("no file can be opened");
+    disk.heal();
+    store.put(b"late", b"body", PutOptions::default()).expect("the volume takes puts");
+    store.flush().expect("flushed");
+}
