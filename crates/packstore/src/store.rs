@@ -316,11 +316,33 @@ impl Store {
         Ok(was_there)
     }
 
+    /// As [`Store::delete`], and in cache mode too returns only when the deletion is with the kernel: it survives a kill of the
+    /// process, but not the loss of power.
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub fn delete_through(&self, key: &[u8]) -> Result<bool, StoreError> {
+        let (was_there, ack) = self.delete_staged(key)?;
+        if let Some(ack) = ack {
+            for volume in self.objects.segments.all_volumes() {
+                volume.queue.ask_for_write(&ack);
+            }
+            ack.wait()?;
+        }
+        Ok(was_there)
+    }
+
     /// As [`Store::delete`], but does not wait.
     ///
     /// # Errors
     /// As [`Store::delete`].
     pub fn delete_deferred(&self, key: &[u8]) -> Result<(bool, Pending), StoreError> {
+        let (was_there, ack) = self.delete_staged(key)?;
+        Ok((was_there, Pending { ack: ack.filter(|_| self.objects.setup.mode == Mode::Store) }))
+    }
+
+    /// Also the acknowledgement of the group that writes it, unless it is written already.
+    fn delete_staged(&self, key: &[u8]) -> Result<(bool, Option<Arc<Ack>>), StoreError> {
         Self::checked(key, &[])?;
         self.readiness.wait_ready()?;
         let hash = self.name_hash(key);
@@ -337,11 +359,11 @@ impl Store {
                 self.objects.queue.stage_tombstones(&[tombstone])?;
                 self.flush()?;
             }
-            return Ok((tombstone.is_some(), Pending { ack: None }));
+            return Ok((tombstone.is_some(), None));
         };
         let more = self.objects.ends_with(&old)?;
         let removal = (self.objects.queue.next_sequence(), old.entry);
-        Ok((true, self.staged(&[], &[removal], more, taken)?))
+        Ok((true, Some(self.objects.stage(&[], &[removal], &more, Some(taken), Patience::Some)?)))
     }
 }
 

@@ -205,6 +205,15 @@ impl VolumeQueue {
         staging.group.ack.clone()
     }
 
+    /// Asks for the group of this acknowledgement to be written soon, if it is still staged here.
+    pub(crate) fn ask_for_write(&self, ack: &Arc<Ack>) {
+        let mut staging = locked(&self.staging);
+        if Arc::ptr_eq(&staging.group.ack, ack) {
+            staging.group.write_now = true;
+            self.work.notify_one();
+        }
+    }
+
     /// Waits until the group that is being written is, and lets go of the files being filled.
     pub(crate) fn let_go_of_files(&self) {
         drop(locked(&self.turn));

@@ -91,6 +91,8 @@ pub(super) struct Group {
     pub(super) ack: Arc<Ack>,
     /// Somebody waits for it to be durable.
     pub(super) sync: bool,
+    /// Somebody waits for it to be with the kernel.
+    pub(super) write_now: bool,
 }
 
 impl Group {
@@ -106,6 +108,7 @@ impl Group {
             stagings: 0,
             ack: Arc::default(),
             sync: false,
+            write_now: false,
         }
     }
 

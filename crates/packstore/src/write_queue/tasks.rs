@@ -109,6 +109,7 @@ impl WriteQueue {
             staging.group.sync = true;
         }
         staging.group.sync
+            || staging.group.write_now
             || staging.group.bytes.len() >= GROUP_BYTES
             || (staging.stop && !staging.group.is_empty())
     }

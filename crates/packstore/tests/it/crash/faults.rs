@@ -366,3 +366,31 @@ fn a_volume_that_lacked_memory_or_descriptors_for_a_moment_takes_puts_again() {
     store.put(b"late", b"body", PutOptions::default()).expect("the volume takes puts");
     store.flush().expect("flushed");
 }
+
+/// Symptom: an object whose deletion a cache had acknowledged was back after a kill. Cause: the deletion waited in memory with
+/// what is to be written later. Fix: one deletion that is with the kernel before it returns.
+#[test]
+fn a_deletion_through_survives_a_kill_that_a_plain_one_in_a_cache_need_not() {
+    let disk = SimulatedDisk::new("one");
+    let volumes = vec![VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 }];
+    // So long that nothing is written in time.
+    let cache = CacheOptions { behind_max: Duration::from_secs(3_600), ..CacheOptions::default() };
+    let options = StoreOptions { mode: Mode::Cache, cache, ..StoreOptions::default() };
+    let store = Store::create(volumes, options).expect("a new store");
+    for key in [b"through", b"plainly"] {
+        store.put(key, b"body", PutOptions::default()).expect("put");
+    }
+    store.flush().expect("flushed");
+    let syncs = store.usage().syncs;
+    assert!(store.delete_through(b"through").expect("deleted"));
+    assert!(!store.delete_through(b"through").expect("gone already"));
+    assert_eq!(store.usage().syncs, syncs, "no sync is waited for");
+    assert!(store.delete(b"plainly").expect("deleted"));
+    disk.stop();
+    let killed = disk.process_end();
+    drop(store);
+    let store = Store::open(vec![Arc::new(killed)], OpenOptions::default()).expect("opened");
+    assert!(store.wait_until_ready(Duration::from_secs(60)));
+    assert!(store.get(b"through").expect("read").is_none());
+    assert!(store.get(b"plainly").expect("read").is_some(), "else the rest proves nothing");
+}
