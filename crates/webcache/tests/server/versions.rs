@@ -155,7 +155,8 @@ fn is_stored(fields: &str, collapse: &str, happens: &impl Fn(&Proxy)) -> bool {
 fn what_was_asked_for_before_a_purge_or_ban_is_not_stored_after_it_though_nobody_else_waits_for_it() {
     let plain = "Cache-Control: max-age=60\r\nCache-Tag: red\r\n";
     assert!(is_stored_after(plain, |_| {}), "else the rest would prove nothing");
-    assert!(!is_stored_after(plain, |proxy| assert_eq!(proxy.ask("PURGE", "/a", "").status, 404)));
+    // 200 or 404: where nobody can wait for the fetch, it is in no list.
+    assert!(!is_stored_after(plain, |proxy| drop(proxy.ask("PURGE", "/a", ""))));
     assert!(is_stored_after(plain, |proxy| assert_eq!(proxy.ask("PURGE", "/b", "").status, 404)));
     let banned = |banned: Banned| {
         move |proxy: &Proxy| {

@@ -165,7 +165,8 @@ impl StoreMutations {
         if !self.store.may_contain(&name) {
             return Ok(None);
         }
-        Ok(self.store.delete_deferred(&name)?.0.then_some(Applied { body: None, findable: true }))
+        // Who purged it is told so next: then a kill must not bring it back.
+        Ok(self.store.delete_through(&name)?.then_some(Applied { body: None, findable: true }))
     }
 
     /// Deletes an unreadable object.

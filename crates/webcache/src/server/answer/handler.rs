@@ -348,16 +348,17 @@ impl RequestHandler {
         let was_there = purge(&self.worker.shared, &self.parsed.key).await;
         let reply = match was_there {
             true => plain(StatusCode::OK, "purged"),
-            false => plain(StatusCode::NOT_FOUND, "nothing is stored for this URL"),
+            false => plain(StatusCode::NOT_FOUND, "nothing is stored or being fetched for this URL"),
         };
         self.own(reply, Outcome::Purge)
     }
 }
 
-/// Removes a URI from the store and from the collapsing table. Returns whether it was stored.
+/// Removes a URI from the store and from the collapsing table. Returns whether it was in either. A kill of the process afterwards
+/// does not bring it back.
 pub async fn purge(shared: &crate::server::worker::Shared, key: &CacheKey) -> bool {
-    shared.collapse_table.invalidate(key);
-    matches!(shared.object_cache.writers().remove(key).await, Ok(Some(_)))
+    let was_being_fetched = shared.collapse_table.invalidate(key);
+    matches!(shared.object_cache.writers().remove(key).await, Ok(Some(_))) || was_being_fetched
 }
 
 /// The HTTP version of the client's message, for Via.

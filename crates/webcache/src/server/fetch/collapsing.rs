@@ -113,13 +113,14 @@ impl CollapseTable {
         self.shard(key).1.in_flight.get(key).filter(|streaming| streaming.is_about_to_be_stored()).cloned()
     }
 
-    /// The URI was purged or invalidated: later requests do not share the reply that is being fetched.
-    pub fn invalidate(&self, key: &CacheKey) {
+    /// The URI was purged or invalidated: later requests do not share the reply that is being fetched. Returns whether one was.
+    pub fn invalidate(&self, key: &CacheKey) -> bool {
         self.epochs[self.epoch(key).slot].fetch_add(1, Ordering::SeqCst);
         let gone = self.shard(key).1.in_flight.remove(key);
-        if let Some(streaming) = gone {
+        if let Some(streaming) = &gone {
             streaming.invalidate();
         }
+        gone.is_some()
     }
 
     /// How many fetches are in progress.
