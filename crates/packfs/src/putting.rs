@@ -4,6 +4,7 @@
 //! are, and which names are one file. Not kept: owners, extended attributes, holes. Devices, sockets and pipes are told
 //! and counted.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, Read};
@@ -21,6 +22,9 @@ use crate::keys::{key_of, shown};
 
 /// Bodies up to this are read whole, longer ones streamed.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
+/// Most bytes of all headers of one entry of a tar stream. A key ends at 4 KB and attributes at 64 KB; a map of a sparse file's holes
+/// may be longer.
+const TAR_HEADERS_BYTES_MAX: u64 = 1 << 20;
 /// Puts on their way.
 const PENDING_MAX: usize = 4096;
 
@@ -296,68 +300,88 @@ impl<'a> Putting<'a> {
         if from.fill_buf()?.is_empty() {
             return Err(PackFsError::EmptyStream);
         }
-        let mut archive = tar::Archive::new(Ended { from, is_at_end: false });
+        let headers_left = Cell::new(u64::MAX);
+        let mut archive = tar::Archive::new(Ended { from, is_at_end: false, headers_left: &headers_left });
         let mut last = String::new();
-        for entry in archive.entries()? {
+        let mut entries = archive.entries()?;
+        loop {
+            // The reader of tar streams keeps long names and pax headers in memory, however long they are.
+            headers_left.set(TAR_HEADERS_BYTES_MAX);
+            let Some(entry) = entries.next() else { break };
             let mut entry = entry?;
+            headers_left.set(u64::MAX);
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let path = entry.path()?.into_owned();
-            let what = shown(path.as_os_str().as_bytes());
-            last.clone_from(&what);
-            // A damaged length there tells another place for all that follows.
-            let pax = read_pax(&mut entry)
-                .map_err(|source| PackFsError::BrokenStream { what: what.clone(), source })?;
-            let target = entry.link_name()?.map(|target| target.into_owned());
-            let key = match key_in_stream(&entry, &path, target.as_deref(), pax) {
-                Ok(Some(key)) => key,
-                Ok(None) => continue,
-                Err(why) => {
-                    self.refuse(&what, why);
-                    continue;
-                }
-            };
-            let header = entry.header();
-            let (mode, mtime_s) = (header.mode().unwrap_or(0o644), header.mtime().unwrap_or(0));
-            let (kind, length) = (header.entry_type(), entry.size());
-            let meta = |kind| FileMeta {
-                mtime_s: i64::try_from(mtime_s).unwrap_or(i64::MAX),
-                mtime_ns: 0,
-                ..FileMeta::new(kind, (mode & 0o7777) as u16)
-            };
-            let done = match (kind, target) {
-                (tar::EntryType::Directory, _) => self.directory(&key, meta(FileType::Directory)),
-                (tar::EntryType::Symlink, Some(target)) if !target.as_os_str().is_empty() => {
-                    self.symlink(&key, meta(FileType::Symlink(target.as_os_str().as_bytes().to_vec())))
-                }
-                (tar::EntryType::Link, Some(first)) => match self.hard_link(&first, &key, &what) {
-                    Some(done) => done,
-                    None => continue,
-                },
-                (tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse, _) => {
-                    let whole = Whole { from: &mut entry, left: length };
-                    self.body(whole, &key, length, meta(FileType::Regular))
-                }
-                _ => {
-                    self.refuse(&what, "is a device, pipe or something else that a store does not keep");
-                    continue;
-                }
-            };
-            // A stream that breaks off is no fault of one entry.
-            if let Ok(Err(error)) = done {
-                if self.stop.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-                return Err(PackFsError::BrokenStream { what, source: error });
+            self.tar_entry(&mut entry, &mut last)?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
             }
-            self.settled(&what, done)?;
+            // What is left of it must not count as the next entry's headers.
+            io::copy(&mut entry, &mut io::sink())?;
         }
         // Ctrl-C ends the program that feeds the stream too: the interruption is the news then, and not that it is cut off.
         if archive.into_inner().is_at_end && !self.stop.load(Ordering::Relaxed) {
             return Err(PackFsError::CutStream { last });
         }
         Ok(())
+    }
+
+    /// One entry of a tar stream, whose name goes to `last`.
+    fn tar_entry<R: Read>(
+        &mut self,
+        entry: &mut tar::Entry<'_, R>,
+        last: &mut String,
+    ) -> Result<(), PackFsError> {
+        let path = entry.path()?.into_owned();
+        let what = shown(path.as_os_str().as_bytes());
+        last.clone_from(&what);
+        // A damaged length there tells another place for all that follows.
+        let pax =
+            read_pax(entry).map_err(|source| PackFsError::BrokenStream { what: what.clone(), source })?;
+        let target = entry.link_name()?.map(|target| target.into_owned());
+        let key = match key_in_stream(entry, &path, target.as_deref(), pax) {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(()),
+            Err(why) => {
+                self.refuse(&what, why);
+                return Ok(());
+            }
+        };
+        let header = entry.header();
+        let (mode, mtime_s) = (header.mode().unwrap_or(0o644), header.mtime().unwrap_or(0));
+        let (kind, length) = (header.entry_type(), entry.size());
+        let meta = |kind| FileMeta {
+            mtime_s: i64::try_from(mtime_s).unwrap_or(i64::MAX),
+            mtime_ns: 0,
+            ..FileMeta::new(kind, (mode & 0o7777) as u16)
+        };
+        let done = match (kind, target) {
+            (tar::EntryType::Directory, _) => self.directory(&key, meta(FileType::Directory)),
+            (tar::EntryType::Symlink, Some(target)) if !target.as_os_str().is_empty() => {
+                self.symlink(&key, meta(FileType::Symlink(target.as_os_str().as_bytes().to_vec())))
+            }
+            (tar::EntryType::Link, Some(first)) => match self.hard_link(&first, &key, &what) {
+                Some(done) => done,
+                None => return Ok(()),
+            },
+            (tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse, _) => {
+                let whole = Whole { from: entry, left: length };
+                self.body(whole, &key, length, meta(FileType::Regular))
+            }
+            _ => {
+                self.refuse(&what, "is a device, pipe or something else that a store does not keep");
+                return Ok(());
+            }
+        };
+        // A stream that breaks off is no fault of one entry.
+        if let Ok(Err(error)) = done {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            return Err(PackFsError::BrokenStream { what, source: error });
+        }
+        self.settled(&what, done)
     }
 }
 
@@ -402,6 +426,11 @@ struct Pax {
 /// When a record of it is damaged, or a number is not one: the reader of tar streams would go by the entry's header then.
 fn read_pax<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<Pax> {
     let mut pax = Pax::default();
+    // A header for all entries is an entry of its own, which the next line reads.
+    if entry.header().entry_type().is_pax_global_extensions() && entry.size() > TAR_HEADERS_BYTES_MAX {
+        let why = format!("its pax header is longer than {TAR_HEADERS_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
     let Some(extensions) = entry.pax_extensions()? else { return Ok(pax) };
     for extension in extensions {
         let extension = extension.map_err(|_| {
@@ -436,14 +465,23 @@ fn is_time(value: &[u8]) -> bool {
 
 /// A stream that knows whether it was read to its end. The reader of tar streams stops at the first block of zeros, which
 /// says that there are no more entries; when it came to the end of the stream instead, that block is missing.
-struct Ended<R> {
+///
+/// It ends with an error where an entry's headers are longer than allowed.
+struct Ended<'a, R> {
     from: R,
     is_at_end: bool,
+    /// Bytes that may still be read before the next entry begins.
+    headers_left: &'a Cell<u64>,
 }
 
-impl<R: Read> Read for Ended<R> {
+impl<R: Read> Read for Ended<'_, R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(bytes)?;
+        let Some(left) = self.headers_left.get().checked_sub(read as u64) else {
+            let why = format!("the headers of an entry take more than {TAR_HEADERS_BYTES_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        };
+        self.headers_left.set(left);
         self.is_at_end |= read == 0 && !bytes.is_empty();
         Ok(read)
     }

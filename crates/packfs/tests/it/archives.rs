@@ -1,7 +1,8 @@
 //! Trees and tar streams in and out of a real store, and what must not happen on the way.
 
+use std::cell::Cell;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
@@ -232,6 +233,40 @@ fn add_pax(stream: &mut tar::Builder<Vec<u8>>, records: &[u8]) {
     header.set_size(records.len() as u64);
     header.set_cksum();
     stream.append(&header, records).expect("in memory");
+}
+
+/// Symptom: `pack put` took as much memory as a tar header claimed. Cause: the reader of tar streams keeps a long name or a pax
+/// header in memory, and nothing bounded its length.
+#[test]
+fn a_tar_header_that_is_too_long_ends_the_stream_before_it_is_read() {
+    for kind in [tar::EntryType::XHeader, tar::EntryType::GNULongName, tar::EntryType::XGlobalHeader] {
+        let bytes = 600 << 20;
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_size(bytes);
+        header.set_cksum();
+        let read = Cell::new(0);
+        let stream = Counted { from: io::repeat(b'x').take(bytes), read: &read };
+        let stream = io::BufReader::new(io::Cursor::new(header.as_bytes().to_vec()).chain(stream));
+        let (result, _) = Place::new().put(|putting| putting.tar(stream));
+        let error = result.expect_err("it is refused");
+        assert!(read.get() < 2 << 20, "{kind:?}: {} bytes read", read.get());
+        assert!(format!("{error:?}").contains("bytes"), "{kind:?}: {error:?}");
+    }
+}
+
+/// A reader that counts what was read.
+struct Counted<'a, R> {
+    from: R,
+    read: &'a Cell<u64>,
+}
+
+impl<R: io::Read> io::Read for Counted<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(bytes)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
 }
 
 /// Symptom: a file was cut short, or took what follows it for its own. Cause: a length in a pax header that is not a number was
