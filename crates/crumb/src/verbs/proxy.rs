@@ -89,14 +89,15 @@ pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         print(config::default_toml())?;
         return Ok(ExitStatus::Fine);
     }
-    let config = args.config()?;
+    let mut config = args.config()?;
     if args.print_config {
         print(&config::print(&config))?;
         return Ok(ExitStatus::Fine);
     }
     // Before the ready line: whoever has read it may send a signal.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot listen to signals")?;
-    raise_file_limit(&config, context);
+    let files_max = raise_file_limit();
+    bound_connections(&mut config, files_max, context);
     keep_small_pages();
     let store = open_store(&config, context)?;
     tell_of_short_memory(&config, &store, context);
@@ -117,7 +118,7 @@ pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             break;
         }
         supervisor.tell("RELOADING=1");
-        reload(args, &server, context);
+        reload(args, &server, files_max, context);
         supervisor.tell("READY=1");
     }
     supervisor.tell("STOPPING=1");
@@ -195,8 +196,12 @@ impl ProxyArgs {
             let (name, value) = text.split_once('=').ok_or_else(wrong)?;
             let (section, key) = name.split_once('.').ok_or_else(wrong)?;
             // As TOML has it; a word without quotes is a text.
+            let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
             let value = match format!("value = {value}").parse::<Table>() {
                 Ok(mut table) => table.remove("value").ok_or_else(wrong)?,
+                Err(_) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    return Err(anyhow!("--set {text}: a number is from {} to {}", i64::MIN, i64::MAX));
+                }
                 Err(_) => Value::String(value.to_owned()),
             };
             set(&mut flags, section, key, value);
@@ -212,23 +217,39 @@ fn set(flags: &mut Table, section: &str, key: &str, value: Value) {
     }
 }
 
-/// The soft limit is 1024 on most systems, which stands for programs that use select; each client takes a descriptor, and
-/// one more while the origin is asked for it.
-fn raise_file_limit(config: &Config, context: &Context) {
+/// The soft limit is 1024 on most systems, which stands for programs that use select. Returns the limit of open files.
+fn raise_file_limit() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let wanted = (config.limits.connections_max as u64).saturating_mul(2);
-    if config.limits.connections_max < usize::MAX && most < wanted {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Open files that clients leave to the store, the log and the listeners; a quarter of the limit where that is less.
+const RESERVED_FILES: u64 = 512;
+
+/// How many connections of clients so many open files allow: each takes one, and one more to an origin.
+fn connections_allowed(files_max: u64) -> usize {
+    let reserved = RESERVED_FILES.min(files_max / 4);
+    usize::try_from((files_max - reserved) / 2).unwrap_or(usize::MAX).max(1)
+}
+
+/// Bounds the connections by the limit of open files, so that clients leave some to the store.
+fn bound_connections(config: &mut Config, files_max: u64, context: &Context) {
+    let allowed = connections_allowed(files_max);
+    let wanted = config.limits.connections_max;
+    if allowed >= wanted {
+        return;
+    }
+    config.limits.connections_max = allowed;
+    if wanted < usize::MAX {
         let text = format!(
-            "{} open files are allowed, and limits.connections = {} may take {}; allow more (LimitNOFILE=, ulimit -Hn), \
-             or some clients will have to wait",
-            count_text(most),
-            config.limits.connections_max,
-            count_text(wanted)
+            "{} open files are allowed, enough for {} connections; limits.connections = {wanted} needs more \
+             (LimitNOFILE=, ulimit -Hn)",
+            count_text(files_max),
+            count_text(allowed as u64),
         );
         note(context, &text);
     }
@@ -236,8 +257,10 @@ fn raise_file_limit(config: &Config, context: &Context) {
 
 /// Too little of it ends a process without a word, when most clients are there.
 fn tell_of_short_memory(config: &Config, store: &Store, context: &Context) {
-    let cache_bytes =
-        store.usage().memory_bytes + config.cache.memory_bytes_max + 2 * config.cache.behind_bytes_max;
+    let behind_bytes = config.cache.behind_bytes_max;
+    let cache_bytes = [config.cache.memory_bytes_max, behind_bytes, behind_bytes]
+        .into_iter()
+        .fold(store.usage().memory_bytes, u64::saturating_add);
     let allowed_bytes = measure::memory_bytes().unwrap_or(u64::MAX);
     if config.limits.connections_max < usize::MAX
         && let Some(text) = memory::shortage(config.limits.connections_max as u64, cache_bytes, allowed_bytes)
@@ -267,7 +290,8 @@ fn open_store(config: &Config, context: &Context) -> anyhow::Result<Store> {
     if let Some(parent) = first.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("{}: cannot be made", parent.display()))?;
     }
-    if !first.join("volume").exists() && !first.join("volumes").exists() {
+    // A volume whose head is gone is opened by the copy of its head.
+    if !["volume", "volume.copy", "volumes"].iter().any(|name| first.join(name).exists()) {
         let volumes: Vec<SizedVolume> = others
             .iter()
             .map(|directory| {
@@ -334,9 +358,12 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     print(&text)
 }
 
-fn reload(args: &ProxyArgs, server: &Server, context: &Context) {
+fn reload(args: &ProxyArgs, server: &Server, files_max: u64, context: &Context) {
     // What runs goes on with the old one when the new one is wrong.
-    let reloaded = args.config().and_then(|config| Ok(server.reload(config)?));
+    let reloaded = args.config().and_then(|mut config| {
+        bound_connections(&mut config, files_max, context);
+        Ok(server.reload(config)?)
+    });
     match reloaded {
         Ok(kept) if kept.is_empty() => note(context, "configuration read again"),
         Ok(kept) => {
@@ -345,7 +372,24 @@ fn reload(args: &ProxyArgs, server: &Server, context: &Context) {
                 &format!("configuration read again; needs a new start to count: {}", kept.join(", ")),
             );
         }
-        // The cause alone: that it was typed wrongly is no news to whoever edited the file.
-        Err(error) => tracing::error!("the configuration stays as it was: {}", error.root_cause()),
+        Err(error) => {
+            // All but the hint about usage, which is meant for the command line.
+            let usage = BadUsage.to_string();
+            let causes: Vec<String> =
+                error.chain().map(ToString::to_string).filter(|cause| *cause != usage).collect();
+            tracing::error!("the configuration stays as it was: {}", causes.join(": "));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_open_files_to_the_store() {
+        assert_eq!(connections_allowed(1024), 384);
+        assert_eq!(connections_allowed(1 << 20), (1 << 19) - 256);
+        assert_eq!(connections_allowed(0), 1);
     }
 }
