@@ -52,7 +52,7 @@ pub(crate) use worker::{Stage, now};
 
 use self::client::listener::Listener;
 use self::upstream::Pool;
-use self::worker::{Worker, now};
+use self::worker::Worker;
 use crate::config::Config;
 use crate::error::WebcacheError;
 use crate::log::LogWriter;

@@ -148,7 +148,7 @@ impl RequestHandler {
                 Err(error) => return self.no_reply(&error, why),
             };
         if !is_same_protocol(answer.headers(), &protocol) {
-            let authority = self.parsed.target.authority().map_or_else(String::new, ToString::to_string);
+            let authority = self.parsed().target.authority().map_or_else(String::new, ToString::to_string);
             return self.no_reply(&UpstreamError::Switched { authority }, why);
         }
         let origin = hyper::upgrade::on(&mut answer);
