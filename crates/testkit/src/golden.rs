@@ -45,11 +45,20 @@ const MASKED: [&str; 18] = [
 /// A planned rate is a setting, though it is called like a measured one.
 const KEPT: [&str; 1] = ["offered_per_sec"];
 
-/// Begins of names that are there on some machines, or in some runs, only.
-const COMES_AND_GOES: [&str; 3] = ["device_", "history_device_", "pays_from_files_"];
+/// Begins of names that are there on some machines, or in some runs, only. The figures of an open loop come from levels at
+/// which the machine was not late.
+const COMES_AND_GOES: [&str; 7] = [
+    "device_",
+    "held_per_sec",
+    "history_device_",
+    "overall_response_us",
+    "pays_from_files_",
+    "peak_per_sec",
+    "saturation_per_sec",
+];
 
 /// Codes of findings that hang on the machine, its load or the build.
-const CODES: [&str; 17] = [
+const CODES: [&str; 18] = [
     "bound-unclear",
     "cache-bound",
     "cpu-bound",
@@ -58,6 +67,7 @@ const CODES: [&str; 17] = [
     "generator-busy",
     "generator-late",
     "offered-off",
+    "other-levels",
     "pays-from",
     "rank-short",
     "rate-off",
