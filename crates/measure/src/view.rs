@@ -131,8 +131,8 @@ pub struct Bar {
     pub text: String,
     /// A mark beside it, that somebody has published.
     pub published: Option<f64>,
-    /// More to tell of it: names and values.
-    pub told: Vec<(&'static str, String)>,
+    /// What a pointer on it shows: names and values.
+    pub facts: Vec<(&'static str, String)>,
 }
 
 /// Ranges of latencies on one logarithmic axis, microseconds.
@@ -159,8 +159,8 @@ pub struct Range {
     pub max_us: Option<f64>,
     /// The value beside it, with its unit.
     pub text: String,
-    /// More to tell of it: names and values.
-    pub told: Vec<(&'static str, String)>,
+    /// What a pointer on it shows: names and values.
+    pub facts: Vec<(&'static str, String)>,
 }
 
 /// Values over something that passes. Both axes are linear and begin at zero.
@@ -225,7 +225,7 @@ pub struct ByPass {
     /// `/s`, `%` or `s`; seconds are drawn as minutes or milliseconds where those are easier to read.
     pub unit: &'static str,
     /// Sentences with the figures that matter, one a configuration or less.
-    pub told: Vec<String>,
+    pub findings: Vec<String>,
     /// One a configuration.
     pub lines: Vec<PassLine>,
 }

@@ -91,7 +91,7 @@ fn mean(configurations: &[Configuration<'_>]) -> Found {
         over: Over::Runs,
         what: "articles stored",
         unit: PER_SEC,
-        told: vec![],
+        findings: vec![],
         lines: vec![],
     };
     with(figure, by_pass(configurations, of_run))
@@ -108,7 +108,7 @@ fn passes(configurations: &[Configuration<'_>]) -> Found {
         over: Over::Passes,
         what: "articles stored",
         unit: PER_SEC,
-        told: vec![],
+        findings: vec![],
         lines: vec![],
     };
     with(figure, lines)
@@ -131,7 +131,7 @@ fn relative(configurations: &[Configuration<'_>]) -> Found {
         over: Over::PassesAroundWhole,
         what: "of pass 1’s rate",
         unit: PERCENT,
-        told: configurations.iter().filter_map(aged).collect(),
+        findings: configurations.iter().filter_map(aged).collect(),
         lines: vec![],
     };
     with(figure, lines)
@@ -147,20 +147,20 @@ fn aged(configuration: &Configuration<'_>) -> Option<String> {
     let gains: Vec<(u32, f64)> = configuration.runs.iter().filter_map(|run| gain(run)).collect();
     let name = &configuration.name;
     let (Some(kept), Some(trend)) = (kept, trend) else { return None };
-    let mut told = format!(
+    let mut text = format!(
         "{name}: pass {last} stores at {}% of pass 1’s rate, trend {}% a pass",
         grouped(kept, 1),
         signed(trend, 2)
     );
     let pass = gains.first().map(|(pass, _)| *pass);
     if let Some((gain, pass)) = of(gains.iter().map(|(_, gain)| *gain).collect()).zip(pass) {
-        told.push_str(&format!(
+        text.push_str(&format!(
             "; pass {pass}, after the first deletion, {}% against pass {}",
             signed(gain, 1),
             pass - 1
         ));
     }
-    Some(told)
+    Some(text)
 }
 
 /// The pass after the first deletion, and by how many percent it is faster than the pass before.
@@ -183,7 +183,7 @@ fn expire(configurations: &[Configuration<'_>]) -> Found {
         over: Over::Passes,
         what: "time to delete",
         unit: SECONDS,
-        told: vec![],
+        findings: vec![],
         lines: vec![],
     })
 }
@@ -199,7 +199,7 @@ fn batch(configurations: &[Configuration<'_>]) -> Found {
         over: Over::Passes,
         what: "time to batch",
         unit: SECONDS,
-        told: vec![],
+        findings: vec![],
         lines: vec![],
     })
 }
@@ -208,7 +208,7 @@ fn batch(configurations: &[Configuration<'_>]) -> Found {
 /// without.
 fn times(configurations: &[Configuration<'_>], name: &str, figure: impl Fn(String) -> ByPass) -> Found {
     let of = |run: &RunRecord| phases(run, name).map(|phase| (phase.pass, phase.wall_s)).collect();
-    let told = configurations.iter().filter_map(|configuration| {
+    let findings = configurations.iter().filter_map(|configuration| {
         let all: Vec<&Phase> = configuration.runs.iter().flat_map(|run| phases(run, name)).collect();
         let items: u64 = all.iter().map(|phase| phase.items).sum();
         let wall_s: f64 = all.iter().map(|phase| phase.wall_s).sum();
@@ -225,7 +225,7 @@ fn times(configurations: &[Configuration<'_>], name: &str, figure: impl Fn(Strin
         })
     });
     let files = " A time is of as many files as a pass has: the paper’s had about 64,000 articles (592 batches of 109).";
-    let figure = ByPass { told: told.collect(), ..figure(files.to_owned()) };
+    let figure = ByPass { findings: findings.collect(), ..figure(files.to_owned()) };
     with(figure, by_pass(configurations, of))
 }
 
@@ -269,7 +269,7 @@ fn history(configurations: &[Configuration<'_>]) -> Found {
         over: Over::Passes,
         what: "articles stored",
         unit: PER_SEC,
-        told: vec![],
+        findings: vec![],
         lines: vec![],
     };
     with(figure, lines)
@@ -302,7 +302,7 @@ fn history_cost(configurations: &[Configuration<'_>]) -> Found {
             }
         }
     }
-    let told = lines.iter().filter_map(|line| {
+    let findings = lines.iter().filter_map(|line| {
         let (first, last) = (line.points.first()?, line.points.last()?);
         Some(format!(
             "{}: {}% of the time in pass {}, {}% in pass {}",
@@ -321,7 +321,7 @@ fn history_cost(configurations: &[Configuration<'_>]) -> Found {
         over: Over::PassesAroundWhole,
         what: "of the time",
         unit: PERCENT,
-        told: told.collect(),
+        findings: findings.collect(),
         lines: vec![],
     };
     with(figure, lines)

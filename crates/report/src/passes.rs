@@ -182,14 +182,14 @@ mod tests {
             over,
             what: "what",
             unit,
-            told: vec![],
+            findings: vec![],
             lines: vec![PassLine { configuration: 0, name: String::new(), points }],
         };
         PassFigure::of(frame, "section", Some(&PUBLISHED), Reference::Auto)
     }
 
     #[test]
-    fn units_are_told_with_three_digits_that_count_and_times_in_the_unit_of_the_highest() {
+    fn units_are_written_with_three_digits_that_count_and_times_in_the_unit_of_the_highest() {
         assert_eq!(Unit::of("s", 6_000.0).text(6_000.0), "100 min");
         assert_eq!(
             [Unit::of("%", 0.0).text(86.5), Unit::of("/s", 0.0).text(20_411.0)],

@@ -134,7 +134,7 @@ fn by_name(all: &[Counted<'_>]) -> Vec<Bar> {
             name: name.to_owned(),
             value,
             published: Some(published),
-            told: vec![
+            facts: vec![
                 ("operations", count_text(count as u64)),
                 ("share", text.clone()),
                 ("news spool, 1998", format!("{}%", grouped(published, 2))),
@@ -149,10 +149,10 @@ fn range(of: &Counted<'_>) -> Option<Range> {
     let [_, p50, _, p99, _, max_us] = of.latency_us;
     let (p50_us, p99_us) = p50.zip(p99)?;
     let text = |us: f64| format!("{} µs", us_text(us));
-    let mut told =
+    let mut facts =
         vec![("operations", count_text(of.count as u64)), ("median", text(p50_us)), ("99%", text(p99_us))];
-    told.extend(max_us.map(|us| ("slowest", text(us))));
-    Some(Range { name: of.name.to_owned(), p50_us, p99_us, max_us, text: text(p50_us), told })
+    facts.extend(max_us.map(|us| ("slowest", text(us))));
+    Some(Range { name: of.name.to_owned(), p50_us, p99_us, max_us, text: text(p50_us), facts })
 }
 
 fn table(label: &str, all: &[Counted<'_>], total: f64, wall_s: f64) -> Table {

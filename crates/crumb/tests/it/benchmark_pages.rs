@@ -134,7 +134,7 @@ fn plates_views(runs: &[&RunRecord]) -> Vec<Section> {
         value: run.metrics["plates_per_sec"],
         text: format!("{} plates a second", run.metrics["plates_per_sec"]),
         published: None,
-        told: vec![],
+        facts: vec![],
     };
     vec![Section {
         id: "plates".to_owned(),

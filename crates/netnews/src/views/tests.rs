@@ -114,15 +114,16 @@ fn the_mean_is_all_articles_through_all_the_time_and_not_the_mean_of_rates() {
 }
 
 #[test]
-fn ageing_is_each_pass_as_percent_of_the_first_and_told_with_its_trend() {
+fn ageing_is_each_pass_as_percent_of_the_first_and_has_its_trend_in_words() {
     let of = figure(&repeats(&[10_000.0]), "unbatch-ageing");
     let shares: Vec<f64> = of.lines[0].points.iter().map(|point| point.y.round()).collect();
     assert_eq!((shares[0], shares[6], shares[13]), (100.0, 94.0, 87.0));
-    assert!(of.told[0].contains("pass 14 stores at 87.0% of pass 1’s rate"), "{:?}", of.told);
+    assert!(of.findings[0].contains("pass 14 stores at 87.0% of pass 1’s rate"), "{:?}", of.findings);
     assert!(
-        of.told[0].contains("trend −1.00% a pass; pass 8, after the first deletion, −1.1% against pass 7"),
+        of.findings[0]
+            .contains("trend −1.00% a pass; pass 8, after the first deletion, −1.1% against pass 7"),
         "{:?}",
-        of.told
+        of.findings
     );
 }
 
@@ -134,9 +135,9 @@ fn times_of_deleting_and_batching_stand_at_their_passes() {
     assert_eq!(passes_of(&batch), [3, 6, 9, 12]);
     assert_eq!((expire.unit, expire.lines[0].points[0].y), ("s", 0.75));
     assert!(
-        expire.told[0].ends_with("mean 0.750 s for 30,000 files, which is 40,000/s"),
+        expire.findings[0].ends_with("mean 0.750 s for 30,000 files, which is 40,000/s"),
         "{:?}",
-        expire.told
+        expire.findings
     );
 }
 

@@ -33,7 +33,7 @@ struct Configured {
     rest: BTreeMap<String, Value>,
 }
 
-/// Made anew for each run, or told by the feed and the passes.
+/// Made anew for each run, or what the feed and the passes say already.
 const SAYS_NOTHING: [&str; 3] = ["spool", "feed_bytes", "feed_batches"];
 
 impl Configured {

@@ -58,7 +58,7 @@ impl BarsView {
             at: axis.place(row.value),
             text: row.text.clone(),
             published: row.published.filter(|value| believed(*value)).map(|value| axis.place(value)),
-            tip: tip(&row.name, &row.told),
+            tip: tip(&row.name, &row.facts),
         };
         let rows: Vec<BarView> = rows().map(bar).collect();
         (!rows.is_empty()).then(|| Self {
@@ -85,7 +85,7 @@ impl RangesView {
             p99: axis.place(row.p99_us),
             max: axis.place(max(row)),
             text: row.text.clone(),
-            tip: tip(&row.name, &row.told),
+            tip: tip(&row.name, &row.facts),
         };
         let rows: Vec<RangeView> = rows().map(range).collect();
         (!rows.is_empty()).then(|| Self {
@@ -98,9 +98,9 @@ impl RangesView {
 }
 
 /// As the page's script takes it apart.
-fn tip(name: &str, told: &[(&'static str, String)]) -> String {
+fn tip(name: &str, facts: &[(&'static str, String)]) -> String {
     let mut text = name.replace('|', " ");
-    for (what, value) in told {
+    for (what, value) in facts {
         text.push_str(&format!("|{what}|{}", value.replace('|', " ")));
     }
     text
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn range(p50_us: f64, p99_us: f64, max_us: Option<f64>) -> Range {
-        Range { name: "x".to_owned(), p50_us, p99_us, max_us, text: String::new(), told: vec![] }
+        Range { name: "x".to_owned(), p50_us, p99_us, max_us, text: String::new(), facts: vec![] }
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
             value,
             text: String::new(),
             published: Some(40.0),
-            told: vec![("count", "7".to_owned())],
+            facts: vec![("count", "7".to_owned())],
         };
         let bars = |unit, rows| Bars { title: "", read: "", axis: "", unit, rows };
         let view = BarsView::of(&bars("%", vec![bar(20.0), bar(f64::INFINITY)])).unwrap();

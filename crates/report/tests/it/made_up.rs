@@ -64,7 +64,7 @@ fn figure(id: &'static str, over: Over, unit: &'static str, lines: Vec<PassLine>
             over,
             what: "files stored",
             unit,
-            told: lines
+            findings: lines
                 .iter()
                 .map(|line| format!("{} has {} points", line.name, line.points.len()))
                 .collect(),
@@ -152,7 +152,7 @@ fn bars(phase: &Phase, names: &[&str]) -> View {
         value: number(phase, name, "count") / 4e3,
         text: number(phase, name, "count").to_string(),
         published: Some(50.0),
-        told: vec![("count", number(phase, name, "count").to_string())],
+        facts: vec![("count", number(phase, name, "count").to_string())],
     };
     View::Bars(Bars {
         title: "Asked by name",
@@ -170,7 +170,7 @@ fn ranges(phase: &Phase, names: &[&str]) -> View {
         p99_us: number(phase, name, "p99_us"),
         max_us: Some(number(phase, name, "max_us")),
         text: format!("{} µs", number(phase, name, "p50_us")),
-        told: vec![("median", number(phase, name, "p50_us").to_string())],
+        facts: vec![("median", number(phase, name, "p50_us").to_string())],
     };
     View::Ranges(Ranges { title: "Time", read: "From the median.", rows: names.iter().map(range).collect() })
 }
