@@ -4,10 +4,14 @@
 //! Always holds: nothing a peer sends panics, and a head is refused once it is longer than [`HEAD_BYTES_MAX`].
 //! Not here: connections (see `client`, `origin`), caching rules (none are needed: what a cache may do is seen from
 //! the replies).
-//! Source: RFC 9112.
+//! Source: RFC 9112; heads are read by `httparse`.
+
+use std::mem::MaybeUninit;
 
 /// No head may be longer.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// No head may have more fields.
+const FIELDS_MAX: usize = 128;
 /// Names a request; what comes back with it was made for it by the origin.
 pub(crate) const REQUEST_FIELD: &str = "X-Crumb-Request";
 /// What the origin says of a reply: the request's name, its think time in microseconds, `v` for a validation.
@@ -30,14 +34,22 @@ pub(crate) fn head_len(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     if bytes.len() > HEAD_BYTES_MAX { Err(Malformed) } else { Ok(None) }
 }
 
-/// First line and fields of a head.
-fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
-    head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+/// Space for the fields of a head; `httparse` fills in those that there are.
+type Fields<'a> = [MaybeUninit<httparse::Header<'a>>; FIELDS_MAX];
+
+fn no_fields<'a>() -> Fields<'a> {
+    [const { MaybeUninit::uninit() }; FIELDS_MAX]
 }
 
-fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let colon = line.iter().position(|&byte| byte == b':')?;
-    Some((&line[..colon], line[colon + 1..].trim_ascii()))
+/// As lenient as a client can be: a field that is malformed is skipped, as its reply may be good nevertheless.
+fn lenient() -> httparse::ParserConfig {
+    let mut config = httparse::ParserConfig::default();
+    config
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .ignore_invalid_headers_in_responses(true)
+        .ignore_invalid_headers_in_requests(true);
+    config
 }
 
 fn has_token(value: &[u8], token: &str) -> bool {
@@ -89,34 +101,33 @@ impl OriginNote {
 impl ReplyHead {
     /// Reads a whole head.
     pub fn read(head: &[u8]) -> Result<Self, Malformed> {
-        let mut lines = lines(head);
-        let first = lines.next().ok_or(Malformed)?;
-        let version = first.strip_prefix(b"HTTP/1.").ok_or(Malformed)?;
-        let &[minor, b' ', a, b, c, ref after @ ..] = version else { return Err(Malformed) };
-        if !minor.is_ascii_digit() || !(after.is_empty() || after[0] == b' ') {
+        let (mut fields, mut parsed) = (no_fields(), httparse::Response::new(&mut []));
+        let read = lenient().parse_response_with_uninit_headers(&mut parsed, head, &mut fields);
+        let (Ok(httparse::Status::Complete(_)), Some(minor), Some(status)) =
+            (read, parsed.version, parsed.code)
+        else {
+            return Err(Malformed);
+        };
+        if status < 100 {
             return Err(Malformed);
         }
-        let status = digits(&[a, b, c]).filter(|&status| status >= 100).ok_or(Malformed)? as u16;
-        let mut reply =
-            Self { status, framing: Framing::UntilClose, keep_alive: minor != b'0', origin: None };
+        let mut reply = Self { status, framing: Framing::UntilClose, keep_alive: minor != 0, origin: None };
         let mut chunked = false;
         let mut length = None;
-        for (name, value) in lines.filter_map(field) {
+        for httparse::Header { name, value } in parsed.headers.iter().copied() {
             match name.len() {
-                14 if name.eq_ignore_ascii_case(b"content-length") => {
+                14 if name.eq_ignore_ascii_case("content-length") => {
                     length = Some(digits(value).ok_or(Malformed)?);
                 }
-                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                    chunked = has_token(value, "chunked")
-                }
-                10 if name.eq_ignore_ascii_case(b"connection") => {
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => chunked = has_token(value, "chunked"),
+                10 if name.eq_ignore_ascii_case("connection") => {
                     if has_token(value, "close") {
                         reply.keep_alive = false;
                     } else if has_token(value, "keep-alive") {
                         reply.keep_alive = true;
                     }
                 }
-                14 if name.eq_ignore_ascii_case(ORIGIN_FIELD.as_bytes()) => {
+                14 if name.eq_ignore_ascii_case(ORIGIN_FIELD) => {
                     reply.origin = OriginNote::read(value);
                 }
                 _ => {}
@@ -152,21 +163,17 @@ pub(crate) struct RequestHead<'a> {
 impl<'a> RequestHead<'a> {
     /// Reads a whole head.
     pub fn read(head: &'a [u8]) -> Result<Self, Malformed> {
-        let mut lines = lines(head);
-        let mut words = lines.next().ok_or(Malformed)?.split(|&byte| byte == b' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (words.next(), words.next(), words.next(), words.next())
+        let (mut fields, mut parsed) = (no_fields(), httparse::Request::new(&mut []));
+        let read = lenient().parse_request_with_uninit_headers(&mut parsed, head, &mut fields);
+        let (Ok(httparse::Status::Complete(_)), Some(minor), Some(method), Some(target)) =
+            (read, parsed.version, parsed.method, parsed.path)
         else {
             return Err(Malformed);
         };
-        let http_11 = match version {
-            b"HTTP/1.1" => true,
-            b"HTTP/1.0" => false,
-            _ => return Err(Malformed),
-        };
+        let (method, http_11) = (method.as_bytes(), minor == 1);
         let mut request = Self {
             method,
-            path: path_of(target),
+            path: path_of(target.as_bytes()),
             http_11,
             keep_alive: http_11,
             request: None,
@@ -174,8 +181,8 @@ impl<'a> RequestHead<'a> {
             if_none_match: None,
             has_body: false,
         };
-        for (name, value) in lines.filter_map(field) {
-            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        for httparse::Header { name, value } in parsed.headers.iter().copied() {
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
             match name.len() {
                 10 if is("connection") => {
                     if has_token(value, "close") {
