@@ -356,7 +356,7 @@ fn the_figures_of_a_watched_process_that_ended_are_left_out_and_that_is_said() {
         }
     });
     let _ = child.kill().and_then(|()| child.wait());
-    let outcome = outcome.unwrap();
-    assert!(outcome.verdict.has("watched-process-ended"), "{:?}", outcome.verdict);
-    assert!(!outcome.metrics.contains_key("proxy_resident_bytes"));
+    let figures = Webload { config: config.clone() }.figures(&outcome.unwrap(), &Surroundings::default());
+    assert!(figures.verdict.has("watched-process-ended"), "{:?}", figures.verdict);
+    assert!(!figures.metrics.contains_key("proxy_resident_bytes"));
 }
