@@ -11,6 +11,7 @@
 //! Every function gives whole lines; all but [`summary`] end in an empty one, so that blocks can follow each other.
 //! Source: Anderson, "Fstress", table 4.
 
+use harness::open_loop::GeneratorLimits;
 use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
 use report::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
 
@@ -45,7 +46,7 @@ pub fn load_points(record: &RunRecord) -> String {
             .iter()
             .map(|point| {
                 let mut row = vec![mark(point).to_owned(), load(point), rate_text(point.achieved_per_sec)];
-                row.extend(at_least(point, latency(&point.latency_us)));
+                row.extend(marked(point, latency(&point.latency_us)));
                 row
             })
             .collect();
@@ -331,17 +332,31 @@ fn latency(us: &LatencySummary) -> [String; 7] {
     [us.mean, us.sd, us.p50, us.p90, us.p99, us.p999, us.max].map(|figure| if_sampled(us, figure))
 }
 
-/// Marks the figures, in the order of [`latency`], that rest on requests that were never answered: those took longer.
-fn at_least(point: &LoadPoint, figures: [String; 7]) -> [String; 7] {
-    let unanswered = point.pacing.map_or(0, |pacing| pacing.unanswered);
-    let answered_share = 1.0 - unanswered as f64 / point.latency_us.count.max(1) as f64;
-    // The mean rests on all of them, and so does the maximum; the deviation is left as it is.
-    let shares = [1.0, 0.0, 0.5, 0.9, 0.99, 0.999, 1.0];
-    let mut shares = shares.into_iter();
-    figures.map(|figure| {
-        let is_at_least = unanswered > 0 && shares.next().is_some_and(|share| share > answered_share);
-        if is_at_least { format!(">{figure}") } else { figure }
-    })
+/// Marks figures, in the order of [`latency`]: `>` for those that rest on requests that were never answered, which took longer, and
+/// `~` for those that the generator's own lateness moved.
+fn marked(point: &LoadPoint, figures: [String; 7]) -> [String; 7] {
+    let pacing = point.pacing.unwrap_or_default();
+    let answered_share = 1.0 - pacing.unanswered as f64 / point.latency_us.count.max(1) as f64;
+    let limits = GeneratorLimits::default();
+    let of = |us: &LatencySummary| [us.mean, us.p50, us.p90, us.p99, us.p999, us.max];
+    let without = pacing.latency_without_lateness_us;
+    let (with_us, without_us) = (of(&point.latency_us), of(&without));
+    // The mean rests on all requests, and so does the maximum.
+    let shares = [1.0, 0.5, 0.9, 0.99, 0.999, 1.0];
+    let mark = |at: usize| match pacing.unanswered > 0 && shares[at] > answered_share {
+        true => ">",
+        false if without.count > 0 && limits.is_moved(with_us[at], without_us[at]) => "~",
+        false => "",
+    };
+    let [mean, sd, rest @ ..] = figures;
+    let mut at = 0;
+    let rest = rest.map(|figure| {
+        at += 1;
+        format!("{}{figure}", mark(at))
+    });
+    let [p50, p90, p99, p999, max] = rest;
+    // The deviation is left as it is.
+    [format!("{}{mean}", mark(0)), sd, p50, p90, p99, p999, max]
 }
 
 fn if_sampled(of: &LatencySummary, us: f64) -> String {
@@ -396,6 +411,21 @@ mod tests {
         assert!(summary.contains("Saturation point        4,000/s\n"), "{summary}");
         assert!(summary.ends_with("Verdict                 VALID\n"), "{summary}");
         assert_eq!(telling_point(&record).and_then(|point| point.offered_per_sec), Some(4_000.0));
+    }
+
+    #[test]
+    fn figures_that_the_generator_moved_are_marked_and_the_others_are_not() {
+        let mut record = sample::record("20261121-180000-fstress-3f9a", "a filer");
+        let point = &mut record.points[0];
+        let mut without = point.latency_us;
+        (without.p999, without.max) = (without.p999 / 2.0 - 50.0, without.max / 2.0 - 50.0);
+        let pacing = measure::Pacing { latency_without_lateness_us: without, ..measure::Pacing::default() };
+        point.pacing = Some(pacing);
+        let table = load_points(&record);
+        let line = table.lines().find(|line| line.trim_start().starts_with("2,000")).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let marked: Vec<bool> = cells[2..].iter().map(|cell| cell.starts_with('~')).collect();
+        assert_eq!(marked, [false, false, false, false, false, true, true], "{line}");
     }
 
     #[test]

@@ -218,6 +218,9 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     }
     if is_open && !point.parts.is_empty() && !is_stopped && !is_gone {
         judge_ranks(&point.parts, &measured.late_ranks, held, &limits, &mut verdict);
+        if !verdict.has(GENERATOR_LATE) {
+            lateness.remark(&limits, &mut verdict);
+        }
     } else if is_open && !is_gone && !verdict.has(GENERATOR_LATE) {
         lateness.judge(&limits, &mut verdict);
     }

@@ -19,7 +19,7 @@ mod shortfall;
 mod wait;
 
 pub use self::fine_timers::FineTimers;
-pub use self::lateness::{GENERATOR_LATE, GeneratorLimits, Lateness, LatenessLog, Moved};
+pub use self::lateness::{FIGURES_LATE, GENERATOR_LATE, GeneratorLimits, Lateness, LatenessLog, Moved};
 pub use self::pacer::{Moment, Pacer, Waiter};
 pub use self::precise::Precise;
 pub use self::reply_times::{ReplyTime, ReplyTimes, TakenReply};

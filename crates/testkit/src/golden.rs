@@ -58,12 +58,13 @@ const COMES_AND_GOES: [&str; 7] = [
 ];
 
 /// Codes of findings that hang on the machine, its load or the build.
-const CODES: [&str; 18] = [
+const CODES: [&str; 19] = [
     "bound-unclear",
     "cache-bound",
     "cpu-bound",
     "debug-build",
     "device-bound",
+    "figures-late",
     "generator-busy",
     "generator-late",
     "offered-off",

@@ -1,10 +1,11 @@
-//! VALID must mean right: whenever a level is VALID, each figure printed is near what the storage itself logged, whatever
-//! held up the generator. Bar: 1% and 5 us, and what the histogram rounds.
+//! VALID must mean right: whenever a level is VALID, each figure printed without a mark is near what the storage itself
+//! logged, whatever held up the generator. Bar: 1% and 5 us (10 us for the mean and p99.9), and what the histogram rounds.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
+use harness::open_loop::{FIGURES_LATE, GeneratorLimits};
 use measure::LoadPoint;
 use testkit::{Fault, HeldUp, Law, LawTransport};
 
@@ -12,6 +13,8 @@ const WARM_S: u64 = 2;
 const MEASURE_S: u64 = 5;
 const DRAIN: Duration = Duration::from_secs(10);
 const US_MAX: f64 = 5.0;
+/// Of the mean and p99.9, which are marked and spoil no level.
+const MARKED_US_MAX: f64 = 10.0;
 const SHARE_MAX: f64 = 0.01;
 /// Histograms have three digits.
 const ROUNDING: f64 = 0.001;
@@ -51,6 +54,22 @@ fn level(law: Law, faults: &[Fault], held_up: Option<HeldUp>, rate: u64) -> (Loa
     (outcome.points.into_iter().next().unwrap(), log)
 }
 
+/// The figures that rare stalls move without spoiling the level: they get a mark.
+fn is_marked_when_moved(figure: &str) -> bool {
+    ["mean", "p99.9"].contains(&figure)
+}
+
+/// Whether a figure that is off has its mark.
+fn is_marked(point: &LoadPoint, figure: &str) -> bool {
+    let without = point.pacing.unwrap_or_default().latency_without_lateness_us;
+    let (with_us, without_us) = match figure {
+        "mean" => (point.latency_us.mean, without.mean),
+        "p99.9" => (point.latency_us.p999, without.p999),
+        _ => return false,
+    };
+    point.verdict.has(FIGURES_LATE) && GeneratorLimits::default().is_moved(with_us, without_us)
+}
+
 /// Figures with how far beyond the bar each is off, in microseconds; negative within it.
 fn off(point: &LoadPoint, log: &[f64]) -> Vec<(&'static str, f64, f64, f64)> {
     let rank = |quantile: f64| log[((quantile * log.len() as f64).ceil() as usize).clamp(1, log.len()) - 1];
@@ -64,7 +83,8 @@ fn off(point: &LoadPoint, log: &[f64]) -> Vec<(&'static str, f64, f64, f64)> {
         ("p99.9", latency.p999, rank(0.999)),
     ]
     .map(|(name, printed, logged)| {
-        (name, printed, logged, (printed - logged).abs() - US_MAX - (SHARE_MAX + ROUNDING) * logged)
+        let us_max = if is_marked_when_moved(name) { MARKED_US_MAX } else { US_MAX };
+        (name, printed, logged, (printed - logged).abs() - us_max - (SHARE_MAX + ROUNDING) * logged)
     })
     .to_vec()
 }
@@ -99,7 +119,9 @@ fn whenever_a_level_is_valid_its_figures_are_those_that_the_storage_logged() {
                     let what = format!("{law:?}, {faults:?}, {held_up:?} at {rate}/s: {}", point.verdict);
                     let off = off(&point, &log);
                     let is_right = off.iter().all(|(.., beyond)| *beyond <= 0.0);
-                    assert!(is_right || !point.verdict.valid, "VALID and wrong: {what}\n{off:?}");
+                    let is_said =
+                        off.iter().all(|(figure, .., beyond)| *beyond <= 0.0 || is_marked(&point, figure));
+                    assert!(is_said || !point.verdict.valid, "VALID, wrong and not marked: {what}\n{off:?}");
                     if held_up.is_none() {
                         assert!(point.verdict.valid, "nothing held it up: {what}");
                     }
