@@ -66,7 +66,7 @@ fn fill(directory: &Path, objects: u64) {
     let options =
         StoreOptions { mode: Mode::Cache, object_bytes_mean: MEAN_BYTES, ..StoreOptions::default() };
     let store = Store::create(vec![volume], options).expect("an empty directory");
-    let server = start(Arc::new(store), origin());
+    let server = start(Arc::new(store), directory, origin());
     Client::new(server.addresses()[0].0).get(0).expect("a reply");
     while !server.shared().collapse_table.is_empty() {
         std::thread::yield_now();
@@ -115,7 +115,7 @@ fn serve(directory: &Path, objects: u64, seconds: f64) {
     let store = Store::open(vec![disk(directory) as _], OpenOptions::default()).expect("it opens");
     let store = Arc::new(store);
     // Nobody is there any more who could answer.
-    let server = start(store.clone(), SocketAddr::from(([127, 0, 0, 1], 9)));
+    let server = start(store.clone(), directory, SocketAddr::from(([127, 0, 0, 1], 9)));
     let listens = begun.elapsed();
     assert!(store.wait_until_ready(Duration::from_secs(3_600)), "an hour was not enough");
     let ready = begun.elapsed();
@@ -159,10 +159,12 @@ fn serve(directory: &Path, objects: u64, seconds: f64) {
     println!("  stopped in {:.2} s", begun.elapsed().as_secs_f64());
 }
 
-fn start(store: Arc<Store>, origin: SocketAddr) -> Server {
+/// The list of bans is in the store's directory: without one a start serves nothing that was stored before it.
+fn start(store: Arc<Store>, directory: &Path, origin: SocketAddr) -> Server {
     let text = format!(
         "[reverse]\nlisten = ['127.0.0.1:0']\n[[site]]\nhosts = ['*']\norigins = ['http://{origin}']\n\
-         [cache]\ndirectories = ['unused']\n"
+         [cache]\ndirectories = ['{}']\n",
+        directory.display()
     );
     let config = webcache::config::read(&text, toml::Table::new()).expect("right");
     Server::start(config, store).expect("a free port")

@@ -102,7 +102,7 @@ const LONGER: &[(&str, &str, &str)] = &[
         "steps whose order keeps objects safe over a crash",
     ),
     (
-        "crates/packstore/src/procedures/make_room.rs",
+        "crates/packstore/src/procedures/rewrite_index.rs",
         "rewrite_index",
         "steps whose order keeps objects safe over a crash",
     ),

@@ -392,9 +392,8 @@ impl RequestHandler {
                     // An upstream that began a reply has acted on the request: only another one is tried after it.
                     let may_repeat = !attempts.reply_began || number + 1 < candidates.len();
                     let can_retry = number + 1 < tries && !error.is_final() && may_repeat;
-                    let action =
-                        self.decide_response(None, Role::StandIn, FetchOutcome::NoReply { can_retry });
-                    if action != ResponseAction::NextUpstream {
+                    let outcome = FetchOutcome::NoReply { can_retry };
+                    if self.decide_response(None, Role::StandIn, outcome) != ResponseAction::NextUpstream {
                         return Err(error);
                     }
                     tracing::debug!(%error, "an upstream gave no reply");
