@@ -9,11 +9,7 @@ use super::{project_files, root};
 
 /// Files that sleep in tests: file, how often, why there is nothing else to wait for.
 const SLEEPERS: &[(&str, usize, &str)] = &[
-    (
-        "crates/sys/src/arrivals.rs",
-        2,
-        "the kernel's own clock is under test: bytes lie for a while, and stamps begin late",
-    ),
+    ("crates/sys/src/arrivals.rs", 1, "the kernel's own clock is under test: bytes lie for a while"),
     ("crates/testkit/src/ganesha.rs", 2, "between two looks at whether the server is ready, or has ended"),
     ("crates/testkit/src/inn/server.rs", 2, "between two looks at whether the server is ready, or has ended"),
     (
