@@ -27,7 +27,7 @@ use files::{
     Completion, HandleRef, Request, SubmitError, Target, Ticket, Transport, TransportCounters, TransportError,
 };
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, Workload};
-use harness::open_loop::{FIGURES_LATE, GeneratorLimits};
+use harness::open_loop::FIGURES_LATE;
 use measure::LoadPoint;
 use nfs::client::ClientOptions;
 use nfs::server::{ServerOptions, serve_null};
@@ -133,12 +133,10 @@ impl Level {
         format!("{:?}{}", self.law, self.rate) == format!("{:?}{}", other.law, other.rate)
     }
 
-    /// Whether a mean or p99.9 has a mark in the table.
+    /// Whether a remark names the mean or p99.9.
     fn is_marked(&self, at: usize) -> bool {
-        let without = self.point.pacing.unwrap_or_default().latency_without_lateness_us;
-        let without_us = [without.mean, without.p50, without.p90, without.p99, without.p999][at];
-        self.point.verdict.has(FIGURES_LATE)
-            && GeneratorLimits::default().is_moved(self.printed[at], without_us)
+        let remark = self.point.verdict.reasons.iter().find(|reason| reason.code == FIGURES_LATE);
+        remark.is_some_and(|remark| remark.text.contains(&format!("{} ", FIGURES[at])))
     }
 
     /// The first figure without a mark that is off by too much, given the way there and back.
