@@ -584,7 +584,10 @@ impl<'a> Count<'a> {
 
     #[inline]
     fn settle(&mut self, flight: &Flight, completion: &Completion<'_>) {
-        let latency = completion.done.saturating_duration_since(flight.due);
+        // An open loop's latency ends when the reply arrived, by the kernel's stamp: how fast this thread wakes is its own affair.
+        let stamp = completion.arrived.filter(|_| self.is_open);
+        let done = stamp.map_or(completion.done, |arrived| arrived.max(flight.sent).min(completion.done));
+        let latency = done.saturating_duration_since(flight.due);
         let ok = matches!(completion.outcome, Outcome::Ok(_));
         if completion.done >= self.counted_from && completion.done < self.end {
             self.ok_within += u64::from(ok);
@@ -609,9 +612,10 @@ impl<'a> Count<'a> {
                     let submitted = completion.began.map(|_| flight.sent);
                     let waited_for_room_since =
                         if flight.waited_for_room { Some(flight.due) } else { submitted };
-                    let (done, arrived) = (completion.done, completion.arrived);
                     let sent = completion.began.unwrap_or(flight.sent);
-                    self.times.reply((), ReplyTime { done, arrived, sent, waited_for_room_since });
+                    let lay = completion.done.saturating_duration_since(done);
+                    let arrived = stamp.map(|_| done);
+                    self.times.reply((), ReplyTime { done, lay, arrived, sent, waited_for_room_since });
                 }
                 Outcome::Cancelled if self.is_open => self.lateness.unanswered(latency, 1),
                 _ => {}

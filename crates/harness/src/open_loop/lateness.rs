@@ -27,8 +27,8 @@ pub struct GeneratorLimits {
     /// Microseconds by which late sending may move any figure of the latencies. Default 5: clock and scheduler are not
     /// better.
     pub moved_us_max: f64,
-    /// Microseconds by which late taking of replies may move any figure beside those. Default 50: a thread that sleeps takes
-    /// that long to wake on an idle virtual machine.
+    /// Microseconds by which late taking of replies may move any figure beside those. Default 5: latencies end when replies
+    /// arrived, and this is what the stamps of replies read together leave open.
     pub woke_us_max: f64,
     /// Share of a figure, 0 to 1, by which the generator may move it beside these microseconds. Default 0.01.
     pub moved_share_max: f64,
@@ -40,7 +40,7 @@ pub struct GeneratorLimits {
 
 impl Default for GeneratorLimits {
     fn default() -> Self {
-        Self { moved_us_max: 5.0, woke_us_max: 50.0, moved_share_max: 0.01, busy_max: 0.95, held_min: 0.995 }
+        Self { moved_us_max: 5.0, woke_us_max: 5.0, moved_share_max: 0.01, busy_max: 0.95, held_min: 0.995 }
     }
 }
 
@@ -92,8 +92,8 @@ impl LatenessLog {
     /// Counts a reply.
     #[inline]
     pub fn answered(&mut self, reply: TakenReply) {
-        let TakenReply { from_sent, without_sending, late } = reply;
-        self.taking.record(late);
+        let TakenReply { from_sent, without_sending, late, lay } = reply;
+        self.taking.record(late + lay);
         self.from_sent.record(from_sent);
         self.without.record(without_sending.saturating_sub(late));
         if without_sending != from_sent {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn taken(from_sent: Duration, late: Duration) -> TakenReply {
-        TakenReply { from_sent, without_sending: from_sent, late }
+        TakenReply { from_sent, without_sending: from_sent, late, lay: Duration::ZERO }
     }
 
     /// Requests that the storage answers in `storage`, of which each `every`th is sent `late`.
@@ -407,8 +407,8 @@ mod tests {
             }
             log.beside(latency.summary()).moved(&GeneratorLimits::default())
         };
-        assert_eq!(moved(50), None);
-        assert!(moved(60).is_some_and(|moved| (moved.with_us - 160.0).abs() < 1.0), "{:?}", moved(60));
+        assert_eq!(moved(9), None);
+        assert!(moved(14).is_some_and(|moved| (moved.with_us - 114.0).abs() < 1.0), "{:?}", moved(14));
     }
 
     #[test]

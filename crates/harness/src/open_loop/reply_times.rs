@@ -13,6 +13,8 @@
 //! 4. What the quickest reply took from the stamp to this program is the kernel's own way to a reader that waits. It is a
 //!    part of the way to the storage, as sending is, and no lateness. It counts up to 10 us.
 //!
+//! A generator ends its latencies at the stamp where there is one, so that only what shares a stamp is left to estimate.
+//!
 //! Not here: what lateness does to latencies (see `lateness`).
 
 use std::time::Duration;
@@ -29,15 +31,19 @@ pub struct TakenReply {
     pub from_sent: Duration,
     /// The same from the planned moment for a request that waited for room in the transport.
     pub without_sending: Duration,
-    /// How long the reply was there before it was taken.
+    /// By how much the reply arrived before the moment that it counts with: only estimated, where replies share a stamp.
     pub late: Duration,
+    /// How long it lay there after that moment until it was taken; no latency has it.
+    pub lay: Duration,
 }
 
 /// Times of one reply.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyTime<M> {
-    /// When it was taken.
+    /// The end of its latency: when it arrived, where that is known, else when it was taken.
     pub done: M,
+    /// From then until it was taken.
+    pub lay: Duration,
     /// When it arrived, if the transport knows.
     pub arrived: Option<M>,
     /// When its request was really sent.
@@ -107,7 +113,8 @@ impl<M: Moment, K: Copy> ReplyTimes<M, K> {
                 let origin = reply.waited_for_room_since.unwrap_or(reply.sent);
                 let without_sending = done.since(origin);
                 let late = late.saturating_sub(self.own_way_of(arrived)).min(without_sending);
-                count(key, TakenReply { from_sent: done.since(reply.sent), without_sending, late });
+                let lay = reply.lay;
+                count(key, TakenReply { from_sent: done.since(reply.sent), without_sending, late, lay });
             }
             begin += of;
         }
@@ -153,7 +160,13 @@ mod tests {
     }
 
     fn reply(done: u64, arrived: Option<u64>) -> ReplyTime<Duration> {
-        ReplyTime { done: us(done), arrived: arrived.map(us), sent: us(0), waited_for_room_since: None }
+        ReplyTime {
+            done: us(done),
+            lay: Duration::ZERO,
+            arrived: arrived.map(us),
+            sent: us(0),
+            waited_for_room_since: None,
+        }
     }
 
     /// Lateness of replies found by a look at 5,000 us, with nothing there at 1,000 us.
@@ -223,7 +236,8 @@ mod tests {
             ..reply(10_000, Some(10_000))
         };
         times.reply((), waited);
-        let expected = TakenReply { from_sent: us(2_000), without_sending: us(9_000), late: Duration::ZERO };
+        let (late, lay) = (Duration::ZERO, Duration::ZERO);
+        let expected = TakenReply { from_sent: us(2_000), without_sending: us(9_000), late, lay };
         times.taken(None, |(), reply| assert_eq!(reply, expected));
     }
 }

@@ -118,7 +118,9 @@ impl Books {
             Some(_) => Source::Origin,
             None => Source::Cache,
         };
-        let latency = now.saturating_duration_since(flight.due);
+        // It ends when the reply arrived, by the kernel's stamp: how fast this thread wakes is its own affair.
+        let done = reply.arrived.map_or(now, |arrived| arrived.max(flight.sent).min(now));
+        let latency = done.saturating_duration_since(flight.due);
         let think =
             made_for_it.map_or(Duration::ZERO, |note| Duration::from_micros(u64::from(note.think_us)));
         let good = Good { source, latency, think, body_bytes: reply.body_bytes };
@@ -127,7 +129,8 @@ impl Books {
         }
         self.tally_of(flight).good(&flight.planned, &good);
         let waited_for_room_since = flight.waited.then_some(flight.due);
-        let time = ReplyTime { done: now, arrived: reply.arrived, sent: flight.sent, waited_for_room_since };
+        let (lay, arrived) = (now.saturating_duration_since(done), reply.arrived.map(|_| done));
+        let time = ReplyTime { done, lay, arrived, sent: flight.sent, waited_for_room_since };
         self.times.reply(flight.phase, time);
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
