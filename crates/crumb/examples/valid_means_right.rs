@@ -64,7 +64,7 @@ enum Disturbance {
     Sends(Duration),
     /// The generator stands still so long once a second.
     Pauses(Duration),
-    /// One request in so many is dropped once.
+    /// One request in N is dropped once.
     Lost(u64),
     /// Busy loops beside the generator.
     Busy(usize),

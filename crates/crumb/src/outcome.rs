@@ -1,7 +1,6 @@
-//! What becomes of a run once it is measured: kept in the store, written as JSON, drawn, told.
+//! What becomes of a measured run: stored, written as JSON, drawn, and printed.
 //!
-//! Always holds: a run that was measured is told and kept even when it ended early; when the store fails it is told all the
-//! same.
+//! Always holds: a run that ended early is printed and stored like any other, and a run that cannot be stored is still printed.
 
 use std::path::{Path, PathBuf};
 

@@ -123,7 +123,7 @@ fn can_be_reached(sides: &Sides) -> anyhow::Result<()> {
 /// What went wrong here, or else on another rank.
 pub fn on_all<T>(group: &mut RankGroup, step: &str, done: anyhow::Result<T>) -> anyhow::Result<T> {
     let together = group.all_did(step, done.as_ref().err().map(|error| format!("{error:#}")));
-    // Its own error says more than what the others are told of it.
+    // The rank's own error says more than what the other ranks received of it.
     let done = done?;
     together?;
     Ok(done)

@@ -34,7 +34,7 @@ pub enum Role {
     Reach,
     /// The run chose it for itself: no side keeps to it on purpose.
     Chosen,
-    /// Anything else: a difference is told.
+    /// Anything else: a comparison reports a difference.
     #[default]
     Setting,
 }

@@ -154,7 +154,7 @@ impl<'a> Getting<'a> {
         self.watch.step(&self.got, self.of);
     }
 
-    /// The object, unless it is gone or damaged, which is told.
+    /// The object; `None`, with a message, when it is gone or damaged.
     fn object(&mut self, key: &[u8]) -> Result<Option<Object>, PackFsError> {
         match self.store.get(key) {
             Ok(Some(object)) => Ok(Some(object)),

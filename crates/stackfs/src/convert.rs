@@ -102,7 +102,7 @@ pub enum Work {
 pub struct Watch<'a> {
     /// Hears of it now and then.
     pub progress: &'a mut dyn FnMut(Progress),
-    /// Ends the work soon when raised; the same command goes on from there.
+    /// Ends the work soon when raised; the same command continues from there.
     pub stop: &'a AtomicBool,
 }
 
@@ -133,7 +133,7 @@ pub struct Plan {
 /// Converts a directory of the lower tree.
 ///
 /// # Errors
-/// When it is refused, and nothing was done; or when a step failed, and the same call goes on from there.
+/// When it is refused, and nothing was done; or when a step failed, and the same call continues from there.
 pub fn convert(path: &Path, goal: Goal, watch: &mut Watch<'_>) -> Result<Converted, ConvertError> {
     convert_by(path, goal, watch, &mut Kernel)
 }

@@ -51,7 +51,7 @@ Examples:
   Then:
     crumb mount /news /mnt/news
 
-Ctrl-C ends it soon; the same command goes on from there.
+Ctrl-C ends it soon; the same command continues from there.
 Exit status: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
@@ -98,7 +98,7 @@ pub fn convert_all(
                     _ => "",
                 };
                 keep(anyhow::anyhow!(
-                    "{0}: interrupted after {1} entries; `crumb {command} {0}` goes on from there{others}",
+                    "{0}: interrupted after {1} entries; `crumb {command} {0}` continues from there{others}",
                     directory.display(),
                     count_text(converted.entries_moved),
                 ));

@@ -34,7 +34,7 @@ Examples:
   Give up a conversion that cannot go on, such as for want of room:
     crumb unmanage /news/control/cancel
 
-Ctrl-C ends it soon; the same command goes on from there.
+Ctrl-C ends it soon; the same command continues from there.
 Exit status: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.

@@ -306,7 +306,7 @@ fn ctrl_c_ends_each_verb_soon_and_it_says_what_is_left_and_how_to_go_on() {
             interrupted(&bench, &["--quiet", verb, "spool/control", "spool"], || staging.exists());
         assert_eq!(code, 130, "{verb}: {told}");
         for words in
-            [&format!("`crumb {verb} spool/control` goes on from there"), "those after it are as they were"]
+            [&format!("`crumb {verb} spool/control` continues from there"), "those after it are as they were"]
         {
             assert!(told.contains(words), "{verb} should say {words}: {told}");
         }

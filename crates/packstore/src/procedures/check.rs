@@ -56,7 +56,7 @@ pub struct RepairReport {
 }
 
 impl Store {
-    /// Reads all objects. `progress` is told the number of segments done and of all.
+    /// Reads all objects. `progress` gets the number of segments done and of all.
     ///
     /// # Errors
     /// When the disk fails.

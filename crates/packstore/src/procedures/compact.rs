@@ -29,7 +29,7 @@ pub struct CompactReport {
     pub records_moved: u64,
     /// Bytes of records moved.
     pub bytes_moved: u64,
-    /// Segments passed over as something in them is damaged: `check` tells what.
+    /// Segments skipped because something in them is damaged; `check` lists it.
     pub damaged: u64,
     /// Whether another step would find something to do.
     pub more: bool,

@@ -29,7 +29,7 @@ pub(crate) struct Session {
     pub(super) marked_end: AtomicU64,
     /// Room was taken up to here.
     pub(super) reserved_end: AtomicU64,
-    /// Tombstones that are there once, and where they ended. They are told again further on, in another sector: two wrong bits
+    /// Tombstones that are there once, and where they ended. They are written a second time further on, in another sector: two wrong bits
     /// in one place must not bring back what was deleted.
     pub(super) pending_copies: Mutex<Vec<(u64, Vec<u8>)>>,
 }

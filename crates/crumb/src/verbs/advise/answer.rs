@@ -1,4 +1,4 @@
-//! What is told in the end: which directories gain, how much, and how that is known.
+//! The answer of `crumb advise`: which directories gain, how much, and what that rests on.
 //!
 //! Not here: what is measured (see `measuring`), what is concluded of one directory (`stackfs::advise`).
 

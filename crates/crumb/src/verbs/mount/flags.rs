@@ -77,7 +77,7 @@ pub struct MountArgs {
     #[arg(long)]
     pub(super) no_store: bool,
 
-    /// Show what a mount is asked, drawn anew each second, on a terminal; otherwise once
+    /// Show a mount's operation statistics: every second on a terminal, otherwise once
     #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["lower", "mountpoint", "daemon"])]
     pub(super) stats: Option<PathBuf>,
 

@@ -27,7 +27,7 @@ const STEP_BYTES: u64 = 32 << 20;
 Examples:
   crumb pack compact /srv/objects
 
-Ctrl-C ends it soon; the same command goes on from there.")]
+Ctrl-C ends it soon; the same command continues from there.")]
 pub struct CompactArgs {
     /// Directory of the store
     #[arg(id = "place", value_name = "STORE")]
@@ -81,11 +81,13 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
         note(context, wrapped("", &text).trim_end());
     }
     if stop.load(Ordering::Relaxed) {
-        bail!("interrupted; the same command goes on from there");
+        bail!("interrupted; the same command continues from there");
     }
     if damaged > 0 {
         let files = counted(damaged as usize, "segment was", "segments were");
-        bail!("{files} left as they are, as something in them is damaged; `crumb pack check` tells what");
+        bail!(
+            "{files} left as they are, as something in them is damaged; run `crumb pack check` to see what"
+        );
     }
     Ok(ExitStatus::Fine)
 }

@@ -55,13 +55,13 @@ pub fn list(args: &LsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     match close_after(store, done)? {
         0 => Ok(ExitStatus::Fine),
         failures => Err(anyhow!(
-            "{} not listed in full; `crumb pack check` tells what is damaged",
+            "{} not listed in full; run `crumb pack check` to see what is damaged",
             counted(failures, "object or segment was", "objects or segments were")
         )),
     }
 }
 
-/// How many objects and segments could not be read, which is told.
+/// Counts the objects and segments that could not be read, and prints each.
 fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usize> {
     let mut text = String::new();
     let entries = store.iter_ordered(args.prefix.as_bytes())?;

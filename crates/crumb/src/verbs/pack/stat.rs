@@ -42,7 +42,7 @@ pub struct StatArgs {
     json: bool,
 }
 
-/// Tells.
+/// Runs the verb.
 pub fn stat(args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let place = Place::read(&args.store)?;
     if place.is_in_use() {

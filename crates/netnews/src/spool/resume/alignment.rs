@@ -95,7 +95,7 @@ fn well_on_all<T>(
     done: Result<T, NetnewsError>,
 ) -> Result<T, NetnewsError> {
     let together: Result<(), RanksError> = group.all_did(step, done.as_ref().err().map(ToString::to_string));
-    // Its own error says more than what the others are told of it.
+    // The rank's own error says more than what the other ranks received of it.
     let done = done?;
     together?;
     Ok(done)

@@ -5,7 +5,7 @@
 //!                                                         └─ dropped early ─> closed
 //! ```
 //!
-//! Always holds: all received bytes are taken before the waiting task is told to wait, so that a reply that arrived in one piece is
+//! Always holds: all received bytes are taken before the task waits again, so that a reply that arrived in one piece is
 //! relayed in one piece. A connection gets a task after all when it sends a client's body or may switch protocols, as it then
 //! has to make progress while the reply is not being read.
 

@@ -69,7 +69,7 @@ pub struct WebloadArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// The proxy's process, when it is on this machine: its CPU, bytes written and memory are told too
+    /// Report CPU, bytes written and memory of this process too: the proxy's, when it runs on this machine
     #[arg(long, value_name = "PID", conflicts_with = "vs")]
     pub(super) watch: Option<u32>,
 
