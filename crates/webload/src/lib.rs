@@ -42,6 +42,7 @@ pub use benchmark::Webload;
 pub use body::{Body, BodyCheck, BodyFault};
 pub use error::WebloadError;
 pub use judge::METRICS;
+pub use limits::THREADS_MAX;
 pub use object::{Kind, Object};
 pub use object_set::{ObjectSet, SetUse};
 pub use origin::{Origin, OriginCounters, OriginOptions, ThinkTime};

@@ -280,7 +280,7 @@ fn what_cannot_be_is_said_with_what_could() {
     }
     fails(2, &[], "--direct for the origin itself");
     fails(2, &["--vs", "http://127.0.0.1:1"], "--proxy or --target");
-    fails(2, &["--direct", "--threads", "100000"], "from 1 to 1024");
+    fails(2, &["--direct", "--threads", "100000"], "from 1 to 256");
     fails(2, &["--workload", "trace"], "--trace FILE");
     fails(2, &["--workload", "polymix-3", "--rate", "9"], "--peak");
     fails(2, &["--workload", "hits", "--rate", "fast"], "such as 300, or max");

@@ -46,7 +46,7 @@ pub struct WebloadArgs {
     #[command(flatten)]
     pub(super) workload: WorkloadArgs,
 
-    /// Generators, one a core; up to 1024
+    /// Generators, one a core; up to 256
     #[arg(long, default_value = "1", value_name = "N", value_parser = threads)]
     pub(super) threads: NonZeroUsize,
 
@@ -76,7 +76,7 @@ pub struct WebloadArgs {
     #[command(flatten)]
     pub(super) manner: Manner,
 
-    /// Event loops of the run's own origin; up to 1024
+    /// Event loops of the run's own origin; up to 256
     #[arg(long, default_value = "1", value_name = "N", value_parser = threads, help_heading = "Origin")]
     pub(super) origin_threads: NonZeroUsize,
 
@@ -109,8 +109,6 @@ Examples:
 Ctrl-C ends the run early: what was measured is kept.
 Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
-/// Each takes memory for its histograms: 100,000 of them took 13 GB.
-const THREADS_MAX: usize = 1024;
 /// How long to wait for the last replies.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 
@@ -153,6 +151,6 @@ impl WebloadArgs {
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let count = text.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= THREADS_MAX);
-    count.ok_or_else(|| format!("expected a number of threads from 1 to {THREADS_MAX}"))
+    let count = text.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= webload::THREADS_MAX);
+    count.ok_or_else(|| format!("expected a number of threads from 1 to {}", webload::THREADS_MAX))
 }
