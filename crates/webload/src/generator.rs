@@ -116,7 +116,7 @@ impl<'a> Generator<'a> {
             begin_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             requests: 0,
             request: RequestText::new(),
-            books: Books::new(config.phases.len(), begin, watch),
+            books: Books::new(&config.phases, begin, watch),
             share,
             config,
         })

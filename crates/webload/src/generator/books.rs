@@ -12,6 +12,7 @@ use super::Counted;
 use crate::client::{Fault, Flight, Reply};
 use crate::curves::Moments;
 use crate::object::mix;
+use crate::phases::{Pace, Phase};
 use crate::plan::Planned;
 use crate::run::Live;
 use crate::tally::{Good, Moment, Source, Tally};
@@ -20,6 +21,8 @@ use crate::watch::Watch;
 pub(super) struct Books {
     begin: Instant,
     tallies: Vec<Tally>,
+    /// Whether a phase is an open loop: only there is the generator's lateness a part of the latencies.
+    is_open: Vec<bool>,
     moments: Moments,
     /// The proxy's own use, by phase.
     watch: Option<Watch>,
@@ -42,10 +45,11 @@ struct Told {
 }
 
 impl Books {
-    pub fn new(phases: usize, begin: Instant, watch: Option<Watch>) -> Self {
+    pub fn new(phases: &[Phase], begin: Instant, watch: Option<Watch>) -> Self {
         Self {
             begin,
-            tallies: vec![Tally::default(); phases],
+            tallies: vec![Tally::default(); phases.len()],
+            is_open: phases.iter().map(|phase| phase.pace != Pace::Closed).collect(),
             moments: Moments::default(),
             watch,
             times: ReplyTimes::new(),
@@ -118,8 +122,10 @@ impl Books {
             Some(_) => Source::Origin,
             None => Source::Cache,
         };
-        // It ends when the reply arrived, by the kernel's stamp: how fast this thread wakes is its own affair.
-        let done = reply.arrived.map_or(now, |arrived| arrived.max(flight.sent).min(now));
+        // In an open loop it ends when the reply arrived, by the kernel's stamp: how fast this thread wakes is its own affair.
+        let is_open = self.is_open[flight.phase as usize];
+        let stamp = reply.arrived.filter(|_| is_open);
+        let done = stamp.map_or(now, |arrived| arrived.max(flight.sent).min(now));
         let latency = done.saturating_duration_since(flight.due);
         let think =
             made_for_it.map_or(Duration::ZERO, |note| Duration::from_micros(u64::from(note.think_us)));
@@ -128,10 +134,12 @@ impl Books {
             tally.ok_within += 1;
         }
         self.tally_of(flight).good(&flight.planned, &good);
-        let waited_for_room_since = flight.waited.then_some(flight.due);
-        let (lay, arrived) = (now.saturating_duration_since(done), reply.arrived.map(|_| done));
-        let time = ReplyTime { done, lay, arrived, sent: flight.sent, waited_for_room_since };
-        self.times.reply(flight.phase, time);
+        if is_open {
+            let waited_for_room_since = flight.waited.then_some(flight.due);
+            let (lay, arrived) = (now.saturating_duration_since(done), stamp.map(|_| done));
+            let time = ReplyTime { done, lay, arrived, sent: flight.sent, waited_for_room_since };
+            self.times.reply(flight.phase, time);
+        }
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
         self.told.latency_sum += latency;
