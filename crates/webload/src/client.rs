@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use harness::open_loop::{Received, receive_stamped, stamp_arrivals};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use crate::body::{BodyCheck, BodyFault};
@@ -118,6 +118,8 @@ pub(crate) struct Client {
     pub replies: u32,
     pub idle_since: Instant,
     connecting: bool,
+    /// The kernel stamps what arrives.
+    is_stamped: bool,
     /// Not taken by the socket yet.
     unsent: Vec<u8>,
     /// A head that came in pieces.
@@ -131,14 +133,19 @@ enum Reading {
 }
 
 impl Client {
-    /// A connection under way.
-    pub fn connect(address: SocketAddr, robot: u32, requests_left: Option<u32>) -> std::io::Result<Self> {
+    /// A connection under way. `wants_stamps`: its replies say when they arrived, where the kernel can tell.
+    pub fn connect(
+        address: SocketAddr,
+        robot: u32,
+        requests_left: Option<u32>,
+        wants_stamps: bool,
+    ) -> std::io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
         // Without stamps a generator knows less of its own lateness, and all else is as before.
-        let _ = stamp_arrivals(&socket);
+        let is_stamped = wants_stamps && stamp_arrivals(&socket).is_ok();
         let connecting = match rustix::net::connect(&socket, &address) {
             Ok(()) => false,
             Err(Errno::INPROGRESS) => true,
@@ -152,6 +159,7 @@ impl Client {
             replies: 0,
             idle_since: Instant::now(),
             connecting,
+            is_stamped,
             unsent: Vec::new(),
             head: Vec::new(),
             reading: Reading::Head,
@@ -206,7 +214,7 @@ impl Client {
             return Progress::Going;
         }
         loop {
-            match receive_stamped(&self.stream, scratch) {
+            match self.receive(scratch) {
                 Ok(Received { bytes: 0, .. }) => return self.ended(),
                 Ok(Received { bytes: read, waited }) => match self.take(&scratch[..read]) {
                     Ok(Some(reply)) => {
@@ -229,6 +237,15 @@ impl Client {
                 }
             }
         }
+    }
+
+    #[inline]
+    fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
+        if self.is_stamped {
+            return receive_stamped(&self.stream, buffer);
+        }
+        let (bytes, _) = rustix::net::recv(&self.stream, buffer, RecvFlags::empty())?;
+        Ok(Received { bytes, waited: None })
     }
 
     fn is_unanswered(&self) -> bool {

@@ -104,9 +104,10 @@ impl<'a> Generator<'a> {
     pub fn new(config: &'a WebloadConfig, share: Share, begin: Instant) -> Result<Self, WebloadError> {
         // One of several looks for all.
         let watch = config.watch.filter(|_| share.number == 0).map(Watch::start);
+        let wants_stamps = config.phases.iter().any(|phase| phase.pace != crate::Pace::Closed);
         Ok(Self {
             schedule: Schedule::new(&config.plan, &config.phases, share, begin),
-            connections: Connections::new(config.route.peer, config.pool, share)
+            connections: Connections::new(config.route.peer, config.pool, share, wants_stamps)
                 .map_err(WebloadError::setup("the generator's event loop"))?,
             pacer: Pacer::new(config.wait, config.threads.get()),
             waiting: VecDeque::new(),

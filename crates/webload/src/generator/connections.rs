@@ -31,12 +31,14 @@ pub(super) struct Connections {
     /// Not that of the arrivals: connections come and go as replies do.
     random: Xoshiro256PlusPlus,
     scratch: Vec<u8>,
+    /// Replies say when they arrived: in a closed loop nobody asks, and it costs time.
+    wants_stamps: bool,
 }
 
 const READ_BYTES: usize = 256 * 1024;
 
 impl Connections {
-    pub fn new(peer: SocketAddr, pool: Pool, share: Share) -> std::io::Result<Self> {
+    pub fn new(peer: SocketAddr, pool: Pool, share: Share, wants_stamps: bool) -> std::io::Result<Self> {
         let (lists, count_max, zipf, idle_timeout) = match pool {
             Pool::Robots { robots, requests_zipf, idle_timeout } => {
                 ((u64::from(robots) / share.of).max(1) as usize, usize::MAX, requests_zipf, idle_timeout)
@@ -57,6 +59,7 @@ impl Connections {
             idle_timeout,
             random: Xoshiro256PlusPlus::seed_from_u64(mix(share.seed ^ 0x636f_6e6e) ^ share.number),
             scratch: vec![0; READ_BYTES],
+            wants_stamps,
         })
     }
 
@@ -106,7 +109,7 @@ impl Connections {
     /// Opens one more.
     pub fn connect(&mut self, robot: u32) -> Result<Token, Fault> {
         let requests = self.requests_zipf.as_ref().map(|zipf| zipf.sample(&mut self.random) as u32);
-        let client = Client::connect(self.peer, robot, requests).map_err(|error| {
+        let client = Client::connect(self.peer, robot, requests, self.wants_stamps).map_err(|error| {
             tracing::debug!("cannot connect: {error}");
             Fault::ConnectFailed
         })?;
