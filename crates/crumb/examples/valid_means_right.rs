@@ -432,6 +432,10 @@ impl Transport for HeldUp {
         self.inner.poll(until, deliver)
     }
 
+    fn stamp_arrivals(&mut self, wanted: bool) {
+        self.inner.stamp_arrivals(wanted);
+    }
+
     fn in_flight(&self) -> usize {
         self.inner.in_flight()
     }

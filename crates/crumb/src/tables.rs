@@ -36,7 +36,7 @@ pub fn load_points(record: &RunRecord) -> String {
         }
         let (title, head) = match kind {
             LoopKind::Open => {
-                ("Latency in ms, counted from the planned send time; rates in requests a second", "offered")
+                ("Latency in ms, of all requests that were due; rates in requests a second", "offered")
             }
             LoopKind::Closed => {
                 ("CLOSED LOOP: latency in ms from the send; not comparable with offered rates", "outstanding")

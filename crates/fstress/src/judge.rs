@@ -145,6 +145,7 @@ pub(crate) fn load_point(measured: &Measured, asked: &Asked<'_>, parts: Vec<Rank
         parts,
         pacing: asked.rate.map(|_| Pacing {
             reply_lateness_us: lateness.taking,
+            latency_from_planned_us: lateness.from_planned,
             latency_from_sent_us: lateness.from_sent,
             latency_without_lateness_us: lateness.without,
             unanswered: unanswered(measured),

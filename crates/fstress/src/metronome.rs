@@ -6,10 +6,11 @@
 //! due:         .  .  .  .  .  . |.  .  .  .  .  .  .  .  .  .|
 //! ```
 //!
-//! Always holds: the schedule alone says when a request is due; latency counts from there, so a stall of the
-//! server, the network or this loop stays in the figures (no coordinated omission). What is due within the
-//! measured interval is counted, whenever it is sent or answered. In a closed loop there is no schedule: a
-//! request is due when it is sent, and the figures are labelled so.
+//! Always holds: the schedule alone says when a request is due, and no reply is waited for before the next is sent, so that a
+//! stall of the server or the network meets every request that is due in it (no coordinated omission). Latency counts from the
+//! moment a request was really sent, and from the planned one if it waited for room in the transport; that this loop itself was
+//! late is kept apart (`harness::open_loop`). What is due within the measured interval is counted, whenever it is sent or
+//! answered. In a closed loop there is no schedule: a request is due when it is sent, and the figures are labelled so.
 //!
 //! Not here: what to ask (see `planner`), what the figures mean (see `judge`).
 
@@ -202,6 +203,7 @@ impl Metronome<'_> {
         let mut count =
             Count::new(self.planner, self.point, self.samples.take(), (counted_from, end), is_open);
         self.planner.begin_point(begin, matches!(pace, Pace::Closed(_)));
+        self.transport.stamp_arrivals(is_open);
 
         let mut cut_short = None;
         let mut counters_before = None;
@@ -587,7 +589,9 @@ impl<'a> Count<'a> {
         // An open loop's latency ends when the reply arrived, by the kernel's stamp: how fast this thread wakes is its own affair.
         let stamp = completion.arrived.filter(|_| self.is_open);
         let done = stamp.map_or(completion.done, |arrived| arrived.max(flight.sent).min(completion.done));
-        let latency = done.saturating_duration_since(flight.due);
+        let from_planned = done.saturating_duration_since(flight.due);
+        let latency =
+            if flight.waited_for_room { from_planned } else { done.saturating_duration_since(flight.sent) };
         let ok = matches!(completion.outcome, Outcome::Ok(_));
         if completion.done >= self.counted_from && completion.done < self.end {
             self.ok_within += u64::from(ok);
@@ -616,6 +620,7 @@ impl<'a> Count<'a> {
                     let lay = completion.done.saturating_duration_since(done);
                     let arrived = stamp.map(|_| done);
                     self.times.reply((), ReplyTime { done, lay, arrived, sent, waited_for_room_since });
+                    self.lateness.from_planned.record(from_planned);
                 }
                 Outcome::Cancelled if self.is_open => self.lateness.unanswered(latency, 1),
                 _ => {}

@@ -19,13 +19,15 @@ mod shortfall;
 mod wait;
 
 pub use self::fine_timers::FineTimers;
-pub use self::lateness::{FIGURES_LATE, GENERATOR_LATE, GeneratorLimits, Lateness, LatenessLog, Moved};
+pub use self::lateness::{
+    FIGURES_LATE, GENERATOR_LATE, GeneratorLimits, Lateness, LatenessLog, Moved, SENDS_LATE,
+};
 pub use self::pacer::{Moment, Pacer, Waiter};
 pub use self::precise::Precise;
 pub use self::reply_times::{ReplyTime, ReplyTimes, TakenReply};
 pub use self::run_delay::RunDelay;
 pub use self::shortfall::{Culprit, Shortfall, TRANSPORT_FULL};
-pub use sys::{Received, receive_stamped, stamp_arrivals};
+pub use sys::{Received, receive, receive_stamped, stamp_arrivals};
 
 pub use self::wait::{NotAWait, Wait, WaitChoice, chosen_waiting};
 

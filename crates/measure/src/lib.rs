@@ -4,7 +4,7 @@
 //! benchmark -> LatencyHistogram, CpuMeter -> LoadPoint / Phase -> RunRecord -> JSON, store, report
 //! ```
 //!
-//! Always holds: a latency is counted from the planned send time; histograms are kept whole, so that
+//! Always holds: every request that was due has a latency, whether or not earlier ones were answered; histograms are kept whole, so that
 //! percentiles can be computed later and runs can be merged; a number carries its unit in its name.
 //! Not here: drawing and storing records (see `report`), deciding what to measure (the benchmarks).
 

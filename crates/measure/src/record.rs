@@ -83,7 +83,7 @@ pub struct RunRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoopKind {
-    /// The schedule: latency counts from the planned send time.
+    /// The schedule: requests are sent when they are due, whatever the replies do.
     Open,
     /// The replies: a fixed number is kept outstanding and latency counts from the send.
     Closed,
@@ -149,9 +149,12 @@ pub struct Pacing {
     /// Time that replies were there before the generator took them.
     #[serde(default)]
     pub reply_lateness_us: LatencySummary,
-    /// Latency from the moment a request was really sent.
+    /// Latency from the planned moment: with the generator's lateness of sending.
+    #[serde(default)]
+    pub latency_from_planned_us: LatencySummary,
+    /// Latency from the moment a request was really sent, for those that waited for room in the transport as well.
     pub latency_from_sent_us: LatencySummary,
-    /// Latency without the generator's lateness of sending and of taking replies.
+    /// The level's latency without what may be the generator's lateness of taking replies.
     pub latency_without_lateness_us: LatencySummary,
     /// Requests that were not answered. They are in the latencies with the time that was waited for them, so that the
     /// highest percentiles, mean and maximum are those figures at least.

@@ -33,12 +33,12 @@ pub struct Received {
     pub waited: Option<Duration>,
 }
 
-/// Asks the kernel to stamp what arrives at this socket.
+/// Asks the kernel to stamp what arrives at this socket, or no longer to.
 ///
 /// # Errors
 /// When the kernel has no stamps for it.
-pub fn stamp_arrivals(socket: impl AsFd) -> Result<(), Errno> {
-    let on: libc::c_int = 1;
+pub fn stamp_arrivals(socket: impl AsFd, wanted: bool) -> Result<(), Errno> {
+    let on = libc::c_int::from(wanted);
     // SAFETY: `on` is a live `c_int` and the length is its size, so that the kernel reads only inside it. The descriptor is
     // open while it is borrowed.
     let failed = unsafe {
@@ -51,6 +51,16 @@ pub fn stamp_arrivals(socket: impl AsFd) -> Result<(), Errno> {
         )
     };
     if failed == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Receives by recv(2) from a connected socket, without stamps.
+///
+/// # Errors
+/// Those of recv(2).
+#[inline]
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> {
+    let (bytes, _) = rustix::net::recv(socket, buffer, rustix::net::RecvFlags::empty())?;
+    Ok(Received { bytes, waited: None })
 }
 
 /// Receives like recv(2) from a connected socket, with how long the bytes had waited.
@@ -122,7 +132,7 @@ mod tests {
     /// How long bytes were there that were left lying, and an upper bound. The kernel begins to stamp arrivals a little after it was
     /// asked to, and stamps what came before when it is received: only then is it tried again.
     fn waited(socket: impl AsFd, mut send: impl FnMut()) -> (Duration, Duration) {
-        stamp_arrivals(&socket).unwrap();
+        stamp_arrivals(&socket, true).unwrap();
         let mut buffer = [0; 16];
         let begun = Instant::now();
         loop {

@@ -14,7 +14,7 @@ mod file_flags;
 mod reads;
 mod short_slice;
 
-pub use arrivals::{Received, receive_stamped, stamp_arrivals};
+pub use arrivals::{Received, receive, receive_stamped, stamp_arrivals};
 pub use file_flags::{EXTENDED_FLAGS_BYTES, extended_flags};
 pub use reads::Reads;
 pub use short_slice::ShortSlice;

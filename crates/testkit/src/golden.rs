@@ -58,13 +58,14 @@ const COMES_AND_GOES: [&str; 7] = [
 ];
 
 /// Codes of findings that hang on the machine, its load or the build.
-const CODES: [&str; 19] = [
+const CODES: [&str; 20] = [
     "bound-unclear",
     "cache-bound",
     "cpu-bound",
     "debug-build",
     "device-bound",
     "figures-late",
+    "sends-late",
     "generator-busy",
     "generator-late",
     "offered-off",

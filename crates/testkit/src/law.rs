@@ -49,8 +49,8 @@ impl Law {
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// Nothing is answered, and the generator is held up in its calls, from the one time (since the begin) for the
-    /// other.
+    /// Nothing is answered from the one time (since the begin) for the other. Calls return at once, as those of a socket do
+    /// that does not block.
     Stall(Duration, Duration),
     /// Every so-many-th request fails with this status.
     Fail(u64, Status),
@@ -67,6 +67,8 @@ pub enum HeldUp {
     Sends(u64, Duration),
     /// Once in the first time, the generator stands still for the second one: it neither sends nor takes replies.
     Pauses(Duration, Duration),
+    /// The same once, from the one time (since the begin) for the other.
+    Once(Duration, Duration),
 }
 
 /// An answer to come; ordered by its time.
@@ -168,6 +170,7 @@ impl LawTransport {
                 let into = Duration::from_nanos((at.as_nanos() % every.as_nanos()) as u64);
                 if into < length { at + (length - into) } else { at }
             }
+            Some(HeldUp::Once(from, length)) if at >= from => at.max(from + length),
             _ => at,
         }
     }
@@ -190,8 +193,7 @@ impl LawTransport {
 
 impl Transport for LawTransport {
     fn submit(&mut self, ticket: Ticket, request: &Request<'_>) -> Result<(), SubmitError> {
-        // A stall holds up the caller too, as a full pipe or a busy machine would.
-        self.advance_to(self.pause_over(self.stall_over(self.now())));
+        self.advance_to(self.pause_over(self.now()));
         if self.in_flight() >= self.in_flight_max {
             return Err(SubmitError::Full);
         }
@@ -237,7 +239,7 @@ impl Transport for LawTransport {
             return Err(TransportError::Disconnected { target: "law:".to_owned(), waited_s: 30.0, source });
         }
         let to = self.due.peek().map_or(until, |first| first.0.at.clamp(now, until));
-        self.advance_to(self.pause_over(self.stall_over(to)));
+        self.advance_to(self.pause_over(to));
         let to = self.now();
         let mut delivered = 0;
         while self.due.peek().is_some_and(|first| first.0.at <= to) {

@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-use harness::open_loop::{Received, receive_stamped, stamp_arrivals};
+use harness::open_loop::{Received, receive, receive_stamped, stamp_arrivals};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use crate::body::{BodyCheck, BodyFault};
@@ -145,7 +145,7 @@ impl Client {
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
         // Without stamps a generator knows less of its own lateness, and all else is as before.
-        let is_stamped = wants_stamps && stamp_arrivals(&socket).is_ok();
+        let is_stamped = wants_stamps && stamp_arrivals(&socket, true).is_ok();
         let connecting = match rustix::net::connect(&socket, &address) {
             Ok(()) => false,
             Err(Errno::INPROGRESS) => true,
@@ -241,11 +241,7 @@ impl Client {
 
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
-        if self.is_stamped {
-            return receive_stamped(&self.stream, buffer);
-        }
-        let (bytes, _) = rustix::net::recv(&self.stream, buffer, RecvFlags::empty())?;
-        Ok(Received { bytes, waited: None })
+        if self.is_stamped { receive_stamped(&self.stream, buffer) } else { receive(&self.stream, buffer) }
     }
 
     fn is_unanswered(&self) -> bool {

@@ -169,6 +169,7 @@ fn load_point(config: &WebloadConfig, phase: &Phase, tally: &Tally) -> LoadPoint
         parts: vec![],
         pacing: open.then(|| Pacing {
             reply_lateness_us: lateness.taking,
+            latency_from_planned_us: lateness.from_planned,
             latency_from_sent_us: lateness.from_sent,
             latency_without_lateness_us: lateness.without,
             unanswered: tally.timed_out,

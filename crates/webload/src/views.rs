@@ -59,7 +59,7 @@ const KINDS: [Kind; 5] = [
         curve: "response_us",
         id: "response-us",
         title: "Response time",
-        read: "Mean from the planned send time to the last byte. Dashed: without the origin’s think time. Dotted: hits alone.",
+        read: "Mean from sending to the last byte; what waits for a connection counts from its planned moment. Dashed: without the origin’s think time. Dotted: hits alone.",
         unit: "ms",
         divisor: 1e3,
     },

@@ -66,7 +66,7 @@ fn is_clean(outcome: &Figures) {
         // Requests of a trace come in bursts and share few connections; as a remark it spoils nothing.
         .filter(|reason| reason.fatal || reason.code != "transport-full")
         // A busy machine makes a generator late; that is not what is tested.
-        .filter(|reason| !reason.code.starts_with("generator"))
+        .filter(|reason| !reason.code.starts_with("generator") && !reason.code.ends_with("-late"))
         .collect();
     assert!(fatal.is_empty(), "{fatal:?}");
     assert_eq!(outcome.metrics["errors_percent"], 0.0);

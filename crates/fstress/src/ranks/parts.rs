@@ -54,7 +54,7 @@ pub(super) struct MeasuredPart {
 /// Buckets of a [`LatenessLog`], in the order of its fields.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct LatenessPart {
-    buckets: [Buckets; 6],
+    buckets: [Buckets; 5],
 }
 
 impl LatenessPart {

@@ -57,8 +57,8 @@ fn every_percentile_is_within_a_hundredth_of_the_laws() {
     }
 }
 
-/// Symptom: a generator that waits out a stall reports it as one slow request. Cause: latency counted from the
-/// actual send. Here: a server of 1 ms stalls for one second of sixty, so 1/60 of all requests meet it and wait
+/// Symptom: a generator that waits out a stall reports it as one slow request. Cause: the next request is sent only when the one
+/// before was answered. Here: a server of 1 ms stalls for one second of sixty, so 1/60 of all requests meet it and wait
 /// half a second in the mean; the percentiles of that mixture are known.
 #[test]
 fn a_stall_of_the_server_is_met_by_every_request_that_was_due_in_it() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use files::{Request, Status, SubmitError, Ticket, Transport, TransportCounters};
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, Load, RunOutcome, Workload};
 use harness::Event;
-use testkit::{Fault, Law, LawTransport};
+use testkit::{Fault, HeldUp, Law, LawTransport};
 
 fn config(load: Load) -> FstressConfig {
     FstressConfig {
@@ -139,10 +139,12 @@ fn garbage_for_replies_is_told_and_much_of_it_spoils_the_run() {
     }
 }
 
-/// Levels of 500/s and 1,000/s, in one of which the generator and the storage stand still for 200 ms.
+/// Levels of 500/s and 1,000/s, in one of which the generator stands still for 200 ms.
 fn with_a_stall_at(second: u64) -> RunOutcome {
-    let stall = Fault::Stall(Duration::from_secs(second), Duration::from_millis(200));
-    run(Load::Sweep(vec![500.0, 1000.0]), &[stall])
+    let stall = HeldUp::Once(Duration::from_secs(second), Duration::from_millis(200));
+    let (transport, clock) = LawTransport::new(Law::Constant(Duration::from_millis(1)), &[], 7);
+    let (mut transport, load) = (transport.with_generator_held_up(stall), Load::Sweep(vec![500.0, 1000.0]));
+    fstress::run(&config(load), &mut transport, &clock, &AtomicBool::new(false), &mut |_| {})
 }
 
 /// Symptom: of three demo runs one workload in six was VALID, as one late low level spoilt a run. Fix: a verdict rests on the

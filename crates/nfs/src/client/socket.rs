@@ -62,8 +62,6 @@ fn begin_connect_from(
         NfsProto::Udp => (SocketType::DGRAM, ipproto::UDP),
     };
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, Some(protocol))?;
-    // Without stamps a generator knows less of its own lateness, and all else is as before.
-    let _ = sys::stamp_arrivals(&socket);
     match proto {
         NfsProto::Tcp => {
             sockopt::set_tcp_nodelay(&socket, true)?;
@@ -82,6 +80,22 @@ fn begin_connect_from(
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(errno) => Err(errno),
     }
+}
+
+/// Has arrivals stamped, or no longer. Without stamps a generator knows less of its own lateness, and all else is as before.
+/// Whether they are.
+pub(super) fn stamp_arrivals(socket: &OwnedFd, wanted: bool) -> bool {
+    sys::stamp_arrivals(socket, wanted).is_ok() && wanted
+}
+
+/// Receives once, with how long the bytes had waited if the socket has arrivals stamped.
+#[inline]
+pub(super) fn receive(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+    is_stamped: bool,
+) -> rustix::io::Result<sys::Received> {
+    if is_stamped { sys::receive_stamped(socket, buffer) } else { sys::receive(socket, buffer) }
 }
 
 /// Asks for large UDP buffers. Best effort: with less, bursts are lost sooner and retransmitted.

@@ -88,6 +88,10 @@ struct Link {
     heard: Instant,
     /// A reply came in since this was last looked at.
     replied: bool,
+    /// Replies are to say when they arrived.
+    wants_stamps: bool,
+    /// The socket stamps what arrives.
+    is_stamped: bool,
     trouble: Option<Trouble>,
 }
 
@@ -308,6 +312,10 @@ impl Transport for TcpTransport {
         self.io_bytes_max
     }
 
+    fn stamp_arrivals(&mut self, wanted: bool) {
+        self.links.iter_mut().for_each(|link| link.stamp_arrivals(wanted));
+    }
+
     fn counters(&self) -> TransportCounters {
         self.counters
     }
@@ -326,7 +334,16 @@ impl Link {
             records: RecordReader::new(record_bytes_max),
             heard: now,
             replied: false,
+            wants_stamps: false,
+            is_stamped: false,
             trouble: None,
+        }
+    }
+
+    fn stamp_arrivals(&mut self, wanted: bool) {
+        self.wants_stamps = wanted;
+        if let LinkState::Up(socket) = &self.state {
+            self.is_stamped = socket::stamp_arrivals(socket, wanted);
         }
     }
 
@@ -383,7 +400,8 @@ impl Link {
     ) -> usize {
         let LinkState::Up(socket) = &self.state else { return self.give_up_calls(clock, deliver) };
         let room = self.filled..(self.filled + RECEIVE_BYTES).min(self.received.len());
-        let Received { bytes, waited } = match sys::receive_stamped(socket, &mut self.received[room]) {
+        let received = socket::receive(socket, &mut self.received[room], self.is_stamped);
+        let Received { bytes, waited } = match received {
             Ok(Received { bytes: 0, .. }) => {
                 self.break_down(io::ErrorKind::ConnectionReset.into(), clock.now());
                 return self.give_up_calls(clock, deliver);
@@ -507,6 +525,7 @@ impl Link {
             Some(Ok(())) => {
                 let retry = LinkState::Down { retry: now };
                 if let LinkState::Connecting { socket, .. } = std::mem::replace(&mut self.state, retry) {
+                    self.is_stamped = self.wants_stamps && socket::stamp_arrivals(&socket, true);
                     self.state = LinkState::Up(socket);
                 }
                 self.heard = now;

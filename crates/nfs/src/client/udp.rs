@@ -58,6 +58,8 @@ pub(super) struct UdpTransport {
 
 struct Link {
     socket: OwnedFd,
+    /// It stamps what arrives.
+    is_stamped: bool,
     slots: Slots<Waiting>,
     /// By retransmissions so far.
     waiting: Vec<List>,
@@ -102,6 +104,7 @@ impl UdpTransport {
             let levels = usize::from(options.udp.retransmits_max) + 1;
             links.push(Link {
                 socket,
+                is_stamped: false,
                 slots: Slots::new(options.in_flight_max.get()),
                 waiting: vec![List { first: NONE, last: NONE }; levels],
                 unsent: VecDeque::new(),
@@ -226,6 +229,12 @@ impl Transport for UdpTransport {
         self.io_bytes_max
     }
 
+    fn stamp_arrivals(&mut self, wanted: bool) {
+        for link in &mut self.links {
+            link.is_stamped = socket::stamp_arrivals(&link.socket, wanted);
+        }
+    }
+
     fn counters(&self) -> TransportCounters {
         self.counters
     }
@@ -280,7 +289,8 @@ impl Link {
     ) -> usize {
         let mut delivered = 0;
         for _ in 0..RECEIVE_RUN {
-            let Received { bytes, waited } = match sys::receive_stamped(&self.socket, &mut *datagram) {
+            let received = socket::receive(&self.socket, &mut *datagram, self.is_stamped);
+            let Received { bytes, waited } = match received {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => break,
                 // ECONNREFUSED and the like tell of a lost datagram, and there may be replies behind.

@@ -126,7 +126,8 @@ impl Books {
         let is_open = self.is_open[flight.phase as usize];
         let stamp = reply.arrived.filter(|_| is_open);
         let done = stamp.map_or(now, |arrived| arrived.max(flight.sent).min(now));
-        let latency = done.saturating_duration_since(flight.due);
+        let from_planned = done.saturating_duration_since(flight.due);
+        let latency = if flight.waited { from_planned } else { done.saturating_duration_since(flight.sent) };
         let think =
             made_for_it.map_or(Duration::ZERO, |note| Duration::from_micros(u64::from(note.think_us)));
         let good = Good { source, latency, think, body_bytes: reply.body_bytes };
@@ -139,6 +140,7 @@ impl Books {
             let (lay, arrived) = (now.saturating_duration_since(done), stamp.map(|_| done));
             let time = ReplyTime { done, lay, arrived, sent: flight.sent, waited_for_room_since };
             self.times.reply(flight.phase, time);
+            self.tally_of(flight).lateness.from_planned.record(from_planned);
         }
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
