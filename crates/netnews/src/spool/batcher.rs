@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use files::Status;
 
-use super::counts::counts;
 use super::history::text;
-use super::outgoing;
 use super::unbatch::Spool;
 use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
 use crate::NetnewsError;
 use crate::batch::BatchWriter;
+use crate::spool::results::counts::counts;
+use crate::spool::unbatch::outgoing;
 
 /// Where outgoing batches go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::batcher::BatchSink;
 use super::expire::Removal;
 use super::history::index::HistoryIndex;
-use super::storing::LinkKind;
+use crate::spool::unbatch::storing::LinkKind;
 
 /// What becomes of the spool, and whether there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,18 +19,18 @@ use std::str::FromStr;
 
 use files::{FileSystem, FsError};
 
-use super::clock;
-use super::counts::counts;
 use super::decimal;
 use super::groups::{GroupId, Groups};
 use super::history::index::HistoryIndex;
 use super::history::line::{HistoryLine, push_head};
 use super::history::{History, TEXT_FILE, text};
-use super::places::Places;
-use super::storing::put_path;
 use super::unbatch::Spool;
 use super::whole::{CHUNK_BYTES, create_anew, path_of, unlink_if_there, write_all};
 use crate::NetnewsError;
+use crate::spool::layout::places::Places;
+use crate::spool::passes::clock;
+use crate::spool::results::counts::counts;
+use crate::spool::unbatch::storing::put_path;
 
 /// How expired files are deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

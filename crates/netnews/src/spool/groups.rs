@@ -6,10 +6,12 @@
 //! Always holds: `high` never falls; `low` is `high + 1` while a group is empty.
 //! Not here: the file that keeps the numbers (see `active`).
 
+pub(super) mod active;
+
 use std::collections::HashMap;
 
-use super::places::{PlaceId, Places};
 use crate::article::is_group;
+use crate::spool::layout::places::{PlaceId, Places};
 
 /// Number of a group within a spool, by the order of first mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

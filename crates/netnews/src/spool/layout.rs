@@ -14,14 +14,19 @@
 //! a link, and a run works only in a `crumb-netnews-NAME` that is its user's alone. So a stranger who can write in the
 //! target cannot lead the run elsewhere.
 
+pub(super) mod lock;
+pub(super) mod places;
+pub(super) mod sweep;
+pub(super) mod walk;
+
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use files::{FileSystem, FsError, Status};
 
-use super::lock::{LOCK_FILE, SpoolLock};
-use super::places::{Hierarchy, Places};
+use self::lock::{LOCK_FILE, SpoolLock};
+use self::places::{Hierarchy, Places};
 use super::whole::{mkdir_if_missing, place_of, read_whole, replace};
 use crate::NetnewsError;
 

@@ -17,30 +17,35 @@
 //! Not here: timing a phase (see `phases`), what the phases do (see their modules), figures computed from them (see `figures`).
 //! Source: Swartz 1996, section "All the News That's Fit to Test".
 
+pub(super) mod clock;
+pub(super) mod cold;
+pub(super) mod meter;
 mod phases;
 mod progress;
+pub(super) mod readers;
+pub(super) mod split;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use harness::{NoGate, PhaseGate};
 
+use self::cold::ColdLog;
 use self::progress::Progress;
-use super::cold::ColdLog;
+use self::split::Split;
 use super::config::{Keep, NetnewsConfig};
-use super::journal::Journal;
 use super::layout::{Storage, Whereabouts};
-use super::lock::SpoolLock;
-use super::outcome::{Event, Outcome, Work, local_findings};
-use super::outgoing::{self, Outgoing};
-use super::part::{Ending, MeasuredPhase, Part};
 use super::recovery::{self, Opening};
-use super::split::Split;
-use super::state::{Stage, Standing};
-use super::sweep;
 use super::unbatch::Spool;
 use crate::NetnewsError;
 use crate::feed::Feed;
+use crate::spool::layout::lock::SpoolLock;
+use crate::spool::layout::sweep;
+use crate::spool::results::outcome::{Event, Outcome, Work, local_findings};
+use crate::spool::results::part::{Ending, MeasuredPhase, Part};
+use crate::spool::resume::journal::Journal;
+use crate::spool::resume::state::{Stage, Standing};
+use crate::spool::unbatch::outgoing::{self, Outgoing};
 
 /// Whether to end early.
 #[derive(Clone, Copy)]

@@ -22,22 +22,22 @@ use std::sync::Arc;
 use files::{FileSystem, FsError};
 use serde::{Deserialize, Serialize};
 
-use super::active::{self, Active};
-use super::clock;
 use super::config::SyncWhen;
 use super::groups::{GroupId, Groups};
 use super::history::index::HistoryIndex;
 use super::history::line::HistoryLine;
 use super::history::{History, TEXT_FILE, text};
 use super::layout::Homes;
-use super::outgoing::{Outgoing, Remake};
-use super::places::{PlaceId, Places};
-use super::state::{Stage, Standing, State};
-use super::storing::{LinkKind, Storer};
 use super::unbatch::{Parts, Spool};
-use super::walk::walk;
 use super::whole::{CHUNK_BYTES, create_anew, path_of, read_whole, unlink_if_there, write_all};
 use crate::NetnewsError;
+use crate::spool::groups::active::{self, Active};
+use crate::spool::layout::places::{PlaceId, Places};
+use crate::spool::layout::walk::walk;
+use crate::spool::passes::clock;
+use crate::spool::resume::state::{Stage, Standing, State};
+use crate::spool::unbatch::outgoing::{Outgoing, Remake};
+use crate::spool::unbatch::storing::{LinkKind, Storer};
 
 /// What had to be done to open a spool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,17 @@
 //! Where a kept spool goes on, told before anything is done to it: for those who must know it of several spools at once.
 //!
-//! Always holds: nothing is written; a run with `Keep::Resume` begins with the phase told here.
+//! What a spool keeps for it: `state`, how far it has come, and `journal`, the passes done on it.
+//!
+//! Always holds: nothing is written here; a run with `Keep::Resume` begins with the phase told here.
 //! Not here: making a spool whole (see `recovery`), the passes (see `passes`).
 
 pub(crate) mod alignment;
+pub(super) mod journal;
+pub(super) mod state;
 
+use self::state::{Stage, State};
 use super::config::NetnewsConfig;
 use super::layout::{Storage, Whereabouts};
-use super::state::{Stage, State};
 use crate::NetnewsError;
 
 /// What a resumed run does first.
@@ -65,8 +69,8 @@ impl Resumption {
 #[cfg(test)]
 mod tests {
     use super::super::scratch;
-    use super::super::state::Standing;
     use super::*;
+    use crate::spool::resume::state::Standing;
 
     #[test]
     fn a_spool_goes_on_with_what_its_state_names_or_with_the_next_thing_that_is_due() {

@@ -27,24 +27,27 @@
 //! Always holds: what history has is in the spool; memory besides the index is bounded by one batch.
 //! Not here: making whole what a kill left (see `recovery`), reading the feed (see `passes`).
 
+pub(super) mod outgoing;
+pub(super) mod storing;
+
 use std::sync::Arc;
 
 use files::{FileSystem, FsError};
 
-use super::active::Active;
+use self::outgoing::Outgoing;
+use self::storing::{Storer, put_path};
 use super::config::SyncWhen;
-use super::counts::counts;
 use super::groups::is_usable;
 use super::groups::{GroupId, Groups};
 use super::history::History;
 use super::history::line::{push_file, push_head};
-use super::outgoing::Outgoing;
-use super::places::{PlaceId, Places};
-use super::state::{Standing, State};
-use super::storing::{Storer, put_path};
 use super::whole::{path_of, unlink_if_there};
 use crate::NetnewsError;
 use crate::article::Article;
+use crate::spool::groups::active::Active;
+use crate::spool::layout::places::{PlaceId, Places};
+use crate::spool::results::counts::counts;
+use crate::spool::resume::state::{Standing, State};
 
 /// Where control messages go, whatever groups they name.
 const CONTROL_GROUP: &[u8] = b"control";

@@ -25,17 +25,18 @@ use super::history::line::HistoryLine;
 use super::history::table::Table;
 use super::history::{INDEX_FILE, TEXT_FILE, text};
 use super::layout::{Homes, Storage};
-use super::lock::SpoolLock;
-use super::places::{PlaceId, Places};
-use super::state::{Stage, State};
-use super::storing::{Name, compose, put_path, symlink_target};
-use super::walk::walk;
 use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, place_of, read_whole};
-use super::{active, clock};
 use crate::NetnewsError;
 use crate::article::Article;
 use crate::batch::BatchError;
 use crate::feed::Feed;
+use crate::spool::groups::active;
+use crate::spool::layout::lock::SpoolLock;
+use crate::spool::layout::places::{PlaceId, Places};
+use crate::spool::layout::walk::walk;
+use crate::spool::passes::clock;
+use crate::spool::resume::state::{Stage, State};
+use crate::spool::unbatch::storing::{Name, compose, put_path, symlink_target};
 
 /// What can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

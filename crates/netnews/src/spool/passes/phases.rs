@@ -8,21 +8,21 @@ use std::fs::File;
 use harness::{Entry, RankState};
 
 use super::super::batcher;
-use super::super::clock;
 use super::super::config::Keep;
 use super::super::expire;
-use super::super::figures;
 use super::super::history::line::HistoryLine;
 use super::super::history::{LookupCounts, TEXT_FILE, text};
-use super::super::meter::PhaseMeter;
-use super::super::outcome::{Event, Work};
-use super::super::part::MeasuredPhase;
-use super::super::readers::Readers;
-use super::super::state::Standing;
 use super::super::unbatch::Spool;
 use super::Runner;
+use super::clock;
+use super::meter::PhaseMeter;
+use super::readers::Readers;
 use crate::NetnewsError;
 use crate::batch::{BatchError, BatchReader};
+use crate::spool::results::figures;
+use crate::spool::results::outcome::{Event, Work};
+use crate::spool::results::part::MeasuredPhase;
+use crate::spool::resume::state::Standing;
 
 impl Runner<'_> {
     /// Stores the pass's batches; none when stopped before the end.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use harness::ranks::Steps;
 use measure::Phase;
 
-use super::super::outcome::{Event, Work};
+use crate::spool::results::outcome::{Event, Work};
 
 /// Reports steps, and keeps those of the phase under way where there are other ranks.
 pub(super) struct Progress<'a> {

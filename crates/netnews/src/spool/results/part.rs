@@ -17,8 +17,8 @@ use measure::{Phase, RankPart};
 use serde::{Deserialize, Serialize};
 
 use super::outcome::RunCounts;
-use super::readers::Readings;
-use super::recovery::Recovered;
+use crate::spool::passes::readers::Readings;
+use crate::spool::recovery::Recovered;
 
 /// How a run ended, the better before the worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -124,14 +124,14 @@ const COUNTS_OF_PHASES: [&str; 11] = [
 const CUT_SHORT: &str = "ranks_cut_short";
 
 impl LocalFinding {
-    pub(super) fn new(code: &str, text: String) -> Self {
+    pub(crate) fn new(code: &str, text: String) -> Self {
         Self { code: code.to_owned(), text }
     }
 }
 
 impl MeasuredPhase {
     /// One that an earlier run of a resumed spool measured.
-    pub(super) fn of_earlier_run(mut phase: Phase) -> Self {
+    pub(crate) fn of_earlier_run(mut phase: Phase) -> Self {
         let counters = std::mem::take(&mut phase.counters);
         let (counts, of_machine) =
             counters.into_iter().partition(|(name, _)| COUNTS_OF_PHASES.contains(&name.as_str()));

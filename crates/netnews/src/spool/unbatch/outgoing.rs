@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use files::{FileSystem, FsError, OpenFile};
 
-use super::decimal;
-use super::whole::{create_anew, unlink_if_there, write_all};
+use crate::spool::decimal;
+use crate::spool::whole::{create_anew, unlink_if_there, write_all};
 
 /// Where the paths of a pass stand in the library directory.
 pub(crate) fn file_of(pass: u32) -> PathBuf {
@@ -70,7 +70,7 @@ impl Remake {
         self.waiting.push(b'/');
         decimal::push(&mut self.waiting, number);
         self.waiting.push(b'\n');
-        if self.waiting.len() > super::whole::CHUNK_BYTES {
+        if self.waiting.len() > crate::spool::whole::CHUNK_BYTES {
             write_all(&mut *self.file, &self.waiting)?;
             self.waiting.clear();
         }

@@ -13,11 +13,11 @@ use std::path::Path;
 
 use files::{Access, FileSystem, FsError, OpenFile};
 
-use super::decimal;
-use super::groups::{Group, GroupId, Groups};
-use super::places::Places;
-use super::whole::{place_of, read_whole, replace, write_all};
+use super::{Group, GroupId, Groups};
 use crate::NetnewsError;
+use crate::spool::decimal;
+use crate::spool::layout::places::Places;
+use crate::spool::whole::{place_of, read_whole, replace, write_all};
 
 /// Its name in the library directory.
 pub(crate) const FILE: &str = "active";
@@ -162,7 +162,7 @@ pub(crate) fn parse_line(text: &[u8]) -> Option<ActiveLine<'_>> {
     if fields.next().is_some()
         || high.len() != DIGITS
         || low.len() != DIGITS
-        || !super::groups::is_usable(name)
+        || !crate::spool::groups::is_usable(name)
     {
         return None;
     }
@@ -173,8 +173,8 @@ pub(crate) fn parse_line(text: &[u8]) -> Option<ActiveLine<'_>> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::scratch;
     use super::*;
+    use crate::spool::scratch;
 
     #[test]
     fn numbers_change_in_place_and_an_empty_group_has_its_low_above_its_high() {

@@ -2,15 +2,15 @@
 
 use measure::{MountPoint, Phase};
 
-use super::batcher::BatchCounts;
 use super::bound;
 use super::counts::counts;
-use super::expire::ExpireCounts;
-use super::layout::Storage;
 use super::part::{LocalFinding, Part};
-use super::storing::StoreCounts;
-use super::unbatch::UnbatchCounts;
 use crate::NetnewsError;
+use crate::spool::batcher::BatchCounts;
+use crate::spool::expire::ExpireCounts;
+use crate::spool::layout::Storage;
+use crate::spool::unbatch::UnbatchCounts;
+use crate::spool::unbatch::storing::StoreCounts;
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ counts! {
 }
 
 /// What only the machine of a run shows of it: how its file systems are mounted, and whether its memory did the work.
-pub(super) fn local_findings(phases: &[Phase], storage: &Storage) -> Vec<LocalFinding> {
+pub(crate) fn local_findings(phases: &[Phase], storage: &Storage) -> Vec<LocalFinding> {
     let mut found = Vec::new();
     for fs in storage.targets() {
         let Some(mount) = fs.local_root().and_then(MountPoint::of) else { continue };

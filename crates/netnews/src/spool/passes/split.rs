@@ -10,8 +10,8 @@
 
 use std::num::NonZeroU64;
 
-use super::config::NetnewsConfig;
 use crate::NetnewsError;
+use crate::spool::config::NetnewsConfig;
 
 /// How a feed is spread over passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

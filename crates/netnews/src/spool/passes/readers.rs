@@ -22,10 +22,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::decimal;
-use super::groups::{GroupId, Groups};
-use super::places::{PlaceId, Places};
-use super::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
+use crate::spool::decimal;
+use crate::spool::groups::{GroupId, Groups};
+use crate::spool::layout::places::{PlaceId, Places};
+use crate::spool::whole::{ARTICLE_FILE_BYTES_MAX, path_of, read_whole};
 
 /// What the readers did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Readings {
     }
 
     /// As counters of the phase in which they read, which took `wall_s` seconds.
-    pub(super) fn counters(&self, wall_s: f64) -> [(String, f64); 5] {
+    pub(crate) fn counters(&self, wall_s: f64) -> [(String, f64); 5] {
         let latency = self.latency.summary();
         [
             ("read_articles_per_sec", latency.count as f64 / wall_s.max(1e-9)),

@@ -20,14 +20,14 @@ use std::str::FromStr;
 
 use files::{FileKind, FsError, Status, SyncScope};
 
-use super::config::SyncWhen;
-use super::counts::counts;
-use super::decimal;
-use super::groups::{Group, GroupId, Groups};
-use super::places::Places;
-use super::whole::{mkdir_all, path_of, write_all};
 use crate::NetnewsError;
 use crate::article::Article;
+use crate::spool::config::SyncWhen;
+use crate::spool::decimal;
+use crate::spool::groups::{Group, GroupId, Groups};
+use crate::spool::layout::places::Places;
+use crate::spool::results::counts::counts;
+use crate::spool::whole::{mkdir_all, path_of, write_all};
 
 /// How a cross-post gets its other names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use files::{FileSystem, Status};
 use measure::Phase;
 use serde::{Deserialize, Serialize};
 
-use super::whole::{place_of, read_whole, replace};
 use crate::NetnewsError;
+use crate::spool::whole::{place_of, read_whole, replace};
 
 const FILE: &str = "journal.json";
 const BYTES_MAX: usize = 64 << 20;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use files::{FileKind, FileSystem, FsError, Status};
 
-use super::layout::{Storage, directory_of};
+use super::{Storage, directory_of};
 
 /// Removes the spool `name` from every target; `told` hears now and then how many files are gone. What is not there is
 /// gone already.
@@ -28,7 +28,9 @@ fn remove_tree(fs: &dyn FileSystem, path: &Path, count: &mut dyn FnMut(u64)) -> 
         other => other?,
     };
     let mut names: Vec<PathBuf> = Vec::new();
-    below.readdir(Path::new(""), &mut |entry| names.push(super::whole::path_of(entry.name).to_owned()))?;
+    below.readdir(Path::new(""), &mut |entry| {
+        names.push(crate::spool::whole::path_of(entry.name).to_owned())
+    })?;
     let mut done = 0;
     for name in &names {
         match below.unlink(name) {

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use files::{FileLock, FileSystem, FsError, Locking, Status};
 
-use super::layout::directory_of;
-use super::whole::{place_of, read_whole, unlink_if_there, write_all};
+use super::directory_of;
 use crate::NetnewsError;
+use crate::spool::whole::{place_of, read_whole, unlink_if_there, write_all};
 
 /// Its name in the spool's directory on the target.
 pub(crate) const LOCK_FILE: &str = "lock";
@@ -157,8 +157,8 @@ fn is_gone(owner: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scratch;
     use super::*;
+    use crate::spool::scratch;
 
     #[test]
     fn a_lock_file_is_taken_over_from_a_process_that_is_gone_and_from_no_other() {

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use measure::statistics::Trend;
 use measure::{Better, Curve, CurveLine, CurvePoint, MetricDeclaration, Phase};
 
-use super::config::NetnewsConfig;
 use super::part::{OfRank, Part};
-use super::readers::Readings;
-use super::storing::StoreCounts;
-use super::unbatch::UnbatchCounts;
+use crate::spool::config::NetnewsConfig;
+use crate::spool::passes::readers::Readings;
+use crate::spool::unbatch::UnbatchCounts;
+use crate::spool::unbatch::storing::StoreCounts;
 
 /// What a run emits, by order of interest; the names with `to_last` and `tail` where several ranks ran. Curves too.
 pub const METRICS: &[MetricDeclaration] = &[
@@ -315,7 +315,7 @@ fn curve(name: &str, label: &str, phases: &[Phase], y: fn(&Phase) -> f64) -> Opt
 }
 
 /// What a pass's unbatch did, as counters of its phase.
-pub(super) fn count_unbatch(phase: &mut Phase, unbatch: &UnbatchCounts, store: &StoreCounts) {
+pub(crate) fn count_unbatch(phase: &mut Phase, unbatch: &UnbatchCounts, store: &StoreCounts) {
     for (name, count) in [
         ("offered", unbatch.offered),
         ("duplicates", unbatch.duplicates),
@@ -331,8 +331,8 @@ pub(super) fn count_unbatch(phase: &mut Phase, unbatch: &UnbatchCounts, store: &
 
 #[cfg(test)]
 mod tests {
-    use super::super::part::MeasuredPhase;
     use super::*;
+    use crate::spool::results::part::MeasuredPhase;
 
     fn phase(name: &str, pass: u32, items: u64, wall_s: f64) -> Phase {
         let items_per_sec = items as f64 / wall_s;

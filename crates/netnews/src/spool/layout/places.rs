@@ -63,7 +63,7 @@ impl FromStr for Hierarchy {
 
     fn from_str(text: &str) -> Result<Self, NetnewsError> {
         let name = if text == "*" { "" } else { text.strip_suffix(".*").unwrap_or(text) };
-        if text != "*" && !super::groups::is_usable(name.as_bytes()) || name.contains('*') {
+        if text != "*" && !crate::spool::groups::is_usable(name.as_bytes()) || name.contains('*') {
             return Err(NetnewsError::BadPlace {
                 text: text.to_owned(),
                 why: "a hierarchy is written as alt.* or alt.binaries.*",

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use measure::{MountPoint, Phase};
 
-use super::layout::Storage;
+use crate::spool::layout::Storage;
 
 /// Less than this share of the bytes at the device, or of the time: memory did it.
 const SHARE_MIN: f64 = 0.1;
@@ -21,7 +21,7 @@ const SHARE_MIN: f64 = 0.1;
 const BUSY: f64 = 0.7;
 
 /// One sentence on the phases that memory did, with the numbers; none when it did none.
-pub(super) fn held_by_memory(phases: &[Phase], storage: &Storage) -> Option<String> {
+pub(crate) fn held_by_memory(phases: &[Phase], storage: &Storage) -> Option<String> {
     let mount = MountPoint::of(storage.spool.local_root()?)?;
     let memory = matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs").then_some(&*mount.fs_type);
     told_of(phases, &prefixes_of_devices(storage), memory)

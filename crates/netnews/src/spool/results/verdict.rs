@@ -5,7 +5,7 @@
 use measure::Verdict;
 
 use super::part::{Ending, Part};
-use super::unbatch::UnbatchCounts;
+use crate::spool::unbatch::UnbatchCounts;
 
 /// From the whole.
 pub(crate) fn verdict(whole: &Part) -> Verdict {
@@ -91,8 +91,8 @@ fn nothing_stored(whole: &Part, verdict: &mut Verdict) {
 mod tests {
     use measure::Phase;
 
-    use super::super::part::{LocalFinding, MeasuredPhase, OfRank};
     use super::*;
+    use crate::spool::results::part::{LocalFinding, MeasuredPhase, OfRank};
 
     fn unbatch(items: u64) -> MeasuredPhase {
         let phase = Phase { name: "unbatch".to_owned(), pass: 1, wall_s: 2.0, items, ..Phase::default() };

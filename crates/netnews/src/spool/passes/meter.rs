@@ -9,8 +9,8 @@ use std::time::Instant;
 use files::FileSystem;
 use measure::{CpuMeter, DiskMeter, Phase};
 
-use super::layout::Storage;
-use super::part::MeasuredPhase;
+use crate::spool::layout::Storage;
+use crate::spool::results::part::MeasuredPhase;
 
 /// A phase under way.
 pub(crate) struct PhaseMeter {

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use files::{Access, FileSystem, FsError, OpenFile, Status};
 
-use super::history::index::hash_of;
-use super::whole::{create_anew, read_whole, write_all};
+use crate::spool::history::index::hash_of;
+use crate::spool::whole::{create_anew, read_whole, write_all};
 
 /// Its name in the library directory.
 pub(crate) const FILE: &str = "state";

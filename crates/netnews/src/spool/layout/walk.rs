@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use files::{FileKind, FileSystem, FsError, Status};
 
-use super::decimal;
+use crate::spool::decimal;
 
 /// Hands over each directory with the numbers that stand in it and are no directories. Whether a number is one is
 /// asked of the storage only where `known` does not know it as a file.
@@ -18,7 +18,7 @@ pub(crate) fn walk<E: From<FsError>>(
         let (mut numbers, mut others) = (Vec::new(), Vec::new());
         let listed = fs.readdir(&directory, &mut |entry| match decimal::parse(entry.name) {
             Some(number) if is_canonical(entry.name) => numbers.push(number),
-            _ => others.push(directory.join(super::whole::path_of(entry.name))),
+            _ => others.push(directory.join(crate::spool::whole::path_of(entry.name))),
         });
         match listed {
             // A stray that is no directory: what it is the caller cannot say either.

@@ -30,7 +30,7 @@ macro_rules! counts {
     };
 }
 
-pub(super) use counts;
+pub(crate) use counts;
 
 #[cfg(test)]
 mod tests {

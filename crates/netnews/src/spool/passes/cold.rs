@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use measure::{CacheControl as _, CacheState, Forget, KernelCaches};
 
 use super::clock;
-use super::groups::GroupId;
-use super::history::line::HistoryLine;
-use super::history::{TEXT_FILE, text};
-use super::part::{CacheDrops, LocalFinding, Part};
-use super::storing::put_path;
-use super::unbatch::Spool;
-use super::whole::path_of;
 use crate::NetnewsError;
+use crate::spool::groups::GroupId;
+use crate::spool::history::line::HistoryLine;
+use crate::spool::history::{TEXT_FILE, text};
+use crate::spool::results::part::{CacheDrops, LocalFinding, Part};
+use crate::spool::unbatch::Spool;
+use crate::spool::unbatch::storing::put_path;
+use crate::spool::whole::path_of;
 
 /// Names that the proof looks at in each place.
 const PROBES: usize = 32;
 
 /// What came of it so far.
 #[derive(Debug, Default)]
-pub(super) struct ColdLog {
+pub(crate) struct ColdLog {
     drops: CacheDrops,
     /// Why not, the first time.
     unknown: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct ColdLog {
 
 impl ColdLog {
     /// Drops the caches; the proof looks at articles that arrived in passes that `wanted` names.
-    pub(super) fn chill(&mut self, spool: &Spool, wanted: impl Fn(u32) -> bool) -> Result<(), NetnewsError> {
+    pub(crate) fn chill(&mut self, spool: &Spool, wanted: impl Fn(u32) -> bool) -> Result<(), NetnewsError> {
         // Pages of history and the batch file are on perhaps another file system: only clean ones are dropped.
         spool.make_durable()?;
         let mut by_place: Vec<Vec<(GroupId, u64)>> = vec![Vec::new(); spool.places.roots().len()];
@@ -93,7 +93,7 @@ impl ColdLog {
     }
 
     /// Says what the caches were.
-    pub(super) fn judge(&self, part: &mut Part) {
+    pub(crate) fn judge(&self, part: &mut Part) {
         part.cache_drops = self.drops;
         let CacheDrops { dropped, proven } = self.drops;
         if let Some(why) = &self.always_warm {
