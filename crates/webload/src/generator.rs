@@ -12,6 +12,7 @@
 //! `connections`), what the figures mean (see `judge`).
 
 mod books;
+pub(super) mod client;
 mod connections;
 mod request;
 mod schedule;
@@ -23,19 +24,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use harness::open_loop::{Pacer, WaitChoice, Waiter};
 
 use self::books::Books;
+use self::client::{Fault, Flight, Progress, Reply};
 use self::connections::Connections;
 use self::request::RequestText;
 use self::schedule::{Next, Schedule};
-use crate::body::BodyCheck;
-use crate::client::{Fault, Flight, Progress, Reply};
-use crate::curves::Moments;
 use crate::error::WebloadError;
+use crate::plan::body::BodyCheck;
 use crate::plan::{Planned, Share};
-use crate::poller::{Batch, Ready};
+use crate::results::curves::Moments;
+use crate::results::tally::Tally;
+use crate::run::watch::Watch;
 use crate::run::{Event, WebloadConfig};
-use crate::slots::Token;
-use crate::tally::Tally;
-use crate::watch::Watch;
+use crate::sockets::poller::{Batch, Ready};
+use crate::sockets::slots::Token;
 
 /// What a generator brings home.
 pub(crate) struct Counted {

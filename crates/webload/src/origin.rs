@@ -26,9 +26,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use self::connection::{Connection, Next};
 use crate::error::WebloadError;
-use crate::limits::check_threads;
-use crate::poller::{Batch, Interest, Poller};
-use crate::slots::{LISTENER, Slots, Token};
+use crate::run::limits::check_threads;
+use crate::sockets::poller::{Batch, Interest, Poller};
+use crate::sockets::slots::{LISTENER, Slots, Token};
 
 /// How the origin answers.
 #[derive(Clone, Debug)]

@@ -1,13 +1,23 @@
 //! What is asked, request after request: the deterministic half of a robot.
+//!
+//! Plans by kind are `polymix`, `object_set` and `trace`; `phases` says when their requests are due. What an object is stands in
+//! `object`, its bytes in `body`.
+
+pub(super) mod body;
+pub(super) mod object;
+pub(super) mod object_set;
+pub(super) mod phases;
+pub(super) mod polymix;
+pub(super) mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::object::Object;
-use crate::object_set::{ObjectSet, ObjectSetPlanner, SetUse};
+use self::object::Object;
+use self::object_set::{ObjectSet, ObjectSetPlanner, SetUse};
+use self::polymix::{Generation, PolyMix, PolyMixPlanner};
+use self::trace::{Trace, TracePlanner};
 use crate::origin::ThinkTime;
-use crate::polymix::{Generation, PolyMix, PolyMixPlanner};
-use crate::trace::{Trace, TracePlanner};
 
 /// How a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,12 @@
 //! A run: what is asked of whom, by how many generators, and what comes of it.
+//!
+//! `limits` checks its settings, `config` writes them into the record, `through` is the way to the server, `watch` reads what the
+//! proxy's process uses.
+
+pub(super) mod config;
+pub(super) mod limits;
+pub(super) mod through;
+pub(super) mod watch;
 
 use std::net::{SocketAddr, TcpStream};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -11,14 +19,14 @@ use measure::{CpuMeter, Curve, LoadPoint, Phase as PhaseRecord, Verdict};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
-use crate::config::Fields;
-use crate::curves::Moments;
+use self::config::Fields;
 use crate::error::WebloadError;
 use crate::generator::{Counted, Generator};
-use crate::part::Part;
-use crate::phases::Phase;
+use crate::plan::phases::Phase;
 use crate::plan::{Plan, Share};
-use crate::tally::Tally;
+use crate::results::curves::Moments;
+use crate::results::part::Part;
+use crate::results::tally::Tally;
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]

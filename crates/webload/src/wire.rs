@@ -6,6 +6,8 @@
 //! the replies).
 //! Source: RFC 9112; heads are read by `httparse`.
 
+pub(super) mod http_date;
+
 use std::mem::MaybeUninit;
 
 /// No head may be longer.

@@ -9,14 +9,14 @@ use harness::open_loop::{ReplyTime, ReplyTimes, RunDelay, WaitChoice};
 use measure::LatencyHistogram;
 
 use super::Counted;
-use crate::client::{Fault, Flight, Reply};
-use crate::curves::Moments;
-use crate::object::mix;
-use crate::phases::{Pace, Phase};
+use super::client::{Fault, Flight, Reply};
 use crate::plan::Planned;
+use crate::plan::object::mix;
+use crate::plan::phases::{Pace, Phase};
+use crate::results::curves::Moments;
+use crate::results::tally::{Good, Moment, Source, Tally};
 use crate::run::Live;
-use crate::tally::{Good, Moment, Source, Tally};
-use crate::watch::Watch;
+use crate::run::watch::Watch;
 
 pub(super) struct Books {
     begin: Instant,

@@ -11,12 +11,12 @@ use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::client::{Client, Fault, Flight, Progress};
-use crate::object::mix;
+use super::client::{Client, Fault, Flight, Progress};
 use crate::plan::Share;
-use crate::poller::{Batch, Poller, Ready};
+use crate::plan::object::mix;
 use crate::run::Pool;
-use crate::slots::{Slots, Token};
+use crate::sockets::poller::{Batch, Poller, Ready};
+use crate::sockets::slots::{Slots, Token};
 
 /// One generator's part of the pool.
 pub(super) struct Connections {

@@ -10,11 +10,11 @@
 
 use std::fmt::Write as _;
 
-use crate::client::Flight;
-use crate::http_date;
+use super::client::Flight;
 use crate::plan::Class;
 use crate::run::Route;
 use crate::wire::REQUEST_FIELD;
+use crate::wire::http_date;
 
 /// Where requests are written, one after the other.
 pub(super) struct RequestText {

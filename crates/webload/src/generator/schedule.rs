@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::object::mix;
-use crate::phases::{End, Pace, Phase};
+use crate::plan::object::mix;
+use crate::plan::phases::{End, Pace, Phase};
 use crate::plan::{Plan, Planned, Planner, Share};
 
 /// How far the last phase before the measured ones has come when the warm-up counts as over, 0 to 1.

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::Turn;
-use crate::body::Body;
-use crate::http_date;
-use crate::object::Object;
-use crate::poller::{Interest, Ready};
+use crate::plan::body::Body;
+use crate::plan::object::Object;
+use crate::sockets::poller::{Interest, Ready};
+use crate::wire::http_date;
 use crate::wire::{HEAD_BYTES_MAX, ORIGIN_FIELD, RequestHead, head_len};
 
 /// Bytes made at a time for a socket to take.

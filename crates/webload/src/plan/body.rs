@@ -11,7 +11,7 @@
 
 use std::sync::LazyLock;
 
-use crate::object::{Object, mix};
+use super::object::{Object, mix};
 
 /// Bytes between two stamps.
 const BLOCK: usize = 256;
@@ -214,7 +214,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::object::Kind;
+    use crate::plan::object::Kind;
 
     fn bytes_of(object: &Object, version: u64) -> Vec<u8> {
         let mut bytes = vec![0; object.size_bytes as usize];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::{Curve, CurveLine, CurvePoint};
 use serde::{Deserialize, Serialize};
 
-use crate::tally::Moment;
+use super::tally::Moment;
 
 /// Counts by stretch.
 #[derive(Clone, Debug, Serialize, Deserialize)]

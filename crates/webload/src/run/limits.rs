@@ -2,10 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use crate::object::SIZE_BYTES_MAX;
-use crate::object_set::NUMBERS_MAX;
+use super::watch;
 use crate::plan::Plan;
-use crate::watch;
+use crate::plan::object::SIZE_BYTES_MAX;
+use crate::plan::object_set::NUMBERS_MAX;
 use crate::{ObjectSet, WebloadConfig, WebloadError};
 
 /// Most generators of a run, or loops of an origin. More is more than machines have cores for, and each generator takes memory for

@@ -11,11 +11,11 @@ use measure::{
     Phase as PhaseRecord, Verdict,
 };
 
-use crate::client::Fault;
-use crate::curves::Moments;
-use crate::phases::{Pace, Phase};
+use super::curves::Moments;
+use super::tally::Tally;
+use crate::generator::client::Fault;
+use crate::plan::phases::{Pace, Phase};
 use crate::run::{Outcome, Pool, WebloadConfig};
-use crate::tally::Tally;
 
 /// Share of failed requests above which the figures mean little.
 const ERRORS_MAX: f64 = 0.01;

@@ -7,8 +7,8 @@ use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::object::{Object, mix};
-use crate::plan::{Class, Planned, Share};
+use super::object::{Object, mix};
+use super::{Class, Planned, Share};
 
 /// A set of objects and what is done with it.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use crate::body::{BodyCheck, BodyFault};
+use crate::plan::body::{BodyCheck, BodyFault};
 use crate::plan::{Class, Planned};
-use crate::poller::{Interest, Ready};
+use crate::sockets::poller::{Interest, Ready};
 use crate::wire::{Malformed, OriginNote, ReplyHead, Unframe, head_len};
 
 /// A request under way.

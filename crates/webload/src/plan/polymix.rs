@@ -17,9 +17,9 @@ use std::time::Duration;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::object::{Kind, Object, mix};
-use crate::phases::{End, Pace, Phase};
-use crate::plan::{Class, Planned, Share};
+use super::object::{Kind, Object, mix};
+use super::phases::{End, Pace, Phase};
+use super::{Class, Planned, Share};
 
 /// Which of the workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

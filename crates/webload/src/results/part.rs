@@ -10,11 +10,11 @@ use harness::open_loop::{WaitChoice, chosen_waiting};
 use measure::CpuTimes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::client::Fault;
-use crate::curves::Moments;
-use crate::judge;
+use super::curves::Moments;
+use super::judge;
+use super::tally::Tally;
+use crate::generator::client::Fault;
 use crate::run::{Outcome, WebloadConfig};
-use crate::tally::Tally;
 
 /// What was counted in a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

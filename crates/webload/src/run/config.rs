@@ -5,9 +5,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::object_set::SetUse;
+use super::{Pool, WebloadConfig};
 use crate::plan::Plan;
-use crate::run::{Pool, WebloadConfig};
+use crate::plan::object_set::SetUse;
 
 /// By the names in records.
 #[derive(Serialize)]

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
-use crate::run::Route;
+use super::Route;
 
 /// What is between robots and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,9 +24,9 @@ use std::time::Duration;
 use flate2::read::MultiGzDecoder;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::object::Object;
+use super::{Class, Planned, Share};
 use crate::error::WebloadError;
-use crate::object::Object;
-use crate::plan::{Class, Planned, Share};
 
 /// How a trace is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use harness::open_loop::LatenessLog;
 use measure::{LatencyHistogram, OpStats};
 use serde::{Deserialize, Serialize};
 
-use crate::client::Fault;
-use crate::part::fault_counts;
+use super::part::fault_counts;
+use crate::generator::client::Fault;
 use crate::plan::{Class, Planned};
-use crate::watch::Used;
+use crate::run::watch::Used;
 
 /// Counts of one class of requests.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -310,7 +310,7 @@ impl Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Kind, Object};
+    use crate::plan::object::{Kind, Object};
 
     /// Symptom: 57.6% of hits where a cache that keeps everything could have given 55%. Cause: a reload that a cache had
     /// validated with the origin counted as a hit, and not among those that could be one.
