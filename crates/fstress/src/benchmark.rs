@@ -11,7 +11,7 @@ use quanta::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FstressError;
-use crate::judge;
+use crate::results::judge;
 use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, run_together};
 
 /// Fstress with its settings.

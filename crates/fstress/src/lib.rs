@@ -8,42 +8,32 @@
 //! Not here: protocols (see `nfs`), storage (see `files`).
 //! Source: Anderson, "Fstress: A Flexible Network File Service Benchmark".
 
-mod arrivals;
 mod benchmark;
-mod builder;
-mod crew;
-pub mod derive;
-mod distribution;
 mod entry;
 mod error;
-mod judge;
+mod file_set;
 mod load;
-mod metronome;
-mod mix;
 mod objects;
-mod payload;
-mod planner;
-mod progress;
+mod open_loop;
 mod ranks;
-mod raw;
+mod results;
 mod run;
-mod tally;
-mod weights;
 mod workload;
 
-pub use arrivals::{Arrivals, Schedule};
 pub use benchmark::{Fstress, Part, Reached};
-pub use distribution::{Dimension, Distribution};
 pub use entry::ENTRY;
 pub use error::{FstressError, Place, ValueProblem};
 pub use load::{LatencyBound, Load};
-pub use mix::{Mix, OpDeck};
+pub use objects::weights::{WEIGHT_ONE, WeightTree};
 pub use objects::{
     DirectoryId, FileFlags, FileId, HANDLE_BYTES_LIMIT, HandleTable, ObjectMemory, ObjectName, ObjectSets,
     SymlinkId,
 };
+pub use open_loop::arrivals::{Arrivals, Schedule};
 pub use run::{FileCount, FstressConfig, Keep, METRICS, RunOutcome, run, run_together};
-pub use weights::{WEIGHT_ONE, WeightTree};
+pub use workload::derive;
+pub use workload::distribution::{Dimension, Distribution};
+pub use workload::mix::{Mix, OpDeck};
 pub use workload::{
     Access, FilesPerOp, Popularity, ReadAccess, Scale, SetattrUse, Sizes, Tree, Workload, WriteAccess,
     WriteStability,

@@ -21,6 +21,7 @@ mod files;
 mod handles;
 mod names;
 mod symlinks;
+pub(super) mod weights;
 
 use rand::Rng;
 

@@ -12,10 +12,10 @@ use measure::RankPart;
 use serde::{Deserialize, Serialize};
 
 use self::parts::{MeasuredPart, PointPart};
-use crate::arrivals::stream;
 use crate::error::FstressError;
-use crate::judge;
-use crate::metronome::Measured;
+use crate::open_loop::arrivals::stream;
+use crate::open_loop::metronome::Measured;
+use crate::results::judge;
 
 /// Work done on the file set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -17,17 +17,17 @@ use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, P
 use quanta::Clock;
 use serde::Serialize;
 
-use crate::arrivals::{Arrivals, stream};
-use crate::builder::{Builder, BuilderOptions};
-use crate::crew::{FIRST_TICKET, Site};
 use crate::error::FstressError;
-use crate::judge::{self, Asked};
+use crate::file_set::builder::{Builder, BuilderOptions};
+use crate::file_set::crew::{FIRST_TICKET, Site};
 use crate::load::{Load, SEARCH_RULE, Search};
-use crate::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
 use crate::objects::{Maker, ObjectSets};
-use crate::planner::Planner;
+use crate::open_loop::arrivals::{Arrivals, stream};
+use crate::open_loop::metronome::{CutShort, Flights, Measured, Metronome, Pace, Spans};
+use crate::open_loop::planner::Planner;
 use crate::ranks::{FstressRanks as _, Work};
-use crate::raw::RawFile;
+use crate::results::judge::{self, Asked};
+use crate::results::raw::RawFile;
 use crate::workload::Workload;
 
 /// What to run; as JSON the fields of a record's configuration.

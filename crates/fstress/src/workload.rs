@@ -21,6 +21,9 @@
 //! what was expected.
 //! Source: Anderson, "Fstress", sections 3.1, 3.2, 5, tables 1 and 2.
 
+pub mod derive;
+pub(super) mod distribution;
+pub(super) mod mix;
 mod parse;
 mod write;
 
@@ -30,9 +33,9 @@ use std::str::FromStr;
 use files::OpKind;
 use measure::{SETTINGS_BYTES_MAX, read_text};
 
-use crate::distribution::Distribution;
+use self::distribution::Distribution;
+use self::mix::Mix;
 use crate::error::{FstressError, ValueProblem, nearest};
-use crate::mix::Mix;
 
 /// All parameters of the paper but the load level, which a run is given.
 #[derive(Clone, Debug, PartialEq)]

@@ -19,26 +19,30 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/files/src/directory/listing.rs", "list", "one pass over a listing with its cursor"),
     ("crates/files/src/directory_transport/job.rs", "load", "one arm for each procedure of NFS"),
     (
-        "crates/fstress/src/crew.rs",
+        "crates/fstress/src/file_set/crew.rs",
         "turn",
         "one step of a level after the other; to be split with the common open loop",
     ),
     (
-        "crates/fstress/src/crew.rs",
+        "crates/fstress/src/file_set/crew.rs",
         "settle",
         "one step of a level after the other; to be split with the common open loop",
     ),
     (
-        "crates/fstress/src/judge.rs",
+        "crates/fstress/src/results/judge.rs",
         "judge",
         "one finding after the other, in the order in which they are told",
     ),
     (
-        "crates/fstress/src/metronome.rs",
+        "crates/fstress/src/open_loop/metronome.rs",
         "run",
         "the open loop with its clocks in one view; to be split when both open loops become one",
     ),
-    ("crates/fstress/src/planner/request.rs", "request", "one arm for each operation of a workload"),
+    (
+        "crates/fstress/src/open_loop/planner/request.rs",
+        "request",
+        "one arm for each operation of a workload",
+    ),
     (
         "crates/fstress/src/run.rs",
         "run_together",

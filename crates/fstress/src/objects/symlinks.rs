@@ -4,8 +4,8 @@ use rand::Rng;
 
 use super::chunks::Chunks;
 use super::names::NameNumbers;
+use super::weights::WeightTree;
 use super::{DirectoryId, HandleTable, ObjectName};
-use crate::weights::WeightTree;
 
 /// A symbolic link of one [`super::ObjectSets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -13,9 +13,9 @@ use harness::ranks::RanksError;
 use measure::{FileSetRecord, LatencyHistogram, RankPart};
 use serde::{Deserialize, Serialize};
 
-use crate::metronome::{CutShort, Measured};
-use crate::planner::DIGEST_FACTOR;
-use crate::tally::{Tallies, Tally};
+use crate::open_loop::metronome::{CutShort, Measured};
+use crate::open_loop::planner::DIGEST_FACTOR;
+use crate::results::tally::{Tallies, Tally};
 
 /// Buckets in use: (highest latency in nanoseconds, samples).
 type Buckets = Vec<(u64, u64)>;

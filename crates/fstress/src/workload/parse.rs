@@ -12,10 +12,10 @@ use measure::{SETTINGS_BYTES_MAX, read_text};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::distribution::{Dimension, Distribution, meaningful_lines, parse_number, parse_quantity};
+use super::mix::Mix;
 use super::{Access, FilesPerOp, Popularity, Scale, Sizes, Tree, Workload};
-use crate::distribution::{Dimension, Distribution, meaningful_lines, parse_number, parse_quantity};
 use crate::error::{FstressError, Place, ValueProblem, nearest};
-use crate::mix::Mix;
 
 /// Key in TOML and the name of the file in a directory, for every parameter but the mix.
 const PARAMETERS: [(&str, &str); 20] = [

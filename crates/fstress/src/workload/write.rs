@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Workload;
-use crate::distribution::{Dimension, quantity_text};
+use super::distribution::{Dimension, quantity_text};
 
 pub(super) fn toml(workload: &Workload) -> String {
     let Workload { name, about, tree, popularity, sizes, access, mix, scale } = workload;

@@ -6,7 +6,7 @@ use files::Outcome;
 use proptest::prelude::*;
 
 use super::*;
-use crate::raw::RawFile;
+use crate::results::raw::RawFile;
 
 /// A rank's load point in which each operation took what `samples_ns` says, by kind.
 fn measured(samples_ns: &[(OpKind, u64)], rank: u64) -> Measured {

@@ -17,8 +17,8 @@ use harness::open_loop::{
 use measure::{FileSetRecord, LoadPoint, LoopKind, Pacing, RankPart, Verdict};
 
 use crate::load::{LatencyBound, Load};
-use crate::metronome::{CutShort, Measured};
-use crate::mix::Mix;
+use crate::open_loop::metronome::{CutShort, Measured};
+use crate::workload::mix::Mix;
 
 /// What a load point was asked to be.
 pub(crate) struct Asked<'a> {

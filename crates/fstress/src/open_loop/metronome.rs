@@ -23,11 +23,11 @@ use harness::{Event, Live, Stage};
 use measure::LatencyHistogram;
 use quanta::{Clock, Instant};
 
-use crate::arrivals::Schedule;
+use super::arrivals::Schedule;
+use super::planner::{NameBuffers, Planned, Planner};
 use crate::error::FstressError;
-use crate::planner::{NameBuffers, Planned, Planner};
-use crate::raw::Samples;
-use crate::tally::Tallies;
+use crate::results::raw::Samples;
+use crate::results::tally::Tallies;
 
 /// What sets the pace of a load point.
 pub(crate) enum Pace {

@@ -13,10 +13,10 @@
 
 use files::OpKind;
 
-use crate::distribution::Distribution;
+use super::Workload;
+use super::distribution::Distribution;
+use super::mix::Mix;
 use crate::error::{FstressError, ValueProblem};
-use crate::mix::Mix;
-use crate::workload::Workload;
 
 /// A share from 0 to 1, such as a hit ratio.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]

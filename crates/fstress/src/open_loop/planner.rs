@@ -32,10 +32,10 @@ pub(crate) use self::digest::DIGEST_FACTOR;
 use self::digest::Digest;
 pub(crate) use self::request::{DIR_ATTRIBUTES, FILE_ATTRIBUTES, LINK_TARGET, NameBuffers};
 use self::series::Series;
-use crate::arrivals::stream;
-use crate::mix::{Mix, OpDeck};
+use super::arrivals::stream;
+use crate::file_set::payload::Payload;
 use crate::objects::{DirectoryId, FileFlags, FileId, ObjectName, ObjectSets, SymlinkId};
-use crate::payload::Payload;
+use crate::workload::mix::{Mix, OpDeck};
 use crate::workload::{ReadAccess, SetattrUse, Workload, WriteAccess, WriteStability};
 
 /// An operation with its target, small enough to keep for each request in flight.

@@ -15,13 +15,13 @@ use files::{
 };
 use quanta::{Clock, Instant};
 
+use super::payload::Payload;
 use crate::error::FstressError;
 use crate::objects::{DirectoryId, FileId, ObjectName, ObjectSets, SymlinkId};
-use crate::payload::Payload;
-use crate::planner::{DIR_ATTRIBUTES, FILE_ATTRIBUTES, LINK_TARGET};
+use crate::open_loop::planner::{DIR_ATTRIBUTES, FILE_ATTRIBUTES, LINK_TARGET};
 use harness::Event;
 
-use crate::progress::SetWork;
+use super::progress::SetWork;
 
 /// Where the work is done.
 pub(crate) struct Site<'a> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use files::{OpKind, Outcome, Reply};
 use measure::{LatencyHistogram, OpStats};
 
-use crate::mix::Mix;
+use crate::workload::mix::Mix;
 
 /// Counts of one kind of operation.
 #[derive(Clone, Debug, Default)]

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use files::{OpKind, Outcome};
 
+use super::tally::problem_name;
 use crate::error::FstressError;
-use crate::tally::problem_name;
 
 const HEADER: &str = "point,operation,due_ns,latency_ns,outcome\n";
 /// Samples that memory is taken for at a time: 1.5 MB, so that one more costs a measured interval some microseconds.

@@ -21,7 +21,7 @@
 
 use rand::Rng;
 
-use crate::objects::chunks::Chunks;
+use super::chunks::Chunks;
 
 /// Weight of an object as popular as the least popular one of a Zipf law. Weights are integers; this many
 /// units to 1.0 keep rounding below 1% and still leave room for objects 67 million times as popular.

@@ -37,7 +37,7 @@ pub(crate) use self::notation::meaningful_lines;
 pub(crate) use self::quantity::{parse_number, parse_quantity, quantity_text};
 use self::shape::{Histogram, Shape, ZIPF_U_MIN};
 use crate::error::{FstressError, Place, ValueProblem};
-use crate::weights::WEIGHT_ONE;
+use crate::objects::weights::WEIGHT_ONE;
 
 /// What the values of a distribution are, which decides how they may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

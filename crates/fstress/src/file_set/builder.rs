@@ -18,13 +18,13 @@ use std::collections::{HashSet, VecDeque};
 use files::{CreateHow, FileKind, Handle, HandleRef, Reply, Request, Stability, Status};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::arrivals::stream;
-use crate::crew::{Crew, Job, Problem, Site, call, find, make_dir};
+use super::crew::{Crew, Job, Problem, Site, call, find, make_dir};
+use super::payload::Payload;
+use super::progress::SetWork;
 use crate::error::FstressError;
 use crate::objects::{DirectoryId, FileFlags, FileId, ObjectName, ObjectSets};
-use crate::payload::Payload;
-use crate::planner::FILE_ATTRIBUTES;
-use crate::progress::SetWork;
+use crate::open_loop::arrivals::stream;
+use crate::open_loop::planner::FILE_ATTRIBUTES;
 use crate::workload::Workload;
 
 /// Makes one file set, and removes it.
