@@ -17,13 +17,13 @@
 
 use http::{HeaderMap, Method};
 
-use super::completion;
-use super::date::WallSeconds;
 use super::facts::Meta;
-use super::forwarding;
 use super::policy::Policy;
 use super::request::RequestFacts;
 use super::reuse::{self, ForwardReason, Held, Reuse};
+use crate::fields::date::WallSeconds;
+use crate::messages::completion;
+use crate::messages::forwarding;
 
 /// A request as both decisions take it.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,9 @@
 use http::StatusCode;
 use http::header::{ETAG, HeaderMap};
 
-use super::date::WallSeconds;
-use super::validators::EntityTag;
-use super::vary::{self, Vary};
+use crate::fields::date::WallSeconds;
+use crate::fields::validators::EntityTag;
+use crate::fields::vary::{self, Vary};
 
 /// Which bytes of the content are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub struct StoredFacts {
 impl StoredFacts {
     /// Age in seconds (RFC 9111 section 4.2.3).
     pub fn age_s(&self, now: WallSeconds) -> u32 {
-        self.initial_age_s.saturating_add(now.since(self.stored_at)).min(super::lists::DELTA_MAX)
+        self.initial_age_s.saturating_add(now.since(self.stored_at)).min(crate::fields::lists::DELTA_MAX)
     }
 
     /// Whether it is fresh at that age (RFC 9111 section 4.2).

@@ -12,10 +12,10 @@
 use http::StatusCode;
 use http::header::{AGE, DATE, EXPIRES, HeaderMap, HeaderName, LAST_MODIFIED};
 
-use super::cache_control::ResponseDirectives;
-use super::date::{self, WallSeconds};
-use super::lists::{self, DELTA_MAX, delta_seconds};
 use super::policy::{AgeErrors, Policy};
+use crate::fields::cache_control::ResponseDirectives;
+use crate::fields::date::{self, WallSeconds};
+use crate::fields::lists::{self, DELTA_MAX, delta_seconds};
 
 /// Where a lifetime comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

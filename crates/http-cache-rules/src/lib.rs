@@ -70,34 +70,27 @@
 //! Sources: RFC 9110 (semantics), 9111 (caching), 9112 (framing), 9211 (Cache-Status), 9213 (targeted fields),
 //! 5861 (stale-while-revalidate, stale-if-error), 8246 (immutable). docs/design/http-cache-rules.md has the decisions.
 
-pub mod cache_control;
-pub mod cache_status;
-pub mod completion;
-pub mod conditional;
-pub mod date;
 pub mod decide;
 pub mod facts;
-pub mod forwarding;
-pub mod framing;
+mod fields;
 pub mod freshness;
 pub mod invalidation;
 pub mod key;
-pub mod lists;
+mod messages;
 pub mod policy;
-pub mod ranges;
 pub mod request;
 pub mod response;
 pub mod reuse;
 pub mod storing;
-pub mod targeted;
 pub mod update;
-pub mod validators;
-pub mod vary;
 
-pub use cache_control::{RequestDirectives, ResponseDirectives};
-pub use date::WallSeconds;
+pub use fields::{cache_control, cache_status, date, lists, targeted, validators, vary};
+pub use messages::{completion, conditional, forwarding, framing, ranges};
+
 pub use decide::{Action, Fetch, Found, Local, Reply, Request, decide};
 pub use facts::{Extent, Meta, MetaError, StoredFacts};
+pub use fields::cache_control::{RequestDirectives, ResponseDirectives};
+pub use fields::date::WallSeconds;
 pub use policy::Policy;
 pub use request::RequestFacts;
 pub use response::{FetchOutcome, ResponseAction, Role, Stored, decide_response};

@@ -8,7 +8,7 @@ use http::header::{
 };
 use http::{Method, header};
 
-use super::cache_control::RequestDirectives;
+use crate::fields::cache_control::RequestDirectives;
 
 /// What a method means to a cache (RFC 9110 section 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

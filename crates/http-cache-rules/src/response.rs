@@ -19,13 +19,13 @@
 
 use http::{Method, StatusCode};
 
-use super::date::WallSeconds;
 use super::decide::Request;
 use super::facts::{Meta, StoredFacts};
 use super::policy::Policy;
 use super::reuse::{self, Failure, OnError};
 use super::storing::{self, Exchange, Refusal};
 use super::update::{self, Confirmed};
+use crate::fields::date::WallSeconds;
 
 /// A stored reply that takes part in a fetch for its key.
 #[derive(Clone, Copy, Debug)]

@@ -14,10 +14,10 @@
 //! Not here: selecting a variant (`select`), and the client's conditions and ranges (`conditional`, `ranges`), which apply after
 //! this says Serve.
 
-use super::date::WallSeconds;
 use super::facts::{Meta, StoredFacts};
 use super::policy::Policy;
 use super::request::RequestFacts;
+use crate::fields::date::WallSeconds;
 
 /// Why a request goes upstream; the parameters of `fwd` in RFC 9211 section 2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,16 +12,16 @@
 use http::header::{CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, HeaderMap, SET_COOKIE};
 use http::{StatusCode, Uri};
 
-use super::cache_control::{ResponseDirectives, withheld_fields};
-use super::date::WallSeconds;
 use super::facts::{Extent, StoredFacts, VARIANT_BYTES_MAX, stored_tag};
 use super::freshness::{self, LifetimeSource};
 use super::key;
-use super::lists;
 use super::policy::{Policy, SetCookie};
-use super::ranges;
 use super::request::{MethodKind, RequestFacts};
-use super::vary::{Vary, write_variant};
+use crate::fields::cache_control::{ResponseDirectives, withheld_fields};
+use crate::fields::date::WallSeconds;
+use crate::fields::lists;
+use crate::fields::vary::{Vary, write_variant};
+use crate::messages::ranges;
 
 /// A request that went to the origin, and the head of its reply as it came.
 #[derive(Clone, Copy, Debug)]

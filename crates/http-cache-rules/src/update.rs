@@ -15,10 +15,10 @@ use http::header::{
 
 use super::facts::{Meta, StoredFacts, stored_tag};
 use super::freshness::single_date;
-use super::lists;
 use super::policy::{Foreign304, Policy};
 use super::request::{MethodKind, RequestFacts};
 use super::storing::{self, Exchange, Refusal};
+use crate::fields::lists;
 
 /// The stored reply that a 304 validates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

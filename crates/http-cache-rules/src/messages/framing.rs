@@ -12,7 +12,7 @@ use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{StatusCode, Version};
 use memchr::{memchr, memchr2_iter};
 
-use super::lists::{all_members, byte_count, is_token_byte, members};
+use crate::fields::lists::{all_members, byte_count, is_token_byte, members};
 
 /// The length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

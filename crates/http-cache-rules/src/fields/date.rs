@@ -17,7 +17,7 @@ pub struct WallSeconds(pub i64);
 impl WallSeconds {
     /// Whole seconds since `earlier`; 0 if that is later, at most 2^31 (RFC 9111 section 1.2.2).
     pub fn since(self, earlier: WallSeconds) -> u32 {
-        self.0.saturating_sub(earlier.0).clamp(0, i64::from(super::lists::DELTA_MAX)) as u32
+        self.0.saturating_sub(earlier.0).clamp(0, i64::from(crate::fields::lists::DELTA_MAX)) as u32
     }
 }
 

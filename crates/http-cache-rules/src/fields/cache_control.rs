@@ -48,7 +48,7 @@ pub struct ResponseDirectives {
 impl ResponseDirectives {
     /// From the first of `targets` that is present and valid, else from Cache-Control.
     pub fn of(headers: &HeaderMap, targets: &[HeaderName]) -> Self {
-        let targeted = targets.iter().find_map(|target| super::targeted::directives(headers, target));
+        let targeted = targets.iter().find_map(|target| crate::fields::targeted::directives(headers, target));
         targeted.unwrap_or_else(|| {
             let mut found = Self::default();
             all_members(headers, &CACHE_CONTROL).for_each(|member| found.add(directive(member)));

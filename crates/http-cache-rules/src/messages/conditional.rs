@@ -15,10 +15,10 @@ use http::header::{
     HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 
-use super::date::{self, WallSeconds};
-use super::facts::Meta;
-use super::freshness::single_date;
-use super::validators::{is_any, tags};
+use crate::facts::Meta;
+use crate::fields::date::{self, WallSeconds};
+use crate::fields::validators::{is_any, tags};
+use crate::freshness::single_date;
 
 /// The result of the client's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, IF_RAN
 use http::{Method, StatusCode};
 
 use super::conditional::{self, Outcome};
-use super::date::WallSeconds;
-use super::facts::{self, Extent, Meta, StoredFacts};
-use super::freshness::{made_at, single_date};
 use super::ranges::{self, Plan, Span};
+use crate::facts::{self, Extent, Meta, StoredFacts};
+use crate::fields::date::WallSeconds;
+use crate::freshness::{made_at, single_date};
 
 /// A new piece is at least 1/SHARE_MIN of the stored part, unless it completes it.
 const SHARE_MIN: u64 = 4;
@@ -95,7 +95,7 @@ impl Completion {
             return false;
         };
         let Some(extent) = ranges::content_range(line.as_bytes()) else { return false };
-        let length = reply.get(CONTENT_LENGTH).map(|line| super::lists::byte_count(line.as_bytes()));
+        let length = reply.get(CONTENT_LENGTH).map(|line| crate::fields::lists::byte_count(line.as_bytes()));
         if (extent.first, extent.length) != (self.missing.first, self.missing.bytes())
             || length.is_some_and(|length| length != Some(extent.length))
         {

@@ -12,7 +12,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::reuse::ForwardReason;
+use crate::reuse::ForwardReason;
 
 /// The field's name.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -111,7 +111,7 @@ impl fmt::Display for CacheStatus<'_> {
 /// Writes a token if possible, else a string; characters that neither allows become question marks.
 fn push_text(out: &mut String, text: &str) {
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '*');
-    if starts && text.bytes().all(|byte| super::lists::is_token_byte(byte) || b":/".contains(&byte)) {
+    if starts && text.bytes().all(|byte| crate::fields::lists::is_token_byte(byte) || b":/".contains(&byte)) {
         return out.push_str(text);
     }
     out.push('"');

@@ -12,10 +12,10 @@
 
 use http::header::{HeaderMap, IF_RANGE, RANGE};
 
-use super::date::{self, WallSeconds};
-use super::facts::{Extent, Meta};
-use super::lists::{byte_count, members};
-use super::validators::{EntityTag, is_strong_date};
+use crate::facts::{Extent, Meta};
+use crate::fields::date::{self, WallSeconds};
+use crate::fields::lists::{byte_count, members};
+use crate::fields::validators::{EntityTag, is_strong_date};
 
 /// One range-spec of Range, before the total length is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ fn merge(spans: &[Span]) -> Vec<Span> {
 }
 
 /// Whether If-Range, if there is one, names what is stored: else the Range does not count (RFC 9110 section 13.1.5).
-pub(super) fn holds(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> bool {
+pub(crate) fn holds(headers: &HeaderMap, meta: &Meta<'_>, now: WallSeconds) -> bool {
     let mut lines = headers.get_all(IF_RANGE).iter();
     let Some(line) = lines.next() else { return true };
     if lines.next().is_some() {

@@ -12,9 +12,9 @@ use http::header::{
     SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE, VARY, VIA,
 };
 
-use super::cache_control::withheld_fields;
-use super::date::{self, WallSeconds};
-use super::lists::all_members;
+use crate::fields::cache_control::withheld_fields;
+use crate::fields::date::{self, WallSeconds};
+use crate::fields::lists::all_members;
 
 /// Removes hop-by-hop fields (RFC 9110 section 7.6.1). Proxy-Authorization and Proxy-Authenticate stay: a proxy that is not their
 /// recipient forwards them.
@@ -136,7 +136,7 @@ pub fn is_last_hop(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 fn forwards_left(headers: &HeaderMap) -> Option<u32> {
-    headers.get(MAX_FORWARDS).and_then(|line| super::lists::delta_seconds(line.as_bytes()))
+    headers.get(MAX_FORWARDS).and_then(|line| crate::fields::lists::delta_seconds(line.as_bytes()))
 }
 
 /// What Max-Forwards of an OPTIONS or TRACE means (RFC 9110 section 7.6.2).
