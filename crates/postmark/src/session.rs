@@ -13,6 +13,10 @@
 //! Always holds: `idle` is false exactly while a run or a shell command is on, so that a signal can end an idle
 //! session at once and leave a busy one to clean up.
 
+pub(super) mod language;
+pub(super) mod lines;
+pub(super) mod report;
+
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -25,9 +29,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use files::{FileSystem, FsError};
 
+use self::language::Command;
+use self::lines::next_line;
 use crate::engine::{self, Ending, Event, Outcome, Phase, Place, RunOptions};
-use crate::language::{self, Command};
-use crate::lines::next_line;
 use crate::{Figures, PostmarkError, Settings};
 
 /// Opens a location as storage.

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use crate::report::SizeText;
+use super::report::SizeText;
 use crate::{Bias, ReportForm, Settings, SizeRange};
 
 /// What a line asks for.
