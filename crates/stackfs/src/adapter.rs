@@ -29,14 +29,14 @@ use fuser::{
 };
 use rustix::fs::Statx;
 
-use crate::claims::Claim;
 use crate::counters::{Census, Counters, Operation};
-use crate::identity::{Caller, prepare_thread};
-use crate::listing::Told;
-use crate::nodes::Kind;
-use crate::opened::OpenFile;
-use crate::options::{StackOptions, Timeouts};
-use crate::shares::{Share, Shares};
+use crate::mount::claims::Claim;
+use crate::mount::options::{StackOptions, Timeouts};
+use crate::tree::identity::{Caller, prepare_thread};
+use crate::tree::listing::Told;
+use crate::tree::nodes::Kind;
+use crate::tree::opened::OpenFile;
+use crate::tree::shares::{Share, Shares};
 use crate::tree::{Done, Entry, Tree};
 use awake::Awake;
 use backings::Backings;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use measure::LatencyHistogram;
 
-use crate::nodes::lock;
+use crate::tree::nodes::lock;
 
 macro_rules! operations {
     ($($variant:ident $name:literal)*) => {

@@ -12,24 +12,15 @@ pub mod advise;
 pub mod check;
 pub mod convert;
 pub mod managed;
-pub mod mounts;
 pub mod views;
 
 mod adapter;
-mod claims;
 mod counters;
-mod descriptors;
 mod error;
-mod identity;
-mod listing;
 mod mount;
-mod nodes;
-mod opened;
-mod options;
-mod shares;
 mod tree;
 
 pub use counters::{Census, Counted, Operation};
 pub use error::StackError;
-pub use mount::{Ending, Mount, Watch};
-pub use options::{KernelFlags, StackOptions, Timeouts};
+pub use mount::options::{KernelFlags, StackOptions, Timeouts};
+pub use mount::{Ending, Mount, Watch, mounts};

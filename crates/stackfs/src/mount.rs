@@ -9,7 +9,12 @@
 //!
 //! Always holds: when `start` returns, the mount answers. A daemon that is killed leaves a lower tree that needs no
 //! repair: each operation is one system call there, and hidden directories may stay empty.
+//! `options` says what a mount is to be, `claims` what it holds of its lower tree, `mounts` which mounts there are.
 //! Not here: signals, daemons, output (`crumb`).
+
+pub(super) mod claims;
+pub mod mounts;
+pub(super) mod options;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,12 +23,12 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 
+use self::claims::Claim;
+use self::mounts::Mounted;
+use self::options::StackOptions;
 use crate::StackError;
 use crate::adapter::{self, Adapter, Session, Shared};
-use crate::claims::Claim;
 use crate::counters::Census;
-use crate::mounts::{self, Mounted};
-use crate::options::StackOptions;
 use crate::tree::Tree;
 
 /// A mounted tree. Dropped, it is unmounted, lazily when in use.

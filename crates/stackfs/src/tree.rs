@@ -15,11 +15,17 @@
 //! Within both, the leaves of `nodes` and `descriptors`.
 
 mod attributes;
+pub(super) mod descriptors;
 mod extended;
 mod hidden;
 mod holders;
+pub(super) mod identity;
+pub(super) mod listing;
 mod naming;
+pub(super) mod nodes;
+pub(super) mod opened;
 mod opening;
+pub(super) mod shares;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, RwLock};
@@ -29,12 +35,12 @@ use files::Layout;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
+use self::descriptors::Descriptors;
+use self::identity::Identity;
+use self::nodes::{Kind, Nodes, Place, ROOT};
+use self::opened::Opened;
 use crate::convert::state::unfinished;
-use crate::descriptors::Descriptors;
-use crate::identity::Identity;
 use crate::managed;
-use crate::nodes::{Kind, Nodes, Place, ROOT};
-use crate::opened::Opened;
 use holders::Holders;
 
 pub(crate) use attributes::{Change, Set};

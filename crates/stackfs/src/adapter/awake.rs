@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crate::nodes::lock;
+use crate::tree::nodes::lock;
 
 /// How long after the last request the processors may sleep again.
 const IDLE_FOR: Duration = Duration::from_millis(20);

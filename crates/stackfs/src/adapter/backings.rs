@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::nodes::{Mixer, lock};
+use crate::tree::nodes::{Mixer, lock};
 
 /// The registrations, by inode number.
 pub(super) struct Backings<Registration> {

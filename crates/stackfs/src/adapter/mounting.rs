@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::mount::MountFlags;
 
-use crate::options::StackOptions;
+use crate::mount::options::StackOptions;
 
 pub(super) const DEVICE: &str = "/dev/fuse";
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::nodes::lock;
+use crate::tree::nodes::lock;
 
 /// A program alone leaves a RELEASE in the queue, for which it does not wait, but nothing more.
 const QUEUED_TO_CALL: usize = 4;

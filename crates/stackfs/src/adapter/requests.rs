@@ -17,7 +17,7 @@ use rustix::fs::{OFlags, XattrFlags};
 
 use super::{Adapter, DATA_BYTES_MAX, DESCRIPTORS_OF_A_LISTING, answer, caller, shown};
 use crate::counters::Operation;
-use crate::nodes::lock;
+use crate::tree::nodes::lock;
 use crate::tree::{Change, New};
 
 /// The flags of an inode, as chattr(1) shows and sets them (linux/fs.h, on 64 bits). The variants of 32-bit programs are

@@ -12,9 +12,9 @@ use fuser::{Config, MountOption, SessionACL};
 
 use super::backings::IDLE_FOR;
 use super::{Adapter, mounting};
-use crate::mounts;
-use crate::nodes::lock;
-use crate::options::StackOptions;
+use crate::mount::mounts;
+use crate::mount::options::StackOptions;
+use crate::tree::nodes::lock;
 
 /// Mounts, and starts the worker threads.
 pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path) -> io::Result<Session> {

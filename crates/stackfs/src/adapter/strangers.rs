@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 
 use crate::convert::lost::levels_of;
 use crate::convert::state::Names;
-use crate::nodes::{Kind, lock};
+use crate::tree::nodes::{Kind, lock};
 use crate::tree::{Done, Tree};
 
 /// Which directories were looked at.

@@ -10,8 +10,8 @@ use files::Layout;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 
-use crate::identity::{Caller, Identity};
 use crate::managed::{remove_layout_mark, set_layout_mark};
+use crate::tree::identity::{Caller, Identity};
 
 /// One change.
 #[derive(Debug)]

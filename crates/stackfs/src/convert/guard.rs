@@ -27,9 +27,9 @@ use rustix::io::Errno;
 use super::STAGING_PREFIX;
 use super::error::ConvertError;
 use super::levels::Levels;
-use crate::claims;
 use crate::managed::{is_managed, layout_of, open_directory, open_without_links};
-use crate::mounts::{self, Line};
+use crate::mount::claims;
+use crate::mount::mounts::{self, Line};
 
 /// A directory that is ours alone as long as this lives.
 #[derive(Debug)]

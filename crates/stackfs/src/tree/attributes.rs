@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::hidden::by_descriptor;
 use super::holders::owner;
+use super::identity::Caller;
+use super::nodes::{Kind, lock};
 use super::{Done, LOOK, Tree, WANTED};
-use crate::identity::Caller;
 use crate::managed::MANAGED_BIT;
-use crate::nodes::{Kind, lock};
 
 /// What is to be changed; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,9 +4,9 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use super::hidden::by_descriptor;
+use super::nodes::Kind;
 use super::{Done, Tree};
 use crate::managed::OWN_ATTRIBUTES;
-use crate::nodes::Kind;
 
 const LISTS: &str = "system.posix_acl_";
 

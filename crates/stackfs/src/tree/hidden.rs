@@ -10,12 +10,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NO
 use rustix::io::Errno;
 
 use super::holders::{open_hidden, owner};
+use super::identity::{Caller, Identity};
+use super::listing::{Entries, is_second, is_top};
+use super::nodes::{Kind, lock};
 use super::{Done, Inside, LOOK, Tree, WANTED};
 use crate::convert::state::is_reserved;
-use crate::identity::{Caller, Identity};
-use crate::listing::{Entries, is_second, is_top};
 use crate::managed;
-use crate::nodes::{Kind, lock};
 use files::Layout;
 
 const ACCESS_LIST: &str = "system.posix_acl_access";

@@ -22,9 +22,9 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::descriptors::Descriptors;
+use super::nodes::{Kind, lock};
 use super::{Done, Inside, LOOK, Tree, WANTED, hidden};
-use crate::descriptors::Descriptors;
-use crate::nodes::{Kind, lock};
 
 /// What is kept of hidden directories.
 pub(crate) struct Holders {

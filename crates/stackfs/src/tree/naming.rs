@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
 
+use super::identity::Caller;
+use super::nodes::{Kind, Place};
 use super::{Done, Entry, LOOK, Tree, WANTED};
-use crate::identity::Caller;
-use crate::nodes::{Kind, Place};
 
 /// What is to be made.
 pub(crate) enum New<'a> {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, SeekFrom, Statx};
 use rustix::io::Errno;
 
+use super::identity::Caller;
+use super::listing::{Listing, Told};
+use super::nodes::{Kind, lock};
+use super::opened::{OpenDirectory, OpenFile};
 use super::{Done, Tree};
-use crate::identity::Caller;
-use crate::listing::{Listing, Told};
-use crate::nodes::{Kind, lock};
-use crate::opened::{OpenDirectory, OpenFile};
 
 impl Tree {
     /// Opens a regular file with these flags (access mode and synchronous writing).

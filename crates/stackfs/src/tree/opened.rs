@@ -8,9 +8,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::listing::Listing;
-use crate::nodes::lock;
-use crate::shares::Share;
+use super::listing::Listing;
+use super::nodes::lock;
+use super::shares::Share;
 
 /// An open regular file.
 pub(crate) struct OpenFile {

@@ -24,7 +24,7 @@ use files::Layout;
 use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
-use crate::tree::Done;
+use super::Done;
 
 /// An entry as the lower file system tells it.
 pub(crate) struct Raw<'a> {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use super::options::StackOptions;
 use crate::StackError;
-use crate::options::StackOptions;
 
 /// The type that mounts of ours have.
 pub const MOUNT_TYPE: &str = "fuse.crumb";
@@ -95,7 +95,7 @@ pub fn remount(options: &StackOptions) -> Result<(), StackError> {
     let is_so = |name: &str| match name {
         "allow_other" => here.has("allow_other"),
         "owner_only" => !here.has("allow_other"),
-        "exclusive" => crate::claims::is_alone(&here.source, &place),
+        "exclusive" => crate::mount::claims::is_alone(&here.source, &place),
         _ => false,
     };
     if let Some(option) = options.fixed(is_so) {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
-use crate::nodes::lock;
+use super::nodes::lock;
 
 /// What all users hold.
 pub(crate) struct Shares {

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::nodes::{Mixer, lock};
+use super::nodes::{Mixer, lock};
 
 /// Descriptors by what names their directory: a node's number, or more.
 pub(crate) struct Descriptors<Key = u64> {
