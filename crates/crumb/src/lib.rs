@@ -18,26 +18,22 @@ mod context;
 mod cpus;
 pub mod declarations;
 mod exit;
-mod layout;
 mod names;
 mod notify;
-mod openers;
-mod outcome;
-mod output;
 mod pipeline;
-mod progress;
-mod ranks;
-mod room;
 mod series;
 mod signals;
-mod slow_server;
-mod tables;
+mod terminal;
 mod verbs;
 mod waiting;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+// Verbs name these by their short paths.
+use self::pipeline::{openers, outcome, ranks, room};
+use self::terminal::{layout, output, progress, tables};
 
 pub use crate::context::{Context, GlobalArgs};
 pub use crate::exit::{BadUsage, ExitStatus, INTERRUPTED, message as error_message, number as exit_number};

@@ -10,6 +10,11 @@
 //! with how the storage is reached and which hosts ran.
 //! Not here: the order of runs (see `series`), what is shown at the end (see `outcome`).
 
+pub(super) mod openers;
+pub(super) mod outcome;
+pub(super) mod ranks;
+pub(super) mod room;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +25,13 @@ use harness::{Benchmark, Event, Events, Figures, Ran, RunError};
 use measure::{RunRecord, Verdict};
 use serde_json::{Map, Value};
 
+use self::outcome::{Begun, OutputArgs, Run};
+use self::ranks::on_all;
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::BadUsage;
-use crate::outcome::{Begun, OutputArgs, Run};
-use crate::output::say;
-use crate::progress::Progress;
-use crate::ranks::{self, on_all};
+use crate::terminal::output::say;
+use crate::terminal::progress::Progress;
 
 /// A run that is about to be made.
 pub struct Plan<'a, B: Benchmark> {

@@ -15,7 +15,7 @@ use harness::open_loop::GeneratorLimits;
 use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
 use report::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
 
-use crate::layout::{counted, folded, grid, named, shortened, wrapped};
+use super::layout::{counted, folded, grid, named, shortened, wrapped};
 
 /// Leaves room for seven figures in a line of the terminal.
 const PHASE_WIDTH_MAX: usize = 26;
@@ -364,7 +364,7 @@ fn if_sampled(of: &LatencySummary, us: f64) -> String {
 }
 
 #[cfg(test)]
-#[path = "../tests/it/sample.rs"]
+#[path = "../../tests/it/sample.rs"]
 mod sample;
 
 #[cfg(test)]
@@ -372,7 +372,7 @@ mod tests {
     use measure::{CurveLine, CurvePoint};
 
     use super::*;
-    use crate::layout::WIDTH;
+    use crate::terminal::layout::WIDTH;
 
     fn assert_fits(text: &str) {
         for line in text.lines() {

@@ -7,8 +7,8 @@ use harness::{Event, Level, Live, PhaseLive, Stage, Step};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::LoadPoint;
 
-use crate::layout::wrapped;
-use crate::output::say;
+use super::layout::wrapped;
+use super::output::say;
 
 /// Shows events as they come.
 pub struct Progress {

@@ -15,7 +15,7 @@ use nfs::client::{CacheMode, ClientOptions, FsOptions, NfsFs, UdpOptions, WriteM
 use quanta::Clock;
 
 use crate::exit::BadUsage;
-use crate::slow_server::said_when_slow;
+use crate::terminal::slow_server::said_when_slow;
 use crate::verbs::pack::place;
 
 /// How to reach the storage, for all kinds; what does not concern the kind at hand is left alone.

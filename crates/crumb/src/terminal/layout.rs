@@ -5,7 +5,7 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 
-use crate::output::has_no_shape;
+use super::output::has_no_shape;
 
 /// Columns of the terminal that everything is made for.
 pub const WIDTH: usize = 80;

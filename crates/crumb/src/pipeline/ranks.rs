@@ -16,12 +16,12 @@ use files::{LocalFs, Target};
 use harness::ranks::RankGroup;
 use measure::RunRecord;
 
+use super::outcome::{OutputArgs, Run};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::layout::counted;
-use crate::outcome::{OutputArgs, Run};
-use crate::output::say;
 use crate::series::{Key, SeriesArgs, Sides, Turn};
+use crate::terminal::layout::counted;
+use crate::terminal::output::say;
 
 const HOSTS_NAMED: usize = 4;
 

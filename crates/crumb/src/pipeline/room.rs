@@ -7,7 +7,7 @@ use files::FileSystem;
 use measure::MountPoint;
 use report::bytes_text;
 
-use crate::slow_server::said_when_slow;
+use crate::terminal::slow_server::said_when_slow;
 
 /// What a run will have on its target at once, at least.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use crate::output::say;
+use super::output::say;
 
 /// For so long a user takes silence for work.
 const SILENT_MAX: Duration = Duration::from_secs(3);

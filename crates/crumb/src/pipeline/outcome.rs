@@ -13,7 +13,7 @@ use measure::{Environment, RECORD_SCHEMA, RunId, RunRecord, Verdict};
 
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
-use crate::output::{can_be_written, is_same_place, print, refuse_store, say};
+use crate::terminal::output::{can_be_written, is_same_place, print, refuse_store, say};
 
 /// Where results go besides the terminal; the same for every benchmark.
 #[derive(Args, Clone, Debug)]
