@@ -2,7 +2,7 @@
 //!
 //! Always holds: names are case-insensitive. Arguments may be quoted or not. An invalid or contradictory lifetime is 0 (RFC 9111
 //! section 4.2.1). Unknown directives are skipped. A `no-cache` or `private` with an invalid list of fields counts as one without
-//! a list.
+//! a list. A line with an unclosed quote counts as `no-store`, in a request as `no-cache` too: the quote may hide either.
 //! Not here: what the directives lead to (`storing`, `freshness`, `reuse`).
 
 use http::header::{CACHE_CONTROL, HeaderMap, PRAGMA};
@@ -52,6 +52,10 @@ impl ResponseDirectives {
         targeted.unwrap_or_else(|| {
             let mut found = Self::default();
             all_members(headers, &CACHE_CONTROL).for_each(|member| found.add(directive(member)));
+            if has_hidden_members(headers) {
+                // must-understand allows what no-store forbids.
+                (found.no_store, found.must_understand) = (true, false);
+            }
             found
         })
     }
@@ -84,6 +88,11 @@ impl ResponseDirectives {
             () => {}
         }
     }
+}
+
+/// Whether an unclosed quote takes members of Cache-Control into it.
+fn has_hidden_members(headers: &HeaderMap) -> bool {
+    headers.get_all(CACHE_CONTROL).iter().any(|line| lists::has_open_quote(line.as_bytes()))
 }
 
 /// Lifetimes that differ count as 0 (RFC 9111 section 4.2.1 allows the first, or treating the reply as stale).
@@ -140,6 +149,9 @@ impl RequestDirectives {
             return found;
         }
         all_members(headers, &CACHE_CONTROL).for_each(|member| found.add(directive(member)));
+        if has_hidden_members(headers) {
+            (found.no_store, found.no_cache) = (true, true);
+        }
         found
     }
 

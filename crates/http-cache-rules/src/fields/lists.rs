@@ -45,17 +45,38 @@ impl<'a> Iterator for Members<'a> {
 
 /// Position of the first comma outside quotes, or the end.
 fn comma(line: &[u8]) -> usize {
-    let (mut quoted, mut escaped) = (false, false);
-    for (place, byte) in line.iter().enumerate() {
+    let mut quotes = Quotes::default();
+    line.iter().position(|&byte| !quotes.within(byte) && byte == b',').unwrap_or(line.len())
+}
+
+/// Whether a quote is still open at the end of a line: what follows it may have been meant as members.
+pub fn has_open_quote(line: &[u8]) -> bool {
+    let mut quotes = Quotes::default();
+    line.iter().for_each(|&byte| {
+        quotes.within(byte);
+    });
+    quotes.open
+}
+
+/// Follows quoted strings (RFC 9110 section 5.6.4) through a line.
+#[derive(Default)]
+struct Quotes {
+    open: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    /// Takes the next byte, and returns whether it belongs to a quoted string.
+    fn within(&mut self, byte: u8) -> bool {
+        let was_open = self.open;
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' if !quoted => return place,
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.open => self.escaped = true,
+            b'"' => self.open = !self.open,
             _ => {}
         }
+        was_open
     }
-    line.len()
 }
 
 /// A directive's name and its argument, without the quotes.

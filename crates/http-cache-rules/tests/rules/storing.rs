@@ -76,6 +76,7 @@ const ROWS: &[Row] = &[
     ("9111 5.2.2.3 understood, and so in spite of no-store", "GET", "", 200, "cache-control: max-age=60, no-store, must-understand", "stored"),
     ("9111 5.2.2.3 not understood", "GET", "", 599, "cache-control: max-age=60, must-understand", "must-understand"),
     ("9111 5.2.2.3 not understood, with no-store", "GET", "", 299, "cache-control: max-age=60, no-store, must-understand", "must-understand"),
+    ("9110 5.6.4 an unclosed quote may hide private", "GET", "", 200, "cache-control: max-age=60, x=\"y, private", "no-store"),
     ("9110 7.6.1 Connection cannot hide private", "GET", "", 200, "cache-control: private, max-age=60|connection: cache-control", "private"),
     // Authorization.
     ("9111 3.5", "GET", "authorization: x", 200, FRESH, "authorization"),
