@@ -71,21 +71,22 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The error and below it its causes, without those that only repeat what stands above them. Errors quote what files, peers and
-/// streams hold: control characters but line breaks and tabs are escaped, so that none moves the cursor or colours the screen.
+/// The error on the first line, each of its causes on a line below. Errors quote what files, peers and streams hold: control
+/// characters but line breaks and tabs are escaped, so that none moves the cursor or colours the screen.
 pub fn message(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    let mut above = String::new();
-    let causes = error.chain().map(|cause| harmless(&cause.to_string()));
-    for told in causes.filter(|told| *told != BadUsage.to_string()) {
-        if above.is_empty() {
-            text.push_str(&format!("error: {told}\n"));
-        } else if !above.contains(&told) {
-            text.push_str(&format!("  because: {told}\n"));
-        }
-        above = told;
-    }
-    text
+    let prefixes = std::iter::once("error: ").chain(std::iter::repeat("  because: "));
+    prefixes.zip(layers(error)).map(|(prefix, layer)| format!("{prefix}{}\n", harmless(&layer))).collect()
+}
+
+/// The error and its causes in one line, for a log or another program.
+pub fn in_one_line(error: &anyhow::Error) -> String {
+    layers(error).collect::<Vec<_>>().join(": ")
+}
+
+/// The error and its causes, without the mark of bad usage. No layer repeats the one below it, so that each cause is printed once.
+fn layers(error: &anyhow::Error) -> impl Iterator<Item = String> + '_ {
+    let mark = BadUsage.to_string();
+    error.chain().map(ToString::to_string).filter(move |layer| *layer != mark)
 }
 
 #[cfg(test)]
@@ -95,9 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_once_each() {
-        let error = anyhow!("no such file").context("cannot read x: no such file").context("cannot import");
-        assert_eq!(message(&error), "error: cannot import\n  because: cannot read x: no such file\n");
+    fn each_cause_is_a_line_below_the_error_or_a_part_of_the_one_line() {
+        let error = anyhow!("no such file").context("cannot read x").context("cannot import");
+        assert_eq!(
+            message(&error),
+            "error: cannot import\n  because: cannot read x\n  because: no such file\n"
+        );
+        assert_eq!(in_one_line(&error), "cannot import: cannot read x: no such file");
     }
 
     #[test]
@@ -113,6 +118,7 @@ mod tests {
         let error = anyhow!("root").context("top").context(BadUsage).context("above");
         assert_eq!(message(&error), "error: above\n  because: top\n  because: root\n");
         assert!(error.is::<BadUsage>());
+        assert_eq!(in_one_line(&error), "above: top: root");
         assert_eq!(message(&anyhow!("wrong").context(BadUsage)), "error: wrong\n");
     }
 }

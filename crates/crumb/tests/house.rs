@@ -2,6 +2,8 @@
 
 #[path = "it/binary.rs"]
 mod binary;
+#[path = "house/errors.rs"]
+mod errors;
 #[path = "house/flags.rs"]
 mod flags;
 #[path = "house/functions.rs"]

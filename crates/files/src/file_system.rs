@@ -301,7 +301,7 @@ pub enum FsOp {
 #[non_exhaustive]
 pub enum FsError {
     /// The storage refused it.
-    #[error("{}: cannot {op}: {}", .path.display(), told(*.status, .source.as_ref()))]
+    #[error("{}: cannot {op}{}", .path.display(), refusal(*.status, .source.as_ref()))]
     Failed {
         /// What was tried.
         op: FsOp,
@@ -324,11 +324,12 @@ pub enum FsError {
     },
 }
 
-fn told(status: Status, source: Option<&io::Error>) -> String {
+/// What the status says. An error of the operating system says more, and is printed as the cause.
+fn refusal(status: Status, source: Option<&io::Error>) -> String {
     match (source, status.advice()) {
-        (Some(error), _) => error.to_string(),
-        (None, "") => status.to_string(),
-        (None, advice) => format!("{status}; {advice}"),
+        (Some(_), _) => String::new(),
+        (None, "") => format!(": {status}"),
+        (None, advice) => format!(": {status}; {advice}"),
     }
 }
 

@@ -102,7 +102,7 @@ impl FstressRanks for RankGroup {
             Ok(()) => Went::Well,
             Err(FstressError::Interrupted) => Went::Interrupted,
             Err(FstressError::Ranks(RanksError::Elsewhere { why, .. })) => Went::Wrong(why.clone()),
-            Err(error) => Went::Wrong(chain(error)),
+            Err(error) => Went::Wrong(measure::error_chain(error)),
         };
         let (work, agreed) = self.agree_on(step, mine, work, Work::add);
         let result = match agreed {
@@ -139,18 +139,4 @@ impl FstressRanks for RankGroup {
 
 fn set_name_of(name: &str, rank: u32) -> String {
     format!("{name}-r{rank}")
-}
-
-/// The error and its causes in one line.
-fn chain(error: &FstressError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text.push_str(&format!(": {told}"));
-        }
-        cause = error.source();
-    }
-    text
 }

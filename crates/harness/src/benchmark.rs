@@ -114,7 +114,7 @@ impl Context<'_> {
 
     /// Reports what went wrong and does not end the run.
     pub fn warn(&self, error: &dyn std::error::Error) {
-        self.tell(Event::Warning(in_one_line(error)));
+        self.tell(Event::Warning(measure::error_chain(error)));
     }
 
     /// Reports progress. Returns at once.
@@ -235,7 +235,7 @@ pub fn run<B: Benchmark>(
     let mut context = Context { ranks: Replicas::new(group, stop), stop, events };
     let Ended { part, error } = benchmark.run(storage, &mut context);
     let Context { ranks: mut replicas, .. } = context;
-    let problem = error.as_ref().map(|error| in_one_line(error));
+    let problem = error.as_ref().map(|error| measure::error_chain(error));
     let own_error = error.map(RunError::Benchmark);
     if !around.is_joined() || B::MERGES_AS_IT_RUNS {
         let figures = part.map(|part| benchmark.figures(&part, &around));
@@ -265,10 +265,4 @@ fn whole<B: Benchmark>(
         (!parts.is_empty()).then(|| benchmark.merge(parts))
     };
     replicas.group().add_up("what the ranks measured", (row, part), merge)
-}
-
-/// An error and what caused it, in one line, for the other ranks.
-fn in_one_line(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

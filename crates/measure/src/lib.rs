@@ -13,6 +13,7 @@ mod caches;
 mod cpu;
 mod disk;
 mod environment;
+mod error_chain;
 mod grouped;
 mod latency;
 mod memory;
@@ -30,6 +31,7 @@ pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCach
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DEVICE_METRICS, DiskMeter, DiskUse};
 pub use environment::{Environment, MountPoint};
+pub use error_chain::error_chain;
 pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use memory::memory_bytes;

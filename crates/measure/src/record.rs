@@ -309,7 +309,7 @@ pub struct SeriesPlace {
 #[non_exhaustive]
 pub enum RecordError {
     /// Not the JSON of a record.
-    #[error("not a RunRecord: {0}")]
+    #[error("not a RunRecord")]
     Json(#[from] serde_json::Error),
     /// A load point that is none, or whose histograms are damaged.
     #[error("run {run}: load point {point} cannot be read")]

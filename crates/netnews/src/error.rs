@@ -26,7 +26,7 @@ pub enum NetnewsError {
     #[error(transparent)]
     Storage(#[from] FsError),
     /// A batch cannot be read, or is damaged.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: cannot use this batch", .path.display())]
     Batch {
         /// The batch.
         path: PathBuf,

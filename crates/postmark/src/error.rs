@@ -30,7 +30,7 @@ pub enum PostmarkError {
         source: FsError,
     },
     /// The storage refused an operation.
-    #[error("{source} (while {phase})")]
+    #[error("the storage refused a call while {phase}")]
     Storage {
         /// In which phase.
         phase: Phase,
@@ -56,7 +56,7 @@ pub enum PostmarkError {
         name: String,
     },
     /// Some of what the run made is still there.
-    #[error("{place}: {left} of this run's files and directories could not be removed; the first: {source}")]
+    #[error("{place}: {left} of this run's files and directories could not be removed; the first one failed")]
     Left {
         /// Below which location.
         place: String,

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use files::{FileSystem, FsError};
+use measure::error_chain;
 
 use self::language::Command;
 use self::lines::next_line;
@@ -252,7 +253,7 @@ impl<'a> Session<'a> {
                 self.runs_failed += 1;
                 // Interrupted, and not even cleaning up went well.
                 self.interrupted = self.around.stop.load(Ordering::Relaxed);
-                return self.complain(with_causes(&error).as_bytes());
+                return self.complain(error_chain(&error).as_bytes());
             }
         };
         match outcome.ending {
@@ -361,22 +362,8 @@ fn tell(out: &mut dyn Write, err: &mut dyn Write, event: &Event) -> io::Result<(
         Event::Ends { well: false, .. } => out.write_all(b"failed\n")?,
         Event::Trouble(error) => {
             out.flush()?;
-            err.write_all(format!("Error: {}\n", with_causes(error)).as_bytes())?;
+            err.write_all(format!("Error: {}\n", error_chain(error)).as_bytes())?;
         }
     }
     out.flush()
-}
-
-/// The error, and its causes as far as they tell more.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(told) = cause {
-        let told_text = told.to_string();
-        if !text.contains(&told_text) {
-            text = format!("{text}: {told_text}");
-        }
-        cause = told.source();
-    }
-    text
 }

@@ -33,6 +33,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use measure::error_chain;
 use rustix::fs::FileType;
 
 use self::examine::Examined;
@@ -203,7 +204,7 @@ impl Walk<'_, '_> {
         let state = match Survey::of(path, directory) {
             Ok(survey) => survey.state,
             Err(error) => {
-                self.checked.found(Finding::new(FindingKind::HalfWay, path, error.to_string()));
+                self.checked.found(Finding::new(FindingKind::HalfWay, path, error_chain(&error)));
                 return None;
             }
         };
@@ -221,7 +222,7 @@ impl Walk<'_, '_> {
         let (mended, state) = match convert_as_is(path, goal, &mut watch) {
             Ok(converted) if !converted.after.is_half_way() => (Mended::Done, Some(converted.after)),
             Ok(_) => (Mended::Not("stopped before the end".to_owned()), None),
-            Err(error) => (Mended::Not(error.to_string()), None),
+            Err(error) => (Mended::Not(error_chain(&error)), None),
         };
         self.checked.found(Finding { mended, ..finding });
         state
@@ -243,7 +244,7 @@ impl Walk<'_, '_> {
             finding.mended = Mended::Not(mended_by(path, marked));
         } else if self.repair {
             finding.mended = match Guard::take_as_is(path) {
-                Err(error) => Mended::Not(error.to_string()),
+                Err(error) => Mended::Not(error_chain(&error)),
                 Ok(guard) => {
                     let of = guard.directory.as_fd();
                     // The mark first: with the bit alone the entries would be looked for in layout 345.

@@ -14,7 +14,7 @@ pub enum StackError {
         option: String,
     },
     /// One of the two places cannot be used.
-    #[error("{}: cannot be used: {source}", path.display())]
+    #[error("{}: cannot be used", path.display())]
     Place {
         /// Which.
         path: PathBuf,
@@ -99,15 +99,15 @@ pub enum StackError {
         shown: PathBuf,
     },
     /// No FUSE here.
-    #[error("/dev/fuse: {source}; {}", device_hint(source))]
+    #[error("cannot open /dev/fuse; {}", device_hint(source))]
     NoDevice {
         /// Why.
         source: io::Error,
     },
     /// The processors cannot be kept awake.
-    #[error("{source}; keeping processors awake needs root and that device: mount without `awake`")]
+    #[error("cannot keep processors awake, which needs root and /dev/cpu_dma_latency; mount without `awake`")]
     Asleep {
-        /// Why, and the device.
+        /// Why.
         source: io::Error,
     },
     /// The kernel or fusermount3 refused.

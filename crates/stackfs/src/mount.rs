@@ -167,7 +167,7 @@ impl Drop for Mount {
                 }
             }
             Ok(Ending::Detached) => tracing::warn!("{}: detached while in use", self.mountpoint.display()),
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) => tracing::warn!("{}", measure::error_chain(&error)),
         }
     }
 }

@@ -25,7 +25,7 @@ use webcache::config::{self, Config};
 use webcache::server::{Server, Side};
 
 use crate::context::Context;
-use crate::exit::{BadUsage, ExitStatus};
+use crate::exit::{BadUsage, ExitStatus, in_one_line};
 use crate::notify::Supervisor;
 use crate::output::{note, print};
 use crate::verbs::pack::place::{Place, SizedVolume};
@@ -372,13 +372,7 @@ fn reload(args: &ProxyArgs, server: &Server, files_max: u64, context: &Context) 
                 &format!("configuration read again; needs a new start to count: {}", kept.join(", ")),
             );
         }
-        Err(error) => {
-            // All but the hint about usage, which is meant for the command line.
-            let usage = BadUsage.to_string();
-            let causes: Vec<String> =
-                error.chain().map(ToString::to_string).filter(|cause| *cause != usage).collect();
-            tracing::error!("the configuration stays as it was: {}", causes.join(": "));
-        }
+        Err(error) => tracing::error!("the configuration stays as it was: {}", in_one_line(&error)),
     }
 }
 

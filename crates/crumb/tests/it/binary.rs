@@ -106,6 +106,16 @@ impl Bench {
     }
 }
 
+/// Whether this is one error, with its causes on the lines below it, and none of them is said twice.
+pub fn is_one_error(told: &str) -> bool {
+    let mut lines = told.lines();
+    let first = lines.next().and_then(|line| line.strip_prefix("error: "));
+    let causes: Option<Vec<&str>> = lines.map(|line| line.strip_prefix("  because: ")).collect();
+    let (Some(first), Some(causes)) = (first, causes) else { return false };
+    let layers: Vec<&str> = std::iter::once(first).chain(causes).collect();
+    layers.iter().enumerate().all(|(at, layer)| layers[..at].iter().all(|above| !above.contains(layer)))
+}
+
 /// Every line fits in a terminal of 80 columns.
 pub fn assert_fits(text: &str) {
     for line in text.lines() {

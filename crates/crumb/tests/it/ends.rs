@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::binary::Bench;
+use crate::binary::{Bench, is_one_error};
 use rustix::process::{Pid, Signal, kill_process};
 
 const QUICK: [&str; 8] = ["run", "postmark", "a", "--number", "10", "--transactions", "10", "--threads=1"];
@@ -38,6 +38,31 @@ fn what_cannot_be_written_is_said_before_anything_is_measured() {
     assert!(!bench.path("nowhere").exists(), "no directory is made up");
     bench.fine(&with(&["--store", "nowhere/x.db", "--no-store"]));
     assert!(!bench.path("nowhere").exists());
+}
+
+/// Real errors of every layer: of the system, of a library's own, of JSON. Each cause has a line of its own and is said once.
+#[test]
+fn an_error_prints_each_of_its_causes_once() {
+    let bench = bench();
+    bench.write("broken.json", "{ \"schema\": 1, ");
+    bench.write("file", "");
+    for (code, args, cause) in [
+        (1, &["run", "postmark", "nowhere"][..], "No such file or directory"),
+        (1, &["run", "dirscale", "nowhere"], "No such file or directory"),
+        (1, &["run", "netnews", "nowhere", "--articles", "10"], "No such file or directory"),
+        (1, &["run", "fstress", "file"], "Not a directory"),
+        (1, &["report", "nowhere.json"], "No such file or directory"),
+        (1, &["runs", "import", "broken.json"], "EOF while parsing"),
+        (1, &["runs", "import", "nowhere.json"], "No such file or directory"),
+        (1, &["check", "nowhere"], "No such file or directory"),
+        (2, &["mount", "nowhere", "a"], "No such file or directory"),
+        (2, &["proxy", "nowhere", "--config", "nowhere.toml"], "No such file or directory"),
+        (1, &["serve", "dir", "nowhere"], "No such file or directory"),
+    ] {
+        let told = bench.fails(code, args);
+        assert!(is_one_error(&told), "{args:?} says a cause twice, or not in a line of its own:\n{told}");
+        assert_eq!(told.matches(cause).count(), 1, "{args:?}: {told}");
+    }
 }
 
 /// Symptom: a run whose store was damaged was measured, could not be kept, and exited 0. Cause: the store was only asked

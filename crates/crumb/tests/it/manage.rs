@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::binary::{Bench, assert_fits};
+use crate::binary::{Bench, assert_fits, is_one_error};
 
 /// A group of articles, a name that is no number, and a group in it that is called like a subdirectory of ours.
 fn group(bench: &Bench, articles: u64) -> PathBuf {
@@ -64,7 +64,7 @@ fn a_group_is_managed_looked_at_and_made_plain_again_with_the_same_files() {
 }
 
 #[test]
-fn wrong_usage_and_places_that_cannot_be_converted_are_one_line_each() {
+fn wrong_usage_and_places_that_cannot_be_converted_are_one_error_each() {
     let bench = Bench::in_memory();
     group(&bench, 3);
     assert!(bench.fails(2, &["manage"]).contains("<DIR>"));
@@ -77,7 +77,7 @@ fn wrong_usage_and_places_that_cannot_be_converted_are_one_line_each() {
         {
             let told = bench.fails(1, &[verb, path]);
             assert!(told.contains(path) && told.contains(why), "{verb}: {told}");
-            assert!(told.lines().count() == 1 && told.len() < 200, "{verb}: {told}");
+            assert!(is_one_error(&told) && told.len() < 200, "{verb}: {told}");
         }
     }
     // One that is refused does not keep the next from its turn.

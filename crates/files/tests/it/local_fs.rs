@@ -169,7 +169,7 @@ fn a_directory_of_ones_own_is_held_whatever_takes_its_name() {
     fs::set_permissions(at("moved"), fs::Permissions::from_mode(0o700)).expect("set");
     // Only root can give it away; the owner of a directory can put one of his own there.
     if chown(at("moved"), Some(1), None).is_ok() {
-        let error = fs.own(moved).err().expect("another user's").to_string();
+        let error = measure::error_chain(&fs.own(moved).err().expect("another user's"));
         assert!(error.contains("it belongs to user 1"), "{error}");
     }
 }

@@ -152,7 +152,7 @@ impl MeasuredPart {
             ended: match &measured.cut_short {
                 None => Ended::InTime,
                 Some(CutShort::Stopped) => Ended::Stopped,
-                Some(CutShort::Gone(error)) => Ended::Gone { rank: 0, why: super::chain(error) },
+                Some(CutShort::Gone(error)) => Ended::Gone { rank: 0, why: measure::error_chain(error) },
             },
         }
     }

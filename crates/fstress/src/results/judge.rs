@@ -177,7 +177,7 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, measured: &Measured, asked:
     let mut verdict = Verdict::valid();
 
     match &measured.cut_short {
-        Some(CutShort::Gone(error)) => verdict.invalidate(STORAGE_GONE, error.to_string()),
+        Some(CutShort::Gone(error)) => verdict.invalidate(STORAGE_GONE, measure::error_chain(error)),
         Some(CutShort::Stopped) => verdict.remark(STOPPED, "stopped by the user before its end"),
         None => {}
     }

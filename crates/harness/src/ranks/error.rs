@@ -20,7 +20,7 @@ pub enum RanksError {
         why: String,
     },
     /// A rank does not answer any more.
-    #[error("{0}; the run ends with the load points measured until then")]
+    #[error("the run ends with what was measured until then")]
     Lost(#[from] Lost),
     /// The ranks do not mean to do the same.
     #[error("the ranks differ in the {what}: {first}, but {other}; start the same on all hosts")]

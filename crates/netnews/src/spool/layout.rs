@@ -352,7 +352,8 @@ mod tests {
         let base = target.path().join(directory_of("t"));
         std::fs::create_dir(&base).unwrap();
         std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let error = Storage::of(fs).begin("t").err().expect("others may put a link in it").to_string();
+        let error = Storage::of(fs).begin("t").err().expect("others may put a link in it");
+        let error = measure::error_chain(&error);
         assert!(error.contains("chmod go-w"), "{error}");
 
         let (elsewhere, _) = folder();

@@ -109,7 +109,9 @@ impl Watch {
                         self.by_phase.push((phase, meter.lap()));
                     }
                 }
-                Ok(Event::Trouble(error)) => events.send(harness::Event::Warning(error.to_string())),
+                Ok(Event::Trouble(error)) => {
+                    events.send(harness::Event::Warning(measure::error_chain(&error)))
+                }
                 Ok(_) => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     self.sample(done);

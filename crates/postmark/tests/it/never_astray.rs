@@ -336,7 +336,7 @@ fn a_file_of_the_user_s_that_appears_in_a_subdirectory_is_told_of_and_stays() {
     });
     let error = done.unwrap_err();
     assert!(matches!(&error, PostmarkError::Left { left: 1, .. }), "{error}");
-    assert!(error.to_string().contains("s1"), "{error}");
+    assert!(measure::error_chain(&error).contains("s1"), "{error}");
     assert_eq!(left(here.path()), [Path::new("p0/s1"), Path::new("p0/s1/guest")]);
 }
 
@@ -355,7 +355,7 @@ fn a_file_that_someone_cuts_short_or_takes_away_ends_the_run_with_its_name() {
             }
         });
         let error = done.unwrap_err();
-        assert!(error.to_string().contains("/1"), "{error}");
+        assert!(measure::error_chain(&error).contains("/1"), "{error}");
         assert_eq!(cut, matches!(error, PostmarkError::Shortened { read_bytes: 1, .. }), "{error}");
         assert!(left(here.path()).is_empty());
     }

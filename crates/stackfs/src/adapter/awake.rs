@@ -44,8 +44,7 @@ struct Asked {
 impl Awake {
     /// Opens the device; the thread that is to run `watch` is the caller's to start.
     pub(super) fn open() -> io::Result<Arc<Self>> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{DEVICE}: {error}"));
-        let device = OpenOptions::new().write(true).open(DEVICE).map_err(named)?;
+        let device = OpenOptions::new().write(true).open(DEVICE)?;
         let mut asked = Asked { device, over: false };
         // Opening it is a request already, of what was the default when the kernel was built.
         asked.tell(WHENEVER);

@@ -33,7 +33,7 @@ pub(crate) fn start(mut adapter: Adapter, options: &StackOptions, source: &Path)
         fuser::Session::from_fd(adapter, connection, acl, config).inspect_err(|_| {
             // Not served, it would only be in the way.
             if let Err(error) = mounts::detach(&options.mountpoint, true) {
-                tracing::warn!("{error}");
+                tracing::warn!("{}", measure::error_chain(&error));
             }
         })?
     } else {

@@ -270,7 +270,7 @@ impl Mender<'_> {
     fn mend(&mut self, change: impl FnOnce(&mut Self) -> rustix::io::Result<()>) -> Mended {
         match &self.guard {
             None => Mended::NotTried,
-            Some(Err(error)) => Mended::Not(error.to_string()),
+            Some(Err(error)) => Mended::Not(measure::error_chain(error)),
             Some(Ok(_)) => Mended::by(change(self)),
         }
     }

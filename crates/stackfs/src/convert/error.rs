@@ -24,7 +24,7 @@ pub(crate) fn mended_by(path: &Path, marked: bool) -> String {
 #[non_exhaustive]
 pub enum ConvertError {
     /// Not there, not a directory, not to be opened.
-    #[error("{path}: cannot be opened as a directory ({source}); name a directory of the lower tree", path = path.display())]
+    #[error("{path}: cannot be opened as a directory; name a directory of the lower tree", path = path.display())]
     Open {
         /// What was named.
         path: PathBuf,
@@ -176,7 +176,7 @@ pub enum ConvertError {
     },
     /// The mark names no layout.
     #[error(
-        "{path}: its attribute user.crumb.layout cannot be read or names no layout ({source}); \
+        "{path}: its attribute user.crumb.layout cannot be read or names no layout; \
          see `crumb check {path}`", path = path.display()
     )]
     Mark {
@@ -218,7 +218,7 @@ pub enum ConvertError {
     },
     /// A call failed.
     #[error(
-        "{path}: cannot {doing} ({source}); everything is still there, in part under {staging}; mend the cause and run \
+        "{path}: cannot {doing}; everything is still there, in part under {staging}; mend the cause and run \
          this again to finish, or the opposite (manage, unmanage) to go back",
         path = path.display(), staging = super::STAGING_PREFIX.to_owned() + "*"
     )]

@@ -11,7 +11,7 @@ use testkit::need::{HostFeature, host};
 fn refused(lower: &Path, mountpoint: &Path) -> String {
     match Mount::start(StackOptions::new(lower, mountpoint)) {
         Ok(_) => panic!("mounted {} at {}", lower.display(), mountpoint.display()),
-        Err(error) => error.to_string(),
+        Err(error) => measure::error_chain(&error),
     }
 }
 

@@ -229,7 +229,7 @@ impl Bench<'_> {
         options.timeouts.entry = Duration::ZERO;
         let mount = match Mount::start(options) {
             Ok(mount) => mount,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(measure::error_chain(&error))),
         };
         let fs = LocalFs::open(place.0.clone()).with_context(|| place.0.display().to_string())?;
         let below = std::mem::replace(&mut self.fs, Arc::new(fs));

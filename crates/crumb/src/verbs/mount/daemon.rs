@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, anyhow};
 use stackfs::Mount;
 
-use crate::exit::{BadUsage, ExitStatus};
+use crate::exit::{BadUsage, ExitStatus, in_one_line};
 use crate::output::print;
 
 const READY: &str = "ready";
@@ -70,15 +70,8 @@ pub fn serve(work: impl FnOnce(Ready) -> anyhow::Result<ExitStatus>) -> anyhow::
     let done = work(ready);
     if let Err(error) = &done {
         let word = if error.is::<BadUsage>() { BAD_USAGE } else { FAILED };
-        let mut causes: Vec<String> = Vec::new();
-        for told in error.chain().map(ToString::to_string).filter(|told| *told != BadUsage.to_string()) {
-            // What an error says of its cause itself is not said again.
-            if causes.last().is_none_or(|above| !above.contains(&told)) {
-                causes.push(told);
-            }
-        }
         // Nobody listens any more when it had been ready.
-        let _ = print(&format!("{word}\n{}\n", causes.join(": ")));
+        let _ = print(&format!("{word}\n{}\n", in_one_line(error)));
     }
     done
 }

@@ -221,7 +221,7 @@ fn a_text_that_is_said_to_be_larger_than_the_index_can_say_is_an_error_that_name
         // All hole: the size is what the storage says, whatever it holds.
         let text = fs::File::options().write(true).open(folder.path().join(TEXT_FILE)).unwrap();
         text.set_len(index::OFFSET_MAX + 1).unwrap();
-        let error = History::open(&*lib, how).map(|_| ()).unwrap_err().to_string();
+        let error = measure::error_chain(&History::open(&*lib, how).map(|_| ()).unwrap_err());
         let named = folder.path().join(TEXT_FILE);
         assert!(error.starts_with(&format!("{}: ", named.display())), "{error}");
         assert!(error.contains("1099511627775 bytes"), "{error}");

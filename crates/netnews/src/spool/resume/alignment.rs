@@ -94,7 +94,8 @@ fn well_on_all<T>(
     step: &str,
     done: Result<T, NetnewsError>,
 ) -> Result<T, NetnewsError> {
-    let together: Result<(), RanksError> = group.all_did(step, done.as_ref().err().map(ToString::to_string));
+    let together: Result<(), RanksError> =
+        group.all_did(step, done.as_ref().err().map(|error| measure::error_chain(error)));
     // The rank's own error says more than what the other ranks received of it.
     let done = done?;
     together?;
