@@ -31,7 +31,7 @@ pub enum Bound {
     Device,
     /// A server was waited for.
     Server,
-    /// Memory served what was asked: the run tells nothing of the device.
+    /// Memory served what was asked: the run says nothing about the device.
     Cache,
     /// The benchmark or the kernel computed most of the time.
     Cpu,

@@ -104,7 +104,7 @@ const FUSE: u64 = 0x6573_5546;
 const MEMORY_FILE_SYSTEMS: [(u64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 
 impl KernelCaches {
-    /// For the directory `root`. What keeps its caches from being dropped is told by each [`CacheControl::chill`].
+    /// For the directory `root`. What keeps its caches from being dropped is reported by each [`CacheControl::chill`].
     ///
     /// # Errors
     /// When there is no such directory.
@@ -239,7 +239,7 @@ fn witness(root: &OwnedFd) -> io::Result<File> {
     Ok(witness)
 }
 
-/// Reads the witness, whatever it takes, and tells whether it can be read from memory then.
+/// Reads the witness, whatever it takes, and returns whether it then comes from memory.
 fn in_memory(witness: &File) -> io::Result<bool> {
     let mut bytes = [0; WITNESS_BYTES];
     rustix::io::pread(witness, &mut bytes, 0)?;
@@ -329,7 +329,7 @@ mod tests {
         for name in &names {
             std::fs::symlink_metadata(directory.path().join(name)).unwrap();
         }
-        // Where the kernel tells at all, names just used are cached and names that are not there are not.
+        // Where the kernel reports it at all, names just used are cached and names that are not there are not.
         if caches.cached(&names) == Ok(names.len()) {
             assert_eq!(caches.cached(&[PathBuf::from("never"), PathBuf::from("1")]), Ok(1));
         }

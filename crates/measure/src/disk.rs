@@ -6,7 +6,7 @@
 //!
 //! The counters are the kernel's own (Documentation/admin-guide/iostats.rst), the ones iostat(1) shows. They count
 //! all that the device did, for others too. Busy says that at least one request was at the device: of a device that
-//! serves many at a time, such as flash or an array, it tells less than the queue does.
+//! serves many at a time, such as flash or an array, it says less than the queue does.
 
 use crate::MetricDeclaration;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ impl DiskMeter {
         self.begun.until(&now, self.at.elapsed(), &self.device)
     }
 
-    /// The same, and begins anew.
+    /// The same, and starts over.
     pub fn lap(&mut self) -> DiskUse {
         let (now, at) = (Counters::read(&self.stat).unwrap_or(self.begun), Instant::now());
         let done = self.begun.until(&now, at - self.at, &self.device);
@@ -140,7 +140,7 @@ impl Counters {
     }
 
     fn until(&self, now: &Self, elapsed: Duration, device: &str) -> DiskUse {
-        // The counters wrap on machines of 32 bits, and start anew with a device that was taken off and put back.
+        // The counters wrap on machines of 32 bits, and start again with a device that was taken off and put back.
         let since = |then: u64, now: u64| now.saturating_sub(then);
         let of_time = |ms: u64| ms as f64 / 1e3 / elapsed.as_secs_f64().max(1e-9);
         DiskUse {

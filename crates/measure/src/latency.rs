@@ -27,7 +27,7 @@ enum Counts {
     Stored(StoredHistogram),
 }
 
-/// What is told of a histogram in tables; every figure in microseconds but `count`.
+/// The figures of a histogram that tables show; every figure in microseconds but `count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Samples.

@@ -5,7 +5,7 @@
 //!    -> RunRecord::declare -> Metric (owned, in the record) -> tables, page, comparison
 //! ```
 //!
-//! A benchmark declares its metrics beside where it computes them. Whoever shows a record reads the record's own
+//! A benchmark declares its metrics beside where it computes them. Code that shows a record reads the record's own
 //! declarations and knows no benchmark. What no list declares is read off its name ([`Metric::undeclared`]), so that a
 //! record of another version is still shown.
 
@@ -97,7 +97,7 @@ impl MetricDeclaration {
         Self::new(name, "", title)
     }
 
-    /// The same with another direction than its unit tells.
+    /// The same with another direction than its unit implies.
     #[must_use]
     pub const fn better(self, better: Better) -> Self {
         Self { better, ..self }

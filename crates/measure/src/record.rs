@@ -108,7 +108,7 @@ pub struct LoadPoint {
     pub measured_s: f64,
     /// Planned in the interval and never sent, because the server held up what was sent before.
     pub unsent: u64,
-    /// Connections made anew within the interval.
+    /// Connections made again within the interval.
     pub reconnects: u64,
     /// Replies that could not be understood or matched.
     pub bad_replies: u64,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! 1. The benchmark's crate reads its own records and says what is to be seen: tables, bars, ranges, lines.
-//! 2. Whoever draws a page places everything on axes and knows no benchmark.
+//! 2. The code that draws a page places everything on axes and knows no benchmark.
 //!
 //! Invariant: a drawing skips what is not finite or out of range, so a view may hold what an imported record says.
 //! Units are those of [`crate::Metric`]. Texts are plain: the page escapes them.
