@@ -53,7 +53,7 @@ pub use scratch::Scratch;
 pub struct DirectoryOptions {
     /// Refuse every change with `NFS3ERR_ROFS`. Default: no.
     pub read_only: bool,
-    /// Make device nodes for MKNOD, where this process may. Default: no, `NFS3ERR_PERM`: whoever has a device has what is
+    /// Make device nodes for MKNOD, where this process may. Default: no, `NFS3ERR_PERM`: a caller that has a device has what is
     /// behind it.
     pub devices: bool,
     /// The most bytes that one READ or WRITE carries. Default 1 MiB, what Linux clients use at most.
@@ -98,7 +98,7 @@ pub struct Directory {
     devices: bool,
     io_bytes_max: u32,
     caller: Caller,
-    /// Told with every WRITE and COMMIT: changes when unwritten data may have been lost.
+    /// Reported with every WRITE and COMMIT: changes when unwritten data may have been lost.
     write_verifier: AtomicU64,
 }
 

@@ -9,7 +9,7 @@
 //! nothing, and `..` or a path from `/` is refused with `INVAL`. A benchmark that works in one directory for long
 //! takes [`FileSystem::below`] and saves the walk.
 //!
-//! Always holds: every failure tells the operation, the path and a [`Status`], the same one for the same cause
+//! Always holds: every failure names the operation, the path and a [`Status`], the same one for the same cause
 //! behind every implementation; a file's cursor moves by what was read or written and by nothing else.
 //! What all implementations must do alike is code: `testkit::conformance`.
 //! Not here: open-loop load (see `Transport`), caches of our own (an implementation's options say which it has).
@@ -182,7 +182,7 @@ pub trait OpenFile: Send {
     /// `NOSPC`, `DQUOT`, `IO`, …
     fn write(&mut self, bytes: &[u8]) -> Result<usize, FsError>;
 
-    /// Moves the cursor to the end and tells where that is, bytes from the beginning.
+    /// Moves the cursor to the end and returns its position in bytes from the beginning.
     ///
     /// # Errors
     /// `STALE`, `IO`, …
@@ -206,7 +206,7 @@ pub trait OpenFile: Send {
     /// `IO`, `NOSPC`, …: the data may be lost, and a later sync that succeeds says nothing about it.
     fn sync(&mut self, scope: SyncScope) -> Result<(), FsError>;
 
-    /// Closes and tells errors of writes that were held back.
+    /// Closes, and returns errors of writes that were held back.
     ///
     /// # Errors
     /// `NOSPC`, `IO`, …

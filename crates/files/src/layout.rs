@@ -14,7 +14,7 @@
 //! folders and caches, takes two hexadecimal digits of the name's 32-bit FNV-1a hash, whatever the name is made of,
 //! and has no `aaa`; one level of 256 keeps a million names in directories of 4,000.
 //!
-//! Always holds: one name has one place, and the place tells the name (its last component).
+//! Always holds: one name has one place, and the place contains the name (its last component).
 //! Not here: any input or output, conversion of directories that are there.
 //! Source: Zadok and Badulescu, "Usenetfs: A Stackable File System for Large Article Directories",
 //! CUCS-022-98, sections 2 and 4; the hash: the Internet-Draft draft-eastlake-fnv.

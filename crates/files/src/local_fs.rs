@@ -102,7 +102,7 @@ fn not_ours(op: FsOp, path: PathBuf, why: String) -> FsError {
     FsError::Failed { op, path, status: Status::PERM, source }
 }
 
-/// Whether a file system tells another owner than the user who made something: NFS makes root nobody, SMB and the FAT
+/// Whether a file system reports another owner than the user who created a file: NFS makes root nobody, SMB and the FAT
 /// family have one owner for all, set by the mount.
 fn maps_owners(directory: &OwnedFd, owner: u32) -> Result<bool, Errno> {
     const NFS: u32 = 0x6969;

@@ -1,6 +1,6 @@
 //! What can be asked of storage and what comes back: the 22 procedures of NFSv3 (RFC 1813, section 3.3).
 //!
-//! Requests and replies borrow: a request from whoever asks, a reply from the buffer it arrived in, so that
+//! Requests and replies borrow: a request from its caller, a reply from the buffer it arrived in, so that
 //! neither side of the hot path allocates. Both the client and the server of `nfs` speak these types, and
 //! so does a local directory.
 //!
@@ -212,7 +212,7 @@ pub struct PreAttributes {
     pub ctime: NodeTime,
 }
 
-/// An object before and after an operation, as far as the server tells (`wcc_data`).
+/// An object before and after an operation, as far as the server says (`wcc_data`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wcc {
     /// Before.

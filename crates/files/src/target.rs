@@ -35,7 +35,7 @@ pub struct NfsTarget {
     pub mount_port: Option<u16>,
     /// Path to mount, as the server names it; begins with a slash.
     pub export: String,
-    /// UDP or TCP. `None`: TCP unless told otherwise elsewhere.
+    /// UDP or TCP. `None`: TCP unless a flag says otherwise.
     pub proto: Option<NfsProto>,
 }
 

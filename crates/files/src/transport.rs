@@ -69,7 +69,7 @@ pub enum SubmitError {
 /// What happened below the requests, since the transport was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransportCounters {
-    /// Connections made anew.
+    /// Reconnections.
     pub reconnects: u64,
     /// Messages that were no reply to anything in flight, or none at all.
     pub bad_replies: u64,
@@ -89,7 +89,7 @@ pub struct TransportCounters {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// The connection broke and could not be made anew.
+    /// The connection broke and could not be re-established.
     #[error(
         "{target}: connection lost and not regained within {waited_s:.0} s; is the server still running?"
     )]

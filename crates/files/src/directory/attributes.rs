@@ -8,7 +8,7 @@ use crate::{Attributes, FileKind, Fsstat, NodeTime, PreAttributes};
 pub(super) const STAT_MASK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// What makes an object itself: an inode number used again has another birth time. File systems without
-/// birth times give 0 there, and then only removals through the export are told apart.
+/// birth times give 0 there, and then only removals through the export are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub device: u64,

@@ -1,7 +1,7 @@
 //! READDIR and READDIRPLUS.
 //!
 //! A cookie is the directory offset that the kernel gives with each entry (`d_off`), which stays where it is
-//! while other names come and go; so a listing goes on after any pause, also with a new descriptor, and
+//! while other names come and go; so a listing continues after any pause, also with a new descriptor, and
 //! shows every name that was there all the time exactly once. The cookie verifier is therefore constant.
 
 use std::mem::MaybeUninit;

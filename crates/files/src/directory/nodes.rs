@@ -6,7 +6,7 @@
 //!
 //! Locks, in order: `name_locks` (two at most, by index), then the table's or a shard's.
 //! `name_locks` are held across the system calls that change names, as the kernel holds the directory's own
-//! lock: otherwise table and directory could disagree about which object a name meant. Whoever holds one
+//! lock: otherwise table and directory could disagree about which object a name meant. A caller that holds one
 //! finds no objects meanwhile: a search takes them too.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

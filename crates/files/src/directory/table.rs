@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Always holds: a handle names one object for ever: a slot that is used again has another generation. A
-//! place is a hint: whoever goes there compares device, inode and birth time before believing it.
+//! place is a hint: a caller that goes there compares device, inode and birth time before believing it.
 //! Memory: 48 bytes an object, its name's allocation, and 17 to 35 bytes of index: about 110 bytes.
 //! Not here: system calls (see `nodes`).
 
