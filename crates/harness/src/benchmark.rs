@@ -102,7 +102,7 @@ pub struct Context<'a> {
     pub ranks: Replicas<'a>,
     /// Raised when the run is to end early: by a signal, or by another rank.
     pub stop: &'a Arc<AtomicBool>,
-    /// Hears of the run while it goes on.
+    /// Receives events while the run continues.
     pub events: Events,
 }
 

@@ -1,4 +1,4 @@
-//! What a run reports while it goes on: one sort of event for every benchmark, which one reporter shows.
+//! What a run reports while it runs: one sort of event for every benchmark, which one reporter shows.
 //!
 //! Always holds: sending returns at once; a reporter that is behind loses steps and live figures, and nothing else.
 

@@ -174,7 +174,7 @@ impl RankGroup {
         self.0.as_ref().and_then(|joined| joined.lost.as_ref())
     }
 
-    /// Whether what ended the run was told at a collective. What was not, the other ranks do not know yet.
+    /// Whether what ended the run was reported at a collective. What was not, the other ranks do not know yet.
     pub fn all_know(&self) -> bool {
         self.0.as_ref().is_none_or(|joined| joined.all_know)
     }
@@ -342,7 +342,7 @@ impl RankGroup {
         }
     }
 
-    /// What ends the run was told at a collective.
+    /// What ends the run was reported at a collective.
     pub fn note_all_know(&mut self) {
         if let Some(joined) = &mut self.0 {
             joined.all_know = true;

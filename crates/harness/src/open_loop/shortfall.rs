@@ -18,7 +18,7 @@ pub const TRANSPORT_FULL: &str = "transport-full";
 
 /// Share of the interval in which requests waited for room, from which it is said.
 const FULL_MIN: f64 = 0.01;
-/// A storage that takes so many times as long as at a light load has a queue of its own.
+/// A storage that takes this many times as long as at a light load has a queue of its own.
 const SLOWER_MIN: f64 = 3.0;
 
 /// What became of the requests of a load point.

@@ -60,7 +60,7 @@ pub struct Lost {
 pub enum Fate {
     /// It does not answer, or not as it should: what is known, as the end of a sentence.
     Gone(String),
-    /// It came to an end of its own, for this reason, and tells it by itself where it can.
+    /// It came to an end of its own, for this reason, and reports it by itself where it can.
     Ended(String),
 }
 

@@ -156,7 +156,7 @@ impl<'a> Replicas<'a> {
         if !self.is_joined() {
             return Ok(());
         }
-        // Whoever still waits to begin a phase hears that this one is at its end.
+        // A rank that still waits to begin a phase hears that this one is at its end.
         self.ready("the end", if problem.is_some() { RankState::Failed } else { RankState::TimeUp });
         match self.wrong.take() {
             Some(error) => Err(error),

@@ -39,7 +39,7 @@ impl std::str::FromStr for Share {
 }
 
 impl RankGroup {
-    /// This rank's part of so many things; the parts of all ranks sum up to them, but none has fewer than one.
+    /// This rank's part of this many things; the parts of all ranks sum up to them, but none has fewer than one.
     pub fn part_of(&self, things: u64) -> u64 {
         let (from, to) = self.bounds();
         if self.0.is_none() || things == 0 {
