@@ -1,4 +1,4 @@
-//! What can go wrong with all of it; what concerns one entry alone is told to who watches, and the rest goes on.
+//! What can go wrong with all of it; what concerns one entry alone is reported to the watcher, and the rest continues.
 
 use std::io;
 use std::path::PathBuf;

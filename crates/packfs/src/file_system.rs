@@ -14,7 +14,7 @@
 //!   `rename` wait for the disk, since the store has them so.
 //! - Several names of one file are links of the store. A file with several names that is written is put once and linked
 //!   again: a kill between leaves some names with the old bytes.
-//! - A rename of a file with one name of up to 256 KB puts it anew under the other key; other files are linked, and stay
+//! - A rename of a file with one name of up to 256 KB puts it again under the other key; other files are linked, and stay
 //!   linked objects. A rename of a directory does this for each object below it: its cost is theirs, and a kill in the
 //!   middle leaves some of them under both names.
 //! - Symbolic links to paths from `/` lead nowhere. They have no second names (`NOTSUPP`).

@@ -35,7 +35,7 @@ pub struct Got {
     pub directories: u64,
     /// Symbolic links, and further names of files.
     pub links: u64,
-    /// Objects that were not written, and told of.
+    /// Objects that were not written but reported.
     pub refused: u64,
     /// Files and directories that were put with a set-user-ID or set-group-ID bit, and written without it.
     pub without_special_bits: u64,
@@ -45,7 +45,7 @@ pub struct Got {
 pub trait WatchGet {
     /// An object was not written; the others are.
     fn refused(&mut self, key: &[u8], why: &str);
-    /// One more is begun, of so many.
+    /// One more is begun, of this many.
     fn step(&mut self, got: &Got, of: u64);
 }
 
@@ -121,7 +121,7 @@ impl<'a> Getting<'a> {
             let key = &key[..key.len() - key.iter().rev().take_while(|byte| **byte == b'/').count()];
             let there = match self.store.attributes(key) {
                 Err(StoreError::Damaged { .. } | StoreError::Disk(_)) => {
-                    // Told when it is read.
+                    // Reported when it is read.
                     wanted.push(Wanted { key: key.to_vec(), is_linked: true });
                     continue;
                 }
@@ -304,7 +304,7 @@ const DIRECTORY: OFlags =
 
 impl<'a> Files<'a> {
     fn below(root: &'a Path) -> io::Result<Self> {
-        // The directory itself may be named by a link: whoever runs the command chose it.
+        // The directory itself may be named by a link: the user who runs the command chose it.
         let top = openat(CWD, root, DIRECTORY - OFlags::NOFOLLOW, Mode::empty())?;
         Ok(Self {
             root,

@@ -1,7 +1,7 @@
 //! Files, trees and tar streams into a store.
 //!
 //! Kept of a file: its bytes, permissions and time of change; of a tree also empty directories, symbolic links as they
-//! are, and which names are one file. Not kept: owners, extended attributes, holes. Devices, sockets and pipes are told
+//! are, and which names are one file. Not kept: owners, extended attributes, holes. Devices, sockets and pipes are reported
 //! and counted.
 
 use std::cell::Cell;
@@ -49,7 +49,7 @@ pub struct Put {
     pub symlinks: u64,
     /// Further names of files.
     pub hard_links: u64,
-    /// Entries that were not put, and told of.
+    /// Entries that were not put but reported.
     pub refused: u64,
 }
 
@@ -253,7 +253,7 @@ impl<'a> Putting<'a> {
         Ok(())
     }
 
-    /// Goes on after what concerns one entry alone.
+    /// Continues after what concerns one entry alone.
     fn settled(&mut self, what: &str, done: Result<io::Result<()>, StoreError>) -> Result<(), PackFsError> {
         match done {
             Ok(Ok(())) => Ok(()),
@@ -336,7 +336,7 @@ impl<'a> Putting<'a> {
         let path = entry.path()?.into_owned();
         let what = shown(path.as_os_str().as_bytes());
         last.clone_from(&what);
-        // A damaged length there tells another place for all that follows.
+        // A damaged length there moves everything that follows.
         let pax =
             read_pax(entry).map_err(|source| PackFsError::BrokenStream { what: what.clone(), source })?;
         let target = entry.link_name()?.map(|target| target.into_owned());
@@ -487,7 +487,7 @@ impl<R: Read> Read for Ended<'_, R> {
     }
 }
 
-/// An entry of a stream: its end before the length that was told is an error. The reader of tar streams takes it for the entry's end, and finds
+/// An entry of a stream: its end before the length that was reported is an error. The reader of tar streams takes it for the entry's end, and finds
 /// out with the next one, when half an object would have been put.
 struct Whole<R> {
     from: R,

@@ -337,7 +337,7 @@ impl VolumeList {
     }
 }
 
-/// Bytes of a damaged file for people: none of them moves the cursor, and each can be told from any other.
+/// Bytes of a damaged file for people: none of them moves the cursor, and each can be distinguished from any other.
 fn escaped(bytes: &[u8]) -> String {
     match str::from_utf8(bytes) {
         Ok(text) => text.escape_debug().to_string(),

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The tail is empty for a file, `/` for a directory, and what a symbolic link holds: so the length of the attributes,
-//! which a listing has, tells files from the others without a read. `group` is the same for all names of one file and
+//! which a listing has, distinguishes files from the others without a read. `group` is the same for all names of one file and
 //! for no other file.
 //!
 //! Always holds: what is not of this form is no fault; such an object is a plain file.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PackFile (cursor) --+-- Opened --+-- base: the object as it was found, read from the store
-//! PackFile (cursor) --'            `-- content: its bytes once something is written, put anew at sync and close
+//! PackFile (cursor) --'            `-- content: its bytes once something is written, put again at sync and close
 //! ```
 //!
 //! Objects are immutable: an append of ten bytes to a file of a megabyte reads the megabyte and, at close, writes it.

@@ -1,7 +1,7 @@
 //! What was put and is not durable yet. A store in store mode shows an object only then, a file system at once: so the
 //! bytes are read from here meanwhile.
 //!
-//! Always holds: at most [`BYTES_MAX`] wait, and [`FILES_MAX`] files; beyond, whoever puts waits for the oldest.
+//! Always holds: at most [`BYTES_MAX`] wait, and [`FILES_MAX`] files; beyond, a put waits for the oldest.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};

@@ -387,7 +387,7 @@ impl Shared {
         match self.store().attributes(&key)? {
             Some((stat, meta)) => self.learned(node, &stat, &meta),
             None => {
-                // Never put, gone, or renamed meanwhile: then it is walked to anew. Gone below us is an empty file.
+                // Never put, gone, or renamed meanwhile: then the path is walked again. Gone below us is an empty file.
                 let _shape = self.hold_shape();
                 let _stripes = self.stripes(&[&key]);
                 if self.keys(node).first() == Some(&key)
