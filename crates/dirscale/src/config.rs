@@ -59,7 +59,7 @@ pub enum Cache {
 pub enum Keep {
     /// Removed at the end, also after an error and after Ctrl-C.
     Remove,
-    /// Made anew and kept for [`Keep::Reuse`].
+    /// Created, and kept for [`Keep::Reuse`].
     Keep,
     /// Taken up as an earlier run left them, grown further, and kept.
     Reuse,

@@ -12,7 +12,7 @@
 //! at the largest size decides whether there is anything to tell: cheaper there in 95% of them, dearer in 95%, or
 //! neither. Their crossings give the interval.
 //!
-//! Always holds: no size is told when the layout does not win at the largest size in 95% of the replicates.
+//! Always holds: no size is reported when the layout does not win at the largest size in 95% of the replicates.
 
 use std::fmt;
 

@@ -71,7 +71,7 @@ impl Need {
 }
 
 impl Room {
-    /// As the storage tells it. Storage without a limit of inodes says that it has none in all (btrfs, some servers).
+    /// As the storage reports it. Storage without a limit of inodes says that it has none in all (btrfs, some servers).
     pub fn of(space: &Fsstat) -> Self {
         Self {
             bytes: space.bytes_available / 100 * USABLE_PERCENT,

@@ -4,7 +4,7 @@
 //! every other one, so that what drifts in the machine hits all alike. The same places in the row are looked up in
 //! each layout.
 //!
-//! Always holds: caches are dropped right before each measurement of a cold run, and what came of it is told; the
+//! Always holds: caches are dropped right before each measurement of a cold run, and what came of it is reported; the
 //! folder is removed, or kept and written down, however the run ends.
 //! Not here: what the figures say (see `part`).
 
@@ -88,7 +88,7 @@ struct Bench<'a> {
 /// Names that the proof of coldness looks at.
 const PROBES: u64 = 32;
 
-/// Measures; `stop` ends it soon and cleanly. `tell` is called at each step, and the run goes on when it returns.
+/// Measures; `stop` ends it soon and cleanly. `tell` is called at each step, and the run continues when it returns.
 pub fn run(
     config: &DirscaleConfig,
     fs: Arc<dyn FileSystem>,

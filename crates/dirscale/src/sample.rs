@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The figure is the median over rounds of the mean over operations: the day's cost is a sum, so means are what
-//! counts, and a round that another program spoilt should not. With one round the interval tells how unlike the
+//! counts, and a round that another program spoilt should not. With one round the interval says how unlike the
 //! batches were, which includes that a cold directory gets warmer from the first lookup to the last; what differs
 //! between one filling of the caches and the next only shows with several rounds.
 
@@ -64,7 +64,7 @@ impl Samples {
         Some(Estimate { us, interval: self.has_spread().then(|| interval(&mut self.replicates(seed))) })
     }
 
-    /// Figures as they might have come out, [`REPLICATES`] of them, by drawing rounds and batches anew.
+    /// Figures as they might have come out, [`REPLICATES`] of them, by redrawing rounds and batches.
     pub(crate) fn replicates(&self, seed: u64) -> Vec<f64> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut one = || {

@@ -15,7 +15,7 @@
 //! as long as it is a row of numbers without holes; that is all that a kill can leave. The file is written before the
 //! directories are made: a folder without it was killed at once, holds nothing, and is taken up as an empty set.
 //!
-//! The folder is made for this user alone and held open; all in it is reached from there, so that whoever owns the target
+//! The folder is made for this user alone and held open; all in it is reached from there, so that a user who owns the target
 //! and moves the folder away leads nobody elsewhere.
 //!
 //! Always holds: nothing outside the folder is touched; no set is ever written over.

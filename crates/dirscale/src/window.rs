@@ -79,7 +79,7 @@ pub(crate) struct Window {
 
 /// Shifts of the pool that files begin at.
 const SHIFTS: usize = 4096;
-/// How often progress is told while files are made and removed.
+/// How often progress is reported while files are made and removed.
 pub(crate) const TOLD_EVERY: u64 = 256;
 
 impl Articles {
