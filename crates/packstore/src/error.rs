@@ -32,7 +32,7 @@ pub enum StoreError {
         place: String,
     },
     /// A volume of another store, or one that was away while the others changed.
-    #[error("{place}: {why}; leave it out, or empty it and add it anew")]
+    #[error("{place}: {why}; leave it out, or empty it and add it again")]
     Foreign {
         /// The volume.
         place: String,
@@ -81,7 +81,7 @@ pub enum StoreError {
         why: String,
     },
     /// A write or sync failed: what was not acknowledged yet may be lost.
-    #[error("{place}: read-only since a write failed ({why}); see to the disk, then open the store anew")]
+    #[error("{place}: read-only since a write failed ({why}); see to the disk, then open the store again")]
     VolumeFailed {
         /// The volume.
         place: String,
@@ -90,7 +90,7 @@ pub enum StoreError {
     },
     /// An object's bytes are not those that were stored.
     #[error(
-        "{place}: object {key} in file {file:08}, block {block}: {why}; it is not served; `crumb pack check` tells how many"
+        "{place}: object {key} in file {file:08}, block {block}: {why}; it is not served; `crumb pack check` reports how many"
     )]
     Damaged {
         /// The volume.

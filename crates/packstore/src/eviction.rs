@@ -62,7 +62,7 @@ pub trait Policy: Send + Sync {
     /// The object was deleted or replaced; its slot may be used again.
     fn removed(&mut self, slot: u32);
 
-    /// Lets go of an object and tells which; none when there are none.
+    /// Evicts an object and returns which; none when there are none.
     fn victim(&mut self) -> Option<u32>;
 
     /// What the key of the last victim was, so that it is known again should it come back soon.
@@ -76,6 +76,6 @@ pub trait Policy: Send + Sync {
         self.len() == 0
     }
 
-    /// Memory it takes, all told.
+    /// Memory it takes, in total.
     fn memory_bytes(&self) -> usize;
 }

@@ -2,7 +2,7 @@
 //!
 //! Always holds: what is decoded was whole by its checksum, and its lengths fit into what was read.
 //! Not here: where records go (`write_queue`), which of them still count (`rebuild`).
-//! Layout: `docs/design/packstore-format.md`, the only place that tells it.
+//! Layout: `docs/design/packstore-format.md`, the only description of it.
 
 mod heads;
 mod index_record;

@@ -11,7 +11,7 @@ use crate::format::{
     repair_index_records,
 };
 
-/// An index file; also under the salt that its head tells. Returns how many index records it has.
+/// An index file; also under the salt in its head. Returns how many index records it has.
 pub fn index(bytes: &[u8]) -> usize {
     let mut repaired = bytes.to_vec();
     let salt = IndexHead::decode_repairing(&mut repaired).map_or(0, |(head, _)| head.salt());

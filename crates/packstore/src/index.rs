@@ -4,7 +4,7 @@
 //! 2. A change adds, moves or removes one entry: one atomic step for those who look up meanwhile.
 //! 3. A look-up that found nothing is certain unless `uncertain` names the key.
 //!
-//! Always holds: an entry that a method returned as removed or moved was there, and no other caller got it too. So whoever
+//! Always holds: an entry that a method returned as removed or moved was there, and no other caller got it too. So a caller that
 //! gets `true` accounts for its blocks.
 //! Not here: how many blocks of a segment are live (`segments`), the names of shared objects (`links`).
 //! The lock of each set is a leaf. Look-ups take none, except for a key that is not there while some key is uncertain.
@@ -31,7 +31,7 @@ pub(crate) struct Index {
     objects: AtomicI64,
     /// Sequence numbers of puts on disk that never counted: power was lost before they were whole.
     torn: Mutex<HashSet<u64>>,
-    /// Keys, by hash, whose newest record is one that no index record tells of any more.
+    /// Keys, by hash, whose newest record is one that no index record names any more.
     uncertain: Mutex<HashMap<u64, Uncertain, Hashed>>,
     is_uncertain: AtomicBool,
     is_rebuilt: AtomicBool,
@@ -131,7 +131,7 @@ impl Index {
         self.objects.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// Sets what a rebuild, or the table of the last clean stop, told besides the entries.
+    /// Sets what a rebuild, or the table of the last clean stop, found besides the entries.
     pub(crate) fn learn(&self, objects: i64, torn: HashSet<u64>) {
         self.objects.store(objects.max(0), Ordering::Relaxed);
         *locked(&self.torn) = torn;
@@ -175,7 +175,7 @@ impl Index {
         locked(&self.uncertain).values().cloned().collect()
     }
 
-    /// The index files alone told what there is: the last stop was not clean.
+    /// Only the index files said what there is: the last stop was not clean.
     pub(crate) fn is_rebuilt(&self) -> bool {
         self.is_rebuilt.load(Ordering::SeqCst)
     }

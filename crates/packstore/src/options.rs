@@ -49,7 +49,7 @@ pub enum Admission {
     #[default]
     All,
     /// Those that are put for the second time (2 bytes an object to know them): saves most writes, costs 4 to 7 points of hits.
-    /// A put that is not stored is told by [`crate::Usage::refused`] alone. What replaces an object is stored always.
+    /// A put that is not stored is reported by [`crate::Usage::refused`] alone. What replaces an object is stored always.
     SecondRequest,
 }
 
@@ -83,7 +83,7 @@ pub enum Verify {
     /// Each time.
     #[default]
     Always,
-    /// Once in so many reads.
+    /// Once in this many reads.
     OneIn(u32),
 }
 
@@ -109,7 +109,7 @@ pub struct StoreOptions {
     /// does, as its memory tier serves what is read soon; a store does not. Without effect on a file system that has no
     /// O_DIRECT.
     pub direct_writes: Option<bool>,
-    /// Bodies that were asked for lately, kept in memory: at most so many bytes. Default 64 MB; 0: none.
+    /// Bodies that were requested recently, kept in memory: at most this many bytes. Default 64 MB; 0: none.
     pub memory_bytes_max: u64,
 }
 
@@ -207,7 +207,7 @@ impl Default for OpenOptions {
 
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
-/// How a put is told more than its key and body.
+/// What a put is given besides its key and body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PutOptions<'a> {
     /// Attributes, kept with the body: at most 64 KB.

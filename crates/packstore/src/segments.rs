@@ -54,7 +54,7 @@ pub(crate) struct LostParts {
     pub heads: Vec<String>,
     /// Where a damaged `table` is: the last stop was a clean one, after which each index is whole up to its end.
     pub table: Option<String>,
-    /// The last stop was a clean one, by the volumes' heads, and there is no `table` that tells what there was.
+    /// The last stop was a clean one, by the volumes' heads, and there is no `table` that says what there was.
     pub was_closed: bool,
     /// Segments that are not there, and the volume that had them.
     pub files: BTreeMap<u32, usize>,
@@ -256,7 +256,7 @@ impl Segments {
         locked(&self.lost).clone()
     }
 
-    /// Whether each index must end with a mark, as the last stop was a clean one, though no table tells what there was.
+    /// Whether each index must end with a mark, as the last stop was a clean one, though no table says what there was.
     pub(crate) fn lacks_table(&self) -> bool {
         let lost = locked(&self.lost);
         lost.table.is_some() || lost.was_closed

@@ -284,7 +284,7 @@ impl Store {
         }
     }
 
-    /// An object that cannot be read, as its index record tells it.
+    /// An object that cannot be read, as its index record describes it.
     fn damaged_old(
         &self,
         key: &[u8],

@@ -2,15 +2,15 @@
 //! written.
 //!
 //! ```text
-//! caller --stage--> group --> volume's writer: bodies, index records, [sync] --> applied --> caller told
+//! caller --stage--> group --> volume's writer: bodies, index records, [sync] --> applied --> caller notified
 //!                     cache mode: applied when staged, read from the group until written
 //! ```
 //!
 //! 1. `stage` takes places in the files being filled, and appends records and index records to the group of a volume.
-//! 2. `next_task` tells a volume's writer what is due: a group, room for the next objects, times of requests.
+//! 2. `next_task` gives a volume's writer its next task: a group, room for the next objects, times of requests.
 //! 3. `write_group` writes the group, syncs it where that was promised, and acknowledges it.
 //!
-//! Always holds: a group is staged whole or not at all, and none after its volume's writer was told to stop: nobody would
+//! Always holds: a group is staged whole or not at all, and none after its volume's writer was asked to stop: nobody would
 //! write it. In store mode nothing is applied before its body and its index record are durable.
 //! Not here: what a change means for the index (`Apply`); where room comes from (`make_room`).
 //! Locks, in order: keys (by hash); a volume's turn; a volume's staging; the group being written. Only keys and the turn are
@@ -162,14 +162,14 @@ struct Staging {
     oldest: Option<Instant>,
     /// An emptied buffer, to be used again.
     spare: Buffer,
-    /// Store mode: the writer waits a little for as many to be staged as were told of the last group.
+    /// Store mode: the writer waits a little for as many to be staged as waited for the last group.
     stagings_wanted: usize,
     /// Objects whose time of the last request is to be written.
     requests: Requests,
 }
 
 impl Staging {
-    /// What the writer takes next; an error once it was told to stop, as nobody would write it.
+    /// What the writer takes next; an error once it was asked to stop, as nobody would write it.
     fn group_to_add_to(&mut self) -> Result<&mut Group, StoreError> {
         if self.stop { Err(StoreError::Closed) } else { Ok(&mut self.group) }
     }

@@ -45,7 +45,7 @@ impl Weighter<u64, Kept> for Weight {
 }
 
 impl Memory {
-    /// Of so many bytes; of none, it keeps nothing.
+    /// With room for this many bytes; with 0 it keeps nothing.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let options = OptionsBuilder::new()
             .estimated_items_capacity((bytes_max / ENTRY_BYTES_USUAL).max(16) as usize)
@@ -90,7 +90,7 @@ impl Memory {
         let small = record.bytes.capacity() as u64 <= self.record_bytes_max;
         if record.compared && !record.head.internal && small && record.head.kind == Kind::Whole {
             cache.insert(record.entry.hash, Kept { record: record.clone() });
-            // Asked afterwards: whoever forgets counts first, and takes out then.
+            // Checked afterwards: the thread that forgets counts first, and removes then.
             if self.forgotten() != forgotten {
                 cache.remove(&record.entry.hash);
             }

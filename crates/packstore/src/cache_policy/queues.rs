@@ -38,11 +38,11 @@ impl FifoQueue {
 
 /// Requests after which an object of the small queue is promoted.
 pub(crate) const TOUCHES_FOR_MAIN: u16 = 2;
-/// The small queue's share of the segments, one in so many.
+/// The small queue has one in this many segments.
 pub(crate) const SMALL_QUEUE_OF: usize = 5;
 const SHARDS: usize = 16;
 
-/// Keys that were told of lately, in parts that are locked one by one.
+/// Keys that were evicted or requested recently, in parts that are locked one by one.
 struct Known(Vec<Mutex<Recent>>);
 
 impl Known {
@@ -71,7 +71,7 @@ pub(crate) struct Ghosts {
 }
 
 impl Ghosts {
-    /// For a cache of so many objects.
+    /// For a cache of this many objects.
     pub(crate) fn new(eviction: Eviction, admission: Admission, objects: u64) -> Self {
         Self {
             gone: (eviction == Eviction::S3Fifo).then(|| Known::of(objects - objects / 10)),

@@ -1,11 +1,11 @@
-/// Keys that were told of lately, as fingerprints in two bytes each: objects that were evicted, or asked for once.
+/// Keys seen recently, as fingerprints in two bytes each: objects that were evicted, or asked for once.
 /// Bounded: the oldest of a row of eight makes room. One key in 8,000 is taken for another.
 pub struct Recent {
     rows: Box<[[u16; ROW]]>,
 }
 
 impl Recent {
-    /// Of about so many keys.
+    /// Of about this many keys.
     pub fn new(keys: u32) -> Self {
         Self { rows: vec![[0; ROW]; (keys as usize).div_ceil(ROW).max(1)].into() }
     }

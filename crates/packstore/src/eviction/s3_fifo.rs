@@ -89,9 +89,9 @@ impl Policy for S3Fifo {
     }
 }
 
-/// The small queue's share, one in so many. The paper's tenth loses to LRU on the file server's largest cache by 0.3
+/// The small queue has one in this many objects. The paper's tenth loses to LRU on the file server's largest cache by 0.3
 /// points, a fifth wins all nine cases of `benches/hit_ratio`.
 const SMALL_OF: usize = 5;
-/// It remembers as many as there are slots, less one in so many.
+/// It remembers as many as there are slots, minus one in this many.
 const GONE_LESS_OF: u32 = 10;
 const TOUCHES_FOR_MAIN: u8 = 2;

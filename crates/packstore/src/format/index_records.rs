@@ -115,7 +115,7 @@ pub(crate) fn repair_index_records(bytes: &mut [u8], salt: u32) -> Vec<u64> {
 /// One flipped bit at most: as a checksum of 32 bits goes wrong differently for each bit of a block this short, it is the
 /// block that was written. Two bits are never taken for one.
 fn repair_index_record(bytes: &mut [u8], salt: u32) -> bool {
-    // First its length, which tells how far the checksum reaches.
+    // First its length, which says how far the checksum reaches.
     for bit in 32..48 {
         bytes[bit / 8] ^= 1 << (bit % 8);
         if decode_index_record(bytes, salt).is_some() {

@@ -8,7 +8,7 @@
 //! slot 0      | passed 4 b | tag 20 b | place 40 b |
 //! ```
 //!
-//! An object lies in one of two buckets that its hash tells, whichever was emptier: at 90% load both are full for one in
+//! An object lies in one of two buckets given by its hash, whichever was emptier: at 90% load both are full for one in
 //! a hundred (of a table turned over many times, one in four), which goes to a third, or fourth. `passed` counts those at their first bucket (and at each from the third
 //! on that they passed; 15: too many to count, for good); a search goes beyond the second while it is not zero. So
 //! nothing ever moves, deleting leaves no tombstone, and a reader needs no lock: each slot is one atomic word. Writers
@@ -131,7 +131,7 @@ impl FingerprintIndex {
     }
 
     /// Forgets all objects at places that are not to be kept, as when a volume vanished; returns how many. Whom they had
-    /// passed cannot be told any more, so that searches nearby stay longer than they need until the table is rebuilt.
+    /// passed cannot be known any more, so that searches nearby stay longer than they need until the table is rebuilt.
     pub fn retain(&self, keep: impl Fn(Location) -> bool) -> usize {
         let mut forgotten = 0;
         for shard in &self.shards {
@@ -155,7 +155,7 @@ impl FingerprintIndex {
         self.len() == 0
     }
 
-    /// Memory it takes, all told.
+    /// Memory it takes, in total.
     pub fn memory_bytes(&self) -> usize {
         let rings = self.shards.iter().flat_map(Shard::rings).map(Ring::memory_bytes).sum::<usize>();
         rings + size_of_val(&*self.shards) + self.shards.len() * size_of::<[usize; RINGS_MAX]>()

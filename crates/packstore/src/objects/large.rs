@@ -64,7 +64,7 @@ impl Objects {
         }
     }
 
-    /// Whether all of a large object is still there, as memory alone tells.
+    /// Whether all of a large object is still there, as far as memory alone shows.
     pub(crate) fn has_pieces(&self, manifest: &Manifest) -> bool {
         (0..manifest.piece_lens.len()).all(|part| {
             let key = internal_key(manifest.id, part as u32);

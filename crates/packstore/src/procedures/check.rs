@@ -8,7 +8,7 @@ use crate::format::{IndexRecord, IndexRecords, Kind, Manifest, Name, Put, SHARED
 use crate::objects::Objects;
 use crate::objects::read::{Depth, Record};
 use crate::procedures::compact::keep_tombstones;
-use crate::procedures::recover::{CutRecord, adopt, cut_records, looks_cut, untold, write_anew};
+use crate::procedures::recover::{CutRecord, adopt, cut_records, looks_cut, unindexed, write_anew};
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::{Onward, Segment};
 use crate::segments::volume_copy::write_copy;
@@ -79,7 +79,7 @@ impl Store {
     }
 
     /// What is known to be missing without reading bodies: volumes and segments that are not there, and indexes that end
-    /// early or have index records that cannot be read. [`Store::check`] tells more.
+    /// early or have index records that cannot be read. [`Store::check`] says more.
     ///
     /// # Errors
     /// When the store could not be learnt.
@@ -166,7 +166,7 @@ impl Store {
     }
 }
 
-/// What an index lacks since it was cut off. After a clean stop the table tells better.
+/// What an index lacks since it was cut off. After a clean stop the table knows more.
 fn cut_off(objects: &Objects, file: &Segment, read: &IndexRead) -> Result<Vec<CutRecord>, StoreError> {
     if !objects.index.is_rebuilt() || read.lost.is_some() {
         return Ok(Vec::new());
@@ -174,9 +174,9 @@ fn cut_off(objects: &Objects, file: &Segment, read: &IndexRead) -> Result<Vec<Cu
     cut_records(objects, file, read)
 }
 
-/// Why objects may be missing that an index told of.
+/// Why objects may be missing that an index named.
 fn what_an_index_lacks(objects: &Objects, file: &Segment, read: &IndexRead) -> Option<String> {
-    let (mut told, mut marked_end) = (0, 0);
+    let (mut indexed, mut marked_end) = (0, 0);
     let mut index_records = IndexRecords::new(&read.bytes, read.salt);
     for (_, index_record) in index_records.by_ref() {
         match index_record {
@@ -186,7 +186,7 @@ fn what_an_index_lacks(objects: &Objects, file: &Segment, read: &IndexRead) -> O
                     .location_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
                     .is_some() =>
             {
-                told += objects.setup.shape.blocks(put.record_bytes());
+                indexed += objects.setup.shape.blocks(put.record_bytes());
             }
             IndexRecord::Mark { durable_end } => marked_end = marked_end.max(durable_end),
             _ => {}
@@ -196,9 +196,9 @@ fn what_an_index_lacks(objects: &Objects, file: &Segment, read: &IndexRead) -> O
         return Some("its index has index records that cannot be read".to_owned());
     }
     let is_short = match objects.index.is_rebuilt() {
-        // Its index alone told what there is.
+        // Only its index said what there is.
         true => read.lost.is_none() && looks_cut(objects, file, read),
-        false => told < file.live_blocks.load(Ordering::Relaxed),
+        false => indexed < file.live_blocks.load(Ordering::Relaxed),
     };
     (is_short && !file.lacks_data()).then(|| "its index lacks objects that it held".to_owned())
 }
@@ -295,7 +295,7 @@ fn check_file(objects: &Objects, file: &Segment, report: &mut CheckReport) -> Re
     {
         report.faults.push(fault(None, what));
     }
-    let told = live.iter().map(|put| objects.setup.shape.blocks(put.record_bytes())).sum::<u32>();
+    let indexed = live.iter().map(|put| objects.setup.shape.blocks(put.record_bytes())).sum::<u32>();
     for at in &read.repaired {
         report.faults.push(fault(None, format!("the index has a flipped bit after byte {at}")));
     }
@@ -331,8 +331,8 @@ fn check_file(objects: &Objects, file: &Segment, report: &mut CheckReport) -> Re
             report.faults.push(fault_of(Some(put.name.key), what, false));
         }
     }
-    if told < file.live_blocks.load(Ordering::Relaxed) && !file.lacks_data() {
-        for key in untold(objects, file, &read)?.keys {
+    if indexed < file.live_blocks.load(Ordering::Relaxed) && !file.lacks_data() {
+        for key in unindexed(objects, file, &read)?.keys {
             let what = match key {
                 Some(key) => format!("the index lacks the index record of {}", printable(&key)),
                 None => "the index lacks the index record of a part of an object".to_owned(),

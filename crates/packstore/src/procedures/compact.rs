@@ -156,7 +156,7 @@ impl Store {
         let objects = &self.objects;
         let volume: Arc<Volume> = objects.segments.volume(file.volume);
         file.removed.store(true, Ordering::SeqCst);
-        // The body's other name says that the removal has begun, so that an opening after a kill goes on with it: never is a file
+        // The body's other name says that the removal has begun, so that an opening after a kill continues with it: never is a file
         // removed because the other is missing. Until the index is gone what supersedes its records must be kept, so the file is
         // forgotten last. Who reads its body still has it open.
         let unless_gone = |done: Result<(), DiskError>| match done {

@@ -3,7 +3,7 @@
 //! 1. The emptiest segment that is idle, when half of it is free.
 //! 2. Else a new segment, when the volume may have one more.
 //! 3. Else the emptiest that is worth it. A store that has none is full.
-//! 4. In a cache: `CachePolicy` tells which segment is to be emptied; objects go from it until an eighth is free.
+//! 4. In a cache: `CachePolicy` says which segment is to be emptied; objects go from it until an eighth is free.
 //!
 //! Always holds: before free blocks of a segment are written, its index was rewritten (`rewrite_index`).
 
@@ -252,7 +252,7 @@ fn refill(
     session(objects, volume, segment.clone(), &head, end, bitmap).map(Some)
 }
 
-/// So much of a file is made free at least, one part in so many: less, and rewriting its index would cost more than what then
+/// At least one part in this many of a file is made free: less, and rewriting its index would cost more than what then
 /// goes in; more, and objects go that are asked for.
 const FREE_AT_LEAST_OF: u32 = 8;
 
@@ -318,7 +318,7 @@ fn evict(
     Ok(true)
 }
 
-/// So many of a file's blocks, beside those that are taken.
+/// This many of a file's blocks, beside those that are taken.
 fn run_beside(mut taken: Vec<Range<u32>>, want_blocks: u32, blocks: u32) -> Option<Range<u32>> {
     taken.sort_unstable_by_key(|its| its.start);
     let mut start = 0;

@@ -20,7 +20,7 @@ const HELD_MAX: Duration = Duration::from_secs(60);
 
 impl Store {
     /// Moves all that is on a volume to the others, and removes it from the store; what else is in its directory stays. `place`:
-    /// as [`VolumeState::place`](crate::VolumeState::place) tells it.
+    /// as [`VolumeState::place`](crate::VolumeState::place) reports it.
     ///
     /// # Errors
     /// [`StoreError::Full`] when the others have no room; [`StoreError::Damaged`] when something on it is damaged: `repair` first. Then
@@ -104,7 +104,7 @@ impl Store {
     fn move_all(&self, index: usize, volume: &Volume) -> Result<CompactReport, StoreError> {
         let mut report = CompactReport::default();
         self.flush()?;
-        // Whoever wrote last has let go of the files after this.
+        // The last writer has released the files after this.
         volume.queue.let_go_of_files();
         let begun = Instant::now();
         loop {

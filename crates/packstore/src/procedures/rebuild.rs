@@ -53,7 +53,7 @@ struct Heap {
     /// By sequence number.
     uncertain: HashMap<u64, Uncertain>,
     sequence_max: u64,
-    /// Records whose index is lost: what it told of others is not known.
+    /// Records whose index is lost: what it said about others is not known.
     lost: bool,
 }
 
@@ -114,10 +114,10 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<(), StoreErro
     }
     let heaps = heaps.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let lost = heaps.iter().any(|heap| heap.lost);
-    // What was purged must not come back, and the lost index may be all that told so.
+    // What was purged must not come back, and the lost index may be the only record of the purge.
     let drops_all = lost && objects.setup.mode == Mode::Cache;
     if drops_all {
-        tracing::error!("a lost index may have told what was purged: the cache begins empty");
+        tracing::error!("a lost index may have recorded what was purged: the cache begins empty");
     }
     resolve(objects, heaps, &spill, threads, lost)?;
     restore(objects, drops_all);
@@ -181,7 +181,7 @@ fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), S
             "index records fail their checksums; run `crumb pack check`"
         );
         objects.segments.note_damaged_controls(damaged as u64);
-        seek_untold(objects, file, &read.bytes, read.salt, heap)?;
+        seek_unindexed(objects, file, &read.bytes, read.salt, heap)?;
     }
     Ok(())
 }
@@ -227,9 +227,9 @@ fn known_otherwise(objects: &Objects, file: &Segment, error: StoreError) -> Resu
     Ok(read)
 }
 
-/// What an index told.
+/// What an index contained.
 struct Learned {
-    /// What it told of behind this may lack its body.
+    /// Records that it names behind this may lack their bodies.
     durable_end: u64,
     damaged: Vec<u64>,
 }
@@ -264,19 +264,19 @@ fn learn(objects: &Objects, file: &Segment, read: &IndexRead, heap: &mut Heap) -
     Learned { durable_end, damaged: index_records.damaged }
 }
 
-/// Records of a data file that no index record tells of: one was damaged, or they were superseded long ago. Which of the two is not
+/// Records of a data file that no index record names: one was damaged, or they were superseded long ago. Which of the two is not
 /// known, so they are not served; but what they replaced must not come back.
-fn seek_untold(
+fn seek_unindexed(
     objects: &Objects,
     file: &Segment,
     index: &[u8],
     salt: u32,
     heap: &mut Heap,
 ) -> Result<(), StoreError> {
-    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+    let mut indexed = Bitmap::new(objects.setup.shape.segment_blocks);
     for (_, index_record) in IndexRecords::new(index, salt) {
         if let IndexRecord::Put(put) = index_record {
-            told.mark(put.block, objects.setup.shape.blocks(put.record_bytes()));
+            indexed.mark(put.block, objects.setup.shape.blocks(put.record_bytes()));
         }
     }
     let (block_bytes, body_salt) =
@@ -293,7 +293,7 @@ fn seek_untold(
         for step in 0..step_blocks.min(objects.setup.shape.segment_blocks - block) {
             let Some(from) = bytes.get(step as usize * block_bytes..) else { break };
             let at = block + step;
-            if told.is_taken(at) {
+            if indexed.is_taken(at) {
                 continue;
             }
             let Some(head) = RecordHead::decode(from, body_salt).filter(|head| !head.internal) else {

@@ -1,4 +1,4 @@
-//! What a segment's index told, learnt again when the index is lost.
+//! Recovers what a segment's index contained when the index is lost.
 //!
 //! ```text
 //! index file --> head and index records
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A data file does not tell which of its records count: tombstones and what they supersede are in indexes alone. After a clean
-//! stop the table tells. After any other stop a store keeps what it finds, marked; a cache drops all that it holds, as what
+//! stop the table says. After any other stop a store keeps what it finds, marked; a cache drops all that it holds, as what
 //! was purged may be among it.
 //!
 //! Always holds: nothing is deleted because something else is missing.
@@ -62,7 +62,7 @@ pub(crate) fn index_or_records(objects: &Objects, segment: &Segment) -> Result<I
     if let Some(read) = without_head(objects, segment) {
         return Ok(read);
     }
-    // When the body cannot be read either, the index is what is to be told of.
+    // When the body cannot be read either, report the index.
     index_from_records(objects, segment).map_err(|_| why)
 }
 
@@ -217,38 +217,42 @@ fn look(
     Ok(true)
 }
 
-/// Index records of the records that count by the table and of which the index tells nothing; and their keys, where they are
+/// Index records of the records that count by the table and of which the index says nothing; and their keys, where they are
 /// a user's.
-pub(crate) fn untold(objects: &Objects, segment: &Segment, read: &IndexRead) -> Result<Untold, StoreError> {
-    let told = told_blocks(objects, read);
+pub(crate) fn unindexed(
+    objects: &Objects,
+    segment: &Segment,
+    read: &IndexRead,
+) -> Result<Unindexed, StoreError> {
+    let indexed = indexed_blocks(objects, read);
     let recovered = segment.recovered.load(Ordering::SeqCst);
-    let mut untold = Untold::default();
+    let mut unindexed = Unindexed::default();
     each_record(objects, segment, |record| {
         let hash = record.name().hash(objects.setup.hash_seed);
-        if told.is_taken(record.block)
+        if indexed.is_taken(record.block)
             || objects.index.location_of(hash, segment.number, record.block).is_none()
         {
             return;
         }
         if let Some(put) = put_of(objects, record, recovered) {
-            IndexRecord::Put(put).encode(read.salt, &mut untold.index_records);
-            untold.keys.push((!record.head.internal).then(|| record.key.to_vec()));
+            IndexRecord::Put(put).encode(read.salt, &mut unindexed.index_records);
+            unindexed.keys.push((!record.head.internal).then(|| record.key.to_vec()));
         }
     })?;
-    Ok(untold)
+    Ok(unindexed)
 }
 
-/// First blocks of the records that an index tells of.
-fn told_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
-    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+/// First blocks of the records that an index names.
+fn indexed_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
+    let mut indexed = Bitmap::new(objects.setup.shape.segment_blocks);
     for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
         if let IndexRecord::Put(put) = index_record
             && put.block < objects.setup.shape.segment_blocks
         {
-            told.mark(put.block, 1);
+            indexed.mark(put.block, 1);
         }
     }
-    told
+    indexed
 }
 
 /// Where the last index record of an index ends.
@@ -275,14 +279,14 @@ impl CutRecord {
     }
 }
 
-/// Records that were written after an index that was longer than it is now, and of which it tells nothing, when one of them
+/// Records that were written after an index that was longer than it is now, and of which it says nothing, when one of them
 /// says so. Records that power loss left without an index record say nothing of the sort.
 pub(crate) fn cut_records(
     objects: &Objects,
     segment: &Segment,
     read: &IndexRead,
 ) -> Result<Vec<CutRecord>, StoreError> {
-    let (told, end, salt) = (told_blocks(objects, read), end_of(read), read.salt);
+    let (indexed, end, salt) = (indexed_blocks(objects, read), end_of(read), read.salt);
     let (mut cut, mut index_end) = (Vec::new(), 0);
     each_record(objects, segment, |record| {
         // Older ones were dropped from the index when it was rewritten, or may have been.
@@ -290,7 +294,7 @@ pub(crate) fn cut_records(
             return;
         }
         index_end = index_end.max(record.index_end);
-        if !told.is_taken(record.block)
+        if !indexed.is_taken(record.block)
             && let Some(put) = put_of(objects, record, true)
         {
             let mut bytes = Vec::new();
@@ -307,7 +311,7 @@ pub(crate) fn cut_records(
 /// Whether an index seems to be cut off, by what lies where the next record would have been written. A look, not a proof of
 /// the contrary: what is in the file is not overwritten then.
 pub(crate) fn looks_cut(objects: &Objects, segment: &Segment, read: &IndexRead) -> bool {
-    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+    let mut indexed = Bitmap::new(objects.setup.shape.segment_blocks);
     let mut newest = (0, 0);
     for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
         let IndexRecord::Put(put) = index_record else { continue };
@@ -317,10 +321,10 @@ pub(crate) fn looks_cut(objects: &Objects, segment: &Segment, read: &IndexRead) 
         else {
             continue;
         };
-        told.mark(put.block, blocks);
+        indexed.mark(put.block, blocks);
         newest = newest.max((put.sequence, end));
     }
-    let first_free = (0..objects.setup.shape.segment_blocks).find(|&block| !told.is_taken(block));
+    let first_free = (0..objects.setup.shape.segment_blocks).find(|&block| !indexed.is_taken(block));
     let end = end_of(read);
     let Ok(body) = segment.body() else { return false };
     let mut bytes = vec![0; LOOK_BYTES];
@@ -406,7 +410,7 @@ fn has_parts(objects: &Objects, segment: &Segment, put: &Put<'_>) -> Result<bool
 
 /// What an index lacks.
 #[derive(Default)]
-pub(crate) struct Untold {
+pub(crate) struct Unindexed {
     pub index_records: Vec<u8>,
     pub keys: Vec<Option<Vec<u8>>>,
 }
@@ -429,7 +433,7 @@ pub(crate) fn restore(objects: &Objects, others: bool) {
         for file in &turns[&false] {
             let done = write_anew(objects, file, false);
             if let Err(error) = done {
-                tracing::error!(%error, file = file.number, "an index could not be written anew: lost ones stay lost");
+                tracing::error!(%error, file = file.number, "an index could not be rewritten: lost ones stay lost");
                 return;
             }
         }
@@ -440,7 +444,7 @@ pub(crate) fn restore(objects: &Objects, others: bool) {
             Ok(()) => file.index_lost.store(false, Ordering::SeqCst),
             Err(error) => {
                 file.never_fill();
-                tracing::error!(%error, file = file.number, "a lost index could not be written anew");
+                tracing::error!(%error, file = file.number, "a lost index could not be rewritten");
             }
         }
     }
@@ -453,7 +457,7 @@ pub(crate) fn write_anew(objects: &Objects, file: &Arc<Segment>, lost: bool) -> 
         return Ok(());
     }
     let volume = objects.segments.volume(file.volume);
-    let read = if lost { all_told(objects, file) } else { index_of(objects.setup.store, file) };
+    let read = if lost { all_records(objects, file) } else { index_of(objects.setup.store, file) };
     let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(objects, &volume, file, read));
     if let Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) = done {
         // It stays as it is.
@@ -472,11 +476,11 @@ pub(crate) fn write_anew(objects: &Objects, file: &Arc<Segment>, lost: bool) -> 
 }
 
 /// All that counts in a file, whatever its index lacks.
-fn all_told(objects: &Objects, file: &Segment) -> Result<IndexRead, StoreError> {
+fn all_records(objects: &Objects, file: &Segment) -> Result<IndexRead, StoreError> {
     let mut read = index_or_records(objects, file)?;
-    let untold = untold(objects, file, &read)?;
+    let unindexed = unindexed(objects, file, &read)?;
     read.bytes.resize(read.bytes.len().next_multiple_of(8), 0);
-    read.bytes.extend_from_slice(&untold.index_records);
+    read.bytes.extend_from_slice(&unindexed.index_records);
     Ok(read)
 }
 

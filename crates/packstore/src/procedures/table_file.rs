@@ -43,7 +43,7 @@ struct FileEntry {
 }
 
 impl TableFile {
-    /// Whether it tells of all these files.
+    /// Whether it names all these files.
     pub(crate) fn knows(&self, files: &[Option<Arc<Segment>>]) -> bool {
         files.iter().flatten().all(|file| self.rest.files.contains_key(&file.number))
     }
@@ -67,7 +67,7 @@ impl Rest {
         }
         let mut count = self.objects;
         if away {
-            // Its pieces and shared objects are not told apart here: the count is then a little low.
+            // Its pieces and shared objects are not distinguished here: the count is then a little low.
             let gone = objects.index.retain(|location| objects.segments.segment_at(location).is_some());
             count -= gone as i64;
             objects.segments.note_missing_records(gone as u64);
@@ -125,7 +125,7 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     let _ = volume.disk.remove(&name);
     let file = volume.disk.open(&name, DiskOpen::New)?;
     let mut sink = Sink { file: &file, at: 0, bytes: Vec::with_capacity(SINK_BYTES) };
-    let told = |error: io::Error| {
+    let on_error = |error: io::Error| {
         StoreError::from(disk::DiskError {
             place: volume.disk.place(),
             name: TABLE_NAME.to_owned(),
@@ -133,8 +133,8 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
             source: error,
         })
     };
-    sink.write_all(&head).and_then(|()| sink.write_all(&list)).map_err(told)?;
-    objects.index.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(told)?;
+    sink.write_all(&head).and_then(|()| sink.write_all(&list)).map_err(on_error)?;
+    objects.index.snapshot(&mut sink).and_then(|()| sink.flush()).map_err(on_error)?;
     file.sync()?;
     volume.disk.rename(&name, TABLE_NAME)?;
     volume.disk.sync_names()?;
@@ -223,7 +223,7 @@ fn read_one(
 /// It is of no use once something is written.
 pub(crate) fn remove(disks: &[Arc<dyn Disk>]) {
     for disk in disks {
-        // Should it stay, its count of openings tells that it is old.
+        // Should it stay, its count of openings says that it is old.
         let _ = disk.remove(TABLE_NAME);
     }
 }

@@ -9,7 +9,7 @@ use crate::segments::volume::Volume;
 use crate::store::touching::write_request;
 use crate::write_queue::{Pace, Task};
 
-/// Writes until told to stop, and then what is left.
+/// Writes until it is asked to stop, and then what is left.
 pub(crate) fn run(objects: &Objects, volume: &Arc<Volume>, index: usize) {
     let mut pace = Pace::default();
     loop {

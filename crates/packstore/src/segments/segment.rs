@@ -143,7 +143,7 @@ impl Segment {
         self.read_index_begin(usize::MAX)
     }
 
-    /// At most so many bytes of it.
+    /// At most this many bytes of it.
     pub(crate) fn read_index_begin(&self, bytes_max: usize) -> Result<Vec<u8>, DiskError> {
         let file = self.disk.open(&Self::index_name(self.number), DiskOpen::Read)?;
         let mut bytes = vec![0; (file.length()? as usize).min(bytes_max)];
@@ -166,7 +166,7 @@ impl Segment {
         Pin(self.clone())
     }
 
-    /// Damage was found in it: nothing is put there, whoever holds it.
+    /// Damage was found in it: nothing is put there, whichever thread holds it.
     pub(crate) fn never_fill(&self) {
         self.unfit.store(true, Ordering::SeqCst);
         self.filling.store(true, Ordering::SeqCst);
@@ -183,7 +183,7 @@ impl Segment {
         self.unfit.load(Ordering::SeqCst)
     }
 
-    /// The volume that it is on, as its disk tells.
+    /// The volume that it is on, as its disk says.
     pub(crate) fn place(&self) -> String {
         self.disk.place()
     }
@@ -212,7 +212,7 @@ impl Drop for Pin {
     }
 }
 
-/// Tells the kernel what one who reads a body from its beginning on will read next.
+/// Announces to the kernel what a reader of a body from its beginning will read next.
 pub(crate) struct Onward<'a> {
     segment: &'a Segment,
     told_end: u64,

@@ -117,7 +117,7 @@ pub(crate) fn head_from_others(
     let mut heads = copies.flat_map(|copy| copy.heads).collect::<Vec<_>>();
     heads.retain(|head| head.store == store && !present.contains(&head.volume));
     let newest = *heads.iter().max_by_key(|head| head.openings)?;
-    // Two that are away cannot be told apart.
+    // Two that are away cannot be distinguished.
     heads.iter().all(|head| head.volume == newest.volume).then_some(newest)
 }
 

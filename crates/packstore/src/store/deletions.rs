@@ -1,4 +1,4 @@
-//! When an object was deleted, as its tombstone tells.
+//! When an object was deleted, as its tombstone says.
 
 use crate::error::StoreError;
 use crate::format::{IndexRecord, IndexRecords};
@@ -6,12 +6,12 @@ use crate::store::Store;
 use crate::store::iterate::index_of_live;
 
 impl Store {
-    /// When the object that had this key was deleted, in seconds since 1970. Told for as long as the deletion's tombstone is kept,
+    /// When the object that had this key was deleted, in seconds since 1970. Known for as long as the deletion's tombstone is kept,
     /// which is until no index has an index record of the object any more. `None`: the key has an object, or nothing is known
     /// of a deletion. Reads all indexes.
     ///
     /// # Errors
-    /// When what is there could not be learnt. An index that cannot be read is passed over: [`Store::check`] tells of it.
+    /// When what is there could not be learnt. An index that cannot be read is passed over: [`Store::check`] reports it.
     pub fn deleted_s(&self, key: &[u8]) -> Result<Option<u32>, StoreError> {
         if key.is_empty() || self.stat(key)?.is_some() {
             return Ok(None);

@@ -88,7 +88,7 @@ impl Extents {
 impl Store {
     /// Where the body of a key lies. `None` when there is no such object, and also when its body cannot be had so just now: it
     /// waits to be written, too many are held, the disk has no descriptors, or another process may be writing over it, as the store
-    /// was opened read-only. Then [`Store::get`] tells.
+    /// was opened read-only. Then use [`Store::get`].
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -140,7 +140,7 @@ impl Store {
             return None;
         }
         let pin = file.pin();
-        // Whoever seeks free blocks in this file from now on sees the pin; who began before may give these away yet.
+        // A thread that looks for free blocks in this file from now on sees the pin; one that began before may still give these away.
         let sought = file.sorting.load(Ordering::SeqCst);
         let body = file.body().ok()?.clone();
         let counts = self.is_at(&record.entry)

@@ -60,8 +60,8 @@ impl Store {
         self.read_object(key, hash, forgotten, None).map(Begun::Done)
     }
 
-    /// Goes on with what was begun; `read`: what was read, nothing when it could not be. What is not as it was is looked for
-    /// anew.
+    /// Continues with what was begun; `read`: what was read, nothing when it could not be. An object that changed meanwhile is looked up
+    /// again.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -170,7 +170,7 @@ impl Store {
         self.readiness.wait_ready_for(longest)
     }
 
-    /// Whether an object has the key, as memory alone tells: a miss is certain, a hit almost.
+    /// Whether an object has the key, as far as memory alone shows: a miss is certain, a hit almost.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.objects.index.may_have(self.name_hash(key)) || !self.readiness.is_ready()
     }

@@ -19,7 +19,7 @@ use crate::write_queue::group::TableEntry;
 pub struct Entry {
     /// Its key.
     pub key: Vec<u8>,
-    /// Times are those of the put; [`Store::stat`] tells those of later touches. `meta_bytes` is 0 for a linked object.
+    /// Times are those of the put; [`Store::stat`] returns those of later touches. `meta_bytes` is 0 for a linked object.
     pub stat: Stat,
     /// Its index was lost, and it was found in the data file: it may be one that was deleted or replaced.
     pub recovered: bool,
@@ -138,7 +138,7 @@ fn entries_of(objects: &Objects, file: &Segment) -> Result<Vec<Entry>, StoreErro
     Ok(entries)
 }
 
-/// A record that cannot be read, as its index record tells it: enough to delete or replace it.
+/// A record that cannot be read, as its index record describes it: enough to delete or replace it.
 pub(crate) fn record_from_index(
     objects: &Objects,
     name: Name<'_>,

@@ -149,7 +149,7 @@ impl Store {
             let written = read_head(&volume.disk)
                 .and_then(|head| Ok(write_head(&volume.disk, &VolumeHead { closed, ..head })?));
             if let Err(error) = written {
-                // The table tells it too.
+                // The table has it too.
                 tracing::warn!(%error, volume = %volume.disk.place(), "the head does not tell of the clean stop");
             }
         }
@@ -173,7 +173,7 @@ impl Drop for Store {
     }
 }
 
-/// Makes a volume that belongs to those that are there, and tells their heads of it.
+/// Makes a volume that belongs to those that are there, and adds it to their heads.
 fn added_to(volumes: &[Arc<Volume>], spec: VolumeSpec) -> Result<Arc<Volume>, StoreError> {
     let number = volumes.iter().map(|volume| volume.number + 1).max().unwrap_or(0);
     let staying = volumes.iter().filter(|volume| !volume.leaving.load(Ordering::SeqCst));

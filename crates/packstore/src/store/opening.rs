@@ -132,7 +132,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         note_ends(&volumes, openings, &files, &mut lost);
     }
     if !options.read_only {
-        // First that the store was not closed since: without a table that would be told of a clean stop.
+        // First that the store was not closed since: without a table, a clean stop would be assumed.
         for (head, disk, _) in &mut volumes {
             (head.begun, head.closed) = (openings + 1, None);
             write_head(disk, head)?;
@@ -273,7 +273,7 @@ fn open_volume(
 }
 
 /// Registers the segments that have an index, and returns the others. Deletes what a kill left half made or half removed,
-/// which its name tells; nothing is deleted because something else is missing.
+/// which its name says; nothing is deleted because something else is missing.
 fn find_files(
     disk: &Arc<dyn Disk>,
     index: usize,

@@ -89,7 +89,7 @@ pub(crate) fn write_times(objects: &Objects, record: &Record, expires_s: u32) ->
     }
     let offset = objects.setup.shape.offset(record.address.block) + TIMES_AT;
     let written = pin.0.body()?.write_at(&times, offset);
-    // Not before: whoever reads meanwhile keeps the old times.
+    // Not before: a reader meanwhile keeps the old times.
     objects.policy.memory().forget(record.entry.hash);
     match written {
         Ok(()) => Ok(true),

@@ -143,7 +143,7 @@ impl Store {
         self.objects.setup.read_only
     }
 
-    /// A random number that the store got when it was created: it tells this store from others.
+    /// A random number that the store got when it was created: it distinguishes this store from others.
     pub fn random_id(&self) -> u64 {
         self.objects.setup.hash_seed
     }

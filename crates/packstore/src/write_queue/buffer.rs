@@ -33,7 +33,7 @@ impl Buffer {
         &self.bytes[self.lead + range.start..self.lead + range.end]
     }
 
-    /// To append at most so many bytes to.
+    /// To append at most this many bytes to.
     pub(crate) fn tail(&mut self, bytes: usize) -> &mut Vec<u8> {
         if self.bytes.len() + bytes > self.bytes.capacity() {
             self.grow(bytes);

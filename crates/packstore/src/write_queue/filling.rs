@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// Tombstones to be told again at this place, and how many they are.
+    /// Tombstones to be written again at this place, and how many they are.
     pub(super) fn copies_due(&self, at: u64) -> (Vec<u8>, usize) {
         let once = locked(&self.pending_copies);
         let due = once.iter().take_while(|(end, _)| end + COPY_DISTANCE_BYTES <= at).count();
@@ -83,7 +83,7 @@ pub(super) struct Fillings {
     /// The first that has a free run long enough is taken. Those before the last are nearly full.
     pub(super) now: Vec<Filling>,
     pub(super) next: Option<Filling>,
-    /// One more is wanted, for so many blocks; 0: for an index to write to.
+    /// One more is wanted, for this many blocks; 0: for an index to write to.
     pub(super) want_blocks: Option<u32>,
 }
 
@@ -106,7 +106,7 @@ impl Filling {
         Self { session: Arc::new(session), bitmap, free_runs, free_first, vain: u32::MAX }
     }
 
-    /// Room for so many blocks.
+    /// Room for this many blocks.
     pub(super) fn take(&mut self, blocks: u32) -> Option<u32> {
         let found = match &mut self.free_runs {
             None => self.bitmap.take(blocks),

@@ -51,7 +51,7 @@ pub(crate) enum After {
     Pieces(Manifest),
 }
 
-/// Told once, to all who wait. They share no lock: sixty-four that are told at once do not queue for it.
+/// The outcome, sent once to all waiters. They share no lock, so 64 waiters that wake at once do not queue for it.
 #[derive(Default)]
 pub(crate) struct Ack(OnceLock<Result<(), StoreError>>);
 
@@ -79,7 +79,7 @@ pub(super) struct Group {
     pub(super) runs: Vec<Run>,
     /// Index records for each index file, in order.
     pub(super) index_records: Vec<(Arc<Session>, Vec<u8>)>,
-    /// Those of them that are to be told twice.
+    /// Those of them that are to be written twice.
     pub(super) tombstones: Vec<(Arc<Session>, Vec<u8>)>,
     pub(super) changes: Vec<Change>,
     /// Keys to give back at the end.

@@ -93,7 +93,7 @@ impl<'a> Taken<'a> {
         busy.try_take(hash).then(|| Self { busy, hashes: vec![hash] })
     }
 
-    /// In one order whoever asks, so that two never wait for each other.
+    /// In one order for every caller, so that two never wait for each other.
     pub(crate) fn two(busy: &'a BusyKeys, one: u64, other: u64) -> Self {
         let mut hashes = vec![one, other];
         hashes.sort_unstable();

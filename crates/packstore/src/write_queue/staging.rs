@@ -1,6 +1,6 @@
 //! How a change gets its place and comes to a volume's group.
 //!
-//! Always holds: a group is staged whole or not at all, and none after its volume's writer was told to stop: nobody would write it.
+//! Always holds: a group is staged whole or not at all, and none after its volume's writer was asked to stop: nobody would write it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::locks::locked;
 use crate::options::Mode;
 use crate::segments::volume::Volume;
 
-/// A group is written when it has so many bytes, or when there is nothing to wait for.
+/// A group is written when it has this many bytes, or when there is nothing to wait for.
 pub(crate) const GROUP_BYTES: usize = 1 << 20;
 /// Store mode: who stages waits when so much is waiting already.
 const GROUP_BYTES_MAX: usize = 16 << 20;
@@ -74,7 +74,7 @@ pub(crate) struct Operation<'a> {
 /// What was staged: the acknowledgement of its group, and what is to be done now, without locks.
 pub(crate) type Staged = (Arc<Ack>, Vec<After>);
 
-/// Blocks of a file being filled, and how a place tells them.
+/// Blocks of a file being filled, and how a location encodes them.
 type Taken = (Arc<Session>, u32, Location);
 
 impl WriteQueue {
@@ -123,7 +123,7 @@ impl WriteQueue {
             Mode::Cache => (self.behind_bytes_max / 2).min(CACHE_GROUP_BYTES_MAX) as usize,
         };
         let mut staging = locked(&queue.staging);
-        // The writer may be looking for room, or have no processor: memory is bounded all the same. What only tells that
+        // The writer may be looking for room, or have no processor: memory is bounded all the same. What only records that
         // something was superseded takes none, and the writer itself may be who says so.
         while !records.is_empty()
             && staging.group.bytes.len() > bytes_max
@@ -339,7 +339,7 @@ impl WriteQueue {
         let start = group.bytes.len();
         let bytes = group.bytes.tail(len);
         let end = bytes.len() + len;
-        // Beyond 32 GB of index it is not told.
+        // Beyond 32 GB of index it cannot be encoded.
         let index_end = u32::try_from(session.durable_end.load(Ordering::Relaxed) / 8).unwrap_or(0);
         record.head.encode(record.key, record.meta, session.body_salt, index_end, bytes);
         bytes.extend_from_slice(record.body);

@@ -20,9 +20,9 @@ const GATHER_PART: u32 = 3;
 
 /// What is due.
 pub(crate) enum Task {
-    /// The volume's writer was told to stop, and all is written.
+    /// The volume's writer was asked to stop, and all is written.
     Stop,
-    /// The next file to fill, with so many blocks in a row; 0: for an index to write to.
+    /// The next file to fill, with this many blocks in a row; 0: for an index to write to.
     Room { blocks: u32, queue_kind: FifoQueue },
     /// Times of these requests are to be written: hashes and keys.
     Requests(Vec<(u64, Vec<u8>)>),
@@ -69,7 +69,7 @@ impl WriteQueue {
                 return Task::Requests(staging.requests.take());
             }
             if is_group_due {
-                // Those who were told together put together again: the first alone would make the others wait for a
+                // Callers that were notified together put together again: the first alone would make the others wait for a
                 // sync of its own.
                 let gathering = (pace.group_took / GATHER_PART).min(GATHER_MAX);
                 let waited = gathered_from.get_or_insert_with(Instant::now).elapsed();
@@ -139,7 +139,7 @@ impl VolumeQueue {
         self.room.notify_all();
     }
 
-    /// Tells those who wait for room that there is none; not yet when files are held by changes that are not durable: the
+    /// Notifies callers that wait for room that there is none; not yet when files are held by changes that are not durable: the
     /// writer's next task is to write these.
     pub(crate) fn give_none(&self, volume: &Volume, queue_kind: FifoQueue, blocks: u32, pace: &mut Pace) {
         let mut staging = locked(&self.staging);

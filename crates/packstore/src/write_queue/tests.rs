@@ -1,4 +1,4 @@
-//! The queue by itself: what is applied when, and who is told what, with a file to fill that is made by hand.
+//! The queue by itself: what is applied when, and what each caller is notified of, with a hand-made file to fill.
 
 use disk::{Disk, DiskOpen};
 use testkit::SimulatedDisk;
@@ -17,7 +17,7 @@ use crate::segments::volume::Volume;
 
 const SHAPE: Shape = Shape { block_bytes: 64, segment_blocks: 1 << 14 };
 
-/// Notes what it was told.
+/// Records what it was notified of.
 #[derive(Default)]
 struct Noted {
     applied: Mutex<Vec<Change>>,

@@ -112,7 +112,7 @@ struct Appended<'g> {
 
 fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<(), StoreError> {
     // A full disk is no broken one, as long as nothing was half done: the end of the index has not moved.
-    let told = |error: DiskError| {
+    let on_error = |error: DiskError| {
         if !is_full(&error) {
             return volume.fail(error);
         }
@@ -129,9 +129,9 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
             operation: "write",
             source,
         });
-        for (rest, offset) in direct.map_err(told)? {
+        for (rest, offset) in direct.map_err(on_error)? {
             if !rest.is_empty() {
-                session.body.write_at(rest, offset).map_err(told)?;
+                session.body.write_at(rest, offset).map_err(on_error)?;
             }
         }
         Counters::add(&counters.body_bytes, run.len as u64);
@@ -152,10 +152,10 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
         let wanted = new_end + MARK_BYTES as u64;
         if wanted > reserved {
             let more = (wanted - reserved).next_multiple_of(INDEX_STEP_BYTES);
-            session.index.reserve(reserved, more).map_err(told)?;
+            session.index.reserve(reserved, more).map_err(on_error)?;
             session.reserved_end.store(reserved + more, Ordering::Relaxed);
         }
-        session.index.write_at(&bytes, end).map_err(told)?;
+        session.index.write_at(&bytes, end).map_err(on_error)?;
         Counters::add(&counters.index_bytes, bytes.len() as u64);
         appended.push(Appended { session, end: new_end, marked_end: durable_end, copied });
         if !turn.unsynced.iter().any(|other: &Arc<Session>| Arc::ptr_eq(other, session)) {
@@ -189,7 +189,7 @@ fn write(volume: &Volume, group: &Group, sync: bool, turn: &mut Turn) -> Result<
 }
 
 /// Says at an index's end that all of it is durable, as soon as it is: after a kill bodies are read and compared of what came
-/// later only, and what is damaged by then is told from what was never whole. Its room was taken with the group's. Where power
+/// later only, and what is damaged by then is distinguished from what was never whole. Its room was taken with the group's. Where power
 /// is lost first, the next group says it.
 fn mark(session: &Session, counters: &Counters) -> Result<(), DiskError> {
     let durable_end = session.durable_end.load(Ordering::Relaxed);

@@ -65,9 +65,9 @@ impl FingerprintIndex {
         let mut room = memory_bytes_max as u64 / BUCKET_BYTES;
         let shards = (0..shards).map(|_| source.shard(&mut room)).collect::<io::Result<Box<[_]>>>()?;
         let sum = source.sum.digest();
-        let mut told = [0; 8];
-        source.reader.read_exact(&mut told)?;
-        if u64::from_le_bytes(told) != sum {
+        let mut stored = [0; 8];
+        source.reader.read_exact(&mut stored)?;
+        if u64::from_le_bytes(stored) != sum {
             return Err(wrong("its checksum is another"));
         }
         Ok(Self { shards, counts: false })

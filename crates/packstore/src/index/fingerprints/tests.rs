@@ -200,7 +200,7 @@ fn objects_that_stay_are_found_in_every_search_while_others_come_and_go() {
                 while changed.load(Ordering::Relaxed) < 200_000 {
                     let number = random.random_range(0..1_500) as usize;
                     let found = table.find(staying[number]).any(|found| found == location(number as u64));
-                    // The writers end before a failure is told.
+                    // The writers end before a failure is reported.
                     if !found {
                         done.store(true, Ordering::Relaxed);
                     }

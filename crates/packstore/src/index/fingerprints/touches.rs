@@ -29,7 +29,7 @@ impl FingerprintIndex {
         self.at_slot(hash, location, Ring::touches).unwrap_or(0)
     }
 
-    /// Takes off so many, or all there are.
+    /// Takes off this many, or all there are.
     pub fn untouch(&self, hash: u64, location: Location, fewer: u16) {
         self.at_slot(hash, location, |ring, bucket, slot| ring.untouch(bucket, slot, fewer));
     }

@@ -8,7 +8,7 @@ use crate::format::Kind;
 /// ```
 pub(super) const FOUND_BYTES: usize = 32;
 
-/// A record that an index, or a data file, tells of.
+/// A record that an index, or a data file, names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Found {
     pub hash: u64,
@@ -17,7 +17,7 @@ pub(super) struct Found {
     /// The segment whose record it supersedes, as it says itself; `u32::MAX`: none.
     pub superseded: u32,
     /// Where it is and what it is, in one word.
-    told: u64,
+    packed: u64,
 }
 
 const _: () = assert!(size_of::<Found>() == FOUND_BYTES);
@@ -29,39 +29,39 @@ const KIND_SHIFT: u32 = Location::END.trailing_zeros() + 3;
 
 impl Found {
     pub fn tombstone(hash: u64, sequence: u64, superseded: u32) -> Self {
-        Self { hash, sequence, blocks: 0, superseded, told: u64::from(Kind::Whole.code()) << KIND_SHIFT }
+        Self { hash, sequence, blocks: 0, superseded, packed: u64::from(Kind::Whole.code()) << KIND_SHIFT }
     }
 
     pub fn record(hash: u64, sequence: u64, kind: Kind, location: Location, blocks: u32) -> Self {
-        let told = u64::from(kind.code()) << KIND_SHIFT | HAS_LOCATION | location.number();
-        Self { hash, sequence, blocks, superseded: u32::MAX, told }
+        let packed = u64::from(kind.code()) << KIND_SHIFT | HAS_LOCATION | location.number();
+        Self { hash, sequence, blocks, superseded: u32::MAX, packed }
     }
 
     /// Found in the data file alone: all that is sure is that older ones are superseded.
     pub fn uncertain(self) -> Self {
-        Self { told: self.told | IS_UNCERTAIN, ..self }
+        Self { packed: self.packed | IS_UNCERTAIN, ..self }
     }
 
     /// Its body was lost.
     pub fn tear(&mut self) {
-        self.told |= IS_TORN;
+        self.packed |= IS_TORN;
     }
 
     /// `None`: a tombstone.
     pub fn location(&self) -> Option<Location> {
-        Location::new(self.told & (Location::END - 1)).filter(|_| self.told & HAS_LOCATION != 0)
+        Location::new(self.packed & (Location::END - 1)).filter(|_| self.packed & HAS_LOCATION != 0)
     }
 
     pub fn kind(&self) -> Kind {
-        Kind::of((self.told >> KIND_SHIFT) as u8).unwrap_or(Kind::Whole)
+        Kind::of((self.packed >> KIND_SHIFT) as u8).unwrap_or(Kind::Whole)
     }
 
     pub fn is_torn(&self) -> bool {
-        self.told & IS_TORN != 0
+        self.packed & IS_TORN != 0
     }
 
     pub fn is_uncertain(&self) -> bool {
-        self.told & IS_UNCERTAIN != 0
+        self.packed & IS_UNCERTAIN != 0
     }
 
     pub fn encode(&self) -> [u8; FOUND_BYTES] {
@@ -70,7 +70,7 @@ impl Found {
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.blocks.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.superseded.to_le_bytes());
-        bytes[24..].copy_from_slice(&self.told.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.packed.to_le_bytes());
         bytes
     }
 
@@ -81,7 +81,7 @@ impl Found {
             sequence: word(8),
             blocks: word(16) as u32,
             superseded: (word(16) >> 32) as u32,
-            told: word(24),
+            packed: word(24),
         }
     }
 }

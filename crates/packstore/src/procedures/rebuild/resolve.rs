@@ -33,12 +33,12 @@ pub(super) fn resolve(
 ) -> Result<(), StoreError> {
     let mut ours = Ours::default();
     let mut internals = Vec::new();
-    let mut untold = HashMap::new();
+    let mut unindexed = HashMap::new();
     let parts = (0..PARTS).map(|_| Mutex::new(Vec::new())).collect::<Vec<Mutex<Vec<Vec<Found>>>>>();
     let mut sequence_max = 0;
     for heap in heaps {
         ours.specials.extend(heap.specials);
-        untold.extend(heap.uncertain);
+        unindexed.extend(heap.uncertain);
         internals.extend(heap.internals);
         sequence_max = sequence_max.max(heap.sequence_max);
         for (part, found) in parts.iter().zip(heap.parts) {
@@ -92,7 +92,7 @@ pub(super) fn resolve(
             count(objects, found, location);
         }
     }
-    resolved.tell(objects, untold);
+    resolved.tell(objects, unindexed);
     Ok(())
 }
 
@@ -155,7 +155,7 @@ struct Resolved {
     uncertain: Vec<(u64, u64)>,
     /// Sequence number, hash and file of records that get a tombstone.
     superseded: Vec<(u64, u64, u32)>,
-    /// As [`resolve`] was told.
+    /// As given to [`resolve`].
     lost: bool,
 }
 
@@ -222,11 +222,11 @@ impl Resolved {
         self.superseded.extend(other.superseded);
     }
 
-    fn tell(self, objects: &Objects, mut untold: HashMap<u64, Uncertain>) {
+    fn tell(self, objects: &Objects, mut unindexed: HashMap<u64, Uncertain>) {
         objects.index.learn(self.objects, self.torn);
         objects.set_links(self.links);
         for (hash, sequence) in self.uncertain {
-            if let Some(what) = untold.remove(&sequence) {
+            if let Some(what) = unindexed.remove(&sequence) {
                 objects.index.doubt(hash, what);
             }
         }
@@ -240,7 +240,7 @@ impl Resolved {
             && !objects.setup.read_only
             && let Err(error) = objects.queue.stage_tombstones(&superseded)
         {
-            tracing::warn!(%error, "what a damaged index record made void could not be told again");
+            tracing::warn!(%error, "what a damaged index record superseded could not be written again");
         }
     }
 }
@@ -251,12 +251,12 @@ fn unnamed_superseded(objects: &Objects, group: &[Found]) -> Vec<(u64, u64, u32)
     let file =
         |found: &Found| found.location().map(|location| Address::of(location, objects.setup.shape).file);
     let older = group.iter().enumerate().skip(1).filter(|(_, older)| older.sequence < group[0].sequence);
-    let untold = older.filter_map(|(at, older)| {
+    let unindexed = older.filter_map(|(at, older)| {
         let file = file(older)?;
-        let told = group[..at].iter().any(|newer| newer.superseded == file);
-        (!told).then_some((older.sequence, older.hash, file))
+        let is_newer = group[..at].iter().any(|newer| newer.superseded == file);
+        (!is_newer).then_some((older.sequence, older.hash, file))
     });
-    untold.collect()
+    unindexed.collect()
 }
 
 fn count(objects: &Objects, found: &Found, location: Location) {

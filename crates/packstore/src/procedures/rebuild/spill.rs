@@ -17,7 +17,7 @@ use crate::format::crc;
 use crate::locks::locked;
 use crate::objects::Objects;
 
-/// Parts that records are told apart in.
+/// Parts among which records are divided.
 pub(super) const PARTS: usize = 256;
 /// Its name; one that a kill left goes when the store is opened.
 pub(crate) const SPILL_NAME: &str = "found.new";
@@ -44,7 +44,7 @@ struct Run {
 }
 
 impl Spill {
-    /// On the volume with the most room, once the threads have more than so many bytes between them.
+    /// On the volume with the most room, once the threads have more than this many bytes between them.
     pub fn new(objects: &Objects, bytes_max: u64, threads: usize) -> Self {
         let free = |disk: &Arc<dyn Disk>| disk.room().map_or(0, |room| room.free_bytes);
         let disks = objects.segments.all_volumes().into_iter().map(|volume| volume.disk.clone());

@@ -24,7 +24,7 @@ impl Suspect {
     }
 }
 
-/// Those of a file's records, as its index tells of them, that are torn.
+/// Those of a file's records, as its index names them, that are torn.
 pub(super) fn torn(
     objects: &Objects,
     file: &Segment,
