@@ -153,7 +153,7 @@ impl fmt::Debug for DiskLock {
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {operation} of {name}")]
 pub struct DiskError {
-    /// The disk, as [`Disk::place`] tells.
+    /// The disk, as [`Disk::place`] says.
     pub place: String,
     /// The file, or the directory itself.
     pub name: String,

@@ -25,7 +25,7 @@ pub struct LocalDisk {
     root: PathBuf,
 }
 
-/// A link in the place of a file would have whoever opens a store write anywhere that its owner wants, and a pipe would have him
+/// A link in the place of a file would make the process that opens a store write anywhere that its owner wants, and a pipe would make it
 /// wait for ever.
 const NO_LINK_NOR_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
@@ -140,7 +140,7 @@ struct LocalDiskFile {
 }
 
 impl LocalDiskFile {
-    fn told<T>(&self, operation: &'static str, done: io::Result<T>) -> Result<T, DiskError> {
+    fn checked<T>(&self, operation: &'static str, done: io::Result<T>) -> Result<T, DiskError> {
         done.map_err(|source| DiskError {
             place: self.place.clone(),
             name: self.name.clone(),
@@ -161,7 +161,7 @@ impl LocalDiskFile {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             done => done.map_err(io::Error::from),
         };
-        self.told(operation, done)
+        self.checked(operation, done)
     }
 }
 
@@ -173,26 +173,26 @@ impl DiskFile for LocalDiskFile {
                 Ok(0) => break,
                 Ok(more) => read += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.told("read", Err(error)),
+                Err(error) => return self.checked("read", Err(error)),
             }
         }
         Ok(read)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
-        self.told("write", self.file.write_all_at(bytes, offset))
+        self.checked("write", self.file.write_all_at(bytes, offset))
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        self.told("sync", self.file.sync_data())
+        self.checked("sync", self.file.sync_data())
     }
 
     fn length(&self) -> Result<u64, DiskError> {
-        self.told("stat", self.file.metadata().map(|found| found.len()))
+        self.checked("stat", self.file.metadata().map(|found| found.len()))
     }
 
     fn set_length(&self, bytes: u64) -> Result<(), DiskError> {
-        self.told("truncate", self.file.set_len(bytes))
+        self.checked("truncate", self.file.set_len(bytes))
     }
 
     fn reserve(&self, offset: u64, bytes: u64) -> Result<(), DiskError> {

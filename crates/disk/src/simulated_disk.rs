@@ -129,7 +129,7 @@ impl SimulatedDisk {
         Self { state: self.state.clone(), place: place.into() }
     }
 
-    /// The same with room for so many bytes (all disks of the machine together), counted in pages of 4 KiB that were written or reserved.
+    /// The same with room for this many bytes (all disks of the machine together), counted in pages of 4 KiB that were written or reserved.
     #[must_use]
     pub fn with_room(self, bytes: u64) -> Self {
         self.state().room_bytes = Some(bytes);
@@ -229,11 +229,11 @@ impl SimulatedDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panicked is told of by itself; the disk stays whole at every step.
+        // A test that panicked is reported by itself; the disk stays whole at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn told<T>(&self, word: &'static str, name: &str, done: io::Result<T>) -> Result<T, DiskError> {
+    fn checked<T>(&self, word: &'static str, name: &str, done: io::Result<T>) -> Result<T, DiskError> {
         let (place, name) = (self.place.to_string(), name.to_owned());
         done.map_err(|source| DiskError { place, name, operation: word, source })
     }
@@ -343,7 +343,7 @@ impl Disk for SimulatedDisk {
             done(&go, number)
         })();
         drop(state);
-        let number = self.told("open", name, opened)?;
+        let number = self.checked("open", name, opened)?;
         let writes = how != DiskOpen::Read;
         Ok(Arc::new(SimulatedFile { disk: self.clone(), name: name.to_owned(), number, writes }))
     }
@@ -351,7 +351,7 @@ impl Disk for SimulatedDisk {
     fn names(&self) -> Result<Vec<String>, DiskError> {
         let mut state = self.state();
         let listed = state.begin(self, DiskOperation::Names, ".").and_then(|go| done(&go, ()));
-        self.told(
+        self.checked(
             "list",
             ".",
             listed.map(|()| {
@@ -371,7 +371,7 @@ impl Disk for SimulatedDisk {
             }
             done(&go, ())
         });
-        self.told("rename", from, renamed)
+        self.checked("rename", from, renamed)
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
@@ -381,7 +381,7 @@ impl Disk for SimulatedDisk {
             state.change_names(NameChange::Remove { name: self.full(name), number });
             done(&go, ())
         });
-        self.told("remove", name, removed)
+        self.checked("remove", name, removed)
     }
 
     fn sync_names(&self) -> Result<(), DiskError> {
@@ -397,13 +397,13 @@ impl Disk for SimulatedDisk {
             }
             done(&go, ())
         });
-        self.told("sync", ".", synced)
+        self.checked("sync", ".", synced)
     }
 
     fn lock(&self, name: &str) -> Result<Option<DiskLock>, DiskError> {
         let mut state = self.state();
         let begun = state.begin(self, DiskOperation::Lock, name).and_then(|go| done(&go, ()));
-        self.told("lock", name, begun)?;
+        self.checked("lock", name, begun)?;
         let full = self.full(name);
         if !state.locks.insert(full.clone()) {
             return Ok(None);
@@ -421,7 +421,7 @@ impl Disk for SimulatedDisk {
         let state = self.state();
         let there =
             if state.vanished.contains(&self.place) { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) };
-        self.told("statvfs", ".", there)?;
+        self.checked("statvfs", ".", there)?;
         let total_bytes = state.room_bytes.unwrap_or(1 << 40);
         Ok(DiskRoom { total_bytes, free_bytes: total_bytes.saturating_sub(state.used_bytes()) })
     }
@@ -470,7 +470,7 @@ impl SimulatedFile {
             state.files[self.number].change(time, change);
             done(&go, ())
         });
-        self.disk.told(word, &self.name, changed)
+        self.disk.checked(word, &self.name, changed)
     }
 }
 
@@ -478,7 +478,7 @@ impl DiskFile for SimulatedFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         let mut state = self.disk.state();
         let begun = state.begin(&self.disk, DiskOperation::Read, &self.name).and_then(|go| done(&go, ()));
-        self.disk.told("read", &self.name, begun.map(|()| state.files[self.number].read(bytes, offset)))
+        self.disk.checked("read", &self.name, begun.map(|()| state.files[self.number].read(bytes, offset)))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
@@ -500,7 +500,7 @@ impl DiskFile for SimulatedFile {
             }
             done(&go, ())
         });
-        self.disk.told("sync", &self.name, synced)
+        self.disk.checked("sync", &self.name, synced)
     }
 
     fn length(&self) -> Result<u64, DiskError> {
@@ -510,7 +510,7 @@ impl DiskFile for SimulatedFile {
             (false, true) => Err(io::ErrorKind::NotFound.into()),
             (false, false) => Ok(state.files[self.number].length()),
         };
-        self.disk.told("stat", &self.name, there)
+        self.disk.checked("stat", &self.name, there)
     }
 
     fn set_length(&self, bytes: u64) -> Result<(), DiskError> {

@@ -131,7 +131,7 @@ fn pages_after(file: &Contents, kept: Kept, random: &mut Xoshiro256PlusPlus) -> 
     pages
 }
 
-/// Of so many changes, how many this sector holds: a third of all none, a third all, of the rest any first ones.
+/// Of this many changes, how many this sector holds: a third of all none, a third all, of the rest any first ones.
 fn moments_kept(seed: u64, sector: u64, count: u64) -> u64 {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ sector.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     match random.random_range(0..3) {
