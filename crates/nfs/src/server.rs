@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Credentials: AUTH_SYS and AUTH_NONE are taken and not looked at, everything runs as the server's user; any
-//! other flavour, or a malformed one, is refused with AUTH_BADCRED. Whoever reaches the port has the server's
+//! other flavour, or a malformed one, is refused with AUTH_BADCRED. A caller that reaches the port has the server's
 //! rights below the export: that is why it should listen on loopback only, or in a network that is trusted.
 //! Calls of one connection are carried out one after the other; connections are independent.
 //!

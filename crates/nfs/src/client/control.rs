@@ -105,7 +105,7 @@ impl Control {
         }
     }
 
-    /// Calls NULL of NFS and tells how long the answer took.
+    /// Calls NULL of NFS and returns how long the answer took.
     ///
     /// # Errors
     /// When there is no answer in time, or a refusal.

@@ -34,7 +34,7 @@
 //!
 //! Always holds: no lock is held across the network; whatever a server answers ends in a value or an error; every
 //! repeat and wait is counted; files are made 0644 and directories 0755, whatever the umask.
-//! Not here: silly renames (an unlinked file is STALE to whoever holds it open), locks, open-loop load (`connect`).
+//! Not here: silly renames (an unlinked file is STALE to a caller that holds it open), locks, open-loop load (`connect`).
 //! A path's last `/` is as good as absent.
 //! Sources: RFC 1813; Callaghan, "NFS Illustrated", 2000, chapters 7 and 8.
 
@@ -116,7 +116,7 @@ impl NfsFs {
         let io_bytes_max = (mount.io_bytes_max() as usize).min(IO_BYTES_MAX);
         let file_bytes_max = match mount.limits.file_size_max {
             0 => i64::MAX as u64,
-            told => told.min(i64::MAX as u64),
+            limit => limit.min(i64::MAX as u64),
         };
         let listing_bytes = (io_bytes_max as u32).clamp(512, LISTING_BYTES_MAX);
         let plain = NfsTarget { mount_port: None, proto: None, ..target.clone() };
@@ -290,20 +290,21 @@ impl NfsFs {
         loop {
             let request =
                 Request::Readdir { dir: dir.by_ref(), cookie, verifier, count: self.shared.listing_bytes };
-            let (attributes, told, last, end) = self.shared.calls.call(&request, |reply| match reply {
-                Reply::Listing { dir, verifier, entries, end } => {
-                    let mut last = None;
-                    for entry in entries {
-                        last = Some(entry.cookie);
-                        if entry.name != b"." && entry.name != b".." {
-                            *begun = true;
-                            each(ListedEntry { name: entry.name, fileid: entry.fileid });
+            let (attributes, returned, last, end) =
+                self.shared.calls.call(&request, |reply| match reply {
+                    Reply::Listing { dir, verifier, entries, end } => {
+                        let mut last = None;
+                        for entry in entries {
+                            last = Some(entry.cookie);
+                            if entry.name != b"." && entry.name != b".." {
+                                *begun = true;
+                                each(ListedEntry { name: entry.name, fileid: entry.fileid });
+                            }
                         }
+                        Some((dir, verifier, last, end))
                     }
-                    Some((dir, verifier, last, end))
-                }
-                _ => None,
-            })?;
+                    _ => None,
+                })?;
             if let (Some(cache), Some(attributes)) = (&self.shared.cache, attributes) {
                 cache.saw_attributes(&dir, attributes);
             }
@@ -312,7 +313,7 @@ impl NfsFs {
                 // Neither an end nor a way on: asking again would go on for ever.
                 None => return Err(Fail::of(Status::SERVERFAULT)),
                 Some(next) if next == cookie => return Err(Fail::of(Status::SERVERFAULT)),
-                Some(next) => (cookie, verifier) = (next, told),
+                Some(next) => (cookie, verifier) = (next, returned),
             }
         }
     }

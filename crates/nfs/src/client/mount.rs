@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Beyond this a datagram has so many fragments that one lost costs too much; also the usual limit of clients.
+/// Beyond this a datagram has so large a number of fragments that one lost costs too much; also the usual limit of clients.
 const UDP_IO_BYTES_MAX: u32 = 32 << 10;
 /// What is asked at a time when a server names no limit, or a silly one.
 const IO_BYTES_MIN: u32 = 512;
@@ -47,7 +47,7 @@ impl Mount {
 
     fn open_at(address: SocketAddr, target: &NfsTarget, options: &ClientOptions) -> Result<Self, NfsError> {
         let proto = target.proto.unwrap_or(options.proto);
-        // The portmapper is asked before anything else, so that a wrong host is told by its absence.
+        // The portmapper is asked before anything else, so that a wrong host shows by its silence.
         let nfs = Peer { service: "NFS", address: nfs_address(address, target, options)?, proto };
         let root = mount(mount_peer(address, target, options)?, &target.export, options)?;
         let mut control = Control::connect(nfs, options)?;

@@ -28,7 +28,7 @@ impl Silence {
         (self.since, self.before) = (None, Duration::ZERO);
     }
 
-    /// No reply came in until `now`, with this many calls in flight. Tells how long the silence has lasted once that is
+    /// No reply came in until `now`, with this many calls in flight. Returns how long the silence has lasted once that is
     /// as long as it may be.
     #[inline]
     pub(super) fn goes_on(&mut self, now: Instant, in_flight: usize) -> Option<Duration> {

@@ -94,7 +94,7 @@ impl<X: Default> Slots<X> {
         self.slots.len() - self.free.len()
     }
 
-    /// Frees every slot in flight and tells its ticket.
+    /// Frees every slot in flight and returns its ticket.
     pub(super) fn release_all(&mut self, mut each: impl FnMut(Ticket)) -> usize {
         let in_flight = self.in_flight();
         for index in 0..self.slots.len() as u32 {

@@ -31,7 +31,7 @@ pub(super) fn unique() -> u32 {
     std::hash::RandomState::new().build_hasher().finish() as u32
 }
 
-/// Begins to connect; over TCP [`outcome`] tells later whether it worked.
+/// Begins to connect; over TCP [`outcome`] reports later whether it worked.
 pub(super) fn begin_connect(
     address: SocketAddr,
     proto: NfsProto,

@@ -5,7 +5,7 @@
 //! deliver <- in  | record record reco|         |  <- receive
 //! ```
 //!
-//! Always holds: a connection that breaks gives back its calls as `Lost` at the next poll, then is made anew;
+//! Always holds: a connection that breaks gives back its calls as `Lost` at the next poll, then reconnects;
 //! while it is away, the others go on. A peer's lengths never size a buffer: a record over the bound breaks the
 //! connection. A server that takes connections but answers nothing for too long is gone, too.
 
@@ -61,7 +61,7 @@ pub(super) struct TcpTransport {
     dial: Dial,
 }
 
-/// How connections are made anew.
+/// How connections are re-established.
 struct Dial {
     target: String,
     peer: Peer,
@@ -501,7 +501,7 @@ impl Link {
         })
     }
 
-    /// Goes on with connecting; tells whether the link came up.
+    /// Continues connecting; returns whether the link came up.
     fn mend(&mut self, dial: &Dial, now: Instant) -> bool {
         match &self.state {
             LinkState::Up(_) => return false,

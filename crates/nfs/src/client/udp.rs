@@ -10,7 +10,7 @@
 //!
 //! Always holds: a call in flight keeps its encoded bytes until it ends; a send that the socket does not take now is
 //! queued, and one that fails is a lost datagram; a reply to a call that has ended counts as a bad reply; a server that
-//! answers nothing for too long is gone, however many calls were cancelled and made anew meanwhile.
+//! answers nothing for too long is gone, however many calls were cancelled and repeated meanwhile.
 
 use std::{collections::VecDeque, os::fd::OwnedFd, time::Duration};
 
@@ -249,7 +249,7 @@ impl Link {
         }
     }
 
-    /// Tells whether the socket was done with the datagram.
+    /// Returns whether the socket was done with the datagram.
     #[inline]
     fn send_now(&mut self, index: u32, counters: &mut TransportCounters) -> bool {
         let call = &self.slots[index].extra.call;

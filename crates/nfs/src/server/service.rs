@@ -53,7 +53,7 @@ impl Service {
         matches!(self, Self::Export(_))
     }
 
-    /// Appends the reply to `message`. `peer` is told for datagrams, which may arrive twice.
+    /// Appends the reply to `message`. `peer` is given for datagrams, which may arrive twice.
     #[inline]
     pub(super) fn answer(
         &self,

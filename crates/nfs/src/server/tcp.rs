@@ -196,7 +196,7 @@ fn answer_received(
     Ok(())
 }
 
-/// Counts first: whoever has a reply finds its call counted.
+/// Counts first: a caller that has a reply finds its call counted.
 fn send(
     stream: &mut TcpStream,
     shared: &Shared,

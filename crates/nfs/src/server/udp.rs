@@ -15,7 +15,7 @@ use super::{ServerError, Shared};
 /// The largest datagram there is.
 const DATAGRAM_BYTES_MAX: usize = 65_536;
 
-/// Asked for; the kernel gives less to whoever may not exceed `net.core.rmem_max`. With the usual 212,992
+/// Asked for; the kernel gives less to a caller that may not exceed `net.core.rmem_max`. With the usual 212,992
 /// bytes, 64 WRITEs of 8 KB in flight overflow it.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
@@ -101,7 +101,7 @@ fn receive(socket: &UdpSocket, shared: &Shared) {
         // What is no call has nobody to answer; it is counted.
         let call = shared.service.answer(&buffer[..len], Some(peer), &mut worker, &mut replies).is_ok();
         worker.counted.sent_bytes += replies.len() as u64;
-        // Before sending: whoever has a reply finds its call counted.
+        // Before sending: a caller that has a reply finds its call counted.
         shared.tally.add(&mut worker.counted);
         if call
             && !replies.is_empty()

@@ -11,7 +11,7 @@ pub const VERSION: u32 = 2;
 pub const PORT: u16 = 111;
 /// Number of the procedure that does nothing.
 pub const NULL: u32 = 0;
-/// Number of the procedure that tells a port.
+/// Number of the procedure that returns a port.
 pub const GETPORT: u32 = 3;
 /// Protocol number of TCP.
 pub const TCP: u32 = 6;

@@ -45,7 +45,7 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    /// A reader that refuses records over `record_bytes_max`. Whoever receives needs a buffer for one such record and
+    /// A reader that refuses records over `record_bytes_max`. The receiver needs a buffer for one such record and
     /// a mark, as a fragment is only taken whole.
     pub fn new(record_bytes_max: usize) -> Self {
         Self { record_bytes_max, joined: Vec::new(), joined_is_whole: false }

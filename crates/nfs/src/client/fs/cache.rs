@@ -126,7 +126,7 @@ impl Cache {
         self.lock().attributes.take(object.as_bytes());
     }
 
-    /// An object was changed, and the server told its new state or did not.
+    /// An object was changed, and the server reported its new state or did not.
     pub(super) fn changed(&self, object: &Handle, wcc: &Wcc) {
         match wcc.after {
             Some(attributes) => self.saw_attributes(object, attributes),

@@ -10,7 +10,7 @@
 //!
 //! Always holds: the lock on the idle connections is held to push or pop, never across the network; every wait and
 //! every repeat is counted. A call that was repeated on a new connection, and so may have been carried out before,
-//! says so in its failure (`resent`): whoever asked decides what it means.
+//! says so in its failure (`resent`): a caller that asked decides what it means.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -264,7 +264,7 @@ impl OpenFile for NfsFile {
 impl Drop for NfsFile {
     fn drop(&mut self) {
         if !self.closed {
-            // The trait's bargain: whoever drops rather than closes does not want to know.
+            // The trait's bargain: a caller that drops rather than closes does not want to know.
             let _ = self.finish();
         }
     }

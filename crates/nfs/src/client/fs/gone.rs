@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How long calls may wait for a server that is gone, together.
 const TRY: Duration = Duration::from_secs(1);
-/// How long calls then fail at once: whoever removes 10,000 files is through by then.
+/// How long calls then fail at once: a caller that removes 10,000 files is through by then.
 const REST: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]

@@ -24,7 +24,7 @@ pub struct FsOptions {
 pub enum CacheMode {
     /// Nothing: every path is walked by LOOKUP on every call.
     Off,
-    /// Handles of names, and attributes, for this long since the server last told them. Own changes show at once;
+    /// Handles of names, and attributes, for this long since the server last reported them. Own changes show at once;
     /// other clients' changes may stay unseen for as long. Default 3 s, `acregmin` of the Linux client.
     For(Duration),
 }
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn what_is_no_mode_is_told_with_what_would_do() {
         for text in ["", "s", "ms", "3", "-1s", "+3s", "on", "3 s", "99999999999s", "3µs"] {
-            let told = text.parse::<CacheMode>().expect_err(text).to_string();
-            assert!(told.contains("500ms") && told.contains(text), "{told}");
+            let message = text.parse::<CacheMode>().expect_err(text).to_string();
+            assert!(message.contains("500ms") && message.contains(text), "{message}");
         }
         assert!("Stable".parse::<WriteMode>().unwrap_err().to_string().contains("unstable or stable"));
     }

@@ -20,9 +20,9 @@ use super::counters::add;
 pub(super) struct Found {
     pub handle: Handle,
     pub kind: FileKind,
-    /// As just told, or remembered for no longer than agreed.
+    /// As just reported, or remembered for no longer than agreed.
     pub attributes: Option<Attributes>,
-    /// The directory it was found in, when the handle was remembered rather than told by the server just now.
+    /// The directory it was found in, when the handle was remembered rather than reported by the server just now.
     pub remembered_in: Option<Handle>,
 }
 

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Always holds: `held` is one run of bytes; at most [`KEPT_BYTES_MAX`] and one WRITE more are kept; what the server
-//! lost in a restart, as its write verifier tells, is written again before a COMMIT counts (RFC 1813, 3.3.7 and
+//! lost in a restart, as its write verifier says, is written again before a COMMIT counts (RFC 1813, 3.3.7 and
 //! 3.3.21). A failure leaves everything where it is, to be sent with
-//! another handle or given up for good (`spoil`): then the same failure is told until the file is closed.
+//! another handle or given up for good (`spoil`): then the same failure is reported until the file is closed.
 
 use files::{Handle, Reply, Request, Stability, Status};
 
@@ -54,7 +54,7 @@ impl WriteBack {
     }
 
     /// Takes as many bytes to be written at `offset` as fit one WRITE with what is held, which they must follow on.
-    /// Tells how many it took, and whether it is full.
+    /// Returns how many it took, and whether it is full.
     pub(super) fn hold(&mut self, fs: &NfsFs, offset: u64, bytes: &[u8]) -> (usize, bool) {
         if self.held.is_empty() {
             self.held_at = offset;
@@ -135,7 +135,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Gives up what is under way, and tells this failure from now on.
+    /// Gives up what is under way, and reports this failure from now on.
     pub(super) fn spoil(&mut self, fail: &Fail) {
         self.spoilt = Some(fail.status().unwrap_or(Status::IO));
         self.held = Vec::new();

@@ -46,7 +46,7 @@ fn failure_shape(kind: OpKind) -> FailureShape {
 }
 
 /// Appends the results of procedure `kind`. A failure goes without attributes. The entries of a listing are
-/// sent as they are: whoever lists cuts them to the request's limits ([`entry_bytes`] tells their sizes).
+/// sent as they are: the code that lists cuts them to the request's limits ([`entry_bytes`] returns their sizes).
 ///
 /// # Panics
 /// When the reply is another procedure's.
