@@ -353,7 +353,7 @@ impl Comparison {
                 figure.sides[side].values.len()
             ),
             Verdict::NoRatio => {
-                format!("{a} and {b} cannot be told apart by figures that are not above zero")
+                format!("{a} and {b} cannot be compared by figures that are not above zero")
             }
         }
     }

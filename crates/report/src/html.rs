@@ -59,7 +59,7 @@ pub enum Plots {
     Fixed,
 }
 
-/// True when this build carries uPlot, so that [`Plots::Interactive`] is to be had.
+/// True when this build carries uPlot, so that [`Plots::Interactive`] is available.
 pub fn interactive_available() -> bool {
     !UPLOT_SCRIPT.is_empty()
 }

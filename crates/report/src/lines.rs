@@ -1,6 +1,6 @@
 //! The numbers behind plots of a record's `curves`: one plot a curve name, the lines of all runs in it.
 //!
-//! Always holds: every number is finite and above zero, as both axes are logarithmic; the colour tells the
+//! Always holds: every number is finite and above zero, as both axes are logarithmic; the colour identifies the
 //! line's label and the dashes the run, so that one layout on two machines is seen as such.
 //! Not here: latency against load (see `series`).
 

@@ -54,7 +54,7 @@ pub(crate) struct Dot {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cumulative {
     pub run: usize,
-    /// Latencies at which the shares are told: evenly spaced on a logarithmic axis.
+    /// Latencies at which the shares are reported: evenly spaced on a logarithmic axis.
     pub latency_ms: Vec<f64>,
     pub levels: Vec<Level>,
 }

@@ -146,7 +146,7 @@ fn called(sides: Vec<(String, Vec<RunRecord>)>) -> Vec<Side> {
     let targets: Vec<String> = sides.iter().map(|side| target(&side.1)).collect();
     let twice = |all: &[String], one: &str| all.iter().filter(|other| *other == one).count() > 1;
     let side = |(at, (label, runs)): (usize, (String, Vec<RunRecord>))| {
-        // Two sides of one label are told apart by their targets, where those differ.
+        // Two sides of one label are distinguished by their targets, where those differ.
         let label = if twice(&labels, &label) && !twice(&targets, &targets[at]) {
             targets[at].clone()
         } else {

@@ -200,7 +200,7 @@ impl Store {
             if record.id.0.is_empty() || !record.id.0.chars().all(is_fine) {
                 return Err(ReportError::NoName { id: record.id.0.clone() });
             }
-            // Written anew and not as given, so that what is stored is of this version's shape.
+            // Serialized again and not stored as given, so that what is stored has this version's shape.
             self.put("INSERT", record, &record.to_json())?;
         }
         all.commit().map_err(failed)?;

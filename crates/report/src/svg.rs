@@ -61,7 +61,7 @@ const FONT: &str = "system-ui, sans-serif";
 const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
 const INK_SOFT: RGBColor = RGBColor(0x5c, 0x65, 0x70);
 const GRID: RGBColor = RGBColor(0xe3, 0xe6, 0xea);
-/// Okabe and Ito's colours, told apart by colour-blind readers; yellow is an olive on white, and black a dark grey.
+/// Okabe and Ito's colours, which colour-blind readers can distinguish; yellow is an olive on white, and black a dark grey.
 const PALETTE: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),

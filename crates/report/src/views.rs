@@ -275,7 +275,7 @@ pub(crate) fn metrics(runs: &[RunRecord]) -> MetricsView {
 impl PointView {
     fn new(point: &LoadPoint) -> Self {
         let (reasons, remarks) = reasons(&point.verdict);
-        let told = |count: u64, what: &str| (count > 0).then(|| format!("{} {what}", count_text(count)));
+        let counted = |count: u64, what: &str| (count > 0).then(|| format!("{} {what}", count_text(count)));
         let set = &point.file_set;
         Self {
             name: point_name(point),
@@ -291,10 +291,10 @@ impl PointView {
             reasons,
             remarks,
             notes: [
-                told(point.unsent, "planned but never sent"),
-                told(point.reconnects, "reconnections"),
-                told(point.bad_replies, "replies not understood"),
-                told(point.overtaken, "overtaken (due before the reply they depend on had come)"),
+                counted(point.unsent, "planned but never sent"),
+                counted(point.reconnects, "reconnections"),
+                counted(point.bad_replies, "replies not understood"),
+                counted(point.overtaken, "overtaken (due before the reply they depend on had come)"),
                 (!point.operations_digest.is_empty())
                     .then(|| format!("digest of the operations {}", point.operations_digest)),
             ]

@@ -117,7 +117,7 @@ fn of_several_sides(sides: &[Side]) -> Vec<(&'static str, String)> {
     for side in sides {
         let n = side.runs.len();
         let few = if n < SAMPLES_MIN {
-            let text = format!("{n} of at least {SAMPLES_MIN} runs: nothing can be told from so few");
+            let text = format!("{n} of at least {SAMPLES_MIN} runs: too few for a verdict");
             Some(("too-few-repeats", text))
         } else {
             let text = format!("only {n} runs: intervals of fewer than {SAMPLES_ENOUGH} are wide and rough");
@@ -165,20 +165,21 @@ fn own_remarks(sides: &[Side], answers: &[&str]) -> Vec<(String, String)> {
             }
         }
     }
-    let told = |of: Found| {
+    let caution = |of: Found| {
         let with = sides.iter().zip(&of.runs).filter(|(_, runs)| **runs > 0);
         let with = with.map(|(side, runs)| format!("{runs} of {} runs of {}", side.runs.len(), side.name));
         (of.code, format!("remark of {}: {}", with.collect::<Vec<_>>().join(", "), of.example))
     };
-    found.into_iter().map(told).collect()
+    found.into_iter().map(caution).collect()
 }
 
 /// A run's remarks, each code once: on the run itself, else on the first load level that has it.
 fn remarks_of<'r>(run: &'r RunRecord) -> Vec<(String, String)> {
     let whole = run.verdict.reasons.iter().map(|reason| (reason, reason.text.clone()));
     let levels = run.points.iter().flat_map(|point| {
-        let told = move |reason: &'r Reason| (reason, format!("at {}: {}", point_name(point), reason.text));
-        point.verdict.reasons.iter().map(told)
+        let with_point =
+            move |reason: &'r Reason| (reason, format!("at {}: {}", point_name(point), reason.text));
+        point.verdict.reasons.iter().map(with_point)
     });
     let mut found: Vec<(String, String)> = Vec::new();
     for (reason, text) in whole.chain(levels).filter(|(reason, _)| !reason.fatal) {

@@ -27,7 +27,7 @@ pub(super) fn of(sides: &[Side]) -> Vec<Figure> {
     found
 }
 
-/// Name and title; the number keeps the order of what is not told by name.
+/// Name and title; the number orders what the name does not.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(u64, String, String);
 

@@ -206,9 +206,9 @@ fn what_the_runs_remark_on_themselves_is_a_caution_and_an_answer_is_none() {
     }
     sides[1].runs[4].verdict.remark("short", "the run took 0.22 s only");
     let cautions = compare(&sides, &[]).unwrap().cautions;
-    let told: Vec<_> = cautions.iter().map(|of| (of.code.as_str(), of.text.as_str())).collect();
+    let found: Vec<_> = cautions.iter().map(|of| (of.code.as_str(), of.text.as_str())).collect();
     assert_eq!(
-        told,
+        found,
         [
             (
                 "cache-bound",
@@ -229,9 +229,9 @@ fn a_remark_on_a_load_level_names_the_level_and_one_on_the_run_comes_first() {
         run.verdict.remark("errors", "1 of 6000 failed");
     }
     sides[0].runs.iter_mut().for_each(|run| run.points = vec![open_point(2_000.0)]);
-    let told: Vec<_> = compare(&sides, &[]).unwrap().cautions.into_iter().map(|of| of.text).collect();
+    let found: Vec<_> = compare(&sides, &[]).unwrap().cautions.into_iter().map(|of| of.text).collect();
     assert_eq!(
-        told,
+        found,
         [
             "remark of 5 of 5 runs of B: 1 of 6000 failed",
             "remark of 5 of 5 runs of B: at 4,000/s offered: 12 samples"

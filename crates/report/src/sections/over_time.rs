@@ -31,7 +31,7 @@ struct LineView {
     /// Points of polylines, downwards.
     paths: Vec<String>,
     /// What it was on average.
-    told: String,
+    mean_text: String,
 }
 
 const BOX: f64 = 1000.0;
@@ -67,7 +67,7 @@ impl OverTime {
                 name: line.name.clone(),
                 style,
                 paths: paths(&values, &along, &up),
-                told: format!("{mean} {}", view.unit),
+                mean_text: format!("{mean} {}", view.unit),
             })
         });
         Some(Self {

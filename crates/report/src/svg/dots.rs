@@ -65,8 +65,8 @@ pub(super) fn draw(text: &mut String, comparison: &Comparison, plot: &DotPlot) -
                 draw_shape_sized(&root, side.side, color(side.side).filled(), (x(place), y), 4)?;
             }
             if side.side > 0 {
-                let told = format!("{}  {}", side.ratio, side.shown);
-                root.draw_text(&told, &soft.clone().pos(MIDDLE), (LEFT + LENGTH + 12, y))?;
+                let caption = format!("{}  {}", side.ratio, side.shown);
+                root.draw_text(&caption, &soft.clone().pos(MIDDLE), (LEFT + LENGTH + 12, y))?;
             }
         }
         top += row.sides.len() as i32 * SIDE_HEIGHT + ROW_GAP;

@@ -136,8 +136,8 @@ fn lines(text: &mut String, figure: &PassFigure, drawing: &Drawing) -> Drawn<()>
         }
         let name = y(reference.name_at);
         root.draw(&PathElement::new([(right, level), (right + 8, name)], GREY.stroke_width(1)))?;
-        let told = format!("{} {}", reference.name, reference.text);
-        root.draw_text(&shortened(&told, 34), &soft().pos(MIDDLE), (right + 11, name))?;
+        let caption = format!("{} {}", reference.name, reference.text);
+        root.draw_text(&shortened(&caption, 34), &soft().pos(MIDDLE), (right + 11, name))?;
     }
     for line in &drawing.lines {
         let paint = color(line.configuration);
