@@ -4,7 +4,7 @@
 //! check(fs, quirks) -> for each case: a fresh directory -> the case, through the seam alone -> emptied again
 //! ```
 //!
-//! A case is a function whose name is the sentence that failed. All cases run, then the failed ones are told together.
+//! A case is a function whose name is the sentence that failed. All cases run, then the failed ones are reported together.
 //!
 //! Always holds: nothing but the seam is used, so that a case cannot know what lies behind; where implementations may
 //! differ, a [`Quirks`] says so, and where POSIX or RFC 1813 leave a choice, the case names all that are allowed.
@@ -160,7 +160,7 @@ impl Ground<'_> {
         bytes
     }
 
-    /// Names in a directory, sorted; each as often as it was told.
+    /// Names in a directory, sorted; each as often as the listing returned it.
     fn listed(&self, path: &Path) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         self.fs.readdir(path, &mut |entry| names.push(entry.name.to_vec())).expect("listed");

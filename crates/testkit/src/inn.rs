@@ -168,24 +168,24 @@ impl Layout<'_> {
     }
 }
 
-/// Hands everything below `root` to the user that innd becomes, whoever starts it.
+/// Hands everything below `root` to the user that innd becomes, whichever user starts it.
 fn give_to_news(root: &Path) -> Result<(), String> {
     let (user, group) = news_user()?;
-    let told = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let failure = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     for above in root.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-        if fs::metadata(above).map_err(|error| told(above, error))?.permissions().mode() & 0o001 == 0 {
+        if fs::metadata(above).map_err(|error| failure(above, error))?.permissions().mode() & 0o001 == 0 {
             return Err(format!("{}: the user news cannot pass it (chmod o+x)", above.display()));
         }
     }
     let mut todo = vec![root.to_owned()];
     while let Some(path) = todo.pop() {
-        chown(&path, Some(user), Some(group)).map_err(|error| told(&path, error))?;
+        chown(&path, Some(user), Some(group)).map_err(|error| failure(&path, error))?;
         if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
             // A temporary folder is its maker's alone, and a maker that is root must still get in.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-                .map_err(|error| told(&path, error))?;
-            for entry in fs::read_dir(&path).map_err(|error| told(&path, error))? {
-                todo.push(entry.map_err(|error| told(&path, error))?.path());
+                .map_err(|error| failure(&path, error))?;
+            for entry in fs::read_dir(&path).map_err(|error| failure(&path, error))? {
+                todo.push(entry.map_err(|error| failure(&path, error))?.path());
             }
         }
     }

@@ -146,7 +146,7 @@ impl LawTransport {
         (transport, clock)
     }
 
-    /// The same with room for only so many requests in flight.
+    /// The same with room for only this many requests in flight.
     pub fn with_in_flight_max(mut self, in_flight_max: usize) -> Self {
         self.in_flight_max = in_flight_max;
         self
@@ -261,7 +261,7 @@ impl Transport for LawTransport {
             delivered += 1;
         }
         if delivered == 0 && until_given.is_none() {
-            // Time goes on for a caller that looks again and again instead of sleeping.
+            // Time advances for a caller that looks again and again instead of sleeping.
             self.mock.increment(A_LOOK);
         }
         Ok(delivered)

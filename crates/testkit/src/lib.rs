@@ -9,7 +9,7 @@
 //! Tmpfs           a small file system in memory, to be full or read-only
 //! Golden          committed records of runs, compared field by field, what the machine decides masked
 //! HeldDisk        on which a store comes further only when it is let
-//! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where it is told
+//! SimulatedDisk   a directory in memory that fails, tears, loses and reorders writes, and stops where the test says
 //! is_ordinary_user  runs a test again in a child without privileges, where it was started as root
 //! need            what a test needs of the machine: where it is missing, the test is listed as skipped, or fails in CI
 //! ```

@@ -23,11 +23,11 @@ impl LoopImage {
     pub fn make(fs_type: &str, size_bytes: u64, mkfs_flags: &[&str]) -> Result<Self, String> {
         let parent =
             if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
-        let told = |error: std::io::Error| error.to_string();
-        let folder = tempfile::Builder::new().prefix("crumb-image").tempdir_in(parent).map_err(told)?;
+        let failure = |error: std::io::Error| error.to_string();
+        let folder = tempfile::Builder::new().prefix("crumb-image").tempdir_in(parent).map_err(failure)?;
         let (image, mount) = (folder.path().join("image"), folder.path().join("mount"));
-        File::create(&image).and_then(|file| file.set_len(size_bytes)).map_err(told)?;
-        fs::create_dir(&mount).map_err(told)?;
+        File::create(&image).and_then(|file| file.set_len(size_bytes)).map_err(failure)?;
+        fs::create_dir(&mount).map_err(failure)?;
         let quiet = if fs_type == "ext2" || fs_type == "ext4" { &["-q", "-F"][..] } else { &["-q"][..] };
         let mkfs = Command::new(format!("/sbin/mkfs.{fs_type}"));
         carried_out(mkfs, &[quiet, mkfs_flags].concat(), &image)?;

@@ -264,7 +264,7 @@ fn the_root_has_no_name_to_change(g: &Ground<'_>) {
 fn an_error_names_the_path_and_what_was_tried(g: &Ground<'_>) {
     let path = g.at("no-such-name");
     let here = g.at("here");
-    let told: [(FsError, &str); 6] = [
+    let expected: [(FsError, &str); 6] = [
         (g.fs.open(&path, Access::Read).map(drop).expect_err("missing"), "open"),
         (g.fs.stat(&path).expect_err("missing"), "stat"),
         (g.fs.unlink(&path).expect_err("missing"), "unlink"),
@@ -272,7 +272,7 @@ fn an_error_names_the_path_and_what_was_tried(g: &Ground<'_>) {
         (g.fs.readdir(&path, &mut |_| ()).expect_err("missing"), "readdir"),
         (g.fs.rename(&here, &path).expect_err("missing"), "rename"),
     ];
-    for (error, op) in told {
+    for (error, op) in expected {
         let text = error.to_string();
         assert_eq!(error.op().name(), op);
         assert!(text.contains(op) && text.contains("no-such-name"), "{text}");

@@ -107,7 +107,7 @@ fn a_directory_held_as_root_stays_through_its_rename(g: &Ground<'_>) {
 }
 
 fn room_is_told_plausibly(g: &Ground<'_>) {
-    let room = g.fs.statfs().expect("told");
+    let room = g.fs.statfs().expect("reported");
     assert!(room.bytes_total >= 1 << 20, "{room:?}");
     assert!(room.bytes_available > 0 && room.bytes_available <= room.bytes_free, "{room:?}");
     assert!(room.bytes_free <= room.bytes_total && room.files_free <= room.files_total, "{room:?}");

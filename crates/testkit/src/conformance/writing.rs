@@ -229,7 +229,7 @@ fn a_directory_is_not_opened_to_write_and_has_no_bytes(g: &Ground<'_>) {
 
 fn a_transfer_unit_is_a_sensible_one(g: &Ground<'_>) {
     let path = g.file("file", b"12345");
-    let bytes = g.fs.open(&path, Access::Read).expect("opened").block_bytes().expect("told");
+    let bytes = g.fs.open(&path, Access::Read).expect("opened").block_bytes().expect("reported");
     assert!((512..=1 << 20).contains(&bytes), "{bytes}");
 }
 
@@ -250,7 +250,7 @@ fn an_open_file_that_is_unlinked_does_as_its_kind_does(g: &Ground<'_>) {
     let mut file = g.fs.open(&path, Access::Read).expect("opened");
     g.fs.unlink(&path).expect("unlinked");
     assert!(g.is_missing(&path));
-    // Whoever takes the name is another file.
+    // The file that takes the name is another one.
     g.file("file", b"another");
     let mut buf = [0; 10];
     match (g.quirks.unlinked_open, file.read(&mut buf)) {

@@ -47,11 +47,11 @@ impl InnRecord {
         }
         let mut inodes = std::collections::HashSet::new();
         let mut todo = vec![root.join("spool/articles")];
-        let told = |error: std::io::Error| format!("INN's spool: {error}");
+        let failure = |error: std::io::Error| format!("INN's spool: {error}");
         while let Some(dir) = todo.pop() {
-            for entry in fs::read_dir(dir).map_err(told)? {
-                let entry = entry.map_err(told)?;
-                if entry.file_type().map_err(told)?.is_dir() {
+            for entry in fs::read_dir(dir).map_err(failure)? {
+                let entry = entry.map_err(failure)?;
+                if entry.file_type().map_err(failure)?.is_dir() {
                     todo.push(entry.path());
                     continue;
                 }
