@@ -39,7 +39,7 @@ mod tests {
         };
         rustix::fs::ioctl_setflags(&file, flags | rustix::fs::IFlags::NODUMP).unwrap();
         const FS_XFLAG_NODUMP: u32 = 0x80;
-        let told = extended_flags(&file).unwrap();
-        assert_ne!(u32::from_ne_bytes([told[0], told[1], told[2], told[3]]) & FS_XFLAG_NODUMP, 0);
+        let flags = extended_flags(&file).unwrap();
+        assert_ne!(u32::from_ne_bytes([flags[0], flags[1], flags[2], flags[3]]) & FS_XFLAG_NODUMP, 0);
     }
 }

@@ -58,7 +58,7 @@ impl Reads {
         ring().is_ok()
     }
 
-    /// Reads so many bytes from an offset on; fewer where the file ends.
+    /// Reads this many bytes from an offset on; fewer where the file ends.
     ///
     /// # Errors
     /// What pread(2) knows; when the kernel takes no more reads.
@@ -91,7 +91,7 @@ impl Reads {
         Ok(asked)
     }
 
-    /// Tells those who asked what the kernel has done.
+    /// Reports to the callers what the kernel has done.
     fn finish(&self) {
         let (mut ring, mut slots) = (self.ring.borrow_mut(), self.slots.borrow_mut());
         loop {
@@ -107,7 +107,7 @@ impl Reads {
 
     async fn attend(self: Rc<Self>) {
         while let Ok(mut ready) = self.ready.readable().await {
-            // First, so that what is done from now on is told anew.
+            // First, so that the kernel signals again what completes from now on.
             ready.clear_ready();
             self.finish();
         }
@@ -130,7 +130,7 @@ impl Drop for Reads {
     }
 }
 
-/// One read, as who asked sees it; it goes on without him.
+/// One read, as its caller sees it; it continues without the caller.
 struct Asked<'a> {
     reads: &'a Reads,
     at: usize,
@@ -148,7 +148,7 @@ impl Asked<'_> {
             State::Done(result) if *result < 0 => Poll::Ready(Err(io::Error::from_raw_os_error(-*result))),
             State::Done(result) => {
                 let mut bytes = std::mem::take(bytes);
-                // SAFETY: the kernel has written so many to its beginning, and was given no more room than there is.
+                // SAFETY: the kernel has written this many bytes to its beginning, and was given no more room than there is.
                 unsafe { bytes.set_len(*result as usize) };
                 *state = State::Done(0);
                 Poll::Ready(Ok(bytes))
