@@ -196,9 +196,9 @@ fn ban_all(shared: &Arc<Shared>, uri: &Uri) -> Reply {
     match ban(shared, banned, now()) {
         Ok(()) => text(StatusCode::OK, "text/plain", "banned\n"),
         Err(error) => {
-            let told =
+            let body =
                 format!("banned until this process ends: the ban could not be written down: {error}\n");
-            text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", told)
+            text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", body)
         }
     }
 }

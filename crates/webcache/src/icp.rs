@@ -27,7 +27,7 @@ const REQUESTER_BYTES: usize = 4;
 const VERSION: u8 = 2;
 const QUERY: u8 = 1;
 
-/// A reply is offered only if it stays fresh for at least so many seconds (RFC 2187 section 5.2.3): the request for it follows, and a
+/// A reply is offered only if it stays fresh for at least this many seconds (RFC 2187 section 5.2.3): the request for it follows, and a
 /// reply that is stale by then is of no use.
 pub const FRESH_S_MIN: u32 = 30;
 

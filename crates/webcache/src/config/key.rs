@@ -136,12 +136,12 @@ pub(super) fn number<T: TryFrom<u64> + Default>(reader: &mut Reader<'_>) -> T {
     let given = value.as_integer().unwrap_or_default();
     let Key { least, most, because, .. } = key;
     let within = u64::try_from(given).ok().filter(|given| (*least..=*most).contains(given));
-    let told = match within.map(T::try_from) {
+    let wanted = match within.map(T::try_from) {
         Some(Ok(number)) => return number,
         _ if i128::from(given) < i128::from(*least) => format!("at least {least}"),
         _ => format!("at most {most}"),
     };
-    reader.wrong(key, format!("is {given}, and should be {told}{because}"));
+    reader.wrong(key, format!("is {given}, and should be {wanted}{because}"));
     T::default()
 }
 

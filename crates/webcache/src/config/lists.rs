@@ -23,8 +23,8 @@ impl Lists {
         let lists = table.iter().filter(|(name, _)| NAMES.contains(&name.as_str()));
         let lists: Table = lists.map(|(name, value)| (name.clone(), value.clone())).collect();
         // The second line of the error names the key.
-        let told = |error: toml::de::Error| error.to_string().trim_end().replace('\n', " ");
-        Value::Table(lists).try_into().map_err(|error| ConfigError::of(told(error)))
+        let failure = |error: toml::de::Error| error.to_string().trim_end().replace('\n', " ");
+        Value::Table(lists).try_into().map_err(|error| ConfigError::of(failure(error)))
     }
 }
 

@@ -159,7 +159,7 @@ sections! {
         /// When the last client leaves during a reply, finish fetching it if at most this many KiB are missing.
         finish_bytes: u64 = kib, "finish_kib": key("1024").within(0, BYTES_MAX >> 10);
         /// After a crash the store rebuilds its index: two million objects a second if its index files are in the page cache, otherwise after
-        /// reading 100 bytes per object. Clients wait for this at most so many milliseconds; objects not found by then are fetched
+        /// reading 100 bytes per object. Clients wait for this at most this many milliseconds; objects not found by then are fetched
         /// again. 0: do not wait.
         rebuild_wait: Duration = millis, "rebuild_wait_ms": key("1000").within(0, TIME_MAX);
     } []

@@ -114,10 +114,10 @@ fn all_that_is_wrong_is_told_at_once_with_its_key() {
         ("[forward]\nconnect_ports = [65536]", "forward.connect_ports"),
         ("[log]\nfile = '-'\nrotate_mib = 1", "log.rotate_mib is 1, but log.file is standard output"),
     ];
-    for (text, told) in rows {
+    for (text, expected) in rows {
         let with_listen = if text.contains("[forward]") { "cache.directories = ['/c']" } else { ENOUGH };
         let error = read(text, flags(with_listen)).expect_err(text).to_string();
-        assert!(error.contains(told), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     }
     let both = read("[proxy]\nname = 'a b'\n[limits]\nhead_kib = 1", Table::new()).expect_err("wrong");
     assert_eq!(both.problems.len(), 4, "{both}");

@@ -36,7 +36,7 @@ thread_local! {
 
 /// A whole request as one reader has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Parsed {
     method: String,
     target: String,
     /// Sorted; names in small letters.
@@ -52,23 +52,24 @@ pub fn connection(input: &[u8]) -> usize {
         let _inside = runtime.enter();
         let (seen, refused) = follow(stream, 0);
         assert!(refused || seen == stream.len(), "some of it is neither taken nor refused");
-        let told = read_strictly(&stream[..seen]);
+        let parsed = read_strictly(&stream[..seen]);
         if *cut > 0 {
             let (seen, again) = follow(stream, *cut);
             assert_eq!(again, refused, "cut in pieces it is judged otherwise");
-            assert_eq!(read_strictly(&stream[..seen]), told, "cut in pieces it is read otherwise");
+            assert_eq!(read_strictly(&stream[..seen]), parsed, "cut in pieces it is read otherwise");
         }
         let (heard, ended_well) = runtime.block_on(by_hyper(stream, *cut));
-        assert!(heard.len() <= told.len(), "hyper makes more of it: {heard:?}\n{told:?}");
-        for (heard, told) in heard.iter().zip(&told) {
-            let plain = |told: &Told| Told { target: loosely(&told.target), last: false, ..told.clone() };
-            assert_eq!(plain(heard), plain(told), "hyper reads it otherwise");
+        assert!(heard.len() <= parsed.len(), "hyper makes more of it: {heard:?}\n{parsed:?}");
+        for (heard, parsed) in heard.iter().zip(&parsed) {
+            let plain =
+                |parsed: &Parsed| Parsed { target: loosely(&parsed.target), last: false, ..parsed.clone() };
+            assert_eq!(plain(heard), plain(parsed), "hyper reads it otherwise");
         }
-        if heard.len() < told.len() && ended_well {
-            let last = told[..heard.len()].last().is_some_and(|told| told.last);
-            assert!(last, "hyper misses one: {told:?}");
+        if heard.len() < parsed.len() && ended_well {
+            let last = parsed[..heard.len()].last().is_some_and(|parsed| parsed.last);
+            assert!(last, "hyper misses one: {parsed:?}");
         }
-        told.len()
+        parsed.len()
     })
 }
 
@@ -91,7 +92,7 @@ fn request_guard(io: Script) -> RequestGuard<Script> {
     RequestGuard::new(io, Parking::new(), Arc::new(ConnectionState::default()), timeouts, HEAD_BYTES_MAX)
 }
 
-/// Of up to so many bytes, each of another length; in one with 0.
+/// Of up to this many bytes, each of another length; in one with 0.
 fn pieces(mut bytes: &[u8], cut: u8) -> Vec<&[u8]> {
     let mut found = Vec::new();
     let mut state = u32::from(cut);
@@ -106,7 +107,7 @@ fn pieces(mut bytes: &[u8], cut: u8) -> Vec<&[u8]> {
 }
 
 /// What a reader makes of it that knows no leniency, with assertions that a lenient one can make nothing else of it.
-fn read_strictly(mut stream: &[u8]) -> Vec<Told> {
+fn read_strictly(mut stream: &[u8]) -> Vec<Parsed> {
     let mut all = Vec::new();
     loop {
         while let Some(rest) = stream.strip_prefix(b"\r\n") {
@@ -114,11 +115,11 @@ fn read_strictly(mut stream: &[u8]) -> Vec<Told> {
         }
         let Some(end) = find(stream, b"\r\n\r\n") else { return all };
         let (head, rest) = stream.split_at(end + 4);
-        let told = read_head(head);
-        let Some((mut told, body)) = told else { panic!("no head: {:?}", String::from_utf8_lossy(head)) };
-        if told.method == "CONNECT" {
+        let parsed = read_head(head);
+        let Some((mut parsed, body)) = parsed else { panic!("no head: {:?}", String::from_utf8_lossy(head)) };
+        if parsed.method == "CONNECT" {
             // No HTTP from here on.
-            all.push(Told { last: true, ..told });
+            all.push(Parsed { last: true, ..parsed });
             return all;
         }
         let taken = match body {
@@ -126,18 +127,18 @@ fn read_strictly(mut stream: &[u8]) -> Vec<Told> {
                 let Some(body) = usize::try_from(bytes).ok().and_then(|bytes| rest.get(..bytes)) else {
                     return all;
                 };
-                told.body = body.to_vec();
+                parsed.body = body.to_vec();
                 body.len()
             }
             Length::Chunked => match read_chunks(rest) {
                 Some((body, taken)) => {
-                    told.body = body;
+                    parsed.body = body;
                     taken
                 }
                 None => return all,
             },
         };
-        all.push(told);
+        all.push(parsed);
         stream = &rest[taken..];
     }
 }
@@ -147,7 +148,7 @@ enum Length {
     Chunked,
 }
 
-fn read_head(head: &[u8]) -> Option<(Told, Length)> {
+fn read_head(head: &[u8]) -> Option<(Parsed, Length)> {
     let lone = |at: usize| match head[at] {
         b'\r' => head.get(at + 1) != Some(&b'\n'),
         b'\n' => at == 0 || head[at - 1] != b'\r',
@@ -202,8 +203,9 @@ fn read_head(head: &[u8]) -> Option<(Told, Length)> {
         _ => panic!("a coding passes that is not chunked"),
     };
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-    let told = Told { method: text(method)?, target: text(target)?, fields, body: Vec::new(), last: closes };
-    Some((told, length))
+    let parsed =
+        Parsed { method: text(method)?, target: text(target)?, fields, body: Vec::new(), last: closes };
+    Some((parsed, length))
 }
 
 /// The body and the bytes that it took; nothing when some are missing still.
@@ -248,7 +250,7 @@ fn loosely(target: &str) -> String {
 }
 
 /// The requests that hyper makes of it behind a request guard, and whether it complained of nothing.
-async fn by_hyper(stream: &[u8], cut: u8) -> (Vec<Told>, bool) {
+async fn by_hyper(stream: &[u8], cut: u8) -> (Vec<Parsed>, bool) {
     let (heard, complained) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
     let service = {
         let (heard, complained) = (Rc::clone(&heard), Rc::clone(&complained));
@@ -256,7 +258,7 @@ async fn by_hyper(stream: &[u8], cut: u8) -> (Vec<Told>, bool) {
             let (heard, complained) = (Rc::clone(&heard), Rc::clone(&complained));
             async move {
                 match hear(request).await {
-                    Some(told) => heard.borrow_mut().push(told),
+                    Some(parsed) => heard.borrow_mut().push(parsed),
                     None => complained.set(true),
                 }
                 Ok::<_, Infallible>(Response::new(ReplyBody::nothing()))
@@ -271,7 +273,7 @@ async fn by_hyper(stream: &[u8], cut: u8) -> (Vec<Told>, bool) {
     (heard.take(), ended.is_ok() && !complained.get())
 }
 
-async fn hear(request: Request<Incoming>) -> Option<Told> {
+async fn hear(request: Request<Incoming>) -> Option<Parsed> {
     let (parts, body) = request.into_parts();
     let fields = parts.headers.iter().filter(|(name, _)| *name != http::header::CONTENT_LENGTH);
     let mut fields: Vec<_> = fields
@@ -279,13 +281,13 @@ async fn hear(request: Request<Incoming>) -> Option<Told> {
         .collect();
     fields.sort();
     let (method, target) = (parts.method.to_string(), parts.uri.to_string());
-    let mut told = Told { method, target, fields, body: Vec::new(), last: false };
+    let mut parsed = Parsed { method, target, fields, body: Vec::new(), last: false };
     let mut body = std::pin::pin!(body);
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let data: Option<Bytes> = frame.ok()?.into_data().ok();
-        told.body.extend_from_slice(&data.unwrap_or_default());
+        parsed.body.extend_from_slice(&data.unwrap_or_default());
     }
-    Some(told)
+    Some(parsed)
 }
 
 /// A socket from which these pieces come, the last first, and which takes whatever it is given.

@@ -66,7 +66,7 @@ fn each_line(headers: &HeaderMap) {
             assert!(tag.weakly_equals(tag) && tag.strongly_equals(tag) != tag.weak);
         }
         if let Ok(text) = std::str::from_utf8(line) {
-            told(text);
+            cache_status_holds(text);
         }
     }
     let wanted = ranges::wanted(headers);
@@ -87,7 +87,7 @@ fn each_line(headers: &HeaderMap) {
 }
 
 /// Cache-Status holds whatever text.
-fn told(text: &str) {
+fn cache_status_holds(text: &str) {
     let status = CacheStatus {
         key: Some(text),
         detail: Some(text),
@@ -218,7 +218,7 @@ fn within(spans: &[ranges::Span], facts: &StoredFacts) {
     );
 }
 
-/// What goes on, and what is stored.
+/// What is sent on, and what is stored.
 fn passed_on(headers: &HeaderMap) {
     let mut left = headers.clone();
     forwarding::strip_hop_by_hop(&mut left);

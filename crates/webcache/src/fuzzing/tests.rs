@@ -1,4 +1,4 @@
-//! Bytes of peers, of the disk and of the operator, changed, cut and put together anew: the fuzz targets' functions on the
+//! Bytes of peers, of the disk and of the operator, changed, cut and put together again: the fuzz targets' functions on the
 //! fuzz targets' seeds (`fuzz/seeds`). `make fuzz` runs them for longer, and with coverage to guide it.
 
 use std::path::Path;

@@ -38,7 +38,7 @@ use crate::server::client::parsed_request::{ParsedRequest, Side};
 use crate::server::fetch::collapsing::JoinResult;
 use crate::server::worker::{Stage, Worker};
 
-/// Tells origins that it is a prefetch (the Fetch standard).
+/// Marks the request as a prefetch for origins (the Fetch standard).
 const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
 /// URIs that may wait, per slot.
 const WAITING_PER_SLOT: usize = 16;

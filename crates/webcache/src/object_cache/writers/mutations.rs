@@ -165,7 +165,7 @@ impl StoreMutations {
         if !self.store.may_contain(&name) {
             return Ok(None);
         }
-        // Who purged it is told so next: then a kill must not bring it back.
+        // The client that purged it is answered next: from then on a kill must not bring it back.
         Ok(self.store.delete_through(&name)?.then_some(Applied { body: None, findable: true }))
     }
 

@@ -1,4 +1,4 @@
-//! One store writer thread: executes the jobs of its write queue in order, until a job tells it to stop.
+//! One store writer thread: executes the jobs of its write queue in order, until a job stops it.
 //!
 //! Always holds: each job holds the key lock of its URI, and its receipt is sent after the lock was released. Only this thread
 //! knows the bodies that are not complete; they are discarded when it ends.

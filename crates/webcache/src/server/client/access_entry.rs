@@ -28,7 +28,7 @@ use crate::server::worker::Worker;
 pub struct AccessEntry {
     conn_state: Arc<ConnectionState>,
     stream: Option<BlockedSince>,
-    /// `None` where no flush tells when the reply has left.
+    /// `None` where no flush shows when the reply has left.
     unflushed: Option<Rc<Unflushed>>,
     /// Whether the client waits for the proxy, rather than the proxy for the client to read.
     waiting: bool,

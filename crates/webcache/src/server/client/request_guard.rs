@@ -58,7 +58,7 @@ pub struct ConnectionState {
     pub busy: AtomicU32,
     /// Replies that have ended: hyper has taken them completely, or they broke off.
     pub ended: AtomicU64,
-    /// The value of `ended` at the last flush: so many replies have left. HTTP/1 only.
+    /// The value of `ended` at the last flush: this many replies have left. HTTP/1 only.
     pub flushed: AtomicU64,
     /// Writes to a parked socket: a bug, as the bytes are lost.
     pub lost_writes: AtomicU64,
@@ -642,11 +642,11 @@ mod tests {
             b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
         ];
         for bad in rows {
-            let told = String::from_utf8_lossy(bad).into_owned();
-            assert_eq!(scan(&[&[good, bad].concat()]), (good.len(), true), "{told}");
+            let shown = String::from_utf8_lossy(bad).into_owned();
+            assert_eq!(scan(&[&[good, bad].concat()]), (good.len(), true), "{shown}");
             let bytes: Vec<&[u8]> = bad.chunks(1).collect();
             let (seen, refused) = scan(&bytes);
-            assert!(refused && seen < bad.len(), "{told} byte by byte");
+            assert!(refused && seen < bad.len(), "{shown} byte by byte");
         }
     }
 
@@ -658,13 +658,13 @@ mod tests {
         };
         let (longest, most) = (head(1 << 14), 1 << 14);
         for size in [100, 4096, most - 1, most, most + 1, 1 << 16] {
-            let told = format!("in pieces of {size}");
+            let shown = format!("in pieces of {size}");
             let whole = [&longest[..], &longest].concat();
-            assert_eq!(scan(&whole.chunks(size).collect::<Vec<_>>()), (whole.len(), false), "{told}");
+            assert_eq!(scan(&whole.chunks(size).collect::<Vec<_>>()), (whole.len(), false), "{shown}");
             for too_long in [head(most + 1), head(most * 3)] {
                 let stream = [&longest[..], &too_long].concat();
                 let pieces: Vec<&[u8]> = stream.chunks(size).collect();
-                assert_eq!(scan(&pieces), (longest.len() + most, true), "{told}, {} bytes", too_long.len());
+                assert_eq!(scan(&pieces), (longest.len() + most, true), "{shown}, {} bytes", too_long.len());
             }
         }
     }

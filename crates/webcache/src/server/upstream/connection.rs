@@ -239,7 +239,7 @@ impl Body for ArrivingBody {
         if frame.is_pending()
             && let Some(carrier) = &mut this.carrier
         {
-            // The poll above told hyper that more is wanted.
+            // The poll above asked hyper for more.
             drive(&mut carrier.connection.driver, cx);
             frame = Pin::new(&mut this.incoming).poll_frame(cx);
         }
