@@ -218,7 +218,7 @@ pub enum ConvertError {
     },
     /// A call failed.
     #[error(
-        "{path}: cannot {doing}; everything is still there, in part under {staging}; mend the cause and run \
+        "{path}: cannot {doing}; everything is still there, in part under {staging}; fix the cause and run \
          this again to finish, or the opposite (manage, unmanage) to go back",
         path = path.display(), staging = super::STAGING_PREFIX.to_owned() + "*"
     )]
