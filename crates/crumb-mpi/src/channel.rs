@@ -15,7 +15,7 @@ pub enum Request {
     /// Compare clocks.
     Clocks,
     /// Nothing is to cross from the one moment to the other; there is no reply.
-    Hush(Instant, Instant),
+    QuietPeriod(Instant, Instant),
     /// The verb has come to its end; there is no reply.
     Leave(LastWord),
 }
@@ -24,8 +24,8 @@ pub enum Request {
 pub struct LastWord {
     /// The exit code.
     pub code: u8,
-    /// What ended it here and was not told at a meeting: the other ranks go on and do not know.
-    pub untold: Option<String>,
+    /// What ended it here and was not reported at a collective: the other ranks continue and do not know.
+    pub unreported: Option<String>,
 }
 
 /// What it says.
@@ -41,7 +41,7 @@ pub enum Reply {
 }
 
 /// The exchange as the verb sees it.
-pub struct Courier {
+pub struct MpiChannel {
     pub rank: u32,
     pub ranks: u32,
     pub epoch: Instant,
@@ -49,7 +49,7 @@ pub struct Courier {
     pub replies: Receiver<Reply>,
 }
 
-/// Says the last word, after everything was told.
+/// Says the last word, after everything was reported.
 pub struct Leave(Sender<Request>);
 
 impl Leave {
@@ -59,7 +59,7 @@ impl Leave {
     }
 }
 
-impl Courier {
+impl MpiChannel {
     pub fn leave(&self) -> Leave {
         Leave(self.requests.clone())
     }
@@ -76,7 +76,7 @@ impl Courier {
     }
 }
 
-impl Exchange for Courier {
+impl Exchange for MpiChannel {
     fn rank(&self) -> u32 {
         self.rank
     }
@@ -113,7 +113,7 @@ impl Exchange for Courier {
     }
 
     fn hush(&mut self, from: Instant, until: Instant) {
-        // A main thread that is gone shows at the next meeting.
-        let _ = self.requests.send(Request::Hush(from, until));
+        // A main thread that is gone shows at the next collective.
+        let _ = self.requests.send(Request::QuietPeriod(from, until));
     }
 }

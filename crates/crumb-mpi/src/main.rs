@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! main thread: MPI            <-- requests --   thread "crumb": the verb, as in the program crumb
-//! post (parts, clocks, beats) --- replies -->   courier (the Exchange of its RankGroup)
+//! message_loop                --- replies -->   channel (the Exchange of its RankGroup)
 //! ```
 //!
 //! All this in a process below the one that was started, see `watch`.
@@ -14,8 +14,8 @@
 // Standard error is where a program talks to its user.
 #![allow(clippy::print_stderr)]
 
-mod courier;
-mod post;
+mod channel;
+mod message_loop;
 mod watch;
 
 use std::ffi::OsString;
@@ -32,8 +32,8 @@ use mpi::Threading;
 use mpi::traits::Communicator as _;
 use rustix::thread::CpuSet;
 
-use crate::courier::{Courier, LastWord};
-use crate::post::Post;
+use crate::channel::{LastWord, MpiChannel};
+use crate::message_loop::MessageLoop;
 
 #[derive(Parser)]
 #[command(
@@ -150,7 +150,7 @@ const FINALIZE: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    let stay = || post::to_notice_and_clean_up(silence_max(std::env::args_os()));
+    let stay = || message_loop::to_notice_and_clean_up(silence_max(std::env::args_os()));
     if let Some(code) = watch::watched(stay) {
         return code;
     }
@@ -180,11 +180,11 @@ fn main() -> ExitCode {
     let code = match typed {
         Ok((context, benchmark)) => {
             let (patience, stop_verb) = (benchmark.patience().max(PATIENCE_MIN), Arc::clone(&stop));
-            joined(&world, patience, &stop, move |courier| verb(courier, *benchmark, &context, &stop_verb))
+            joined(&world, patience, &stop, move |channel| verb(channel, *benchmark, &context, &stop_verb))
         }
-        Err(error) => joined(&world, PATIENCE, &stop, move |courier| wrong_usage(courier.rank, &error)),
+        Err(error) => joined(&world, PATIENCE, &stop, move |channel| wrong_usage(channel.rank, &error)),
     };
-    post::last_resort("MPI does not end", FINALIZE);
+    message_loop::last_resort("MPI does not end", FINALIZE);
     let begun = std::time::Instant::now();
     // Ends MPI, which all do together.
     drop(universe);
@@ -209,47 +209,47 @@ fn joined(
     world: &mpi::topology::SimpleCommunicator,
     patience: Duration,
     stop: &Arc<AtomicBool>,
-    verb: impl FnOnce(Courier) -> LastWord + Send + 'static,
+    verb: impl FnOnce(MpiChannel) -> LastWord + Send + 'static,
 ) -> u8 {
-    let (courier, mut post) = Post::new(world, patience, Arc::clone(stop));
+    let (channel, mut message_loop) = MessageLoop::new(world, patience, Arc::clone(stop));
     let verb = move || {
-        let leave = courier.leave();
-        leave.say(verb(courier));
+        let leave = channel.leave();
+        leave.say(verb(channel));
     };
     let verb = match std::thread::Builder::new().name("crumb".to_owned()).spawn(verb) {
         Ok(verb) => verb,
         Err(error) => {
             eprintln!("error: cannot start a thread: {error}");
-            post.abort(1);
+            message_loop.abort(1);
         }
     };
-    let code = post.serve();
+    let code = message_loop.serve();
     match verb.join() {
         Ok(()) => code,
-        // It has told by itself.
-        Err(_) => post.abort(101),
+        // It has reported by itself.
+        Err(_) => message_loop.abort(101),
     }
 }
 
 /// The verb, and how it ended.
-fn verb(courier: Courier, benchmark: Benchmark, context: &Context, stop: &Arc<AtomicBool>) -> LastWord {
-    let rank = courier.rank;
+fn verb(channel: MpiChannel, benchmark: Benchmark, context: &Context, stop: &Arc<AtomicBool>) -> LastWord {
+    let rank = channel.rank;
     let mut group = None;
-    let done = run(courier, benchmark, context, stop, &mut group);
+    let done = run(channel, benchmark, context, stop, &mut group);
     let lost = group.as_ref().and_then(RankGroup::lost).or_else(|| lost_in(&done));
-    let code = told(&done, rank == speaker(lost));
+    let code = exit_code_of(&done, rank == speaker(lost));
     // As in `crumb`: whatever had been done by then. What ends well although it was asked to stop was interrupted on another
     // rank: one that fails there is an error here too.
     let was_stopped = done.is_ok() && stop.load(Ordering::Relaxed);
     let code = if context.interruption.is_seen() || was_stopped { crumb::INTERRUPTED } else { code };
-    // What came out of a meeting all know; a rank that was lost, too.
+    // What came out of a collective all know; a rank that was lost, too.
     let all_know = lost.is_some() || group.as_ref().is_none_or(RankGroup::all_know);
-    let untold = done.err().filter(|_| !all_know).map(|error| in_one_line(&crumb::error_message(&error)));
-    LastWord { code, untold }
+    let unreported = done.err().filter(|_| !all_know).map(|error| in_one_line(&crumb::error_message(&error)));
+    LastWord { code, unreported }
 }
 
 fn run(
-    courier: Courier,
+    channel: MpiChannel,
     benchmark: Benchmark,
     context: &Context,
     stop: &Arc<AtomicBool>,
@@ -259,13 +259,13 @@ fn run(
     let may = rustix::thread::sched_getaffinity(None);
     let may = may.map(|may| (0..CpuSet::MAX_CPU).filter(|&cpu| may.is_set(cpu)).collect());
     let hello = Hello {
-        host: post::host(),
+        host: message_loop::host(),
         version: crumb::VERSION.to_owned(),
         cores,
         cpus: may.unwrap_or_default(),
     };
     let group =
-        RankGroup::join(Box::new(courier), hello, benchmark.share()).context("the ranks do not join")?;
+        RankGroup::join(Box::new(channel), hello, benchmark.share()).context("the ranks do not join")?;
     let group = joined.insert(group);
     group.same_terms(vec![("benchmark".to_owned(), benchmark.name().to_owned())])?;
     let done = match benchmark {
@@ -281,13 +281,13 @@ fn lost_in(done: &anyhow::Result<ExitStatus>) -> Option<&Lost> {
     done.as_ref().err()?.chain().find_map(|error| error.downcast_ref())
 }
 
-/// The rank that tells: the next one where rank 0 is lost, unless that came to its end and tells by itself.
+/// The rank that prints: the next one if rank 0 is lost, unless rank 0 came to its end and prints by itself.
 fn speaker(lost: Option<&Lost>) -> u32 {
     u32::from(lost.is_some_and(|lost| lost.rank == 0 && matches!(lost.fate, Fate::Gone(_))))
 }
 
-/// The exit code, and the error told by the rank that speaks.
-fn told(done: &anyhow::Result<ExitStatus>, speaks: bool) -> u8 {
+/// The exit code, and the error reported by the rank that speaks.
+fn exit_code_of(done: &anyhow::Result<ExitStatus>, speaks: bool) -> u8 {
     if let Err(error) = done
         && speaks
     {
@@ -296,14 +296,14 @@ fn told(done: &anyhow::Result<ExitStatus>, speaks: bool) -> u8 {
     crumb::exit_number(done)
 }
 
-/// Mostly all typed the same: one complaint is enough. Where only another rank's is wrong, rank 0 tells what that says.
+/// Mostly all typed the same: one complaint is enough. Where only another rank's is wrong, rank 0 prints that one's error.
 fn wrong_usage(rank: u32, error: &clap::Error) -> LastWord {
     if rank == 0 {
         let _ = error.print();
     }
     let complaint = error.to_string();
     let complaint = complaint.split("\n\n").next().unwrap_or_default();
-    LastWord { code: error.exit_code() as u8, untold: error.use_stderr().then(|| in_one_line(complaint)) }
+    LastWord { code: error.exit_code() as u8, unreported: error.use_stderr().then(|| in_one_line(complaint)) }
 }
 
 /// An error with its causes, for a sentence.
@@ -327,7 +327,7 @@ mod tests {
     }
 
     /// Symptom: a rank killed early in a long interval was named, and all files stayed and no finished load point was kept.
-    /// Cause: its watcher stayed for a minute, and then the launcher ended the others, who could not have noticed yet. Fix: it
+    /// Cause: its supervisor stayed for a minute, and then the launcher ended the others, who could not have noticed yet. Fix: it
     /// stays for the longest interval as well.
     #[test]
     fn a_watcher_stays_until_the_others_can_have_missed_its_rank() {
@@ -335,8 +335,8 @@ mod tests {
         let seconds = Duration::from_secs;
         let long = "crumb-mpi run fstress null: --warm 1m --measure 10m --patience 5s";
         assert_eq!(silence_max(long), seconds(665));
-        assert!(post::to_notice_and_clean_up(silence_max(long)) > seconds(665 + 30));
-        // Two minutes and four unless told otherwise.
+        assert!(message_loop::to_notice_and_clean_up(silence_max(long)) > seconds(665 + 30));
+        // Two minutes and four by default.
         assert_eq!(silence_max("crumb-mpi run fstress null:"), seconds(370));
         // Replicas beat all the time.
         assert_eq!(silence_max("crumb-mpi run postmark null: --patience 3s"), seconds(3));

@@ -1,27 +1,28 @@
 //! The main thread: everything that crosses MPI.
 //!
 //! ```text
-//! PART   rank n -> rank 0   what it brings to a meeting       BEAT   both ways, each second: still here
-//! WHOLE  rank 0 -> rank n   the answer                        ALARM  both ways: stop; or who is lost
-//! TURN, PING, PONG          comparing clocks, one rank after  BYE    to the one who ends all: has cleaned up after
-//!                           another                                  somebody was lost
+//! PART   rank n -> rank 0   its value for a collective        HEARTBEAT  both ways, each second: still here
+//! WHOLE  rank 0 -> rank n   the answer                        ALARM      both ways: stop; or which rank is lost
+//! TURN, PING, PONG          comparing clocks, one rank after  BYE        to the rank that ends all: has cleaned up
+//!                           another                                      after a rank was lost
 //! ```
 //!
 //! A rank whose verb comes to its end brings that as its last part. One that does so while others go on, after an error
-//! that no meeting knows of, says why in an alarm: to the others it is lost from then on.
+//! that no collective knows of, says why in an alarm: to the others it is lost from then on.
 //!
 //! Everything goes over rank 0, which therefore knows who has not come. Sends and receives do not block, so that a
 //! rank that is dead, stopped or cut off is noticed by its silence and not waited for.
 //!
 //! Always holds: from the end of a warm-up to the end of its interval nothing is sent, but for an alarm, which ends
 //! the interval; MPI's own end is begun when it is known that all come to it, and has its limit.
-//! Here: meetings, and how bytes go and come. In modules: `beats` and the hush, `alarm`, `clocks`, `ending`.
+//! Here: collectives, and sending and receiving bytes. In modules: `heartbeats` and the quiet period, `alarm`, `clocks`,
+//! `ending`.
 //! Not here: what the parts mean (`harness::ranks`).
 
 mod alarm;
-mod beats;
 mod clocks;
 mod ending;
+mod heartbeats;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,11 +39,11 @@ use quanta::{Clock, Instant};
 
 use self::alarm::Alarm;
 pub use self::ending::{last_resort, to_notice_and_clean_up};
-use crate::courier::{Courier, LastWord, Reply, Request};
+use crate::channel::{LastWord, MpiChannel, Reply, Request};
 
 const PART: Tag = 1;
 const WHOLE: Tag = 2;
-const BEAT: Tag = 3;
+const HEARTBEAT: Tag = 3;
 const ALARM: Tag = 4;
 const TURN: Tag = 5;
 const PING: Tag = 6;
@@ -59,7 +60,7 @@ const NAP_AFTER: Duration = Duration::from_millis(2);
 /// The largest part a rank may send: far more than a load point has.
 const PART_BYTES_MAX: usize = 256 << 20;
 const ONE: &[u8] = &[1];
-/// A last part, and behind it what no meeting knows of. No sheet begins so, as no step's name is empty.
+/// A last part, and behind it what no collective knows of. No sheet begins so, as no step's name is empty.
 const LEAVES: &[u8] = b"\0leaves\n";
 /// Why a rank left that says nothing.
 const OTHERS_GO_ON: &str = "the others go on";
@@ -67,8 +68,8 @@ const OTHERS_GO_ON: &str = "the others go on";
 /// A small message on its way that nobody waits for.
 type Flying = mpi::request::Request<'static, [u8], StaticScope>;
 
-/// This rank's post office.
-pub struct Post<'a> {
+/// This rank's message loop.
+pub struct MessageLoop<'a> {
     world: &'a SimpleCommunicator,
     rank: u32,
     ranks: u32,
@@ -78,24 +79,24 @@ pub struct Post<'a> {
     patience: Duration,
     /// Set by the user, by this rank's run when it fails, and by others' alarms.
     stop: Arc<AtomicBool>,
-    told_to_stop: bool,
+    asked_to_stop: bool,
     requests: Receiver<Request>,
     replies: Sender<Reply>,
     /// When each was last heard of: at rank 0 all, elsewhere rank 0 alone.
     heard: Vec<Instant>,
-    /// The next beat to each, while the one before is on its way.
-    beats: Vec<Option<Flying>>,
-    next_beat: Instant,
-    hush: (Instant, Instant),
+    /// The heartbeat to each that is being sent.
+    heartbeats: Vec<Option<Flying>>,
+    next_heartbeat: Instant,
+    quiet_period: (Instant, Instant),
     /// Within it when this thread last looked.
-    hushed: bool,
+    was_quiet: bool,
     /// When this thread last looked: after a gap it is the one that was away.
     looked: Instant,
     doing: Doing,
     /// A rank that came to its end while this one's verb was at work by itself.
     ended: Option<Lost>,
-    /// Rank 0: why ranks left, each told once.
-    told: Vec<String>,
+    /// Rank 0: why ranks left, each reported once.
+    reported: Vec<String>,
 }
 
 /// What the verb has this thread do.
@@ -114,16 +115,20 @@ pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-impl<'a> Post<'a> {
-    /// The post of this rank and the courier that uses it.
-    pub fn new(world: &'a SimpleCommunicator, patience: Duration, stop: Arc<AtomicBool>) -> (Courier, Self) {
+impl<'a> MessageLoop<'a> {
+    /// The message loop of this rank, and the channel to it.
+    pub fn new(
+        world: &'a SimpleCommunicator,
+        patience: Duration,
+        stop: Arc<AtomicBool>,
+    ) -> (MpiChannel, Self) {
         let clock = Clock::new();
         let epoch = clock.now();
         let (rank, ranks) = (world.rank() as u32, world.size() as u32);
-        let (to_post, requests) = channel();
-        let (replies, from_post) = channel();
-        let courier = Courier { rank, ranks, epoch, requests: to_post, replies: from_post };
-        let post = Self {
+        let (to_loop, requests) = channel();
+        let (replies, from_loop) = channel();
+        let channel = MpiChannel { rank, ranks, epoch, requests: to_loop, replies: from_loop };
+        let message_loop = Self {
             world,
             rank,
             ranks,
@@ -132,20 +137,20 @@ impl<'a> Post<'a> {
             epoch,
             patience,
             stop,
-            told_to_stop: false,
+            asked_to_stop: false,
             requests,
             replies,
             heard: vec![epoch; ranks as usize],
-            beats: (0..ranks).map(|_| None).collect(),
-            next_beat: epoch,
-            hush: (epoch, epoch),
-            hushed: false,
+            heartbeats: (0..ranks).map(|_| None).collect(),
+            next_heartbeat: epoch,
+            quiet_period: (epoch, epoch),
+            was_quiet: false,
             looked: epoch,
             doing: Doing::Nothing,
             ended: None,
-            told: Vec::new(),
+            reported: Vec::new(),
         };
-        (courier, post)
+        (channel, message_loop)
     }
 
     /// Does what it is asked until the verb has come to its end, and with it those of all ranks. The exit code: where rank 0
@@ -171,10 +176,10 @@ impl<'a> Post<'a> {
                     let offset = self.compare_clocks();
                     self.answered(Reply::Clocks(offset));
                 }
-                Ok(Request::Hush(from, until)) => self.hush = (from, until),
+                Ok(Request::QuietPeriod(from, until)) => self.quiet_period = (from, until),
                 Ok(Request::Leave(word)) => break word,
                 Err(RecvTimeoutError::Disconnected) => {
-                    break LastWord { code: 101, untold: Some("its program broke off".to_owned()) };
+                    break LastWord { code: 101, unreported: Some("its program broke off".to_owned()) };
                 }
                 Err(RecvTimeoutError::Timeout) => self.look(),
             }
@@ -220,7 +225,7 @@ impl<'a> Post<'a> {
         let until = patience.map(|patience| self.clock.now() + patience);
         if self.rank != 0 {
             self.send(0, PART, &mine);
-            // Rank 0 waits for the last; if that one fails, it tells.
+            // Rank 0 waits for the last; if that one fails, it reports it.
             let until = until.map(|until| until + self.patience);
             return Reply::Answer(self.receive(WHOLE, &[0], until).1);
         }
@@ -235,7 +240,7 @@ impl<'a> Post<'a> {
             let leaves = part.strip_prefix(LEAVES).map(|why| String::from_utf8_lossy(why).into_owned());
             match (self.doing, leaves) {
                 (Doing::Leaving(_), None) => {
-                    // It waits for a meeting that will not be; most often it has been told of our end already.
+                    // It waits for a collective that will not be; most often it knows of our end already.
                     let end = self.lost(0, Fate::Ended(OTHERS_GO_ON.to_owned()));
                     self.alarm(from, &Alarm::Left(end));
                 }
@@ -259,7 +264,7 @@ impl<'a> Post<'a> {
         }
     }
 
-    /// Sends and waits until it is gone; whoever does not take it is lost.
+    /// Sends and waits until it is gone; a rank that does not take it is lost.
     fn send(&mut self, to: u32, tag: Tag, bytes: &[u8]) {
         let world = self.world;
         let begun = self.clock.now();
@@ -277,7 +282,7 @@ impl<'a> Post<'a> {
         });
     }
 
-    /// Waits for a message of one of `from`. Whoever of them is not heard of is lost; at `until` the first of them is.
+    /// Waits for a message of one of `from`. A rank of them that is silent is lost; at `until` the first of them is.
     fn receive(&mut self, tag: Tag, from: &[u32], until: Option<Instant>) -> (u32, Vec<u8>) {
         let world = self.world;
         let begun = self.clock.now();
@@ -290,7 +295,7 @@ impl<'a> Post<'a> {
                 if from.contains(&rank) {
                     return (rank, bytes);
                 }
-                // One that gave up on this meeting and is already at another: the sheets tell.
+                // One that gave up on this collective and is already at another: the sheets show it.
                 continue;
             }
             if let (true, Doing::Asked, Some(lost)) = (ended, self.doing, &self.ended) {
@@ -324,7 +329,7 @@ impl<'a> Post<'a> {
         bytes
     }
 
-    /// A moment of waiting for one of `from`, in which beats go on.
+    /// A moment of waiting for one of `from`, in which heartbeats continue.
     fn wait_a_little(&mut self, begun: Instant, from: &[u32], until: Option<Instant>) -> Result<(), Lost> {
         let now = self.clock.now();
         let waited = now.saturating_duration_since(begun);
@@ -348,7 +353,7 @@ impl<'a> Post<'a> {
         Lost { rank, host: self.hosts[rank as usize].clone(), fate }
     }
 
-    /// Those this rank hears from and beats to.
+    /// The ranks that this one exchanges heartbeats with.
     fn peers(&self) -> std::ops::Range<u32> {
         if self.rank == 0 { 1..self.ranks } else { 0..1 }
     }

@@ -4,11 +4,11 @@
 //! mpirun -> crumb-mpi, watching -> crumb-mpi, the rank
 //! ```
 //!
-//! When a process of theirs dies, launchers kill all others at once, which then remove nothing and tell nothing. So the one
-//! that they look after is not the one that may be killed for want of memory: it tells who died and of what, and stays
+//! When a process of theirs dies, launchers kill all others at once, which then remove nothing and report nothing. So the one
+//! that they look after is not the one that may be killed for want of memory: it says who died and of what, and stays
 //! until the others must have missed the rank, which in a measured interval nobody does, and have come to their ends.
 //!
-//! Always holds: signals to stop go on to the rank; the rank does not outlive its watcher; what it exits with is passed on.
+//! Always holds: signals to stop go on to the rank; the rank does not outlive its supervisor; what it exits with is passed on.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitCode};
@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_dea
 use signal_hook::consts::{SIGALRM, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Set for the rank: its watcher's process number.
+/// Set for the rank: its supervisor's process number.
 const WATCHED_BY: &str = "CRUMB_MPI_WATCHED_BY";
 /// One of these is set by whatever starts ranks: MPICH and Slurm, PMIx, OpenMPI.
 const RANKS: [&str; 3] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"];
@@ -33,11 +33,11 @@ const SIGNALLED: u8 = 128;
 /// Whether this process is the rank; if it is to watch one, it has done so, and this is the exit code. After a rank's death
 /// it stays for so long at most.
 pub fn watched(stay: impl FnOnce() -> Duration) -> Option<ExitCode> {
-    if let Some(watcher) = std::env::var_os(WATCHED_BY) {
-        // Without it the rank would go on alone where its watcher was killed; it may have been already.
+    if let Some(supervisor) = std::env::var_os(WATCHED_BY) {
+        // Without it the rank would go on alone where its supervisor was killed; it may have been already.
         let set = set_parent_process_death_signal(Some(Signal::KILL));
         let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
-        if set.is_err() || parent.is_none_or(|pid| *pid != *watcher) {
+        if set.is_err() || parent.is_none_or(|pid| *pid != *supervisor) {
             eprintln!("error: the process that watched this rank is gone");
             return Some(ExitCode::FAILURE);
         }
@@ -78,7 +78,7 @@ fn watch(rank: &str, stay: impl FnOnce() -> Duration) -> anyhow::Result<ExitCode
         return Ok(ExitCode::from(status.code().unwrap_or(1) as u8));
     };
     if signal != SIGALRM {
-        let host = crate::post::host();
+        let host = crate::message_loop::host();
         eprintln!("crumb-mpi: rank {rank} on {host} was killed by {}; the others end soon", name_of(signal));
         std::thread::sleep(stay());
     }

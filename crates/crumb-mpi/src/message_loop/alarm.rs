@@ -9,14 +9,14 @@ use harness::ranks::{Fate, Lost};
 use mpi::request::StaticScope;
 use mpi::traits::{Communicator as _, Destination as _};
 
-use super::{ALARM, Post};
+use super::{ALARM, MessageLoop};
 
 /// An alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Alarm {
     /// This rank was asked to stop, or something went wrong on it: all are to stop.
     Stop,
-    /// The sender has come to an end of its own, and to whoever goes on it is lost.
+    /// The sender has come to an end of its own, and to the ranks that continue it is lost.
     Left(Lost),
     /// From rank 0: this rank is lost, and all end.
     End(Lost),
@@ -25,7 +25,7 @@ pub(super) enum Alarm {
 impl Alarm {
     /// What it is sent as.
     pub(super) fn text(&self) -> String {
-        let told = |kind: &str, lost: &Lost| {
+        let line = |kind: &str, lost: &Lost| {
             let (fate, how) = match &lost.fate {
                 Fate::Gone(how) => ("gone", how),
                 Fate::Ended(why) => ("ended", why),
@@ -36,8 +36,8 @@ impl Alarm {
         };
         match self {
             Self::Stop => String::new(),
-            Self::Left(lost) => told("left", lost),
-            Self::End(lost) => told("end", lost),
+            Self::Left(lost) => line("left", lost),
+            Self::End(lost) => line("end", lost),
         }
     }
 
@@ -60,7 +60,7 @@ impl Alarm {
     }
 }
 
-impl Post<'_> {
+impl MessageLoop<'_> {
     /// Nobody waits for it to be gone, and it is sent at most twice in the life of a process: its bytes are leaked.
     pub(super) fn alarm(&self, to: u32, alarm: &Alarm) {
         let text: &'static [u8] = Vec::leak(alarm.text().into_bytes());

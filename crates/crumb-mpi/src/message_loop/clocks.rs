@@ -2,12 +2,12 @@
 
 use harness::ranks::{ClockOffset, RoundTrip};
 
-use super::{ONE, PING, PONG, Post, TURN};
+use super::{MessageLoop, ONE, PING, PONG, TURN};
 
-/// Round trips of which the quickest tells the offset of a clock.
+/// Round trips of which the quickest gives the offset of a clock.
 const ROUND_TRIPS: u32 = 40;
 
-impl Post<'_> {
+impl MessageLoop<'_> {
     /// Round trips between each rank and rank 0, one rank after the other, so that none waits behind another.
     pub(super) fn compare_clocks(&mut self) -> ClockOffset {
         if self.rank == 0 {

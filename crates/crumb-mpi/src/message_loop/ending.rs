@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! leave     last parts to rank 0, its code to all, MPI's end
-//! end_all   rank 0 (or rank 1, without it) tells all, waits for their good-byes, MPI_Abort
+//! end_all   rank 0 (or rank 1, without it) notifies all, waits for their good-byes, MPI_Abort
 //! ```
 //!
 //! Always holds: once a rank is lost nothing is waited for but the others' cleaning up, and that not for long; whatever
@@ -21,8 +21,8 @@ use rustix::fs::{FileType, fstat};
 use rustix::io::ioctl_fionread;
 
 use super::alarm::Alarm;
-use super::{ALARM, BEAT, BYE, Doing, LEAVES, LOOK_EVERY, NAP, ONE, PART, Post, WHOLE, host};
-use crate::courier::{LastWord, Reply, Request};
+use super::{ALARM, BYE, Doing, HEARTBEAT, LEAVES, LOOK_EVERY, MessageLoop, NAP, ONE, PART, WHOLE, host};
+use crate::channel::{LastWord, Reply, Request};
 
 /// Once a rank is lost, the others may clean up for so long.
 const CLEAN_UP: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ pub fn to_notice_and_clean_up(silence: Duration) -> Duration {
     silence + CLEAN_UP + ABORT * 3
 }
 
-/// Waits until the launcher has read what was said here. Once told to end all, it may not do so any more: of six runs on a
+/// Waits until the launcher has read what was said here. Once it has been asked to end all, it may not do so any more: of six runs on a
 /// busy machine two lost the message that named the rank. What it has read, it passes on before it hears of anything else.
 fn heard_out() {
     let until = Instant::now() + HEARD_OUT;
@@ -63,41 +63,41 @@ fn heard_out() {
     }
 }
 
-impl Post<'_> {
+impl MessageLoop<'_> {
     /// Ending MPI waits for all: only once it is known that all come.
     pub(super) fn leave(&mut self, word: LastWord) -> u8 {
         self.doing = Doing::Leaving(word.code);
-        let untold = word.untold.unwrap_or_default();
-        if !untold.is_empty() {
-            let end = Alarm::Left(self.lost(self.rank, Fate::Ended(untold.clone())));
+        let unreported = word.unreported.unwrap_or_default();
+        if !unreported.is_empty() {
+            let end = Alarm::Left(self.lost(self.rank, Fate::Ended(unreported.clone())));
             self.peers().for_each(|peer| self.alarm(peer, &end));
-            self.told.push(untold.clone());
+            self.reported.push(unreported.clone());
         }
-        let last = [LEAVES, untold.as_bytes()].concat();
+        let last = [LEAVES, unreported.as_bytes()].concat();
         let code = match self.bring(last, None) {
             Reply::Answer(code) => code.first().copied().filter(|&code| code != 0).unwrap_or(word.code),
             _ => {
-                let code = if word.code == 0 && !self.told.is_empty() { 1 } else { word.code };
+                let code = if word.code == 0 && !self.reported.is_empty() { 1 } else { word.code };
                 self.spread(&[code]);
                 code
             }
         };
         // What was sent before the last word has come before it; MPI complains of what is left lying.
-        for tag in [BEAT, ALARM] {
+        for tag in [HEARTBEAT, ALARM] {
             while let Some(message) = self.world.any_process().immediate_matched_probe_with_tag(tag) {
                 let _: (Vec<u8>, _) = message.matched_receive_vec();
             }
         }
-        self.beats.drain(..).flatten().for_each(std::mem::forget);
+        self.heartbeats.drain(..).flatten().for_each(std::mem::forget);
         self.settle();
         code
     }
 
-    /// Why a rank has left, unless that was told: mostly all fail alike.
+    /// Why a rank has left, unless that was reported: mostly all fail alike.
     pub(super) fn tell_of(&mut self, rank: u32, why: String) {
-        if !why.is_empty() && !self.told.contains(&why) {
+        if !why.is_empty() && !self.reported.contains(&why) {
             eprintln!("error: {}", self.lost(rank, Fate::Ended(why.clone())));
-            self.told.push(why);
+            self.reported.push(why);
         }
     }
 
@@ -112,7 +112,7 @@ impl Post<'_> {
         }
     }
 
-    /// A rank is lost: tells the others and the verb, lets all clean up, and ends this process.
+    /// A rank is lost: notifies the others and the verb, lets all clean up, and ends this process.
     pub(super) fn end_all(&mut self, lost: Lost) -> ! {
         self.stop.store(true, Ordering::Relaxed);
         if self.rank == 0 {
@@ -122,7 +122,7 @@ impl Post<'_> {
         let until = self.clock.now() + CLEAN_UP;
         // Whatever was asked for: this is the reply, and to all that follows.
         self.reply(Reply::Lost(lost.clone()));
-        // It lives, tells why, and waits for the last words of all.
+        // It lives, says why, and waits for the last words of all.
         let first_leaves = lost.rank == 0 && matches!(lost.fate, Fate::Ended(_));
         // Who ends all: rank 0, or the next one when it is rank 0 that is lost; the others have noticed by themselves.
         let last = u32::from(lost.rank == 0 && !first_leaves);
@@ -138,7 +138,7 @@ impl Post<'_> {
         while code.is_none() && self.clock.now() < until {
             match self.requests.recv_timeout(LOOK_EVERY) {
                 Ok(Request::Leave(of_verb)) => code = Some(of_verb.code),
-                Ok(Request::Hush(..)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Request::QuietPeriod(..)) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(_) => self.reply(Reply::Lost(lost.clone())),
                 Err(RecvTimeoutError::Disconnected) => break,
             }

@@ -1,6 +1,6 @@
 //! Signs of life, once a second and both ways, and the alarms that come between them.
 //!
-//! Always holds: nothing is sent within a hush, but for an alarm, which ends it; a rank is silent only when this one has
+//! Always holds: nothing is sent within a quiet period except an alarm, which ends it; a rank is silent only when this one has
 //! been there to hear it.
 
 use std::sync::atomic::Ordering;
@@ -12,13 +12,13 @@ use mpi::traits::{Communicator as _, Destination as _, MatchedReceiveVec as _, S
 use quanta::Instant;
 
 use super::alarm::Alarm;
-use super::{ALARM, BEAT, Doing, ONE, Post};
+use super::{ALARM, Doing, HEARTBEAT, MessageLoop, ONE};
 
-const BEAT_EVERY: Duration = Duration::from_secs(1);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// What is sent this late before an interval may still be on its way when it begins.
 const BEFORE_HUSH: Duration = Duration::from_millis(100);
 
-impl Post<'_> {
+impl MessageLoop<'_> {
     pub(super) fn look(&mut self) {
         let now = self.clock.now();
         if self.ranks > 1
@@ -29,7 +29,9 @@ impl Post<'_> {
     }
 
     pub(super) fn exchange_beats(&mut self, now: Instant) -> Result<(), Lost> {
-        while let Some((message, status)) = self.world.any_process().immediate_matched_probe_with_tag(BEAT) {
+        while let Some((message, status)) =
+            self.world.any_process().immediate_matched_probe_with_tag(HEARTBEAT)
+        {
             let from = status.source_rank() as usize;
             let _: (Vec<u8>, _) = (message, status).matched_receive_vec();
             self.heard[from] = now;
@@ -49,10 +51,10 @@ impl Post<'_> {
                 (Alarm::End(lost), _) => return Err(lost),
             }
         }
-        if self.stop.load(Ordering::Relaxed) && !self.told_to_stop {
-            self.told_to_stop = true;
+        if self.stop.load(Ordering::Relaxed) && !self.asked_to_stop {
+            self.asked_to_stop = true;
             // The interval ends here, and the quiet with it.
-            self.hush.1 = self.hush.1.min(now);
+            self.quiet_period.1 = self.quiet_period.1.min(now);
             for peer in self.peers() {
                 self.alarm(peer, &Alarm::Stop);
             }
@@ -64,22 +66,22 @@ impl Post<'_> {
                 self.heard[peer as usize] = now;
             }
         }
-        let (from, until) = self.hush;
-        if now >= from && now < until && !self.hushed {
+        let (from, until) = self.quiet_period;
+        if now >= from && now < until && !self.was_quiet {
             tracing::debug!(rank = self.rank, "an interval is under way");
         }
-        self.hushed = now >= from && now < until;
+        self.was_quiet = now >= from && now < until;
         if now + BEFORE_HUSH >= from && now < until {
             return Ok(());
         }
-        if now >= self.next_beat {
-            self.next_beat = now + BEAT_EVERY;
+        if now >= self.next_heartbeat {
+            self.next_heartbeat = now + HEARTBEAT_EVERY;
             for peer in self.peers() {
-                self.beat(peer);
+                self.send_heartbeat(peer);
             }
         }
         for peer in self.peers() {
-            // Nobody was to be heard until the end of the last hush.
+            // No rank was to be heard until the end of the last quiet period.
             let heard = self.heard[peer as usize];
             let heard = if now >= until { heard.max(until) } else { heard };
             let silent = now.saturating_duration_since(heard);
@@ -91,8 +93,8 @@ impl Post<'_> {
         Ok(())
     }
 
-    fn beat(&mut self, to: u32) {
-        let slot = &mut self.beats[to as usize];
+    fn send_heartbeat(&mut self, to: u32) {
+        let slot = &mut self.heartbeats[to as usize];
         if let Some(flying) = slot.take()
             && let Err(still) = flying.test()
         {
@@ -100,21 +102,22 @@ impl Post<'_> {
             *slot = Some(still);
             return;
         }
-        *slot = Some(self.world.process_at_rank(to as i32).immediate_send_with_tag(StaticScope, ONE, BEAT));
+        *slot =
+            Some(self.world.process_at_rank(to as i32).immediate_send_with_tag(StaticScope, ONE, HEARTBEAT));
     }
 
     /// Keeps MPI going while all end, so that what others sent does not hold them up, and shows them that this rank lives:
     /// it is not to be taken for lost as well.
     pub(super) fn keep_up(&mut self) {
-        for tag in [BEAT, ALARM] {
+        for tag in [HEARTBEAT, ALARM] {
             while let Some(message) = self.world.any_process().immediate_matched_probe_with_tag(tag) {
                 let _: (Vec<u8>, _) = message.matched_receive_vec();
             }
         }
         let now = self.clock.now();
-        if now >= self.next_beat {
-            self.next_beat = now + BEAT_EVERY;
-            self.peers().for_each(|peer| self.beat(peer));
+        if now >= self.next_heartbeat {
+            self.next_heartbeat = now + HEARTBEAT_EVERY;
+            self.peers().for_each(|peer| self.send_heartbeat(peer));
         }
     }
 }
