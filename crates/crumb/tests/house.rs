@@ -12,8 +12,12 @@ mod functions;
 mod help;
 #[path = "house/links.rs"]
 mod links;
+#[path = "house/messages.rs"]
+mod messages;
 #[path = "house/waits.rs"]
 mod waits;
+#[path = "house/words.rs"]
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
