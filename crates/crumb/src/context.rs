@@ -1,4 +1,4 @@
-//! What every verb is told besides its own flags: where runs are kept, how much to say, what was typed.
+//! What every verb gets besides its own flags: where runs are kept, how much to say, what was typed.
 //!
 //! The run store is, in this order: `--store FILE`, `CRUMB_STORE`, `$XDG_DATA_HOME/crumb/runs.db`,
 //! `~/.local/share/crumb/runs.db` (XDG Base Directory Specification); for a user without a home,
@@ -21,18 +21,18 @@ use crate::signals::Interruption;
 /// Flags that every verb understands.
 #[derive(Args, Debug)]
 pub struct GlobalArgs {
-    /// File that keeps the runs [default: $CRUMB_STORE, else crumb/runs.db in the user's data directory]
+    /// SQLite file that stores the runs [default: $CRUMB_STORE, else crumb/runs.db in the user's data directory]
     #[arg(long, value_name = "FILE", global = true, help_heading = "Everywhere")]
     pub store: Option<PathBuf>,
-    /// Say less: no progress, no notes
+    /// Print less: no progress, no notes
     #[arg(short, long, global = true, help_heading = "Everywhere", conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more on standard error; twice for all
+    /// Log more on standard error; -vv logs everything
     #[arg(short, long, global = true, help_heading = "Everywhere", action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
-/// What every verb is told besides its own flags.
+/// What every verb gets besides its own flags.
 pub struct Context {
     /// Where the run store lies, whether it is there or not.
     pub store: PathBuf,
@@ -40,7 +40,7 @@ pub struct Context {
     pub quiet: bool,
     /// How often `--verbose` was given.
     pub verbose: u8,
-    /// Another process of the same run speaks for this one: nothing is told, written or kept.
+    /// Another process of the same run speaks for this one: nothing is printed, written or stored.
     pub silent: bool,
     /// The whole command line, for the record.
     pub command: Vec<String>,

@@ -1,4 +1,4 @@
-//! `crumb`: measures how storage bears the programs that keep many small files.
+//! `crumb`: measures how well storage handles workloads of many small files.
 //!
 //! ```text
 //! command line -> Cli -> verbs::<verb>::run(args, &Context) -> ExitStatus
@@ -49,10 +49,10 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[command(
     name = "crumb",
     version,
-    about = "Measures how storage bears the programs that keep many small files.",
+    about = "Measure how well storage handles workloads of many small files",
     max_term_width = 100,
     after_help = "\
-Where does my filer saturate? In three commands:
+At which load does my filer saturate? In three commands:
   crumb run fstress nfs://filer/export --workload web-server --rate auto
   crumb runs show last
   crumb report last -o report.html
@@ -73,38 +73,38 @@ struct Cli {
 enum Verb {
     /// Run a benchmark and keep its record
     Run(Box<verbs::run::RunArgs>),
-    /// List, show, move and remove the runs kept so far
+    /// List, show, export, import and delete stored runs
     Runs(verbs::runs::RunsArgs),
-    /// Make, multiply and look at the feeds that `crumb run netnews` stores
+    /// Make, multiply and inspect the news feeds that `crumb run netnews` stores
     Feed(verbs::feed::FeedArgs),
     /// Compare runs: faster, slower, or no difference shown
     Compare(verbs::compare::CompareArgs),
     /// Draw runs as one HTML file that works offline
     Report(verbs::report::ReportArgs),
-    /// Show a tree with its huge directories spread over many small ones
+    /// Mount a directory tree with its huge directories spread over many small ones (FUSE)
     Mount(Box<verbs::mount::MountArgs>),
     /// End a mount made by `crumb mount`
     Unmount(verbs::unmount::UnmountArgs),
-    /// Keep the entries of huge directories in many small ones, for `crumb mount`
+    /// Spread the entries of huge directories over many small ones, for `crumb mount`
     Manage(verbs::manage::ManageArgs),
-    /// Make managed directories plain ones again
+    /// Move the entries of managed directories back into one directory
     Unmanage(verbs::unmanage::UnmanageArgs),
-    /// Look for what is wrong in a tree with managed directories, and mend it
+    /// Find and repair damage in a tree with managed directories
     Check(verbs::check::CheckArgs),
-    /// Say which directories of a tree would gain from being managed
+    /// Report which directories of a tree would gain from being managed
     Advise(verbs::advise::AdviseArgs),
-    /// Make, fill, look at and mend a packed object store: millions of small objects in few files
+    /// Create, fill, inspect and repair a packed store: millions of small objects in few files
     Pack(verbs::pack::PackArgs),
-    /// Cache what the web serves: a forward or reverse proxy on a packed object store
+    /// Run a caching web proxy, forward or reverse, on a packed store
     Proxy(Box<verbs::proxy::ProxyArgs>),
-    /// Serve what the benchmarks need: a directory or a null responder by NFSv3, a web origin
+    /// Serve a directory or a null responder by NFSv3, or a web origin, for benchmarks
     Serve(verbs::serve::ServeArgs),
-    /// List, show and derive the workloads of `crumb run fstress`
+    /// List, show and derive workloads of `crumb run fstress`
     Workload(verbs::workload::WorkloadArgs),
     Postmark(verbs::postmark::PostmarkArgs),
 }
 
-/// The program: reads the command line, does the verb, tells how it ended.
+/// The program: reads the command line, runs the verb, returns how it ended.
 pub fn main() -> ExitCode {
     let cli = Cli::parse_from(verbs::mount::as_typed_or_by_mount(std::env::args_os().collect()));
     let context = Context::new(cli.global);

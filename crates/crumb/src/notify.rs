@@ -25,7 +25,7 @@ impl Supervisor {
         Self { socket: None }
     }
 
-    /// Tells a state.
+    /// Reports a state.
     pub fn tell(&self, state: &str) {
         let Some((socket, address)) = &self.socket else { return };
         let mut text = state.to_owned();

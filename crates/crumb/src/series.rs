@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Always holds: each run is kept as soon as it is measured and knows its series, side and turn; Ctrl-C ends the run
-//! under way and the series; a failed run ends the series and the ones before it are told; what can be seen to be
-//! impossible on any side is told before the first run.
+//! under way and the series; a failed run ends the series and the ones before it are reported; a side that cannot work
+//! is reported before the first run.
 //! Not here: what a side is (see `variant`), mounting it otherwise (see `remount`), the statistics
 //! (`measure::statistics`), judging one side against another (`report::compare`).
 
@@ -42,20 +42,20 @@ use crate::verbs::compare;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Repeating and comparing")]
 pub struct SeriesArgs {
-    /// Run this often on each side, the sides in turns: each pair of rounds as A B, B A or B A, A B, drawn from the seed
+    /// Runs of each side, the sides in turns: each pair of rounds as A B, B A or B A, A B, drawn from the seed
     #[arg(long, value_name = "N")]
     pub repeat: Option<NonZeroU32>,
 
-    /// Further sides to compare the first one with: targets, settings that differ, or both (TARGET,KEY=VALUE,…);
+    /// Additional sides to compare: targets, settings that differ, or both (TARGET,KEY=VALUE,…);
     /// mount=OPTIONS remounts the target's file system for its turns (root only)
     #[arg(long, value_name = "TARGET|KEY=VALUE", num_args = 1..)]
     pub vs: Vec<String>,
 
-    /// Repeat until the 95% confidence interval of each side's median reaches no further than this to either side
+    /// Repeat until the 95% confidence interval of each side's median extends at most this far to either side
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub until_ci: Option<f64>,
 
-    /// With --until-ci: begin no further round after this time
+    /// With --until-ci: start no new round after this time
     #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub time_limit: Duration,
 }
@@ -322,7 +322,7 @@ fn remounted(variant: &Variant) -> anyhow::Result<Option<Remounted>> {
     }
 }
 
-/// Mounts each side's file system as it is to be and back, so that what is refused is told before anything is made up.
+/// Mounts each side's file system as it is to be and back, so that what is refused is reported before anything is made up.
 ///
 /// # Errors
 /// When a file system cannot be mounted so.

@@ -6,8 +6,8 @@ use harness::open_loop::Wait;
 /// Flags of a benchmark with a schedule.
 #[derive(Args, Debug)]
 pub struct WaitArgs {
-    /// How to wait for the moment of the next request: sleep until shortly before it and then spin, spin all the time, which
-    /// takes a whole core, or auto, which spins where cores stay free and no CPU quota forbids it
+    /// Wait for the next request: sleep until shortly before it is due and then spin; spin all the time, which takes a
+    /// whole core; or auto, which spins if cores stay free and no CPU quota forbids it
     #[arg(long, default_value_t, value_name = "auto|sleep|spin")]
     wait: Wait,
 

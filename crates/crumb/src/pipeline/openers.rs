@@ -78,15 +78,15 @@ pub fn open_transport(
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "NFS targets")]
 pub struct FileSystemArgs {
-    /// UDP or TCP, where the target does not say; TCP when neither does
+    /// Transport protocol, if the target does not name it [default: tcp]
     #[arg(long, value_parser = proto, value_name = "udp|tcp")]
     pub proto: Option<NfsProto>,
 
-    /// What the client remembers of names and attributes: off, or for how long, such as 3s
+    /// Time for which the client caches names and attributes, such as 3s, or off
     #[arg(long, default_value_t = CacheMode::default(), value_name = "off|TIME")]
     pub nfs_cache: CacheMode,
 
-    /// unstable: WRITEs are made durable by COMMIT when a file is closed or synced; stable: each by itself
+    /// Durability of WRITEs: unstable (one COMMIT when a file is closed or synced) or stable (each WRITE by itself)
     #[arg(long, default_value_t = WriteMode::default(), value_name = "unstable|stable")]
     pub nfs_writes: WriteMode,
 }

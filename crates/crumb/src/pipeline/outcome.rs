@@ -19,7 +19,7 @@ use crate::terminal::output::{can_be_written, is_same_place, print, refuse_store
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Results")]
 pub struct OutputArgs {
-    /// What to call this run in tables and plots
+    /// Label of this run in tables and plots
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
@@ -31,7 +31,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
-    /// Do not keep the run in the results store
+    /// Do not save the run in the results store
     #[arg(long)]
     pub no_store: bool,
 }

@@ -140,7 +140,7 @@ fn remount(path: &str, options: &str) -> anyhow::Result<()> {
     Err(anyhow!("cannot remount {path} with {options}: {why}"))
 }
 
-/// A value can be put back where the kernel tells the one before, or zero means the default (ext4, btrfs).
+/// A value can be restored where the kernel reports the previous one, or zero means the default (ext4, btrfs).
 fn can_be_undone(option: &str, was: &str) -> bool {
     let Some((name, _)) = option.split_once('=') else { return true };
     name == COMMIT

@@ -14,19 +14,19 @@ use crate::output::print;
 use crate::progress::Progress;
 use crate::signals;
 
-/// Look for what is wrong in a tree with managed directories, and mend it with --repair.
+/// Find damage in a tree with managed directories; --repair repairs it.
 ///
-/// Finds files in the wrong subdirectory, strangers beside the subdirectories, conversions cut off, subdirectories
-/// with other permissions than their directory, and layout marks that contradict what lies there. Repair moves by
-/// renames that never replace anything; where a name is taken, both files stay where they are and are told.
+/// Finds files in the wrong subdirectory or beside the subdirectories, interrupted conversions, subdirectories with
+/// other permissions than their directory, and layout marks that contradict the entries. Repair renames and never
+/// replaces a file: where a name is taken, both files stay and are reported.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArgs {
-    /// A lower tree, or one directory of it
+    /// Tree with managed directories, or one directory of it
     #[arg(value_name = "TREE")]
     tree: PathBuf,
 
-    /// Mend what is found; not while the tree is mounted
+    /// Repair what is found; the tree must not be mounted
     #[arg(long)]
     repair: bool,
 
@@ -38,11 +38,11 @@ pub struct CheckArgs {
 const EXAMPLES: &str = "\
 Examples:
   crumb check /news
-  Mend what can be mended without overwriting anything:
+  Repair what can be repaired without overwriting anything:
     crumb check /news --repair
   crumb check /news --json - | jq '.findings[].path'
 
-Exit status: 0 all is right, or is now; 1 something is not, or could not be looked at; 2 wrong usage; 130 interrupted.";
+Exit codes: 0 all is right, or is now; 1 something is not, or could not be looked at; 2 wrong usage; 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -75,7 +75,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     let tree = args.tree.display();
     if !checked.complete {
-        let so_far = if args.repair { "what was mended stays; " } else { "" };
+        let so_far = if args.repair { "what was repaired stays; " } else { "" };
         let looked = counted(checked.directories as usize, "directory", "directories");
         bail!(
             "{tree}: interrupted after {looked}, the rest was not looked at; {so_far}run it again for all of it"
@@ -86,7 +86,7 @@ pub fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         if args.repair {
             bail!("{tree}: {open} still wrong; what to do stands at each");
         }
-        bail!("{tree}: {open} wrong; `crumb check {tree} --repair` mends what can be mended");
+        bail!("{tree}: {open} wrong; `crumb check {tree} --repair` repairs what can be repaired");
     }
     Ok(ExitStatus::Fine)
 }
@@ -119,8 +119,8 @@ fn shown(checked: &Checked, verbose: bool) -> String {
 fn line_of(finding: &Finding) -> String {
     let mended = match &finding.mended {
         Mended::NotTried => String::new(),
-        Mended::Done => ": mended".to_owned(),
-        Mended::Not(why) => format!(": not mended: {why}"),
+        Mended::Done => ": repaired".to_owned(),
+        Mended::Not(why) => format!(": not repaired: {why}"),
     };
     format!("{}: {}{mended}", finding.path.display(), finding.text)
 }

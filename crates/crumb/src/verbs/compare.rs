@@ -21,8 +21,8 @@ pub use self::text::shown;
 /// Compare runs: ratios with confidence intervals, faster, slower or no difference shown
 ///
 /// A side is a run (`3f9a`, `last`, `a.json`), several (`3f9a,77c0,81aa`), one side of a series of repeats
-/// (`3f9a:A`), or all runs of a label (`label:old filer`). One series alone stands for all its sides. The first side is
-/// the baseline. Each run is one sample: 3 a side are the least, 5 or more are better.
+/// (`3f9a:A`), or all runs of a label (`label:old filer`). One series alone means all its sides. The first side is
+/// the baseline. Each run is one sample: use at least 3 per side, better 5 or more.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,13 +41,13 @@ pub struct CompareArgs {
     /// Sides, the baseline first; or one series
     #[arg(required = true, value_name = "SIDE")]
     sides: Vec<String>,
-    /// Metric to answer by, at 95% confidence of its own [default: the benchmark's headline figure]
+    /// Metric that decides, at 95% confidence of its own [default: the benchmark's headline metric]
     #[arg(long, value_name = "NAME")]
     metric: Vec<String>,
-    /// Exit with 1 when a side is shown to be slower than the first by more than this
+    /// Exit with code 1 if a side is shown to be slower than the first by more than this
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
-    /// With --fail-if-slower: settings that may differ between the sides, seed among them; any other that differs makes it 3
+    /// With --fail-if-slower: a setting, or `seed`, that may differ between the sides; any other difference gives exit code 3
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "fail_if_slower")]
     may_differ: Vec<String>,
     /// Write the comparison as JSON, `-` for standard output
@@ -72,7 +72,7 @@ fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     {
         bail!("--json and --report both name {}; name two", json.display());
     }
-    // The store's absence is told as every verb tells it, which the report crate cannot.
+    // The store's absence is reported as every verb reports it, which the report crate cannot.
     if args.sides.iter().any(|side| !side.ends_with(".json") && !side.contains('/')) {
         drop(context.store_with_runs()?);
     }

@@ -21,10 +21,10 @@ use crate::verbs::feed::opened;
 
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// The spool's directory, such as /mnt/disk/crumb-netnews-NAME, or the same by nfs://
+    /// Directory of the spool, such as /mnt/disk/crumb-netnews-NAME, or an nfs:// URL of it
     #[arg(value_name = "SPOOL")]
     spool: String,
-    /// The feed that was stored: compare every article with it, but for Path: and Xref:
+    /// Feed that was stored: compare every article with it, except Path: and Xref:
     #[arg(long, value_name = "FEED")]
     feed: Option<PathBuf>,
     /// Write counts and findings as JSON to this file, - for standard output
@@ -37,13 +37,13 @@ pub struct VerifyArgs {
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  Keep a spool, then hold it against the feed it came from:
+  Keep a spool, then compare it with its feed:
     crumb run netnews /mnt/disk --feed feed --keep mine
     crumb feed verify /mnt/disk/crumb-netnews-mine --feed feed
 
-Without --feed it is checked that history, active, its index and every file and link agree, and not what is in the
+Without --feed it checks that history, active, its index and every file and link agree, but not what is in the
 articles. A spool whose run was killed is UNFINISHED; continue it with --resume.
-Exit status: 0 all is right, 1 something is not, or could not be looked at, 2 wrong usage, 130 interrupted.";
+Exit codes: 0 all is right, 1 something is not, or could not be looked at, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitStatus> {

@@ -19,10 +19,10 @@ use crate::output::{note, print};
 use crate::progress::Progress;
 use crate::signals;
 
-/// Keep the entries of huge directories in many small ones, for `crumb mount`.
+/// Spread the entries of huge directories over many small ones, for `crumb mount`.
 ///
-/// Offline: not while the tree is mounted. Every entry is moved by one rename, with its inode; nothing is copied.
-/// Killed at any moment, the same command finishes, and `crumb unmanage` goes back.
+/// Works offline, while the tree is not mounted. Each entry is moved by one rename and keeps its inode; nothing is copied.
+/// After a kill the same command continues, and `crumb unmanage` reverts.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManageArgs {
@@ -30,12 +30,12 @@ pub struct ManageArgs {
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
 
-    /// Which digits of 123456 name its subdirectory: 345, 34/56, 56/34, 456; or hash:2, for names that are no numbers
-    /// [default: 345, or as it was begun]
+    /// Digits of 123456 that name its subdirectory: 345, 34/56, 56/34, 456; or hash:2, for names that are not numbers
+    /// [default: 345; an interrupted conversion keeps its own]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
 
-    /// Say what would be done, and whether it would be refused; change nothing
+    /// Print what would be done, or why it would be refused; change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -44,7 +44,7 @@ const EXAMPLES: &str = "\
 Examples:
   Two newsgroups with a hundred thousand articles each:
     crumb manage /news/control/cancel /news/misc/jobs/offered
-  What would it do?
+  Only print what would be done:
     crumb manage --dry-run /news/control/cancel
   Which directories are worth it?
     crumb advise /news
@@ -52,7 +52,7 @@ Examples:
     crumb mount /news /mnt/news
 
 Ctrl-C ends it soon; the same command continues from there.
-Exit status: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
+Exit codes: 0 fine, 1 refused or failed, 2 wrong usage, 130 interrupted.";
 
 /// Runs the verb.
 pub fn run(args: &ManageArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -68,7 +68,7 @@ pub fn convert_all(
 ) -> anyhow::Result<ExitStatus> {
     let mut failed: Option<anyhow::Error> = None;
     let mut keep = |error: anyhow::Error| {
-        // All but the last are told here; the last one is the verb's own.
+        // All but the last are reported here; the last one is the verb's own.
         if let Some(earlier) = failed.replace(error) {
             note(context, wrapped("error: ", &format!("{earlier:#}")).trim_end());
         }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! crumb mount            --> serves in the foreground, a status line on a terminal
-//! crumb mount --daemon   --> starts itself anew in a session of its own, waits for its word, ends
+//! crumb mount --daemon   --> starts itself again in a session of its own, waits until it is ready, ends
 //! mount -t fuse.crumb    --> mount.fuse or the link mount.fuse.crumb --> as --daemon
 //! crumb mount --stats    --> asks the serving program through its socket (control)
 //! ```
@@ -44,7 +44,7 @@ pub use self::record::{ENTRY, day_of};
 /// How often the status line and `--stats` are drawn.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
 
-/// Mounts, or tells of a mount.
+/// Mounts, or shows or ends a mount.
 ///
 /// # Errors
 /// When it cannot be mounted or asked.
@@ -78,7 +78,7 @@ pub fn run(args: MountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 
 /// Refuses a second mount of a tree beside one that is to be alone with it, and says what any other second one means.
 fn look_at_others(options: &StackOptions, context: &Context) -> anyhow::Result<()> {
-    // Places that are not there, or that are mounted already, are told of when it is mounted.
+    // Places that are not there, or that are mounted already, are reported when it is mounted.
     let Ok(lower) = options.lower.canonicalize() else { return Ok(()) };
     let here = options.mountpoint.canonicalize().ok();
     let others = stackfs::mounts::serving(&lower);
@@ -105,7 +105,7 @@ fn serve(
     context: &Context,
     ready: impl FnOnce(&Mount) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitStatus> {
-    // Before the ready line: whoever has read it may send a signal.
+    // Before the ready line: a caller that has read it may send a signal.
     let waiting = std::thread::current();
     let stop = stop_flag_waking(move || waiting.unpark())?;
     // A daemon leaves the directory it was started in.

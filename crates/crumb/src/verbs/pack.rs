@@ -9,7 +9,7 @@
 //!          -> bench          bench     this store's place beside one file an object
 //! ```
 //!
-//! Always holds: an interrupted verb closes the store cleanly; what could not be done is told, counted and fails.
+//! Always holds: an interrupted verb closes the store cleanly; what could not be done is reported, counted and fails.
 
 mod bench;
 mod check;
@@ -35,7 +35,7 @@ use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::counted;
 use crate::output::print;
 
-/// Make, fill, look at and mend a packed object store: millions of small objects in few files.
+/// Create, fill, inspect and repair a packed store: millions of small objects in few files.
 #[derive(Args, Debug)]
 pub struct PackArgs {
     #[command(subcommand)]
@@ -44,7 +44,7 @@ pub struct PackArgs {
 
 #[derive(Subcommand, Debug)]
 enum PackVerb {
-    /// Make an empty store
+    /// Create an empty store
     Create(create::CreateArgs),
     /// Store files, trees or a tar stream
     Put(put::PutArgs),
@@ -56,19 +56,19 @@ enum PackVerb {
     Ls(ls::LsArgs),
     /// Delete objects
     Rm(remove::RmArgs),
-    /// Tell what a store holds and takes, or what is known of objects
+    /// Print statistics of a store, or of objects
     Stat(stat::StatArgs),
-    /// Read everything and compare it with its checksums
+    /// Verify the whole store against its checksums
     Check(check::CheckArgs),
-    /// Check, and delete what is damaged
+    /// Verify, and delete damaged objects
     Repair(check::RepairArgs),
-    /// Empty segments that are mostly free, and give their room back
+    /// Empty segments that are mostly free, and give their space back
     Compact(compact::CompactArgs),
     /// Add a directory to a store
     Grow(create::GrowArgs),
     /// Remove, give up or replace a directory of a store
     Member(member::MemberArgs),
-    /// Measure a directory: objects packed, beside one file an object
+    /// Measure a directory: packed objects beside one file per object
     Bench(bench::BenchArgs),
 }
 
@@ -107,7 +107,7 @@ fn all_is_there(store: &Store, path: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// Closes a store whatever happened before, which is told first.
+/// Closes a store whatever happened before, which is reported first.
 fn close_after<T>(store: Store, done: anyhow::Result<T>) -> anyhow::Result<T> {
     let closed = closed(store);
     let done = done?;

@@ -17,10 +17,9 @@ use crate::signals;
 
 /// Run PostMark scripts: the command language, the reports and the counts of PostMark 1.51
 ///
-/// Reads FILE (without one ./.pmrc, if it is there), then commands from standard input; `help` lists them. Unlike the
-/// old program it never overwrites a file that is there, removes what it made whatever happens, and exits with 1 when
-/// a run could not be done. Nothing is kept in the results store: see `crumb run postmark` for that, and for
-/// latencies, threads and other targets than directories.
+/// Reads FILE (default ./.pmrc, if it exists), then commands from standard input; `help` lists them. Unlike the
+/// old program it never overwrites an existing file, always removes its own files, and exits with code 1 if a run failed.
+/// It stores no results: use `crumb run postmark` for that, and for latencies, threads and targets other than directories.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +30,10 @@ Examples:
   By hand:
     crumb postmark
 
-Ctrl-C ends a run early: it says how far it got and its files are removed.
-Exit status: 0 fine, 1 a run failed, 2 wrong usage, 130 interrupted.")]
+Ctrl-C ends a run early: it prints how far it got and removes its files.
+Exit codes: 0 fine, 1 a run failed, 2 wrong usage, 130 interrupted.")]
 pub struct PostmarkArgs {
-    /// Commands to read first; one that is not there is passed over, as the old program does
+    /// File of commands to read first; ignored if missing, as in the old program
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }

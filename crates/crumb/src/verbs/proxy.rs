@@ -39,46 +39,46 @@ Examples:
     curl -x 127.0.0.1:3128 http://example.org/
   In front of a site:
     crumb proxy --cache /var/cache/crumb --listen 127.0.0.1:8080 --origin http://127.0.0.1:80
-  All that can be said, with what is in force:
+  Every setting, with the values in force:
     crumb proxy --print-config > crumb.toml
     crumb proxy --config crumb.toml
 
 SIGHUP reads the file again and opens the log anew; no connection is dropped. SIGTERM and Ctrl-C let
 requests end (proxy.drain_s) and close the store.")]
 pub struct ProxyArgs {
-    /// File with what differs from the defaults (TOML)
+    /// TOML file with the settings that differ from the defaults
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Directories of the cache, best one a disk; made when they are not there [cache.directories]
+    /// Cache directories, ideally one per disk; created if missing [cache.directories]
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     cache: Vec<String>,
 
-    /// Address for clients; port 0 takes a free one [forward.listen, with --origin reverse.listen]
+    /// Address to listen on for clients; port 0 takes a free one [forward.listen, with --origin reverse.listen]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
 
-    /// Take requests for any host to this origin, as http://127.0.0.1:80 [site]
+    /// Origin for requests to any host (reverse proxy), such as http://127.0.0.1:80 [site]
     #[arg(long, value_name = "URL")]
     origin: Vec<String>,
 
-    /// Space to use in each directory, when the store is made, in MiB [cache.size_mib]
+    /// Space to use in each directory in MiB, set when the store is created [cache.size_mib]
     #[arg(long, value_name = "MIB")]
     size_mib: Option<u32>,
 
-    /// Address of metrics and status page [admin.listen]
+    /// Address to listen on for metrics and the status page [admin.listen]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 
-    /// File of the access log, - for standard output [log.file]
+    /// Access log file, - for standard output [log.file]
     #[arg(long, value_name = "FILE")]
     log: Option<String>,
 
-    /// Any other key, as limits.idle_s=30
+    /// Set any other key, such as limits.idle_s=30
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// Show what is in force, every key with its meaning, and end
+    /// Print every setting with its meaning and the value in force, and exit
     #[arg(long)]
     print_config: bool,
 }
@@ -94,7 +94,7 @@ pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         print(&config::print(&config))?;
         return Ok(ExitStatus::Fine);
     }
-    // Before the ready line: whoever has read it may send a signal.
+    // Before the ready line: a caller that has read it may send a signal.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot listen to signals")?;
     let files_max = raise_file_limit();
     bound_connections(&mut config, files_max, context);
@@ -230,7 +230,7 @@ fn raise_file_limit() -> u64 {
 /// Open files that clients leave to the store, the log and the listeners; a quarter of the limit where that is less.
 const RESERVED_FILES: u64 = 512;
 
-/// How many connections of clients so many open files allow: each takes one, and one more to an origin.
+/// Number of client connections that this many open files allow: each takes one, and one more to an origin.
 fn connections_allowed(files_max: u64) -> usize {
     let reserved = RESERVED_FILES.min(files_max / 4);
     usize::try_from((files_max - reserved) / 2).unwrap_or(usize::MAX).max(1)
@@ -359,7 +359,7 @@ fn announce(server: &Server) -> anyhow::Result<()> {
 }
 
 fn reload(args: &ProxyArgs, server: &Server, files_max: u64, context: &Context) {
-    // What runs goes on with the old one when the new one is wrong.
+    // The proxy continues with the old configuration when the new one is wrong.
     let reloaded = args.config().and_then(|mut config| {
         bound_connections(&mut config, files_max, context);
         Ok(server.reload(config)?)

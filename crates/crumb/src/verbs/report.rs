@@ -35,17 +35,17 @@ Examples:
   A news server of today beside those of 1996:
     crumb report last --svg plots/ --reference on")]
 pub struct ReportArgs {
-    /// Names of runs (or unambiguous beginnings or ends), `last`, or JSON files of a RunRecord or of a series (`run --json`);
-    /// the first run of a series stands for all of it
+    /// Run ids (or unique beginnings or ends), `last`, or JSON files of a RunRecord or a series (`run --json`);
+    /// the first run of a series means the whole series
     #[arg(value_name = "RUN", default_value = "last")]
     runs: Vec<String>,
     /// HTML file to write, `-` for standard output [default: report.html, none when only --svg is given]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Directory to write each plot into as an SVG file; made when it is missing, but no directory above it
+    /// Directory to write each plot to as an SVG file; created if missing, but not its parents
     #[arg(long, value_name = "DIR", value_parser = results_directory)]
     svg: Option<PathBuf>,
-    /// Heading of the page [default: made of the runs' labels]
+    /// Heading of the page [default: the runs' labels]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     /// Published values beside a netnews run's own: `auto` draws them where one linear axis holds both, `on` in all

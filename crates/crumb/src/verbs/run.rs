@@ -20,15 +20,15 @@ pub struct RunArgs {
 
 #[derive(Subcommand)]
 enum RunBenchmark {
-    /// Latency of a file service against offered load, by an open-loop generator
+    /// Measure the latency of a file service against offered load (open loop)
     Fstress(fstress::FstressArgs),
-    /// Many small files made, read, appended to and deleted (PostMark), with latencies and what held it up
+    /// Measure creating, reading, appending to and deleting many small files (PostMark)
     Postmark(postmark::RunPostmarkArgs),
-    /// A news feed stored, fed on and expired, pass after pass
+    /// Measure a news spool: store, feed and expire articles, pass after pass
     Netnews(Box<netnews::NetnewsArgs>),
-    /// What lookups, creation, removal and listing cost by the size of the directory
+    /// Measure what operations cost by directory size, flat and in subdirectories
     Dirscale(dirscale::DirscaleArgs),
-    /// HTTP traffic through a caching proxy: rate, response time, hit ratio, and whether every reply is right
+    /// Measure a caching proxy: rate, response time, hit ratio, and whether each reply is right
     Webload(Box<webload::WebloadArgs>),
 }
 

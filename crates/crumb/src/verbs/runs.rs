@@ -29,7 +29,7 @@ Examples:
   crumb runs list
   crumb runs list --json | jq -r '.[] | select(.valid) | .id'")]
     List {
-        /// As a JSON array: id, benchmark, label, target, started, complete, valid, points, metrics
+        /// Print a JSON array: id, benchmark, label, target, started, complete, valid, points, metrics
         #[arg(long)]
         json: bool,
     },
@@ -40,28 +40,28 @@ Examples:
   crumb runs show 3f9a --ops all
   crumb runs show 20261121-180000-fstress-3f9a --json | jq .metrics")]
     Show {
-        /// Name of the run, an unambiguous beginning or end of it, or `last`
+        /// Run id, a unique beginning or end of it, or `last`
         run: String,
-        /// As the RunRecord's JSON, schema 1
+        /// Print the RunRecord as JSON (schema 1)
         #[arg(long, conflicts_with = "ops")]
         json: bool,
         /// Load points whose operations to show
         #[arg(long, value_enum, default_value = "highest", value_name = "WHICH")]
         ops: OpsOf,
     },
-    /// Write one run as RunRecord JSON, histograms and all
+    /// Write one run as RunRecord JSON, with histograms
     #[command(after_help = "\
 Examples:
   crumb runs export last -o filer-a.json
   crumb runs export 3f9a | gzip > 3f9a.json.gz")]
     Export {
-        /// Name of the run, an unambiguous beginning or end of it, or `last`
+        /// Run id, a unique beginning or end of it, or `last`
         run: String,
         /// File to write, `-` for standard output
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Keep runs that were exported, here or elsewhere
+    /// Import exported runs into the store
     #[command(after_help = "\
 Examples:
   crumb runs import filer-a.json filer-b.json
@@ -71,13 +71,13 @@ Examples:
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Forget runs
+    /// Delete runs from the store
     #[command(after_help = "\
 Examples:
   crumb runs rm 3f9a
   crumb runs rm 20261121-180000-fstress-3f9a 20261121-190000-fstress-77c0")]
     Rm {
-        /// Names of runs, unambiguous beginnings or ends of them, or `last`
+        /// Run ids, unique beginnings or ends of them, or `last`
         #[arg(required = true, value_name = "RUN")]
         runs: Vec<String>,
     },

@@ -25,7 +25,7 @@ use crate::verbs::serve_origin;
 pub use self::flags::ServeArgs;
 use self::flags::{How, What};
 
-/// How often `--status` tells.
+/// How often `--status` prints.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the verb, until SIGINT or SIGTERM.
@@ -51,7 +51,7 @@ fn serve<E: std::error::Error + Send + Sync + 'static>(
     what: &str,
     start: impl FnOnce() -> Result<Server, E>,
 ) -> anyhow::Result<ExitStatus> {
-    // Before the ready line: whoever has read it may send a signal.
+    // Before the ready line: a caller that has read it may send a signal.
     let stopped = stop_signals()?;
     let server = start()?;
     let began = Instant::now();
@@ -75,7 +75,7 @@ fn serve<E: std::error::Error + Send + Sync + 'static>(
     Ok(ExitStatus::Fine)
 }
 
-/// Told once, when the first signal comes; a second one ends the process at once, as the disk below may hang.
+/// Printed once, when the first signal comes; a second one ends the process at once, as the disk below may hang.
 fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
     let asked = Arc::new(AtomicBool::new(false));
     let register = || -> std::io::Result<Signals> {

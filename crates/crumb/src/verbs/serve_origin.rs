@@ -18,7 +18,7 @@ use crate::output::print;
 use crate::progress::Progress;
 use crate::signals;
 
-/// Serve the objects that `crumb run webload` asks for, and any other client
+/// Serve the objects that `crumb run webload` requests, to any client
 ///
 /// An object follows from its URL alone: /i/1f3a is an image, /h/7 HTML, /d/7 a download, /o/7 anything else, with
 /// sizes, lives and cacheable shares as in PolyMix; /f/2a/s10700 is 10,700 bytes that do not change. Behind the
@@ -28,18 +28,18 @@ use crate::signals;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct OriginArgs {
-    /// Address and port; port 0 takes a free one
+    /// Address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8008")]
     listen: SocketAddr,
 
-    /// Listen where other machines reach it
+    /// Allow an address that other machines can reach
     #[arg(long)]
     allow_remote: bool,
 
     #[command(flatten)]
     manner: Manner,
 
-    /// Event loops, one a core
+    /// Event loops, one per core
     #[arg(long, default_value = "1", value_name = "N")]
     threads: NonZeroUsize,
 
@@ -47,7 +47,7 @@ pub struct OriginArgs {
     #[arg(long, value_name = "CPUS")]
     pin: Option<CpuList>,
 
-    /// Show requests a second on the terminal
+    /// Show requests per second on the terminal
     #[arg(long)]
     status: bool,
 }
@@ -56,12 +56,12 @@ pub struct OriginArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Origin")]
 pub struct Manner {
-    /// How long the origin thinks before each reply: mean, and after a comma the standard deviation, such as 2.5s,1s
+    /// Think time before each reply: mean, and after a comma the standard deviation, such as 2.5s,1s
     /// [default: none; of PolyMix in a run 2.5s,1s]
     #[arg(long, value_name = "MEAN,SD", value_parser = think)]
     pub think: Option<ThinkTime>,
 
-    /// Send bodies in chunks instead of with their length
+    /// Send bodies chunked instead of with Content-Length
     #[arg(long)]
     pub chunked: bool,
 
@@ -78,13 +78,13 @@ const EXAMPLES: &str = "\
 Examples:
   crumb serve origin
   curl -i http://127.0.0.1:8008/h/7
-  A distant server, for a proxy to be compared with and without its cache:
+  A distant server, to compare a proxy with and without its cache:
     crumb serve origin --think 2.5s,1s
   What a client can do at most, 10.7 KB a reply:
     crumb serve origin --pin 0
     wrk -c 64 http://127.0.0.1:8008/f/2a/s10700
 
-Nobody can change anything through it; with --allow-remote other machines can make it send as much as they like.";
+Clients cannot change anything; with --allow-remote other machines can make it send without limit.";
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -108,7 +108,7 @@ pub fn run(args: &OriginArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     if let Some(cpus) = &args.pin {
         cpus.pin().map_err(|error| error.context(BadUsage))?;
     }
-    // Before the ready line: whoever has read it may send a signal.
+    // Before the ready line: a caller that has read it may send a signal.
     let stop = signals::stop_flag()?;
     let options = args.manner.options(args.listen, args.threads, ThinkTime::default(), None, 1);
     let origin = Origin::start(&options).map_err(wrong_or_failed)?;

@@ -16,15 +16,15 @@ use crate::verbs::mount;
     after_help = "\
 Examples:
   crumb unmount /news/spool
-  In use? Out of sight at once, and over with its last user:
+  In use? Detach it now; it ends with its last user:
     crumb unmount /news/spool --lazy"
 )]
 pub struct UnmountArgs {
-    /// Where it is mounted
+    /// Mount points
     #[arg(value_name = "MOUNTPOINT", required = true)]
     mountpoints: Vec<PathBuf>,
 
-    /// Take it out of sight although it is in use
+    /// Detach a mount that is in use; it ends with its last user
     #[arg(long)]
     lazy: bool,
 }

@@ -25,7 +25,7 @@ enum What {
 Examples:
   crumb workload list")]
     List,
-    /// Show a workload's file, a start for one of your own
+    /// Print a workload's file, as a start for your own
     #[command(after_help = "\
 Examples:
   crumb workload show mail
@@ -35,11 +35,11 @@ Examples:
         /// A built-in name, a TOML file, or a directory of value:weight files
         #[arg(value_name = "NAME|FILE")]
         workload: String,
-        /// Only the operations, with their shares of what is sent (percent)
+        /// Print only the operations, with their shares of the requests (percent)
         #[arg(long)]
         mix: bool,
     },
-    /// Make a workload from another one by turning knobs
+    /// Derive a workload from another one
     #[command(
         override_usage = "crumb workload derive <NAME|FILE> <KNOBS> [-o FILE]",
         after_help = "\
@@ -66,7 +66,7 @@ struct Knobs {
     /// Share of a web proxy's requests that its memory answers, 0 to 1
     #[arg(long, value_name = "SHARE", requires = "disk_hit")]
     memory_hit: Option<Ratio>,
-    /// Share of the others that its disk answers, 0 to 1
+    /// Share of the remaining requests that its disk answers, 0 to 1
     #[arg(long, value_name = "SHARE", requires = "memory_hit")]
     disk_hit: Option<Ratio>,
     /// Zipf exponent of file popularity, 0 (all files alike) to 3
@@ -78,7 +78,7 @@ struct Knobs {
     /// Factor by which all file sizes are multiplied
     #[arg(long, value_name = "FACTOR")]
     size_scale: Option<f64>,
-    /// Name of the new workload [default: made of the old one and the knobs]
+    /// Name of the new workload [default: the old name with the changes]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// File to write, `-` for standard output

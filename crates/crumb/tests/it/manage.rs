@@ -321,7 +321,7 @@ fn ctrl_c_ends_each_verb_soon_and_it_says_what_is_left_and_how_to_go_on() {
     }
     for (args, says) in [
         (&["--quiet", "check", "spool"][..], &["the rest was not looked at", "run it again"][..]),
-        (&["--quiet", "check", "spool", "--repair"], &["what was mended stays", "run it again"]),
+        (&["--quiet", "check", "spool", "--repair"], &["what was repaired stays", "run it again"]),
         (&["--quiet", "advise", "spool"], &["interrupted while counting", "run it again"]),
     ] {
         let (code, told) = interrupted(&bench, args, || true);

@@ -7,16 +7,16 @@ use clap::Args;
 use dirscale::{Frequencies, Sizes};
 use files::Layout;
 
-/// Say which directories of a tree would gain from being managed, and how much in a day.
+/// Report which directories of a tree would gain from being managed, and how much per day.
 ///
-/// Counts the tree, then measures in a scratch directory on the same file system what operations cost by the size of
-/// the directory, flat and laid out (as `crumb run dirscale` does), and what a mount adds, for two minutes at most: at the
-/// size of the largest directory when it can be filled in that time, else as near to it as can be, and extrapolated. Each
-/// directory's share of the day's operations is taken to be its share of the files.
+/// Counts the tree. Then measures, in a scratch directory on the same file system, what operations cost by directory size,
+/// flat and managed (as `crumb run dirscale` does), and what a mount adds. It measures up to the size of the largest
+/// directory that can be filled in the time, and extrapolates beyond. It assumes that a directory's share of the day's
+/// operations equals its share of the files.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseArgs {
-    /// A lower tree
+    /// Directory tree, not mounted by `crumb mount`
     #[arg(value_name = "TREE")]
     pub(super) tree: PathBuf,
 
@@ -25,11 +25,11 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "SIZES")]
     pub(super) sizes: Option<Sizes>,
 
-    /// The layout to weigh against flat directories
+    /// Layout to compare with flat directories
     #[arg(long, value_name = "LAYOUT", default_value = "345", value_parser = layout)]
     pub(super) layout: Layout,
 
-    /// Measure for this long at most; what is larger than can be filled in it is extrapolated
+    /// Longest time to measure; larger directories than can be filled in it are extrapolated
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = humantime::parse_duration)]
     time: Duration,
 
@@ -37,21 +37,21 @@ pub struct AdviseArgs {
     #[arg(long, conflicts_with = "time")]
     pub(super) quick: bool,
 
-    /// Drop the caches of the whole machine before each measurement, as a directory that is seldom used would
-    /// find them; takes root. Without it, what is looked up is in memory, as on a busy server
+    /// Drop the caches of the whole machine before each measurement (root), as for a directory that is seldom used.
+    /// Without it names are in memory, as on a busy server
     #[arg(long)]
     pub(super) cold: bool,
 
-    /// Operations a day, by kind: such as a mount has counted them [default: the paper's table 1]
+    /// Operations per day, by kind, for example as counted by a mount [default: the paper's table 1]
     #[arg(long, value_name = "lookup=N,unlink=N,create=N,readdir=N")]
     pub(super) mix: Option<Frequencies>,
 
-    /// The same as a mount of the tree counted it, at the rate that it had: name of its run (`crumb runs list`), `last`
-    /// for the last mount, or a RunRecord JSON file
+    /// Operations per day from the statistics of a mount: its run id (`crumb runs list`), `last` for the last mount, or a
+    /// RunRecord JSON file
     #[arg(long, value_name = "RUN", conflicts_with = "mix")]
     pub(super) census: Option<String>,
 
-    /// Operations a day in the whole tree, in the proportions of --mix or --census [default: their sum]
+    /// Operations per day in the whole tree, in the proportions of --mix or --census [default: their sum]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) ops_per_day: Option<u64>,
 
@@ -79,7 +79,7 @@ Examples:
       jq -r '.directories[] | select(.advice == \"manage\").path' | xargs crumb manage
 
 Ctrl-C ends it early; the scratch directory is removed.
-Exit status: 0 fine, also when there is nothing to gain; 1 it could not be told; 2 wrong usage; 130 interrupted.";
+Exit codes: 0 fine, also when there is nothing to gain; 1 failed; 2 wrong usage; 130 interrupted.";
 
 const QUICK: Duration = Duration::from_secs(15);
 

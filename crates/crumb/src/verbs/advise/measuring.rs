@@ -188,7 +188,7 @@ impl Bench<'_> {
             (Some(paying), true) => Some(paying.crossover.to_string()),
             _ => self.measured.pays_among_sizes(self.args.layout),
         };
-        // What pays is told above; that the time was up is said with what was measured.
+        // What pays is reported above; that the time was up is said with what was measured.
         let told = |code: &str| ["pays-from", "interrupted"].contains(&code);
         for reason in shown.figures.verdict.reasons.into_iter().filter(|reason| !told(&reason.code)) {
             // dirscale names a flag of its own.

@@ -22,11 +22,11 @@ pub struct FeedArgs {
 pub(super) enum What {
     /// Make a feed of real articles: a tree of files, a spool, a mailbox, rnews batches
     ///
-    /// What a file is shows in its first bytes; gzip is unpacked. What is no article is counted, and set aside in
-    /// FEED/broken with its reason. Articles whose message id came before are kept: duplicates are part of a feed.
+    /// Crumb detects each file's format and unpacks gzip. It counts files that are not valid articles and moves them to
+    /// FEED/broken with the reason. It keeps articles whose message id came before: duplicates are part of a feed.
     #[command(after_help = "\
 Examples:
-  A news server's spool; cross-posts, which are links there, come once:
+  A news server's spool; cross-posts (hard links there) are imported once:
     crumb feed import /var/spool/news/articles -o feed
   A mailbox of an archive, and batches of another server:
     crumb feed import comp.misc.mbox.gz -o feed
@@ -37,25 +37,25 @@ Examples:
   Then:
     crumb feed stat feed
 
-Exit status: 0 fine, 1 nothing was made, 2 wrong usage, 3 made, but more was set aside than taken.")]
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 done, but more files were set aside than imported.")]
     Import(ImportArgs),
-    /// Multiply a feed: the same articles again by other message ids
+    /// Multiply a feed: copy its articles with other message ids
     ///
-    /// Message-ID, Supersedes and the target of a cancel get a clone number behind their host; nothing else changes.
+    /// A clone number is appended to the host in Message-ID, Supersedes and the target of a cancel. Nothing else changes.
     #[command(after_help = "\
 Examples:
-  Three times the articles, as the paper made a week out of half a week:
+  Three times the articles, as in the paper:
     crumb feed clone feed 2 -o feed-x3")]
     Clone(CloneArgs),
-    /// Make up a feed of any size from a model of real ones; no download
+    /// Synthesize a feed of any size from a model of real news; no download
     ///
     /// Sizes, groups, cross-posts, paths, duplicates, cancels and arrivals follow real statistics; names and text are
-    /// made up. Same model, seed and number: same bytes.
+    /// invented. The same model, seed and number give the same bytes.
     #[command(after_help = "\
 Examples:
   As many articles as the paper's half week of August 1995 (0.9 GB):
     crumb feed synthesize --articles 300150 --seed 1 -o feed
-  A small one to try things with:
+  A small one for a first try:
     crumb feed synthesize --articles 10000 --seed 1 -o small")]
     Synthesize(SynthesizeArgs),
     /// Describe a feed: counts, sizes, groups, cross-posts, duplicates, cancels
@@ -65,7 +65,7 @@ Examples:
   crumb feed stat feed --top 50
   crumb feed stat feed --json - | jq .stat.article_bytes")]
     Stat(StatArgs),
-    /// Check a spool that `crumb run netnews --keep` left: every file against history, and against its feed
+    /// Verify a spool that `crumb run netnews --keep` left: each file against history, and against its feed
     #[command(after_help = feed_verify::EXAMPLES)]
     Verify(Box<VerifyArgs>),
 }
@@ -73,13 +73,13 @@ Examples:
 /// How a feed is cut and packed.
 #[derive(Args, Debug)]
 pub(super) struct ShapeArgs {
-    /// Directory to make
+    /// Directory to create
     #[arg(short, long, value_name = "FEED")]
     pub(super) output: PathBuf,
-    /// Articles a batch; the paper's batches had 109
+    /// Articles per batch; the paper's batches had 109
     #[arg(long, value_name = "N", default_value = "109")]
     pub(super) batch_articles: NonZeroU64,
-    /// Pack the batches by gzip
+    /// Compress the batches with gzip
     #[arg(long)]
     pub(super) gzip: bool,
 }
@@ -92,27 +92,27 @@ impl ShapeArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct ImportArgs {
-    /// A file or a directory
+    /// File or directory to import
     #[arg(value_name = "SOURCE")]
     pub(super) source: PathBuf,
     #[command(flatten)]
     pub(super) shape: ShapeArgs,
-    /// In which order the files of a tree become a feed
+    /// Order of the files of a tree in the feed
     #[arg(long, value_enum, default_value = "date", value_name = "ORDER")]
     pub(super) order: OrderFlag,
-    /// Set larger articles aside, such as 1MiB
+    /// Largest article to import, such as 1MiB; larger ones are set aside
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = article_max)]
     pub(super) article_max: ByteSize,
-    /// Take mail, which names no newsgroups: into a group for each folder, for each List-Id, or into this one
+    /// Import mail, which has no newsgroups: one group per folder, one per List-Id, or this group for all
     #[arg(long, value_name = "folder|list-id|GROUP", value_parser = LetterGroups::from_str)]
     pub(super) letters: Option<LetterGroups>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum OrderFlag {
-    /// By the Date of the first article in a file, as a feed mixes its groups
+    /// By the Date of the first article in a file, so that groups mix as in a real feed
     Date,
-    /// By path, numbers by value: for batches, and for trees too large to keep their names in memory
+    /// By path, numbers by value: for batches, and for trees whose names do not fit in memory
     Path,
 }
 
@@ -121,26 +121,26 @@ pub(super) struct CloneArgs {
     /// The feed to multiply
     #[arg(value_name = "FEED")]
     pub(super) feed: PathBuf,
-    /// Copies besides the original
+    /// Copies in addition to the original
     #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) clones: u64,
-    /// Directory to make
+    /// Directory to create
     #[arg(short, long, value_name = "OUT")]
     pub(super) output: PathBuf,
-    /// Pack the batches by gzip
+    /// Compress the batches with gzip
     #[arg(long)]
     pub(super) gzip: bool,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct SynthesizeArgs {
-    /// Articles to make, duplicates and cancels among them; about 3 KB each
+    /// Articles to synthesize, including duplicates and cancels; about 3 KB each
     #[arg(long, value_name = "N")]
     pub(super) articles: NonZeroU64,
     /// Same seed, same bytes
     #[arg(long, value_name = "S", default_value = "42")]
     pub(super) seed: u64,
-    /// Groups that articles can name
+    /// Newsgroups that articles can name
     #[arg(long, value_name = "N", default_value = "2000",
         value_parser = clap::value_parser!(u32).range(i64::from(GROUPS_MIN)..=i64::from(GROUPS_MAX)))]
     pub(super) groups: u32,
@@ -150,7 +150,7 @@ pub(super) struct SynthesizeArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct StatArgs {
-    /// A feed's directory
+    /// Directory of the feed
     #[arg(value_name = "FEED")]
     pub(super) feed: PathBuf,
     /// Groups to list, the largest first

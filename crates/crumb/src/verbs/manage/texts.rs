@@ -35,9 +35,9 @@ pub(super) fn converted_text(directory: &Path, converted: &Converted, took: Dura
     let text = if converted.before == converted.after {
         format!("{} already", state_text(converted.after))
     } else {
-        let went_on = if converted.before.is_half_way() { ", gone on with" } else { "" };
+        let continued = if converted.before.is_half_way() { ", continued" } else { "" };
         format!(
-            "{}{went_on}: {} entries and {} subdirectories moved in {:.1} s, {} entries/s",
+            "{}{continued}: {} entries and {} subdirectories moved in {:.1} s, {} entries/s",
             state_text(converted.after),
             count_text(converted.entries_moved),
             count_text(converted.subdirectories_moved),

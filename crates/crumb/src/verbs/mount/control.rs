@@ -1,4 +1,4 @@
-//! The socket by which a mount tells its counts: `table` or `prometheus` in, text out; and `exclusive`, whether it is to
+//! The socket by which a mount reports its counts: `table` or `prometheus` in, text out; and `exclusive`, whether it is to
 //! be alone with its tree: `yes` or `no`.
 //!
 //! Its name is in Linux's abstract space and made of the mount point, so there is no file to find, to protect or to
@@ -38,7 +38,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Longest wait for a program whose mount is gone: it may have to write its census first.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// A socket's name has 108 bytes; the end of a longer path tells mounts apart better than its beginning.
+/// A socket's name has 108 bytes; the end of a longer path distinguishes mounts better than its beginning.
 const PATH_BYTES_MAX: usize = 90;
 
 /// Answers until it is dropped.

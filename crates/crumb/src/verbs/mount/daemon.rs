@@ -1,4 +1,4 @@
-//! Serving in the background: the program starts itself anew, and the first one ends when the second is ready.
+//! Serving in the background: the program starts itself again, and the first one ends when the second is ready.
 //!
 //! No fork, which a program with threads must not do: the child is a fresh program in a session of its own, and its
 //! standard output is a pipe on which it says `ready`, or why not.

@@ -8,7 +8,7 @@ use stackfs::StackOptions;
 
 #[derive(Args)]
 #[command(
-    about = "Show a tree with its huge directories spread over many small ones (Usenetfs)",
+    about = "Mount a directory tree with its huge directories spread over many small ones (FUSE)",
     after_help = "\
 Examples:
   A spool over itself, for all users (as root), until Ctrl-C:
@@ -17,23 +17,24 @@ Examples:
     crumb mount /news/spool /news/spool --daemon --exclusive --pid-file /run/spool.pid
   From /etc/fstab (with /sbin/mount.fuse.crumb a link to crumb):
     /news/spool  /news/spool  fuse.crumb  defaults,exclusive  0 0
-  What is it asked, and how long does it take?
+  Which operations arrive, and how long do they take?
     crumb mount --stats /news/spool
     crumb mount --stats /news/spool --prometheus
 
-Which directories are spread: `crumb advise` says, `crumb manage` does it. To end it: `crumb unmount`.
+`crumb advise` reports which directories to spread, `crumb manage` spreads them, `crumb unmount` ends the mount.
 
-Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=S,
-attr_timeout=S, negative_timeout=S, awake, nopassthrough, noacl, noxattr, threads=N, directories=N,
-dev, suid, noexec, noatime, sync; what only mount(8) minds is passed over. -o remount changes ro, rw, dev,
-suid, noexec, noatime and sync of a mount that is there; what is not named stays, others are refused."
+Options after -o: layout=L, exclusive, ro, allow_other, owner_only, nonempty, entry_timeout=SECONDS,
+attr_timeout=SECONDS, negative_timeout=SECONDS, awake, nopassthrough, noacl, noxattr, threads=N,
+directories=N, dev, suid, noexec, noatime, sync. Options for mount(8) alone are ignored.
+-o remount changes ro, rw, dev, suid, noexec, noatime and sync of an existing mount; options that are not
+named keep their values, all others are refused."
 )]
 pub struct MountArgs {
-    /// The tree to show
+    /// Directory tree to mount
     #[arg(value_name = "LOWER", required_unless_present = "stats")]
     lower: Option<PathBuf>,
 
-    /// Where; LOWER itself is fine
+    /// Mount point; LOWER itself is allowed
     #[arg(value_name = "MOUNTPOINT", required_unless_present = "stats")]
     mountpoint: Option<PathBuf>,
 
@@ -41,27 +42,27 @@ pub struct MountArgs {
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
 
-    /// Options as mount(8) takes them, see below
+    /// Mount options as for mount(8), listed below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
 
-    /// Nothing else changes the tree while it is mounted: the kernel may believe what it knows for a day
+    /// Let the kernel cache names and attributes for a day; no other program may change the tree meanwhile
     #[arg(long)]
     exclusive: bool,
 
-    /// Let no processor sleep while requests come: faster, above all in virtual machines, for more power (root)
+    /// Keep CPUs out of idle states while requests arrive: faster, above all in virtual machines, but uses more power (root)
     #[arg(long)]
     awake: bool,
 
-    /// Change nothing
+    /// Refuse every change
     #[arg(long)]
     read_only: bool,
 
-    /// Hide what lies in MOUNTPOINT
+    /// Allow a MOUNTPOINT that is not empty; the mount hides its contents
     #[arg(long)]
     nonempty: bool,
 
-    /// Return when it is ready, and serve in the background
+    /// Serve in the background; return when the mount is ready
     #[arg(long)]
     pub(super) daemon: bool,
 
@@ -73,7 +74,7 @@ pub struct MountArgs {
     #[arg(long, value_name = "FILE", requires = "daemon")]
     pub(super) log: Option<PathBuf>,
 
-    /// Do not keep the counts in the results store at the end
+    /// Do not save the operation statistics in the results store at the end
     #[arg(long)]
     pub(super) no_store: bool,
 
@@ -81,7 +82,7 @@ pub struct MountArgs {
     #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["lower", "mountpoint", "daemon"])]
     pub(super) stats: Option<PathBuf>,
 
-    /// The same once, in Prometheus' text format
+    /// With --stats: print once, in the Prometheus text format
     #[arg(long, requires = "stats")]
     pub(super) prometheus: bool,
 

@@ -31,7 +31,7 @@ use crate::output::{note, print};
 use crate::progress::Progress;
 use crate::signals;
 
-/// Measure a directory: objects packed, beside one file an object.
+/// Measure a directory: packed objects beside one file per object.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,15 +42,15 @@ Examples:
 Works in a directory of its own there, gone at the end. A look at the place, no benchmark to publish: for that there
 is `crumb run postmark pack:/path`.")]
 pub struct BenchArgs {
-    /// A directory: of a store, or where one may be
+    /// Directory to measure in, with or without a store
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Objects of a round
+    /// Objects per round
     #[arg(long, value_name = "COUNT", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     objects: u32,
 
-    /// Mean of their sizes, which are exponentially distributed
+    /// Mean object size; sizes are exponentially distributed
     #[arg(long, value_name = "BYTES", default_value = "10KB")]
     mean: ByteSize,
 
@@ -58,11 +58,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Each put survives power loss before the next begins
+    /// Make each put durable before the next begins
     #[arg(long)]
     durable: bool,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

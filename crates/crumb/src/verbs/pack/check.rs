@@ -16,7 +16,7 @@ use crate::layout::{counted, wrapped};
 use crate::output::{note, print};
 use crate::progress::Progress;
 
-/// Read everything and compare it with its checksums; change nothing. Any fault makes it fail.
+/// Verify the whole store against its checksums; change nothing. Any fault gives exit code 1.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,13 +26,13 @@ pub struct CheckArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Check, delete what is damaged, and write damaged indexes anew: other objects stay as they are. What could not be repaired
-/// is told and makes it fail.
+/// Verify, delete damaged objects and rewrite damaged indexes; other objects stay as they are. Faults that could not be
+/// repaired are reported and give exit code 1.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +42,7 @@ pub struct RepairArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

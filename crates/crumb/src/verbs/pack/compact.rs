@@ -21,7 +21,7 @@ use crate::signals;
 /// Moved between two looks at Ctrl-C.
 const STEP_BYTES: u64 = 32 << 20;
 
-/// Move objects out of segments that are mostly free, and give the room back to the file system.
+/// Move objects out of segments that are mostly free, and give the space back to the file system.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub struct CompactArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

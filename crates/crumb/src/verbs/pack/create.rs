@@ -15,7 +15,7 @@ use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
 use crate::output::note;
 
-/// Make an empty store
+/// Create an empty store
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +26,7 @@ Examples:
   A cache that evicts when it is full, as KOTETU packed it:
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500")]
 pub struct CreateArgs {
-    /// Directory of the store; made when it is not there
+    /// Directory of the store; created if missing
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
@@ -34,27 +34,27 @@ pub struct CreateArgs {
     #[arg(long, value_name = "BYTES")]
     size: ByteSize,
 
-    /// A further directory, on this or another disk, and how much of it
+    /// Additional directory, on this or another disk, and the space to use in it
     #[arg(long, value_name = "DIR[=BYTES]")]
     volume: Vec<SizedVolume>,
 
-    /// store: what is put survives power loss, and a full store says so; cache: written behind, evicts when full
+    /// Durability: store (puts survive power loss; a full store refuses puts) or cache (written behind; a full store evicts)
     #[arg(long, value_enum, default_value = "store")]
     mode: ModeArg,
 
-    /// Unit of space: a power of two from 64 bytes to 64 KiB
+    /// Block size: a power of two from 64 bytes to 64 KiB
     #[arg(long, value_name = "BYTES", default_value = "64B")]
     block_size: ByteSize,
 
-    /// Blocks in a segment [default: as make 256 files of the largest directory, of 1 MiB to 1 GiB each]
+    /// Blocks per segment [default: 256 segments in the largest directory, of 1 MiB to 1 GiB each]
     #[arg(long, value_name = "COUNT")]
     packed_blocks: Option<u32>,
 
-    /// Mean size of the objects to come: the memory for finding them is laid out by it
+    /// Expected mean size of the objects; sizes the index in memory
     #[arg(long, value_name = "BYTES", default_value = "8KiB")]
     object_mean: ByteSize,
 
-    /// Tell what was made as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -111,7 +111,7 @@ pub struct GrowArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Directory to add; made when it is not there
+    /// Directory to add; created if missing
     #[arg(long, value_name = "DIR")]
     volume: PathBuf,
 
@@ -119,7 +119,7 @@ pub struct GrowArgs {
     #[arg(long, value_name = "BYTES")]
     size: ByteSize,
 
-    /// Tell what the store has now as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

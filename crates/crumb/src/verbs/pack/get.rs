@@ -22,7 +22,7 @@ use crate::output::note;
 use crate::progress::Progress;
 use crate::signals;
 
-/// Write objects as files below a directory, or as a tar stream. Goes beside a process that has the store open.
+/// Write objects as files below a directory, or as a tar stream. Works while another process has the store open.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,30 +33,30 @@ Examples:
   Somewhere else:
     crumb pack get /srv/objects --all -o - | ssh host tar -x
 
-Files that are there are replaced.")]
+Existing files are replaced.")]
 pub struct GetArgs {
     /// Directory of the store
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Keys of objects, and of trees of them
+    /// Keys of objects, or prefixes of trees
     #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
     keys: Vec<OsString>,
 
-    /// All objects
+    /// Write all objects
     #[arg(long)]
     all: bool,
 
-    /// Where to: a directory, made when it is not there; - for a tar stream on standard output
+    /// Directory to write to, created if missing; - for a tar stream on standard output
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
-    /// Tell what was written as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Write the bodies of objects to standard output, one after another. Goes beside a process that has the store open.
+/// Write the bodies of objects to standard output, one after another. Works while another process has the store open.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -152,7 +152,7 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     match got.refused {
         0 => all.map(|()| ExitStatus::Fine),
         refused => Err(anyhow!(
-            "{} not written, as told above",
+            "{} not written, as reported above",
             counted(refused as usize, "object was", "objects were")
         )),
     }

@@ -21,7 +21,7 @@ use crate::output::{note, print};
 /// Lines handed out at once.
 const LINES_BYTES: usize = 64 << 10;
 
-/// List objects in the order of their keys. Goes beside a process that has the store open.
+/// List objects in the order of their keys. Works while another process has the store open.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,15 +32,15 @@ pub struct LsArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Only objects whose keys begin so
+    /// Only objects whose keys begin with this
     #[arg(value_name = "PREFIX", default_value = "")]
     prefix: OsString,
 
-    /// Also permissions, size and time of each
+    /// Print permissions, size and time, too
     #[arg(short, long)]
     long: bool,
 
-    /// As JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }

@@ -24,11 +24,11 @@ pub struct MemberArgs {
 
 #[derive(Subcommand, Debug)]
 enum MemberVerb {
-    /// Move what is in a directory to the others, then take it out of the store
+    /// Move a directory's objects to the others, then remove it from the store
     Remove(RemoveArgs),
-    /// Expect lost directories no more: what was in them is gone
+    /// Continue without directories that are lost; their objects are gone
     GiveUp(GiveUpArgs),
-    /// Put a new directory in the place of one: its objects move, or are given up when it is lost
+    /// Replace a directory by a new one: move its objects, or give them up if it is lost
     Replace(ReplaceArgs),
 }
 
@@ -37,13 +37,13 @@ enum MemberVerb {
 Examples:
   crumb pack member remove /srv/objects /disk3/objects
 
-The other directories need room for what is in it. The store's own directory stays.")]
+The other directories need space for its objects. The store's own directory cannot be removed.")]
 struct RemoveArgs {
     /// Directory of the store
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// The directory to take out
+    /// Directory to remove
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -53,7 +53,7 @@ struct RemoveArgs {
 Examples:
   crumb pack member give-up /srv/objects /disk3/objects
 
-All directories that are not there must be named. They are refused should they come back.")]
+Name all missing directories. The store refuses them if they come back.")]
 struct GiveUpArgs {
     /// Directory of the store
     #[arg(id = "place", value_name = "STORE")]
@@ -73,11 +73,11 @@ struct ReplaceArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// The directory to take out, or that is lost
+    /// Directory to replace, or one that is lost
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// The directory to put in its place; made when it is not there
+    /// New directory; created if missing
     #[arg(value_name = "NEW")]
     new: PathBuf,
 

@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-/// As the engine's errors are told.
+/// The engine's errors as this program reports them.
 fn told_of_volumes(error: VolumesError) -> anyhow::Error {
     match error {
         VolumesError::Store(error) => told(error),

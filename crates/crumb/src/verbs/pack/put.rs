@@ -33,7 +33,7 @@ Examples:
     crumb pack put /srv/objects images
   Another one, with keys relative to it:
     crumb pack put /srv/objects -C /srv/www/images .
-  What comes from elsewhere:
+  Files from another host:
     ssh host tar -c images | crumb pack put /srv/objects -
   One object, whose bytes come from another program:
     pg_dump shop | crumb pack put /srv/objects --as backup/shop.sql -
@@ -49,15 +49,15 @@ pub struct PutArgs {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Where the paths begin
+    /// Directory that the paths are relative to
     #[arg(short = 'C', long = "directory", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 
-    /// Store the one file named, or standard input (-) as it is, as the object of this key
+    /// Store the one named file, or standard input (-), as one object under this key
     #[arg(long = "as", value_name = "KEY")]
     as_key: Option<OsString>,
 
-    /// Tell what was put as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -128,9 +128,10 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             args.store.display()
         )),
         0 => Ok(ExitStatus::Fine),
-        refused => {
-            Err(anyhow!("{} not put, as told above", counted(refused as usize, "entry was", "entries were")))
-        }
+        refused => Err(anyhow!(
+            "{} not put, as reported above",
+            counted(refused as usize, "entry was", "entries were")
+        )),
     }
 }
 

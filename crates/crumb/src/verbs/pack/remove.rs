@@ -36,11 +36,11 @@ pub struct RmArgs {
     #[arg(value_name = "KEY", required_unless_present = "prefix")]
     keys: Vec<OsString>,
 
-    /// All objects whose keys begin so
+    /// Delete all objects whose keys begin with this
     #[arg(long, value_name = "TEXT")]
     prefix: Option<OsString>,
 
-    /// Tell how many were deleted as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

@@ -19,7 +19,7 @@ use crate::exit::ExitStatus;
 use crate::layout::{counted, grid, named, shortened};
 use crate::output::{note, print};
 
-/// Tell what a store holds and takes, or what is known of objects. Goes beside a process that has the store open.
+/// Print statistics of a store, or of objects. Works while another process has the store open.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub struct StatArgs {
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

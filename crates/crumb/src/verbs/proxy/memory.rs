@@ -5,7 +5,7 @@ use report::{bytes_text, count_text};
 /// What a request that waits for an origin takes (`requests_that_wait_for_an_origin_take_few_bytes_each`).
 const WAITING_BYTES: u64 = 40_000;
 
-/// What to tell the user where so many connections and the cache's own `cache_bytes` may need more than is allowed.
+/// A warning for the user if this many connections and the cache's own `cache_bytes` may need more than is allowed.
 pub fn shortage(connections: u64, cache_bytes: u64, allowed_bytes: u64) -> Option<String> {
     let waiting_bytes = connections.saturating_mul(WAITING_BYTES);
     let bytes = cache_bytes.saturating_add(waiting_bytes);

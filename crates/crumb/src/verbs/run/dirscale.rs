@@ -76,7 +76,7 @@ fn would_leave(config: &DirscaleConfig, target: &Target) -> String {
     match config.keep {
         Keep::Remove => format!("{folder} in {target}; remove it with rm -r"),
         Keep::Keep | Keep::Reuse => {
-            format!("{folder} in {target}; --reuse {} goes on with it", config.set_name)
+            format!("{folder} in {target}; --reuse {} continues it", config.set_name)
         }
     }
 }

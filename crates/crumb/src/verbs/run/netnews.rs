@@ -91,7 +91,7 @@ impl NetnewsArgs {
             more_terms: vec![],
             of_rank: &["feed_articles", "feed_batches", "feed_bytes", "spool"],
             would_leave: if is_kept {
-                format!("{directory} in {target}; --resume {} goes on with it", config.name)
+                format!("{directory} in {target}; --resume {} continues it", config.name)
             } else {
                 format!("{directory} in {target}; remove it with rm -r")
             },
@@ -104,7 +104,7 @@ impl NetnewsArgs {
         let run = plan
             .measure(around, || Ok(Supplies { storage: self.storage(target, stop)?, feed: feed.clone() }))?;
         if is_kept && run.error.is_none() {
-            note(context, &format!("left as {directory}; --resume {} goes on with it", config.name));
+            note(context, &format!("left as {directory}; --resume {} continues it", config.name));
         }
         Ok(run)
     }

@@ -27,7 +27,7 @@ pub struct ServeArgs {
 
 #[derive(Subcommand, Debug)]
 pub(super) enum What {
-    /// Answer every procedure with success at once: what a generator and the network can do at most
+    /// Answer every NFS procedure with success at once, to measure generator and network
     #[command(after_help = "\
 Examples:
   crumb serve null --pin 0
@@ -47,14 +47,14 @@ Examples:
   With other clients:
     nfs-ls 'nfs://127.0.0.1/?version=3&nfsport=20490&mountport=20490'
 
-All is done as the user who runs this: whoever reaches the port has his rights below PATH.")]
+The server acts as the user who runs it: every client that reaches the port has that user's rights below PATH.")]
     Dir {
         /// Directory to export
         path: PathBuf,
         /// Refuse every change
         #[arg(long)]
         read_only: bool,
-        /// Let clients make device nodes, where you may: by default that is refused
+        /// Let clients create device nodes, if you may; refused by default
         #[arg(long, conflicts_with = "read_only")]
         devices: bool,
         #[command(flatten)]
@@ -65,10 +65,10 @@ All is done as the user who runs this: whoever reaches the port has his rights b
 
 #[derive(Args, Debug)]
 pub(super) struct How {
-    /// Address and port for UDP and TCP; port 0 takes a free one
+    /// Address and port to listen on, UDP and TCP; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:20490", value_parser = address)]
     pub(super) listen: SocketAddr,
-    /// Listen where other machines reach it: they need no password
+    /// Allow an address that other machines can reach; they need no password
     #[arg(long)]
     allow_remote: bool,
     /// CPUs to run on, such as 2 or 0-3,6 [default: all]
@@ -77,10 +77,10 @@ pub(super) struct How {
     /// TCP connections at a time; more are closed at once
     #[arg(long, value_name = "N", default_value_t = connections_max())]
     connections_max: NonZeroUsize,
-    /// Spin instead of sleeping between calls: needs a processor of its own, see --pin
+    /// Spin instead of sleeping between calls; needs a processor of its own, see --pin
     #[arg(long)]
     spin: bool,
-    /// Show calls a second on the terminal
+    /// Show calls per second on the terminal
     #[arg(long)]
     pub(super) status: bool,
 }

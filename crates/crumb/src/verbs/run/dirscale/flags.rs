@@ -12,11 +12,11 @@ use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
 use crate::series::SeriesArgs;
 
-/// Measure what a directory costs by its size, flat and laid out in subdirectories.
+/// Measure what operations cost by directory size, flat and in subdirectories.
 ///
-/// At each size: 1000 random and 1000 sequential lookups, add 1000 files, remove the 1000 oldest, read it whole. The
+/// At each size: 1000 random and 1000 sequential lookups, add 1000 files, remove the 1000 oldest, read the directory. The
 /// directories grow from size to size and are removed at the end. With --cold (the default) the caches of the whole
-/// machine are dropped before each measurement, and proven cold; that takes root.
+/// machine are dropped before each measurement, and proven cold (root).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DirscaleArgs {
@@ -35,11 +35,11 @@ pub struct DirscaleArgs {
     #[arg(long, conflicts_with = "warm")]
     cold: bool,
 
-    /// Drop names and inodes only: directories are read from memory, as on a server that is in use, their entries are not
+    /// Drop only names and inodes: directory blocks stay in memory, as on a busy server
     #[arg(long, conflicts_with_all = ["cold", "warm"])]
     cold_names: bool,
 
-    /// Look at what is about to be measured once before, instead of dropping the caches
+    /// Warm the caches before each measurement instead of dropping them
     #[arg(long)]
     warm: bool,
 
@@ -47,23 +47,23 @@ pub struct DirscaleArgs {
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(0..=1 << 20), value_name = "BYTES")]
     file_bytes: u32,
 
-    /// Lookups in a measurement, and files added and removed
+    /// Lookups per measurement, and files added and removed
     #[arg(long, default_value = "1000", value_parser = operations, value_name = "N")]
     operations: NonZeroU32,
 
-    /// Measure each size this often; figures are medians, and intervals cover what differs from time to time
+    /// Measurements of each size; figures are medians, and intervals cover the differences
     #[arg(long, default_value = "3", value_name = "N")]
     rounds: NonZeroU32,
 
-    /// Readings of the whole directory in a round
+    /// Listings of the whole directory per round
     #[arg(long, default_value = "3", value_name = "N")]
     readings: NonZeroU32,
 
-    /// Operations a day, which the day's cost is weighed by [default: the paper's table 1]
+    /// Operations per day that weight the day's cost [default: the paper's table 1]
     #[arg(long, value_name = "lookup=N,unlink=N,create=N,readdir=N")]
     frequencies: Option<Frequencies>,
 
-    /// Same seed, same files looked up
+    /// Seed of all random choices; the same seed looks up the same files
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
@@ -71,7 +71,7 @@ pub struct DirscaleArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = kept_name)]
     keep: Option<String>,
 
-    /// Go on with the directories that --keep left under this name, or a run that was killed; they are kept
+    /// Continue with the directories that --keep, or a killed run, left under this name; keep them
     #[arg(long, value_name = "NAME", value_parser = kept_name)]
     reuse: Option<String>,
 
@@ -89,16 +89,16 @@ const EXAMPLES: &str = "\
 Examples:
   From which size does a layout pay on my disk? (as root, to drop caches)
     crumb run dirscale /mnt/disk --sizes 1..131072 --report layout.html
-  What do 100,000 files in one directory cost, when all is in memory?
+  What do 100,000 files in one directory cost, with everything in memory?
     crumb run dirscale /mnt/disk --sizes 100000 --warm
   All layouts of the paper, each size five times:
     crumb run dirscale /mnt/disk --layout flat,345,34/56,56/34,456 --rounds 5
-  Go on to larger sizes another day, without making the files again:
+  Continue with larger sizes another day, without creating the files again:
     crumb run dirscale /mnt/disk --sizes 1..65536 --keep spool
     crumb run dirscale /mnt/disk --sizes 1..524288 --reuse spool
 
 Ctrl-C ends the run early: what was measured is kept and the directories removed.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Places of all operations of a measurement are made before it begins.
 const OPERATIONS_MAX: u32 = 1_000_000;

@@ -51,7 +51,7 @@ pub fn tables_of(record: &RunRecord) -> String {
         ));
         text.push('\n');
     }
-    // The tables have told the metrics.
+    // The tables have shown the metrics.
     text + &tables::summary(&RunRecord { metrics: Default::default(), ..record.clone() })
 }
 

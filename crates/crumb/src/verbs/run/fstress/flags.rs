@@ -17,10 +17,10 @@ use crate::outcome::OutputArgs;
 use crate::series::{SeriesArgs, Sides};
 use crate::waiting::WaitArgs;
 
-/// Offer rising load to a file service and measure how its latency answers.
+/// Measure the latency of a file service against offered load (open loop).
 ///
 /// Requests leave on a schedule, whatever the replies do, and latency counts from the scheduled moment. The file
-/// set is made in the target before the first load point, grows with the load, and is removed at the end.
+/// set is created in the target before the first load level, grows with the load, and is removed at the end.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FstressArgs {
@@ -36,7 +36,7 @@ pub struct FstressArgs {
     #[arg(long, short, default_value = "auto", value_name = "RATES")]
     pub(super) rate: String,
 
-    /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then says where to begin
+    /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then sets the first rate
     #[arg(long, value_name = "BOUND")]
     find_max: Option<LatencyBound>,
 
@@ -48,7 +48,7 @@ pub struct FstressArgs {
     #[arg(long, default_value = "240s", value_parser = humantime::parse_duration, value_name = "TIME")]
     measure: Duration,
 
-    /// How requests follow each other: uniform, poisson, bursty or bursty:N (mean requests in a burst)
+    /// Arrival process: uniform, poisson, bursty or bursty:N (mean requests per burst)
     #[arg(long, default_value = "uniform", value_name = "PROCESS")]
     arrivals: Arrivals,
 
@@ -56,15 +56,15 @@ pub struct FstressArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60_000), value_name = "N")]
     outstanding: Option<u32>,
 
-    /// Same seed, same operations
+    /// Seed of all random choices; the same seed gives the same operations
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// Files in the set at any rate, instead of the workload's number for each request a second
+    /// Number of files at any rate, instead of the workload's number per request per second
     #[arg(long, value_name = "N", conflicts_with = "files_per_op")]
     files: Option<NonZeroU64>,
 
-    /// Files for each offered request a second, instead of the workload's own
+    /// Files per offered request per second, instead of the workload's number
     #[arg(long, value_name = "N")]
     files_per_op: Option<f64>,
 
@@ -76,11 +76,11 @@ pub struct FstressArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "reuse", value_parser = kept_name)]
     keep: Option<String>,
 
-    /// Use the file set that --keep left under this name; what is missing is made, and it is kept
+    /// Use the file set that --keep left under this name; create missing files, and keep it
     #[arg(long, value_name = "NAME", value_parser = kept_name)]
     reuse: Option<String>,
 
-    /// UDP or TCP, where the target does not say; TCP when neither does
+    /// Transport protocol, if the target does not name it [default: tcp]
     #[arg(long, value_parser = proto, value_name = "udp|tcp")]
     proto: Option<NfsProto>,
 
@@ -100,8 +100,8 @@ pub struct FstressArgs {
     #[arg(long, value_name = "N")]
     udp_retransmits: Option<u8>,
 
-    /// How long the server may be away before the run ends: a TCP connection that is not regained, or no reply at all,
-    /// over UDP or TCP, while requests wait [default: 30s]
+    /// Longest time without a TCP connection, or without any reply while requests wait, before the run ends
+    /// [default: 30s]
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     reconnect_timeout: Option<Duration>,
 
@@ -112,8 +112,8 @@ pub struct FstressArgs {
     #[command(flatten)]
     pub(super) wait: WaitArgs,
 
-    /// Write every measured request by itself into this directory, as RUN-rank-N.csv: load point, operation, nanoseconds from
-    /// the begin of the interval until it was due and from then to its end, and how it ended
+    /// Write every measured request to RUN-rank-N.csv in this directory: load level, operation, nanoseconds from the start
+    /// of the interval until it was due, nanoseconds from then to its end, outcome
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) raw: Option<PathBuf>,
 
@@ -126,22 +126,22 @@ pub struct FstressArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  Where does my filer saturate under web traffic?
+  At which load does my filer saturate under web traffic?
     crumb run fstress nfs://filer/vol --workload web-server
-  A sweep as in the paper, with its picture:
+  A sweep as in the paper, with its plot:
     crumb run fstress nfs://filer/vol --rate 500..8000/500 --report filer.html
   How much mail can it take with 99% of the requests below 20 ms?
     crumb run fstress nfs://filer/vol --workload mail --find-max 'p99<20ms'
   A quick look at a local disk:
     crumb run fstress /mnt/disk --rate 200..2000/200 --warm 5s --measure 10s
-  Each request by itself, for figures of your own:
+  Every request in a file, for plots of your own:
     crumb run fstress nfs://filer/vol --rate 1000 --measure 1m --raw samples
   What can the server do at most (closed loop)?
     crumb run fstress nfs://filer/vol --workload sfs97 --rate max --outstanding 64
 
 Ctrl-C ends the run early: what was measured is kept and the file set removed. Each load point is stored as soon as it
 is measured, so that a run that is killed keeps those it had.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Lengths that no run needs and that arithmetic on clocks does not like.
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -17,35 +17,35 @@ use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
 use crate::series::{SeriesArgs, Sides};
 
-/// Store a news feed as numbered files, feed it on and expire it, pass after pass.
+/// Measure a news spool: store, feed and expire articles, pass after pass.
 ///
-/// One article after another, as a news server does: look it up, number it in its groups, make its file and the links
-/// of a cross-post, note it in history. Every third pass writes outgoing batches of the pass before, and from the
-/// seventh on each pass deletes what is older than six: the paper's week. The spool is removed at the end.
+/// For each article, as a news server does: look up its id, number it in its groups, create its file and the links
+/// of a cross-post, write a line of history. Every third pass writes outgoing batches of the previous pass, and from the
+/// seventh on each pass deletes articles older than six passes: the paper's week. The spool is removed at the end.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct NetnewsArgs {
     /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
     pub(super) target: Target,
 
-    /// Store this feed (`crumb feed`) [default: one made up for the run, see --articles]
+    /// Feed to store (`crumb feed`) [default: synthesized for the run, see --articles]
     #[arg(long, value_name = "FEED")]
     pub(super) feed: Option<PathBuf>,
 
-    /// Articles to make up when there is no --feed [default: 300000; with --quick 20000]
+    /// Articles to synthesize without --feed [default: 300000; with --quick 20000]
     #[arg(long, value_name = "N", conflicts_with = "feed")]
     pub(super) articles: Option<NonZeroU64>,
 
-    /// Make up articles of this size together instead, such as 4GiB; auto: as much as there is memory in each pass, so
-    /// that no pass is batched from memory
+    /// Total size of the synthesized articles, such as 4GiB; auto: in each pass as much as there is memory, so that no
+    /// pass is batched from memory
     #[arg(long, value_name = "auto|SIZE", conflicts_with_all = ["feed", "articles"], value_parser = feed_bytes)]
     pub(super) feed_bytes: Option<FeedBytes>,
 
-    /// Same seed, same articles made up and same ones read
+    /// Seed of all random choices; the same seed synthesizes and reads the same articles
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// A small feed in 5 passes that keep 2, ended after 100 s at the latest
+    /// Run briefly: a small feed, 5 passes of which 2 are kept, at most 100 s
     #[arg(long)]
     pub(super) quick: bool,
 
@@ -53,29 +53,29 @@ pub struct NetnewsArgs {
     #[arg(long, value_name = "N")]
     pub(super) passes: Option<NonZeroU32>,
 
-    /// Passes that articles are kept [default: 6; with --quick 2]
+    /// Passes for which articles are kept [default: 6; with --quick 2]
     #[arg(long, value_name = "PASSES")]
     pub(super) retention: Option<NonZeroU32>,
 
-    /// Write outgoing batches every so many passes, 0 for never [default: 3; with --quick 2]
+    /// Write outgoing batches every N passes, 0 for never [default: 3; with --quick 2]
     #[arg(long, value_name = "PASSES")]
     pub(super) batch_every: Option<u32>,
 
-    /// Batches of the feed a pass, the last of which may have fewer [default: all of the feed, spread evenly]
+    /// Batches of the feed per pass; the last pass may have fewer [default: the whole feed, spread evenly]
     #[arg(long, value_name = "N")]
     pub(super) batches_per_pass: Option<NonZeroU64>,
 
-    /// Write the outgoing batches to files in this directory instead of nowhere; of several ranks (crumb-mpi) each into its
-    /// own folder rank-N. It is made when it is missing, but no directory above it
+    /// Directory for the outgoing batches, which are discarded otherwise; each rank of crumb-mpi writes to a folder rank-N.
+    /// Created if missing, but not its parents
     #[arg(long, value_name = "DIRECTORY", value_parser = crate::output::results_directory)]
     pub(super) batches_to: Option<PathBuf>,
 
-    /// How expired files are deleted: one by one in the order of history, or sorted by directory
+    /// Deletion of expired files: one by one in the order of history (dumbrm), or sorted by directory (fastrm)
     #[arg(long, default_value = "fastrm", value_parser = Removal::from_str, value_name = "dumbrm|fastrm")]
     pub(super) rm: Removal,
 
-    /// When articles must be durable: none (when the system likes), article (each file before it is closed), batch (all
-    /// of a batch at its end)
+    /// Make articles durable: none (when the system writes them), article (each file before it is closed), batch (all
+    /// files of a batch at its end)
     #[arg(long, default_value = "none", value_parser = SyncWhen::from_str, value_name = "none|article|batch")]
     pub(super) sync: SyncWhen,
 
@@ -91,7 +91,7 @@ pub struct NetnewsArgs {
     #[arg(long, value_name = "TARGET")]
     pub(super) history: Option<Target>,
 
-    /// Where ids are looked up: in memory, or slot by slot in the index file on the storage, as C News' dbz did
+    /// Index of message ids: in memory, or a file on the storage read slot by slot, as in C News' dbz
     #[arg(long, default_value = "memory", value_parser = HistoryIndex::from_str, value_name = "memory|file")]
     pub(super) history_index: HistoryIndex,
 
@@ -99,15 +99,15 @@ pub struct NetnewsArgs {
     #[arg(long, value_name = "HIERARCHY=TARGET", value_delimiter = ',')]
     pub(super) place: Vec<PlaceRule>,
 
-    /// How a cross-post gets its other names
+    /// Further names of a cross-post: hard links or symbolic links
     #[arg(long, default_value = "hard", value_parser = LinkKind::from_str, value_name = "hard|symlink")]
     pub(super) link: LinkKind,
 
-    /// Leave the spool under this name, to be verified or resumed
+    /// Keep the spool under this name, for `crumb feed verify` or --resume
     #[arg(long, value_name = "NAME", conflicts_with = "resume", value_parser = kept_name)]
     pub(super) keep: Option<String>,
 
-    /// Go on with the spool that --keep left under this name, or a run that was killed; it is kept
+    /// Continue the spool that --keep, or a killed run, left under this name; keep it
     #[arg(long, value_name = "NAME", value_parser = kept_name)]
     pub(super) resume: Option<String>,
 
@@ -129,20 +129,20 @@ Examples:
     crumb run netnews nfs://filer/vol --report filer.html
   Does it pay to spread hierarchies over disks by hand?
     crumb run netnews /disk1 --place 'alt.*=/disk2,comp.*=/disk3'
-  What does the disk do when memory does not help: articles on it before the next batch, and read back cold (root)
+  Without the help of memory: each batch durable before the next, and read back cold (root):
     crumb run netnews /mnt/disk --sync batch --cold
   What does it cost to keep history on the filer, as C News kept it?
     crumb run netnews /mnt/disk --history-index file --vs history=nfs://filer/vol
   Which way of deleting, which links, which mount option? Each against the first:
     crumb run netnews /mnt/disk --vs rm=dumbrm --vs link=symlink --vs mount=noatime
-  How do eight people who read feel it?
+  What latency do eight readers see?
     crumb run netnews /mnt/disk --readers 8
   Keep what was stored, and check every file of it:
     crumb run netnews /mnt/disk --feed feed --keep mine
     crumb feed verify /mnt/disk/crumb-netnews-mine
 
 Ctrl-C ends the run early: what was measured is kept and the spool removed, or left with --keep.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Readers at most.
 pub(super) const READERS_MAX: u32 = 1024;
@@ -216,7 +216,7 @@ impl NetnewsArgs {
         }
     }
 
-    /// Bytes of the feed's articles, about; 0 for a feed that cannot be opened, which is told when it is its turn.
+    /// Bytes of the feed's articles, about; 0 for a feed that cannot be opened, which is reported when it is its turn.
     pub(super) fn feed_bytes(&self) -> u64 {
         match &self.feed {
             Some(path) => Feed::open(path.clone()).map_or(0, |feed| feed.bytes()),

@@ -13,26 +13,26 @@ use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
 use crate::series::SeriesArgs;
 
-/// Make, read, grow and remove many small files, as a busy mail server does it (PostMark).
+/// Create, read, append to and delete many small files, as a busy mail server does (PostMark).
 ///
-/// A closed loop: each thread asks for the next operation when the one before is done. With one thread the counts are
-/// those of PostMark 1.51 with equal settings and seed. All is done in a folder of its own, removed at the end.
+/// A closed loop: each thread begins the next operation when the previous one is done. With one thread the counts are
+/// those of PostMark 1.51 with equal settings and seed. The run works in a directory of its own and removes it at the end.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunPostmarkArgs {
     /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
     pub(super) target: Target,
 
-    /// Settings to begin with: those of PostMark, or of the comparison of 2001 (10,000 files of 10 to 20 KiB, 100,000
-    /// transactions, 10 subdirectories)
+    /// Settings to start from: PostMark's defaults, or those of the comparison of 2001 (10,000 files of 10 to 20 KiB,
+    /// 100,000 transactions, 10 subdirectories)
     #[arg(long, value_enum, default_value = "defaults", value_name = "NAME")]
     preset: Preset,
 
-    /// Files made before the transactions
+    /// Files to create before the transactions
     #[arg(long, value_name = "N")]
     number: Option<NonZeroU32>,
 
-    /// Transactions: each reads or appends, and creates or deletes
+    /// Transactions; each reads or appends, and creates or deletes
     #[arg(long, value_name = "N")]
     transactions: Option<NonZeroU32>,
 
@@ -44,23 +44,23 @@ pub struct RunPostmarkArgs {
     #[arg(long, value_name = "N")]
     subdirectories: Option<u32>,
 
-    /// Bytes asked for by one read
+    /// Bytes per read call
     #[arg(long, value_name = "SIZE", value_parser = block)]
     read_block: Option<NonZeroU32>,
 
-    /// Bytes handed over by one write
+    /// Bytes per write call
     #[arg(long, value_name = "SIZE", value_parser = block)]
     write_block: Option<NonZeroU32>,
 
-    /// Reading rather than appending, in tenths: 0 to 10, -1 for neither
+    /// Share of reads rather than appends, in tenths: 0 to 10, -1 for neither
     #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
     read_bias: Option<Bias>,
 
-    /// Creating rather than deleting, in tenths: 0 to 10, -1 for neither
+    /// Share of creates rather than deletes, in tenths: 0 to 10, -1 for neither
     #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
     create_bias: Option<Bias>,
 
-    /// One system call a block, instead of a stream buffer as stdio has it
+    /// Make one system call per block, instead of buffering as stdio does
     #[arg(long)]
     unbuffered: bool,
 
@@ -68,16 +68,15 @@ pub struct RunPostmarkArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
-    /// Workers side by side, each with its own files and table
+    /// Worker threads, each with its own files
     #[arg(long, default_value = "1", value_name = "N")]
     pub(super) threads: NonZeroUsize,
 
-    /// When data must be durable: none (when the system likes), close (before each file is closed), every (after each
-    /// write)
+    /// Make data durable: none (when the system writes it), close (before each file is closed), every (after each write)
     #[arg(long, value_enum, default_value = "none", value_name = "WHEN")]
     sync: SyncFlag,
 
-    /// Show the published figures of 2001 beside the result
+    /// Print the published figures of 2001 beside the result
     #[arg(long)]
     pub(super) beside_2001: bool,
 
@@ -95,17 +94,17 @@ const EXAMPLES: &str = "\
 Examples:
   A first look at a disk:
     crumb run postmark /mnt/disk
-  The settings of the 2001 comparison, its figures beside ours:
+  The settings of the 2001 comparison, with its figures beside ours:
     crumb run postmark /mnt/disk --preset 2001 --beside-2001
-  A filer, spoken to directly, by eight workers:
+  A filer, over NFS without a mount, with eight threads:
     crumb run postmark nfs://filer/vol --threads 8
   Does every file survive a power cut, and at what price?
     crumb run postmark /mnt/disk --sync close
-  Is the new volume faster? Interleaved runs, with the answer and how sure it is:
-    crumb run postmark /mnt/old --vs /mnt/new --repeat 10
+  Is the new volume faster? Runs in turns, with a confidence interval:
+    crumb run postmark /mnt/old --vs /mnt/new --preset 2001 --sync close --repeat 6
 
 The old program's commands and reports: `crumb postmark --help`.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {

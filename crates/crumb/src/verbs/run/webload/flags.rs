@@ -15,38 +15,38 @@ use crate::series::SeriesArgs;
 use crate::verbs::serve_origin::Manner;
 use crate::waiting::WaitArgs;
 
-/// Send HTTP traffic through a caching proxy and see how fast it answers, what it hits, and whether it tells the truth.
+/// Measure a caching proxy: rate, response time, hit ratio, and whether each reply is right.
 ///
-/// Robots ask as the schedule says, whatever the replies do, and response times count from the scheduled moment. The
-/// origin behind the proxy is started by this program unless --origin names one. Every reply is compared with what
-/// its URL and version must give.
+/// Simulated clients (robots) send requests on schedule, whatever the replies do, and response times count from the
+/// scheduled moment. The run starts its own origin unless --origin names one. It compares every reply with the content
+/// that its URL and version must give.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct WebloadArgs {
-    /// A forward proxy, such as http://127.0.0.1:3128
+    /// Forward proxy to measure, such as http://127.0.0.1:3128
     #[arg(long, value_name = "URL", conflicts_with = "target")]
     proxy: Option<String>,
 
-    /// A reverse proxy or server, such as http://127.0.0.1:8080; it must know the origin (see --origin-listen)
+    /// Reverse proxy or server to measure, such as http://127.0.0.1:8080; it must know the origin (see --origin-listen)
     #[arg(long, value_name = "URL")]
     target: Option<String>,
 
-    /// Ask the origin itself, nothing between
+    /// Send requests to the origin itself, without a proxy
     #[arg(long, conflicts_with_all = ["proxy", "target", "vs"])]
     direct: bool,
 
-    /// An origin that runs already (`crumb serve origin`); as the proxy reaches it, such as 10.0.0.2:8008
+    /// Running origin (`crumb serve origin`), at the address where the proxy reaches it, such as 10.0.0.2:8008
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "origin_listen")]
     pub(super) origin: Option<Authority>,
 
-    /// Where the run's own origin listens; port 0 takes a free one, and so a new set of URLs each time
+    /// Address of the run's own origin; port 0 takes a free one, and so a new set of URLs each time
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub(super) origin_listen: SocketAddr,
 
     #[command(flatten)]
     pub(super) workload: WorkloadArgs,
 
-    /// Generators, one a core; up to 256
+    /// Generator threads, one per core, up to 256
     #[arg(long, default_value = "1", value_name = "N", value_parser = threads)]
     pub(super) threads: NonZeroUsize,
 
@@ -57,19 +57,19 @@ pub struct WebloadArgs {
     #[command(flatten)]
     pub(super) wait: WaitArgs,
 
-    /// A request without a whole reply fails after this
+    /// Time after which a request without a complete reply fails
     #[arg(long, default_value = "60s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(super) timeout: Duration,
 
-    /// Compare the bytes of one reply in N, of the others only the length
+    /// Compare every byte of one reply in N, and only the length of the others
     #[arg(long, default_value = "1", value_name = "N")]
     pub(super) check_one_in: NonZeroU32,
 
-    /// Same seed, same requests
+    /// Seed of all random choices; the same seed gives the same requests
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// Report CPU, bytes written and memory of this process too: the proxy's, when it runs on this machine
+    /// Report CPU time, bytes written and memory of this process, such as a proxy on this machine
     #[arg(long, value_name = "PID", conflicts_with = "vs")]
     pub(super) watch: Option<u32>,
 
@@ -93,21 +93,21 @@ pub struct WebloadArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  A forward proxy under PolyMix-3, everything 60 times shorter than published:
+  A forward proxy under PolyMix-3, 60 times shorter than published:
     crumb run webload --proxy http://127.0.0.1:3128 --peak 300 --cache-size 1GB --time-scale 60
-  How many hits a second from its disk, 150,000 objects of 10.7 KB asked for by Zipf's law?
+  How many hits per second from its disk, with 150,000 objects of 10.7 KB requested by Zipf's law?
     crumb run webload --proxy http://127.0.0.1:3128 --workload hits --connections 64
-  How late are hits at 5,000 requests a second?
+  What latency do hits have at 5,000 requests per second?
     crumb run webload --proxy http://127.0.0.1:3128 --workload hits --rate 5000
   A reverse proxy that has http://127.0.0.1:8008 as its origin:
     crumb run webload --target http://127.0.0.1:8080 --origin-listen 127.0.0.1:8008 --workload hits
-  Two proxies, in turns, with the answer and how sure it is:
+  Which of two proxies is faster? Runs in turns, with a confidence interval:
     crumb run webload --proxy http://127.0.0.1:3128 --vs http://127.0.0.1:3129 --repeat 6 --workload hits
   A day of a real server in ten minutes:
     crumb run webload --proxy http://127.0.0.1:3128 --workload trace --trace access.log --time-scale 144
 
 Ctrl-C ends the run early: what was measured is kept.
-Exit status: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
+Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// How long to wait for the last replies.
 const DRAIN_MAX: Duration = Duration::from_secs(15);

@@ -15,19 +15,19 @@ use webload::{End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetU
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// What the robots ask for
+    /// Workload to send
     #[arg(long, short, value_enum, default_value = "polymix-3", value_name = "NAME")]
     workload: Name,
 
-    /// PolyMix: requests a second on the plateaus
+    /// PolyMix: requests per second on the plateaus
     #[arg(long, default_value_t = 300.0, value_name = "RATE", value_parser = rate)]
     peak: f64,
 
-    /// PolyMix: what the cache under test can hold; twice as much is asked for to fill it
+    /// PolyMix: capacity of the cache under test; twice as much is requested to fill it
     #[arg(long, default_value = "1GB", value_name = "SIZE")]
     cache_size: ByteSize,
 
-    /// PolyMix: how much is asked for again and again [default: half the cache]
+    /// PolyMix: size of the working set that is requested repeatedly [default: half the cache]
     #[arg(long, value_name = "SIZE")]
     working_set: Option<ByteSize>,
 
@@ -35,23 +35,23 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fill_share: Option<f64>,
 
-    /// PolyMix and traces: times, and the lives of objects, are so many times shorter
+    /// PolyMix and traces: factor by which times and object lifetimes are shortened
     #[arg(long, default_value_t = 1.0, value_name = "TIMES", value_parser = positive)]
     time_scale: f64,
 
-    /// Sets: how many objects
+    /// Sets: number of objects
     #[arg(long, default_value = "150000", value_name = "N")]
     objects: NonZeroU64,
 
-    /// Sets, and traces without sizes: their mean size; lognormal, with a deviation as large
+    /// Sets, and traces without sizes: mean object size; lognormal, with an equal standard deviation
     #[arg(long, default_value = "10.7kB", value_name = "SIZE")]
     object_size: ByteSize,
 
-    /// Hits: exponent of Zipf's law by which objects are chosen; 0 for all alike
+    /// Hits: exponent of Zipf's law of object popularity; 0 makes all alike
     #[arg(long, default_value_t = 0.8, value_name = "ALPHA", value_parser = exponent)]
     zipf: f64,
 
-    /// Hits: do not ask for each object once before; they are taken to be stored (same seed, same origin address)
+    /// Hits: assume that all objects are stored already, and do not request each once first (same seed and origin address)
     #[arg(long)]
     no_fill: bool,
 
@@ -59,8 +59,8 @@ pub struct WorkloadArgs {
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     connections: u32,
 
-    /// Sets and traces: requests a second, or max for as fast as replies come (a closed loop), or recorded for a
-    /// trace's own times [default: max; of a trace with times: recorded]
+    /// Sets and traces: requests per second, or max for as fast as replies arrive (a closed loop), or recorded for a
+    /// trace's own times [default: max; for a trace with times: recorded]
     #[arg(long, short, value_name = "RATE")]
     rate: Option<String>,
 
@@ -72,12 +72,12 @@ pub struct WorkloadArgs {
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
     measure: Duration,
 
-    /// A log to replay; plain, or packed with gzip or zstd
+    /// Log to replay; plain, gzip or zstd
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// tsv (named columns), common (Common Log Format), squid (native), or ids (32 bits, big-endian) [default: told by
-    /// name and first line]
+    /// Format of the log: tsv (named columns), common (Common Log Format), squid (native), or ids (32 bits, big-endian)
+    /// [default: detected from name and first line]
     #[arg(long, value_name = "FORMAT")]
     trace_format: Option<TraceFormat>,
 }
@@ -90,11 +90,11 @@ enum Name {
     /// Its successor: other phases, filling at half the peak
     #[value(name = "polymix-4")]
     PolyMix4,
-    /// Objects of a set that was asked for before: what a cache can serve
+    /// Objects of a set that were requested before: measures serving from the cache
     Hits,
-    /// Something new each time: what a cache can store
+    /// A new object each time: measures storing
     Stores,
-    /// What others asked for once, see --trace
+    /// A recorded log, see --trace
     Trace,
 }
 
@@ -190,7 +190,7 @@ impl WorkloadArgs {
         let trace = Arc::new(trace.faster(self.time_scale));
         let recorded = match self.rate.as_deref() {
             Some("recorded") if !trace.has_times() => {
-                bail!("--rate recorded: the trace tells no times; give a rate or max")
+                bail!("--rate recorded: the trace has no times; give a rate or max")
             }
             Some("recorded") => true,
             Some(_) => false,
