@@ -6,7 +6,7 @@
 //!
 //! Always holds: the template escapes whatever is inserted; the numbers travel as JSON without a `<`, so
 //! that no label can end the script element; the page's own policy forbids it every request. Without
-//! scripts, or when uPlot could not be had at build time, the plots are the inlined SVGs.
+//! scripts the plots are the inlined SVGs. uPlot is in `web/vendor`, unchanged, so that two builds write the same page.
 //! Not here: what a plot shows (see `series`), how a number is written (see `figures`).
 
 use measure::view::Usual;
@@ -28,10 +28,10 @@ const TEMPLATE: &str = include_str!("../web/report.html.j2");
 const SECTION: &str = include_str!("../web/section.html.j2");
 const STYLE: &str = include_str!("../web/report.css");
 const SCRIPT: &str = include_str!("../web/report.js");
-// Empty when npm could not bring them in (see build.rs).
-const UPLOT_SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.js"));
-const UPLOT_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot.css"));
-const UPLOT_LICENSE: &str = include_str!(concat!(env!("OUT_DIR"), "/uplot-license.txt"));
+const UPLOT_SCRIPT: &str = include_str!("../web/vendor/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../web/vendor/uplot/uPlot.min.css");
+// The licence asks that its text goes with every copy, and every report is one.
+const UPLOT_LICENSE: &str = include_str!("../web/vendor/uplot/LICENSE");
 
 /// Phases of a run beyond which they are folded away: a run over many sizes has hundreds.
 const PHASES_SHOWN: usize = 24;
@@ -52,16 +52,11 @@ pub struct Options {
 /// How plots are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plots {
-    /// By uPlot with tooltips where it was built in, else as [`Plots::Fixed`].
+    /// By uPlot, with tooltips; without scripts as [`Plots::Fixed`].
     #[default]
     Interactive,
     /// As inlined SVG without any script's help.
     Fixed,
-}
-
-/// True when this build carries uPlot, so that [`Plots::Interactive`] is available.
-pub fn interactive_available() -> bool {
-    !UPLOT_SCRIPT.is_empty()
 }
 
 /// The numbers that the page's script draws from.
@@ -87,7 +82,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
     if runs.is_empty() {
         return Err(ReportError::NothingToDraw);
     }
-    let interactive = options.plots == Plots::Interactive && interactive_available();
+    let interactive = options.plots == Plots::Interactive;
     let curves = series::curves(runs);
     let cumulative: Vec<Cumulative> =
         runs.iter().enumerate().filter_map(|(at, run)| series::cumulative(at, run)).collect();

@@ -129,12 +129,6 @@ fn page(runs: &[RunRecord], options: &Options, output: Destination, context: &Co
             }
         }
     }
-    if !html::interactive_available() {
-        note(
-            context,
-            "its plots are fixed pictures: this crumb was built without npm, which brings the interactive ones",
-        );
-    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use crate::made_up::REGISTRY;
 use crate::sample::{Sweep, dirscale_run, postmark_series, rounds_run, tally_run, two_runs};
-use report::html::{Options, Plots, interactive_available, render};
+use report::html::{Options, Plots, render};
 
 /// Directory with Playwright, and the browser; or what is missing.
 static TOOLS: OnceLock<Result<(PathBuf, PathBuf), String>> = OnceLock::new();
@@ -48,13 +48,6 @@ fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// Whether this build has uPlot, which `build.rs` fetches by npm.
-fn has_uplot() -> bool {
-    let missing = "this build has no uPlot: npm was missing or offline when `report` was built \
-                   (apt-get install npm, then touch crates/report/build.rs)";
-    testkit::need(interactive_available().then_some(()).ok_or(missing)).is_some()
-}
-
 fn drive(kind: &str, html: &str) {
     let Some((npm, browser)) = testkit::need(tools()) else { return };
     let scratch = tempfile::tempdir().unwrap();
@@ -75,9 +68,6 @@ fn drive(kind: &str, html: &str) {
 
 #[test]
 fn a_reader_can_hover_choose_switch_and_print_the_interactive_page() {
-    if !has_uplot() {
-        return;
-    }
     drive("interactive", &render(&two_runs(), REGISTRY, &Options::default()).unwrap());
 }
 
@@ -103,9 +93,6 @@ fn a_comparison_of_a_series_is_drawn_told_and_printed_without_load_points() {
 
 #[test]
 fn curves_of_two_runs_are_drawn_on_logarithmic_axes_and_tell_their_points() {
-    if !has_uplot() {
-        return;
-    }
     let runs = [dirscale_run("ext4 without dir_index", false), dirscale_run("XFS", true)];
     drive("curves", &render(&runs, REGISTRY, &Options::default()).unwrap());
 }

@@ -51,6 +51,20 @@ fn the_fixed_page_holds_every_svg_and_says_why() {
     assert!(!html.contains("inlined below under this licence"), "uPlot itself is not needed here");
 }
 
+/// The page of a build depended on whether npm worked while it was built.
+#[test]
+fn an_interactive_page_carries_uplot_with_its_licence_and_is_the_same_each_time() {
+    let vendored = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("web/vendor/uplot");
+    let html = page(&two_runs(), Plots::Interactive);
+    for name in ["uPlot.iife.min.js", "uPlot.min.css", "LICENSE"] {
+        let text = std::fs::read_to_string(vendored.join(name)).unwrap();
+        assert!(html.contains(text.trim_end()), "{name} is not in the page as it is");
+        // Inlined between tags, such a text would end them early.
+        assert!(!["</script", "</style", "-->"].iter().any(|end| text.contains(end)), "{name}");
+    }
+    assert_eq!(html, page(&two_runs(), Plots::Interactive));
+}
+
 #[test]
 fn every_run_shows_its_verdict_and_an_interrupted_one_says_so() {
     let html = page(&two_runs(), Plots::Interactive);
