@@ -50,10 +50,11 @@ quick: ## unit tests and tables of rules: no servers, no root, no network; under
 test-real: ## the tests on real articles and traces, which are not in the repository: they are read from ../shared/data
 	@scripts/run-tests.sh '$(CARGO) test --no-fail-fast -p netnews -p crumb -- --ignored'
 
-lint: packages ## formatting, and clippy with warnings as errors
+lint: ## formatting, and clippy with warnings as errors; installs nothing
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path crates/crumb-mpi/Cargo.toml -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p crumb --no-default-features --features bench -- -D warnings
 	$(call mpi_or_skip,clippy,$(CARGO) clippy --all-targets $(MPI) -- -D warnings)
 
 check: lint test ## what CI runs

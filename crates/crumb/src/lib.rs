@@ -13,12 +13,15 @@
 
 // Standard error is where a program talks to its user.
 #![allow(clippy::print_stderr)]
+// Helpers of the verbs that a build leaves out stay.
+#![cfg_attr(not(all(feature = "mount", feature = "proxy")), allow(dead_code))]
 
 mod context;
 mod cpus;
 pub mod declarations;
 mod exit;
 mod names;
+#[cfg(any(feature = "mount", feature = "proxy"))]
 mod notify;
 mod pipeline;
 mod series;
@@ -82,20 +85,28 @@ enum Verb {
     /// Draw runs as one HTML file that works offline
     Report(verbs::report::ReportArgs),
     /// Mount a directory tree with its huge directories spread over many small ones (FUSE)
+    #[cfg(feature = "mount")]
     Mount(Box<verbs::mount::MountArgs>),
     /// End a mount made by `crumb mount`
+    #[cfg(feature = "mount")]
     Unmount(verbs::unmount::UnmountArgs),
     /// Spread the entries of huge directories over many small ones, for `crumb mount`
+    #[cfg(feature = "mount")]
     Manage(verbs::manage::ManageArgs),
     /// Move the entries of managed directories back into one directory
+    #[cfg(feature = "mount")]
     Unmanage(verbs::unmanage::UnmanageArgs),
     /// Find and repair damage in a tree with managed directories
+    #[cfg(feature = "mount")]
     Check(verbs::check::CheckArgs),
     /// Report which directories of a tree would gain from being managed
+    #[cfg(feature = "mount")]
     Advise(verbs::advise::AdviseArgs),
     /// Create, fill, inspect and repair a packed store: millions of small objects in few files
+    #[cfg(feature = "pack")]
     Pack(verbs::pack::PackArgs),
     /// Run a caching web proxy, forward or reverse, on a packed store
+    #[cfg(feature = "proxy")]
     Proxy(Box<verbs::proxy::ProxyArgs>),
     /// Serve a directory or a null responder by NFSv3, or a web origin, for benchmarks
     Serve(verbs::serve::ServeArgs),
@@ -106,7 +117,10 @@ enum Verb {
 
 /// The program: reads the command line, runs the verb, returns how it ended.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse_from(verbs::mount::as_typed_or_by_mount(std::env::args_os().collect()));
+    let typed = std::env::args_os().collect();
+    #[cfg(feature = "mount")]
+    let typed = verbs::mount::as_typed_or_by_mount(typed);
+    let cli = Cli::parse_from::<Vec<_>, _>(typed);
     let context = Context::new(cli.global);
     context.start_log();
     let done = match cli.verb {
@@ -114,6 +128,7 @@ pub fn main() -> ExitCode {
         // Alone, as someone types who wants to know what this is: no mistake to complain about.
         None => output::print(&Cli::command().render_help().to_string()).map(|()| ExitStatus::Fine),
     };
+    #[cfg(feature = "pack")]
     verbs::pack::place::remove_unused();
     exit::code(done, context.interruption.is_seen())
 }
@@ -123,13 +138,21 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         Verb::Run(args) => verbs::run::run(*args, context),
         Verb::Runs(args) => verbs::runs::run(args, context),
         Verb::Report(args) => verbs::report::run(args, context),
+        #[cfg(feature = "mount")]
         Verb::Mount(args) => verbs::mount::run(*args, context),
+        #[cfg(feature = "mount")]
         Verb::Unmount(args) => verbs::unmount::run(&args, context),
+        #[cfg(feature = "mount")]
         Verb::Manage(args) => verbs::manage::run(&args, context),
+        #[cfg(feature = "mount")]
         Verb::Unmanage(args) => verbs::unmanage::run(&args, context),
+        #[cfg(feature = "mount")]
         Verb::Check(args) => verbs::check::run(&args, context),
+        #[cfg(feature = "mount")]
         Verb::Advise(args) => verbs::advise::run(&args, context),
+        #[cfg(feature = "pack")]
         Verb::Pack(args) => verbs::pack::run(args, context),
+        #[cfg(feature = "proxy")]
         Verb::Proxy(args) => verbs::proxy::run(&args, context),
         Verb::Serve(args) => verbs::serve::run(args, context),
         Verb::Workload(args) => verbs::workload::run(args, context),

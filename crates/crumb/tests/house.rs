@@ -4,6 +4,8 @@
 mod binary;
 #[path = "house/errors.rs"]
 mod errors;
+#[path = "house/features.rs"]
+mod features;
 #[path = "house/flags.rs"]
 mod flags;
 #[path = "house/functions.rs"]
@@ -153,9 +155,8 @@ fn report_knows_no_benchmark_by_name() {
     let names: Vec<&str> = names.collect();
     let places = ["crates/report/src", "crates/report/web"].map(|place| root().join(place));
     let vendored = root().join("crates/report/web/vendor");
-    let ours = |path: &Path| {
-        places.iter().any(|place| path.starts_with(place)) && !path.starts_with(&vendored)
-    };
+    let ours =
+        |path: &Path| places.iter().any(|place| path.starts_with(place)) && !path.starts_with(&vendored);
     let mut looked_at = 0;
     for path in project_files().iter().filter(|path| ours(path)) {
         let Ok(text) = fs::read_to_string(path) else { continue };

@@ -4,17 +4,19 @@
 //! |---|---|---|
 //! | `arrivals` | when what a socket received had arrived | generators of open loops |
 //! | `file_flags` | an inode's extended flags | the stackable file system |
-//! | `reads` | reads of files by io_uring(7) that an event loop does not wait for | the proxy |
+//! | `reads` (a feature) | reads of files by io_uring(7) that an event loop does not wait for | the proxy |
 //! | `short_slice` | a short time slice for a thread | generators of open loops |
 //!
 //! Not here: what rustix says safely, which is nearly all.
 
 mod arrivals;
 mod file_flags;
+#[cfg(feature = "reads")]
 mod reads;
 mod short_slice;
 
 pub use arrivals::{Received, receive, receive_stamped, stamp_arrivals};
 pub use file_flags::{EXTENDED_FLAGS_BYTES, extended_flags};
+#[cfg(feature = "reads")]
 pub use reads::Reads;
 pub use short_slice::ShortSlice;

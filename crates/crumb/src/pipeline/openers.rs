@@ -1,6 +1,7 @@
 //! From a target to the storage behind it: the one place that knows all kinds.
 
 use std::num::{NonZeroU16, NonZeroUsize};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,7 +17,6 @@ use quanta::Clock;
 
 use crate::exit::BadUsage;
 use crate::terminal::slow_server::said_when_slow;
-use crate::verbs::pack::place;
 
 /// How to reach the storage, for all kinds; what does not concern the kind at hand is left alone.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl FileSystemArgs {
                 let opened = said_when_slow(&target.to_string(), || NfsFs::open(nfs, &options));
                 Ok(Arc::new(opened?))
             }
-            Target::Pack(path) => place::open_file_system(path),
+            Target::Pack(path) => open_packed(path),
         }
     }
 
@@ -133,6 +133,20 @@ impl FileSystemArgs {
             Target::Directory(_) | Target::Pack(_) | Target::Null => serde_json::Value::Null,
         }
     }
+}
+
+#[cfg(feature = "pack")]
+fn open_packed(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
+    crate::verbs::pack::place::open_file_system(path)
+}
+
+#[cfg(not(feature = "pack"))]
+fn open_packed(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
+    let wrong = anyhow!(
+        "pack:{}: this crumb was built without packed stores; build it with `--features pack`",
+        path.display()
+    );
+    Err(wrong.context(BadUsage))
 }
 
 /// `udp` or `tcp`.

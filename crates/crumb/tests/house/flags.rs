@@ -114,6 +114,10 @@ fn commands_of(text: &str) -> Vec<Vec<String>> {
     for line in code_of(text) {
         // An apostrophe or a quotation mark may hold anything; flags of ours do not stand in them.
         for part in line.split(['|', ';', '&', '(', ')']) {
+            // Flags of cargo, which is told where the crate is: `--path crates/crumb`.
+            if part.split_whitespace().any(|word| word == "cargo") {
+                continue;
+            }
             let mut words =
                 part.split_whitespace().skip_while(|word| *word != "crumb" && !word.ends_with("/crumb"));
             if words.next().is_some() {
@@ -151,7 +155,7 @@ fn code_of(text: &str) -> Vec<String> {
 
 #[test]
 fn commands_are_found_in_blocks_and_between_backticks_and_other_programs_flags_are_not_ours() {
-    let text = "see `crumb advise\n--cold`, or --warm\n\n```sh\nrsync --all x | crumb pack put --key=a \\\n  --other # --no\n\
+    let text = "`cargo install --path crates/crumb --features x` see `crumb advise\n--cold`, or --warm\n\n```sh\nrsync --all x | crumb pack put --key=a \\\n  --other # --no\n\
                 sudo ./crumb mount a b -- --c\n```\n";
     let commands: Vec<String> = commands_of(text).iter().map(|words| words.join(" ")).collect();
     assert_eq!(commands, ["pack put --key=a --other", "mount a b -- --c", "advise --cold"]);
