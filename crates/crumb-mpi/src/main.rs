@@ -38,7 +38,7 @@ use crate::message_loop::MessageLoop;
 #[derive(Parser)]
 #[command(
     name = "crumb-mpi",
-    version,
+    version = crumb::VERSION,
     about = "Runs crumb's benchmarks from many machines as one, joined by MPI.",
     max_term_width = 100,
     after_help = EXAMPLES

@@ -45,13 +45,13 @@ pub use crate::verbs::run::fstress::FstressArgs;
 pub use crate::verbs::run::netnews::NetnewsArgs;
 pub use crate::verbs::run::postmark::RunPostmarkArgs;
 
-/// Of this program, and of `crumb-mpi`, whose ranks compare it.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Version and commit, such as `0.1.0 (8f3a2b1c9d0e)`: of this program, and of `crumb-mpi`, whose ranks compare it.
+pub const VERSION: &str = env!("CRUMB_VERSION_TEXT");
 
 #[derive(Parser)]
 #[command(
     name = "crumb",
-    version,
+    version = VERSION,
     about = "Measure how well storage handles workloads of many small files",
     max_term_width = 100,
     after_help = "\

@@ -15,6 +15,10 @@ use crate::numbers::{bytes_text, grouped};
 pub struct Environment {
     /// Version of Crumb.
     pub crumb_version: String,
+    /// Commit that Crumb was built from, with `-modified` when sources differed from it; not known of debug builds and old
+    /// records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crumb_commit: Option<String>,
     /// `release` or `debug`; figures of a debug build are not to be trusted.
     pub build_profile: String,
     /// Name of the generator's host.
@@ -59,6 +63,7 @@ impl Environment {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             crumb_version: crumb_version.to_owned(),
+            crumb_commit: None,
             build_profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
             host: uname.nodename().to_string_lossy().into_owned(),
             kernel: format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
@@ -76,6 +81,12 @@ impl Environment {
 }
 
 impl Environment {
+    /// Version of Crumb, with its commit where that is known: `0.1.0 (8f3a2b1c9d0e)`.
+    pub fn version(&self) -> String {
+        let commit = self.crumb_commit.as_ref().map_or_else(String::new, |commit| format!(" ({commit})"));
+        format!("{}{commit}", self.crumb_version)
+    }
+
     /// What it is, in words: only what is known.
     pub fn in_words(&self) -> Vec<(&'static str, String)> {
         let memory = match self.memory_bytes {
@@ -86,8 +97,8 @@ impl Environment {
             format!("{} at {}: {} ({})", mount.device, mount.path, mount.fs_type, mount.options)
         });
         let build = match self.build_profile.as_str() {
-            "debug" => format!("Crumb {}, debug build: figures are not to be trusted", self.crumb_version),
-            profile => format!("Crumb {}, {profile} build", self.crumb_version),
+            "debug" => format!("Crumb {}, debug build: figures are not to be trusted", self.version()),
+            profile => format!("Crumb {}, {profile} build", self.version()),
         };
         let mut lines = vec![
             ("Generator host", self.host.clone()),
@@ -114,7 +125,7 @@ impl Environment {
             ("the number of processors", self.cpus.to_string()),
             ("the frequency governor", self.cpu_governor.clone().unwrap_or_default()),
             ("the memory", bytes_text(self.memory_bytes)),
-            ("the version of Crumb", self.crumb_version.clone()),
+            ("the version of Crumb", self.version()),
             ("the build of Crumb", self.build_profile.clone()),
             ("the file system", mount.fs_type),
             ("the list of mount options", mount.options),

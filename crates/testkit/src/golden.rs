@@ -336,9 +336,9 @@ fn type_of(value: &Value) -> Value {
     .into()
 }
 
-/// What the machine is: only which facts of it are there.
+/// What the machine is: only which facts of it are there. Whether a build knows its commit is not the machine's.
 fn names_only(value: &Value) -> Value {
-    let fields = value.as_object().into_iter().flatten();
+    let fields = value.as_object().into_iter().flatten().filter(|(name, _)| *name != "crumb_commit");
     Value::Object(fields.map(|(name, _)| (name.clone(), "<machine>".into())).collect())
 }
 

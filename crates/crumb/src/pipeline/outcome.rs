@@ -47,6 +47,9 @@ pub struct Begun {
     environment: Environment,
 }
 
+/// What this program is built from; empty where that is not known (`build.rs`).
+const COMMIT: &str = env!("CRUMB_COMMIT");
+
 impl Begun {
     /// A run of `benchmark` on `target` that begins now.
     pub fn now(benchmark: &'static str, target: &Target) -> Self {
@@ -66,7 +69,10 @@ impl Begun {
             benchmark,
             target,
             started,
-            environment: Environment::capture(env!("CARGO_PKG_VERSION"), directory),
+            environment: Environment {
+                crumb_commit: (!COMMIT.is_empty()).then(|| COMMIT.to_owned()),
+                ..Environment::capture(env!("CARGO_PKG_VERSION"), directory)
+            },
         }
     }
 

@@ -49,6 +49,11 @@ fn a_group_without_its_verb_and_an_unknown_verb_are_bad_usage() {
 }
 
 #[test]
-fn the_version_is_told() {
-    assert_eq!(Bench::new().fine(&["--version"]), concat!("crumb ", env!("CARGO_PKG_VERSION"), "\n"));
+fn the_version_names_the_commit_or_says_why_not() {
+    assert_eq!(Bench::new().fine(&["--version"]), format!("crumb {}\n", crumb::VERSION));
+    let rest = crumb::VERSION.strip_prefix(concat!(env!("CARGO_PKG_VERSION"), " (")).expect("the version");
+    let from = rest.strip_suffix(')').expect("the commit in parentheses");
+    let commit = from.strip_suffix("-modified").unwrap_or(from);
+    let is_commit = commit.len() == 12 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(is_commit || ["commit unknown", "debug build"].contains(&from), "{from}");
 }

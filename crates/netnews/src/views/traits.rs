@@ -65,7 +65,7 @@ pub(super) fn of(run: &RunRecord) -> Vec<Trait> {
     put("host", run.environment.host.clone(), Last);
     put("kernel", run.environment.kernel.clone(), Last);
     put("mount options", here.options, Last);
-    put("version", format!("Crumb {}", run.environment.crumb_version), Last);
+    put("version", format!("Crumb {}", run.environment.version()), Last);
     traits
 }
 

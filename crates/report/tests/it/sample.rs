@@ -89,6 +89,7 @@ impl Sweep {
             }),
             environment: Environment {
                 crumb_version: "0.1.0".to_owned(),
+                crumb_commit: Some("8f3a2b1c9d0e".to_owned()),
                 build_profile: "release".to_owned(),
                 host: "generator-1".to_owned(),
                 kernel: "Linux 6.18.1".to_owned(),

@@ -67,10 +67,7 @@ fn environment(environment: &Environment) -> String {
     let known = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };
     let mut text = [
         "Environment\n".to_owned(),
-        named(
-            "Crumb",
-            &format!("{}, {} build", environment.crumb_version, known(&environment.build_profile)),
-        ),
+        named("Crumb", &format!("{}, {} build", environment.version(), known(&environment.build_profile))),
         named("Host", &format!("{}, {}", known(&environment.host), known(&environment.kernel))),
         named("CPU", &format!("{}, {} usable", known(&environment.cpu_model), environment.cpus)),
         named("Memory", &bytes_text(environment.memory_bytes)),
