@@ -113,6 +113,7 @@ enum Verb {
     /// List, show and derive workloads of `crumb run fstress`
     Workload(verbs::workload::WorkloadArgs),
     Postmark(verbs::postmark::PostmarkArgs),
+    Generate(verbs::generate::GenerateArgs),
 }
 
 /// The program: reads the command line, runs the verb, returns how it ended.
@@ -159,6 +160,7 @@ fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
         Verb::Compare(args) => verbs::compare::run(args, context),
         Verb::Feed(args) => verbs::feed::run(args, context),
         Verb::Postmark(args) => verbs::postmark::run(args, context),
+        Verb::Generate(args) => verbs::generate::run(&args, Cli::command(), context),
     }
 }
 

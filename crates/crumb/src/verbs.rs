@@ -7,6 +7,7 @@ pub mod check;
 pub mod compare;
 pub mod feed;
 pub mod feed_verify;
+pub mod generate;
 #[cfg(feature = "mount")]
 pub mod manage;
 #[cfg(feature = "mount")]

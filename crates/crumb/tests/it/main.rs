@@ -12,6 +12,7 @@ mod ends;
 mod feed;
 mod file_system_servers;
 mod fstress_servers;
+mod generate;
 mod manage;
 mod metrics_page;
 mod mount;
