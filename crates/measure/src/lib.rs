@@ -19,6 +19,7 @@ mod latency;
 mod memory;
 mod metric;
 pub mod numbers;
+pub mod quantity;
 mod record;
 mod registry;
 pub mod statistics;
