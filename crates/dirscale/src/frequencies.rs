@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use measure::quantity::number_in;
+
 /// Operations a day; at least one of them above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequencies {
@@ -77,7 +79,10 @@ impl FromStr for Frequencies {
         let error = |wrong| FrequenciesError { text: text.to_owned(), wrong };
         let mut day = Self { lookup: 0.0, unlink: 0.0, create: 0.0, readdir: 0.0 };
         for part in text.split(',') {
-            let (name, count) = part.split_once('=').ok_or_else(|| error("no `=` in a part of it"))?;
+            let is_group = part.len() == 3 && part.bytes().all(|byte| byte.is_ascii_digit());
+            let no_count =
+                if is_group { "a comma does not separate thousands" } else { "no `=` in a part of it" };
+            let (name, count) = part.split_once('=').ok_or_else(|| error(no_count))?;
             let place = match name.trim() {
                 "lookup" => &mut day.lookup,
                 "unlink" => &mut day.unlink,
@@ -85,10 +90,8 @@ impl FromStr for Frequencies {
                 "readdir" => &mut day.readdir,
                 _ => return Err(error("an operation other than lookup, unlink, create and readdir")),
             };
-            *place = match count.trim().parse::<f64>() {
-                Ok(count) if (0.0..=A_DAY_MAX).contains(&count) => count,
-                _ => return Err(error("a count that is no number from 0 to 1e14")),
-            };
+            *place = number_in(count, &(0.0..=A_DAY_MAX))
+                .map_err(|_| error("a count that is no number from 0 to 1e14"))?;
         }
         if day.per_day() > 0.0 { Ok(day) } else { Err(error("a day without operations")) }
     }
@@ -121,6 +124,9 @@ mod tests {
             let error = text.parse::<Frequencies>().unwrap_err();
             assert_eq!(error.wrong, "a count that is no number from 0 to 1e14", "{text}");
         }
+        assert_eq!("lookup=7M".parse::<Frequencies>().unwrap().lookup, 7e6);
+        let grouped = "lookup=7,068,838".parse::<Frequencies>().unwrap_err();
+        assert_eq!(grouped.wrong, "a comma does not separate thousands");
         assert!("lookup=1e14,unlink=1e14".parse::<Frequencies>().unwrap().per_day().is_finite());
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use measure::quantity::{QuantityError, count, refuse_grouped};
+
 /// Rising numbers of files; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes(Vec<u64>);
@@ -10,13 +12,13 @@ pub struct Sizes(Vec<u64>);
 /// A text that is no list of sizes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}`: {wrong}; give a range to double through, such as 1..524288, or sizes such as 1000,10000,100000"
+    "`{text}`: {wrong}; give a range to double through, such as 1..524288, or sizes such as 1000,10k,100k"
 )]
 pub struct SizesError {
     /// The text.
     pub text: String,
     /// What is wrong.
-    pub wrong: &'static str,
+    pub wrong: String,
 }
 
 /// More files in one directory than this are more than any layout's numbers were made for.
@@ -56,17 +58,21 @@ impl FromStr for Sizes {
     type Err = SizesError;
 
     fn from_str(text: &str) -> Result<Self, SizesError> {
-        let error = |wrong| SizesError { text: text.to_owned(), wrong };
-        let number = |text: &str| match text.trim().parse::<u64>() {
+        let error = |wrong: &str| SizesError { text: text.to_owned(), wrong: wrong.to_owned() };
+        let number = |text: &str| match count(text) {
             Ok(0) => Err(error("an empty directory has nothing to look up")),
             Ok(size) if size <= SIZE_MAX => Ok(size),
             Ok(_) => Err(error("more than 4294967296 files")),
+            Err(wrong @ (QuantityError::Grouped { .. } | QuantityError::DecimalComma { .. })) => {
+                Err(error(&wrong.to_string()))
+            }
             Err(_) => Err(error("not a number of files")),
         };
-        if measure::grouped_number(text).is_some_and(|one| one <= SIZE_MAX) {
-            return Err(error(
-                "one number with its thousands parted, or several? Write one without commas, several with \", \"",
-            ));
+        if measure::grouped_number(text).is_some_and(|one| one <= SIZE_MAX)
+            && let Err(wrong) = refuse_grouped(text)
+        {
+            let several = text.replace(',', ", ");
+            return Err(error(&format!("{wrong}, or '{several}' with spaces for several sizes")));
         }
         let mut sizes = Vec::new();
         for part in text.split(',') {
@@ -119,6 +125,8 @@ mod tests {
     fn a_list_is_measured_rising_and_each_size_once() {
         assert_eq!(sizes("1000, 10,1000"), [10, 1000]);
         assert_eq!(sizes("1..4,100"), [1, 2, 4, 100]);
+        assert_eq!(sizes("1k,20k"), [1_000, 20_000]);
+        assert_eq!(sizes("20, 300"), [20, 300]);
     }
 
     #[test]
@@ -127,6 +135,8 @@ mod tests {
             let error = text.parse::<Sizes>().unwrap_err();
             assert!(error.to_string().contains("such as 1..524288"), "{error}");
         }
+        let grouped = "20,300".parse::<Sizes>().unwrap_err().to_string();
+        assert!(grouped.contains("write 20300 or 20.3k, or '20, 300'"), "{grouped}");
     }
 
     #[test]

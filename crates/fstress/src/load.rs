@@ -12,6 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use measure::LatencyHistogram;
+use measure::quantity::{QuantityError, number_in, refuse_grouped, time};
 
 /// Load to offer.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +71,7 @@ impl Load {
     /// Where a search begins when it is told nothing, requests a second.
     pub const FIRST_DEFAULT: f64 = 500.0;
 
-    /// Reads `1000`, `500,1000,4000`, `500..8000/500`, `auto` or `auto:FIRST`. (`max` is the caller's, as it
+    /// Reads `1000`, `20k`, `500,1000,4000`, `500..8000/500`, `auto` or `auto:FIRST`. (`max` is the caller's, as it
     /// needs the number outstanding.) What could also be one number with its thousands parted is refused.
     ///
     /// # Errors
@@ -98,11 +99,11 @@ impl Load {
             }
             return Ok(Self::Sweep((0..points).map(|n| from + n as f64 * step).collect()));
         }
-        if let Some(one) = measure::grouped_number(text).filter(|&one| one as f64 <= RATE_MAX) {
+        if measure::grouped_number(text).is_some_and(|one| one as f64 <= RATE_MAX)
+            && let Err(wrong) = refuse_grouped(text)
+        {
             let several = text.replace(',', ", ");
-            return Err(format!(
-                "`{text}`: one rate or several? Write {one} for one, or '{several}' with spaces for several"
-            ));
+            return Err(format!("`{text}`: {wrong}, or '{several}' with spaces for several rates"));
         }
         text.split(',').map(rate).collect::<Result<Vec<_>, _>>().map(Self::Sweep)
     }
@@ -118,12 +119,13 @@ impl Load {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    match text.trim().replace('_', "").parse::<f64>() {
-        Ok(rate) if (RATE_MIN..=RATE_MAX).contains(&rate) => Ok(rate),
-        _ => Err(format!(
-            "`{text}`: expected requests a second from {RATE_MIN} to {RATE_MAX}, such as 1000, 500..8000/500 or auto"
-        )),
-    }
+    number_in(text, &(RATE_MIN..=RATE_MAX)).map_err(|wrong| match wrong {
+        QuantityError::Grouped { .. } | QuantityError::DecimalComma { .. } => format!("`{text}`: {wrong}"),
+        _ => format!(
+            "`{text}`: expected requests a second from {RATE_MIN} to {RATE_MAX}, such as 1000, 20k, 500..8000/500 or \
+             auto"
+        ),
+    })
 }
 
 impl LatencyBound {
@@ -145,12 +147,10 @@ impl std::str::FromStr for LatencyBound {
         let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
         let percentile: f64 =
             percentile.trim().strip_prefix('p').and_then(|p| p.parse().ok()).ok_or_else(expected)?;
-        let below = below.trim();
-        let (number, unit_s) = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0)]
-            .iter()
-            .find_map(|(unit, s)| Some((below.strip_suffix(unit)?.trim().parse::<f64>().ok()?, s)))
-            .ok_or_else(expected)?;
-        let below = Duration::try_from_secs_f64(number * unit_s).map_err(|_| expected())?;
+        let below = time(below).map_err(|wrong| match wrong {
+            QuantityError::NoUnit { .. } | QuantityError::Grouped { .. } => format!("`{text}`: {wrong}"),
+            _ => expected(),
+        })?;
         if !(0.01..=99.99).contains(&percentile) || below.is_zero() {
             return Err(expected());
         }
@@ -232,6 +232,8 @@ mod tests {
         assert_eq!(Load::parse("500..2000/500"), Ok(Load::Sweep(vec![500.0, 1000.0, 1500.0, 2000.0])));
         assert_eq!(Load::parse("100..250/100"), Ok(Load::Sweep(vec![100.0, 200.0])));
         assert_eq!(Load::parse("7"), Ok(Load::Sweep(vec![7.0])));
+        assert_eq!(Load::parse("20k"), Ok(Load::Sweep(vec![20_000.0])));
+        assert_eq!(Load::parse("1k..2k/500"), Ok(Load::Sweep(vec![1000.0, 1500.0, 2000.0])));
         assert_eq!(Load::parse("auto:2000"), Ok(Load::Auto { first: 2000.0 }));
     }
 

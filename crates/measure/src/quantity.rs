@@ -344,7 +344,8 @@ fn in_seconds(wrong: QuantityError) -> QuantityError {
     }
 }
 
-fn factor_of_count(unit: &str) -> Option<u64> {
+/// What a letter after a count or a rate multiplies it by: `k` 1000. None for other texts.
+pub fn factor_of_count(unit: &str) -> Option<u64> {
     THOUSANDS.iter().find(|(letter, _)| letter.eq_ignore_ascii_case(unit)).map(|(_, factor)| *factor)
 }
 

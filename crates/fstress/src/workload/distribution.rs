@@ -346,7 +346,8 @@ mod tests {
         for (text, dimension, expected) in [
             ("-5", Dimension::Bytes, "number of bytes of 0 or more"),
             ("8 Kebab", Dimension::Bytes, "KiB"),
-            ("8K", Dimension::Bytes, "KiB"),
+            ("8Kx", Dimension::Bytes, "KiB"),
+            ("20,300", Dimension::Bytes, "20300 or 20.3k"),
             ("1.5", Dimension::Count, "whole number"),
             ("8KiB", Dimension::Count, "whole number"),
             ("inf", Dimension::Weight, "histogram"),

@@ -2,9 +2,12 @@
 //!
 //! Always holds: what [`quantity_text`] writes reads back as the same number.
 
+use measure::quantity::{QuantityError, bytes_per_unit, factor_of_count, refuse_grouped};
+
 use super::Dimension;
 use crate::error::ValueProblem;
 
+/// What values are written in; any unit of a size is read.
 const UNITS: [(&str, f64); 9] = [
     ("TiB", (1u64 << 40) as f64),
     ("GiB", (1u64 << 30) as f64),
@@ -38,6 +41,11 @@ pub(crate) fn parse_number(text: &str) -> Option<f64> {
 /// One value of the given dimension, with its unit.
 pub(crate) fn parse_quantity(text: &str, dimension: Dimension) -> Result<f64, ValueProblem> {
     let text = text.trim();
+    if let Err(QuantityError::Grouped { write } | QuantityError::DecimalComma { write }) =
+        refuse_grouped(text)
+    {
+        return Err(ValueProblem::new(text, format_args!("{write}, without a comma")));
+    }
     let problem = || ValueProblem::new(text, expected_number(dimension));
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = (&text[..digits].replace('_', ""), text[digits..].trim());
@@ -45,13 +53,12 @@ pub(crate) fn parse_quantity(text: &str, dimension: Dimension) -> Result<f64, Va
     match dimension {
         Dimension::Weight if unit.is_empty() => Ok(value),
         Dimension::Count if unit.is_empty() && value.fract() == 0.0 => Ok(value),
-        Dimension::Bytes if unit.is_empty() => Ok(value),
-        Dimension::Bytes => {
-            let (_, bytes) =
-                UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(problem)?;
-            Ok(value * bytes)
+        Dimension::Count => {
+            let value = value * factor_of_count(unit).ok_or_else(problem)? as f64;
+            if value.fract() == 0.0 { Ok(value) } else { Err(problem()) }
         }
-        _ => Err(problem()),
+        Dimension::Bytes => Ok(value * bytes_per_unit(unit).ok_or_else(problem)? as f64),
+        Dimension::Weight => Err(problem()),
     }
 }
 
