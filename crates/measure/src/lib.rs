@@ -12,6 +12,7 @@ mod bound;
 mod caches;
 mod cpu;
 mod disk;
+mod disturbance;
 mod environment;
 mod error_chain;
 mod grouped;
@@ -31,6 +32,10 @@ pub use bound::{Bound, Usage};
 pub use caches::{CacheControl, CacheState, Forget, KernelCaches, UnreachableCaches};
 pub use cpu::{CpuMeter, CpuTimes};
 pub use disk::{DEVICE_METRICS, DiskMeter, DiskUse};
+pub use disturbance::{
+    EndedThreads, MACHINE_DISTURBED, MACHINE_METRICS, MachineLog, MachineMeter, MachineUse, MeasuringThread,
+    MeterScope,
+};
 pub use environment::{Environment, MountPoint};
 pub use error_chain::error_chain;
 pub use grouped::grouped_number;
