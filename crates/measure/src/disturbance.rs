@@ -6,7 +6,7 @@
 //! stolen     CPU time that the hypervisor gave to others    /proc/stat, steal
 //! throttled  time a CPU quota stopped the control group     cpu.stat                       (see `throttling`)
 //!
-//! lost to others = waited / time of the threads that measure  x  others / (others + ours)
+//! lost to others = waited / time of the threads that measure  x  others / (others + ours), at most others / length
 //! ```
 //!
 //! Threads of a run wait for each other too, and for the server, which is a part of what is measured. So only the share of
@@ -218,7 +218,9 @@ impl MachineUse {
 
     /// Share of the measuring threads' time that was lost to other processes, 0 to 1.
     pub fn lost_to_others(&self) -> f64 {
-        self.run_delay_share() * share(self.others, self.others + self.ours)
+        // Waking an idle CPU is in the run delay too, and nobody else's doing: a thread can wait for others only while they run.
+        let of_waiting = self.run_delay_share() * share(self.others, self.others + self.ours);
+        of_waiting.min(self.others_cpus())
     }
 
     /// Share of the CPU time asked for that the hypervisor kept, 0 to 1.
