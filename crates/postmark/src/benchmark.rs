@@ -18,7 +18,7 @@ use std::sync::{Arc, mpsc};
 
 use files::FileSystem;
 use harness::{Benchmark, Context, Ended, Figures, PhaseGate as _, Surroundings};
-use measure::{MetricDeclaration, RankPart};
+use measure::{EndedThreads, MeterScope, MetricDeclaration, RankPart};
 
 pub use self::config::PostmarkConfig;
 use self::folder::Folder;
@@ -53,8 +53,14 @@ impl Benchmark for Postmark {
             Ok(folder) => folder,
             Err(error) => return Ended::failed(error),
         };
-        let mut watch = Watch::new(&**storage, context.ranks.is_joined());
-        let outcome = self.drive(&folder, &mut watch, context);
+        let (ended, has_ranks) = (EndedThreads::default(), context.ranks.is_joined());
+        let scope = MeterScope {
+            ended: ended.clone(),
+            has_ranks,
+            ..MeterScope::of_threads(self.config.threads.get())
+        };
+        let mut watch = Watch::new(&**storage, has_ranks, scope);
+        let outcome = self.drive(&folder, &mut watch, ended, context);
         // Also after an error: the folder is ours and empty, unless something in it could not be removed.
         let removed = folder.remove();
         match outcome {
@@ -90,11 +96,12 @@ impl Postmark {
         &self,
         folder: &Folder<'_>,
         watch: &mut Watch,
+        ended: EndedThreads,
         context: &mut Context<'_>,
     ) -> Result<RunEnd, PostmarkError> {
         let settings = self.config.settings_of_rank(context.ranks.group().rank());
         let places = [Place { fs: Arc::clone(&folder.inside), weight: NonZeroU32::MIN }];
-        let how = RunOptions { sync: self.config.sync, latencies: true, ..RunOptions::default() };
+        let how = RunOptions { sync: self.config.sync, latencies: true, ended, ..RunOptions::default() };
         let (tell, heard) = mpsc::channel();
         std::thread::scope(|scope| {
             let (done, events, expected) = (&how.done, &context.events, self.config.expected());

@@ -22,7 +22,7 @@ use std::sync::mpsc;
 
 use files::{FileSystem, FsError, Status};
 use harness::{Entry, NoGate, PhaseGate, RankState};
-use measure::CpuMeter;
+use measure::{CpuMeter, EndedThreads};
 use serde::{Deserialize, Serialize};
 
 pub use outcome::{Counts, Ending, Latencies, Outcome, PhaseTimes, RunEnd};
@@ -52,11 +52,19 @@ pub struct RunOptions {
     /// Counts up while the run works: files made before the transactions, transactions, files removed after them.
     /// For whoever shows how far it is.
     pub done: Arc<AtomicU64>,
+    /// Where threads of workers leave behind how long they waited for a CPU.
+    pub ended: EndedThreads,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { sync: SyncMode::None, latencies: false, clock: Arc::new(SystemClock), done: Arc::default() }
+        Self {
+            sync: SyncMode::None,
+            latencies: false,
+            clock: Arc::new(SystemClock),
+            done: Arc::default(),
+            ended: EndedThreads::default(),
+        }
     }
 }
 
@@ -305,7 +313,7 @@ fn drive(
         let meter = CpuMeter::start();
         let errors = match &mut *workers {
             [worker] => worker.work(phase, &mut || tell(Event::Tenth)).err().into_iter().collect(),
-            workers => work_at_once(workers, phase, tell),
+            workers => work_at_once(workers, phase, &how.ended, tell),
         };
         let ended = how.clock.now();
         phases.push(PhaseTimes { phase, started, ended, cpu: meter.used() });
@@ -340,7 +348,12 @@ fn drive(
 }
 
 /// Runs one phase by all workers, each in a thread of its own, and waits for all of them.
-fn work_at_once(workers: &mut [Worker<'_>], phase: Phase, tell: &mut dyn FnMut(Event)) -> Vec<PostmarkError> {
+fn work_at_once(
+    workers: &mut [Worker<'_>],
+    phase: Phase,
+    ended: &EndedThreads,
+    tell: &mut dyn FnMut(Event),
+) -> Vec<PostmarkError> {
     let (tenths, heard) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut running = Vec::with_capacity(workers.len());
@@ -348,6 +361,7 @@ fn work_at_once(workers: &mut [Worker<'_>], phase: Phase, tell: &mut dyn FnMut(E
         for (index, worker) in workers.iter_mut().enumerate() {
             let tenths = (index == 0).then(|| tenths.clone());
             let work = move || {
+                let _measuring = ended.measuring_thread();
                 worker.work(phase, &mut || {
                     if let Some(tenths) = &tenths {
                         // Progress alone: when nobody listens any more nothing is lost.

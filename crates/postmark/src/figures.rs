@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use measure::{DEVICE_METRICS as DEVICE, LoadPoint, LoopKind, MetricDeclaration, OpStats, Phase, Verdict};
+use measure::{
+    DEVICE_METRICS as DEVICE, LoadPoint, LoopKind, MACHINE_METRICS as MACHINE, MetricDeclaration, OpStats,
+    Phase, Verdict,
+};
 
 use crate::benchmark::Part;
 use crate::engine::{self, Ending};
@@ -38,6 +41,11 @@ pub const METRICS: &[MetricDeclaration] = &[
     DEVICE[4],
     DEVICE[5],
     DEVICE[6],
+    MACHINE[0],
+    MACHINE[1],
+    MACHINE[2],
+    MACHINE[3],
+    MACHINE[4],
 ];
 
 /// Phase of a record, its rate while all ranks worked, until the last ended, and what came after the first.
@@ -147,6 +155,7 @@ pub fn metrics(whole: &Part) -> BTreeMap<String, f64> {
         }
     }
     metrics.extend(rates_of_ranks(&whole.phases));
+    metrics.extend(whole.machine.metrics());
     metrics
 }
 
@@ -179,6 +188,7 @@ pub fn verdict(whole: &Part) -> Verdict {
             "the storage refused an operation and the run ended there; it holds what was measured until then",
         ),
     }
+    whole.machine.judge(&mut verdict);
     if usage.wall < RUN_MIN {
         verdict.remark(
             "short",

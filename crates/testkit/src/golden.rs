@@ -47,10 +47,11 @@ const KEPT: [&str; 1] = ["offered_per_sec"];
 
 /// Begins of names that are there on some machines, or in some runs, only. The figures of an open loop come from levels at
 /// which the machine was not late.
-const COMES_AND_GOES: [&str; 7] = [
+const COMES_AND_GOES: [&str; 8] = [
     "device_",
     "held_per_sec",
     "history_device_",
+    "machine_",
     "overall_response_us",
     "pays_from_files_",
     "peak_per_sec",
@@ -58,7 +59,7 @@ const COMES_AND_GOES: [&str; 7] = [
 ];
 
 /// Codes of findings that hang on the machine, its load or the build.
-const CODES: [&str; 20] = [
+const CODES: [&str; 22] = [
     "bound-unclear",
     "cache-bound",
     "cpu-bound",
@@ -68,6 +69,8 @@ const CODES: [&str; 20] = [
     "sends-late",
     "generator-busy",
     "generator-late",
+    "machine-disturbed",
+    "measured-again",
     "offered-off",
     "other-levels",
     "pays-from",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use harness::Surroundings;
 use harness::ranks::{Steps, merge_phases};
-use measure::{CpuTimes, DiskUse, LatencyHistogram, Phase, RankPart, Usage, Verdict};
+use measure::{CpuTimes, DiskUse, LatencyHistogram, MachineLog, Phase, RankPart, Usage, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::watch::Watch;
@@ -40,6 +40,8 @@ pub struct Part {
     pub phases: Vec<Phase>,
     /// How far each of `phases` had come when; nothing for a process alone, or after merging.
     pub steps: Vec<Steps>,
+    /// What else the machines did meanwhile.
+    pub machine: MachineLog,
     /// How each rank fared; nothing before merging.
     pub rows: Vec<RankPart>,
 }
@@ -58,6 +60,7 @@ impl Part {
             latencies: outcome.latencies.map(|latencies| *latencies).unwrap_or_default(),
             threads,
             disk: watch.disk(),
+            machine: watch.machine(),
             remote,
             rows: vec![],
         }
@@ -126,6 +129,7 @@ pub(super) fn merged(mut parts: Vec<(RankPart, Part)>) -> Part {
         sum.latencies.merge(&part.latencies);
         sum.threads += part.threads;
         sum.remote |= part.remote;
+        sum.machine.merge(part.machine);
         for (phase, wall, cpu) in part.times {
             match sum.times.iter_mut().find(|known| known.0 == phase) {
                 Some(known) => *known = (phase, known.1.max(wall), known.2 + cpu),

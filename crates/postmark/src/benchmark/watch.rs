@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use files::FileSystem;
 use harness::ranks::Steps;
 use harness::{Events, Step};
-use measure::{DiskMeter, DiskUse, Phase};
+use measure::{DiskMeter, DiskUse, MachineLog, MachineMeter, MeterScope, Phase};
 
 use crate::engine::{self, Event, Outcome};
 use crate::figures::per_sec;
@@ -37,6 +37,9 @@ pub(super) struct Watch {
     /// Over the run as a whole.
     whole: Option<DiskMeter>,
     by_phase: Vec<(engine::Phase, DiskUse)>,
+    scope: MeterScope,
+    /// What else the machine did, in the phases that count.
+    machine: MachineLog,
     /// How much was done at which moments, when others will ask.
     samples: Option<Vec<(Instant, u64)>>,
     sample_every: Duration,
@@ -50,15 +53,22 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 const SAMPLES_MAX: usize = 1 << 16;
 
 impl Watch {
-    pub fn new(storage: &dyn FileSystem, samples: bool) -> Self {
+    pub fn new(storage: &dyn FileSystem, samples: bool, scope: MeterScope) -> Self {
         let meter = storage.local_root().and_then(DiskMeter::start);
         Self {
             lap: meter.clone(),
             whole: meter,
             by_phase: Vec::new(),
+            scope,
+            machine: MachineLog::default(),
             samples: samples.then(Vec::new),
             sample_every: SAMPLE_EVERY,
         }
+    }
+
+    /// What else the machine did.
+    pub fn machine(&self) -> MachineLog {
+        self.machine.clone()
     }
 
     /// What the device did in the run; of a copy among others without the time in which it waited for them.
@@ -93,6 +103,7 @@ impl Watch {
     ) {
         let (mut phase, mut done_before) = (None, 0);
         let mut shown = Instant::now();
+        let mut meter = None;
         loop {
             let wait = if self.samples.is_some() { self.sample_every } else { LOOK_EVERY };
             match heard.recv_timeout(wait) {
@@ -102,11 +113,15 @@ impl Watch {
                     self.sample(done);
                     // While it was held up the device did nothing of ours.
                     self.lap.as_mut().map(DiskMeter::lap);
+                    meter = expected.of(begun).map(|_| MachineMeter::start(self.scope.clone()));
                 }
                 Ok(Event::Ends { phase, .. }) => {
                     self.sample(done);
                     if let Some(meter) = &mut self.lap {
                         self.by_phase.push((phase, meter.lap()));
+                    }
+                    if let Some(meter) = meter.take() {
+                        self.machine.push(name_of(phase), meter.stop());
                     }
                 }
                 Ok(Event::Trouble(error)) => {
@@ -234,6 +249,8 @@ mod tests {
                 (engine::Phase::Create, used(1, 1.0, 10)),
                 (engine::Phase::Transactions, used(3, 0.2, 30)),
             ],
+            scope: MeterScope::of_threads(1),
+            machine: MachineLog::default(),
             samples: Some(vec![]),
             sample_every: SAMPLE_EVERY,
         };
