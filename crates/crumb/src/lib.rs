@@ -24,6 +24,7 @@ mod names;
 #[cfg(any(feature = "mount", feature = "proxy"))]
 mod notify;
 mod pipeline;
+mod quick;
 mod series;
 mod signals;
 mod terminal;

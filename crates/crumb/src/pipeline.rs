@@ -30,6 +30,7 @@ use self::ranks::on_all;
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::BadUsage;
+use crate::quick::QUICK;
 use crate::terminal::output::say;
 use crate::terminal::progress::Progress;
 
@@ -53,6 +54,8 @@ pub struct Plan<'a, B: Benchmark> {
     pub would_leave: String,
     /// Sentences for the user before it begins.
     pub announced: Vec<String>,
+    /// What a run with `--quick` does not show; none for a run without.
+    pub quick: Option<String>,
     /// Processors that the benchmark's thread, and what it starts, runs on.
     pub pin: Option<&'a CpuList>,
 }
@@ -94,6 +97,7 @@ impl<B: Benchmark> Plan<'_, B> {
         let leaving = would_leave.map(|what| context.interruption.would_leave(what));
         let config = ranks::with_hosts(Value::Object(config), group.hosts());
         let record = |figures: Figures| RunRecord {
+            verdict: self.remarked(figures.verdict),
             config: with_chosen(config.clone(), figures.chosen),
             seed: self.seed,
             complete: figures.complete,
@@ -102,7 +106,6 @@ impl<B: Benchmark> Plan<'_, B> {
             curves: figures.curves,
             metrics: figures.metrics,
             headline: figures.headline,
-            verdict: figures.verdict,
             ..self.begun.clone().record(context, self.label.clone())
         };
         let mut any_kept = false;
@@ -172,8 +175,17 @@ impl<B: Benchmark> Plan<'_, B> {
         let config =
             serde_json::to_value(self.benchmark.config()).context("cannot write the settings as JSON")?;
         let Value::Object(mut fields) = config else { anyhow::bail!("the settings are no JSON object") };
+        fields.extend(self.quick.iter().map(|_| (QUICK.to_owned(), true.into())));
         fields.extend(self.more_config.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         Ok(fields)
+    }
+
+    /// A verdict with what a quick run does not show.
+    fn remarked(&self, mut verdict: Verdict) -> Verdict {
+        if let Some(limits) = &self.quick {
+            verdict.remark(QUICK, limits);
+        }
+        verdict
     }
 
     /// What must be the same on all ranks, by name.

@@ -127,6 +127,11 @@ impl DirscaleConfig {
         layouts
     }
 
+    /// Files in all directories together at the largest size.
+    pub fn files_max(&self) -> u64 {
+        self.sizes.largest().saturating_mul(self.distinct_layouts().len() as u64)
+    }
+
     /// The folder in the target that holds the directories.
     pub fn folder(&self) -> String {
         format!("{SET_PREFIX}{}", self.set_name)

@@ -93,6 +93,23 @@ impl From<FstressConfig> for ConfigFields {
     }
 }
 
+impl FstressConfig {
+    /// Files at the highest load, where that is known before the run.
+    pub fn files_max(&self) -> Option<u64> {
+        if !self.workload.needs_files() {
+            return Some(0);
+        }
+        match (self.files, &self.load) {
+            (FileCount::Fixed(files), _) => Some(files.get()),
+            (FileCount::Scaled, Load::Sweep(rates)) => {
+                rates.iter().map(|rate| self.workload.scale.files_at(*rate)).max()
+            }
+            (FileCount::Scaled, Load::Max { .. }) => Some(self.workload.scale.files_at(CLOSED_LOOP_RATE)),
+            (FileCount::Scaled, Load::Auto { .. } | Load::FindMax { .. }) => None,
+        }
+    }
+}
+
 /// How many files a set has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FileCount {

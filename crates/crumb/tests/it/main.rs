@@ -20,6 +20,7 @@ mod netnews;
 mod pack;
 mod postmark;
 mod proxy;
+mod quick;
 mod report;
 mod run_postmark;
 mod runs;

@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
+use crate::quick;
 use crate::series::{Sides, Turn};
 use crate::signals;
 
@@ -45,12 +46,20 @@ impl DirscaleArgs {
             of_rank: &[],
             would_leave: would_leave(&benchmark.config, target),
             announced: announced(&benchmark.config, target),
+            quick: self.limits_of_quick(&benchmark.config),
             pin: None,
             begun,
             benchmark: &benchmark,
         };
         let stop = around.stop;
         plan.measure(around, || self.open(target, stop))
+    }
+
+    fn limits_of_quick(&self, config: &DirscaleConfig) -> Option<String> {
+        self.quick.then(|| {
+            let bytes = config.files_max() * u64::from(config.file_bytes);
+            quick::limits(bytes, "and a layout may pay only in larger directories, or on a disk")
+        })
     }
 
     fn open(&self, target: &Target, stop: &Arc<AtomicBool>) -> anyhow::Result<Reached> {

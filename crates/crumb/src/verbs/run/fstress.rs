@@ -22,7 +22,7 @@ use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
 use crate::ranks::{self, Series, on_all};
 use crate::series::Turn;
-use crate::{signals, tables};
+use crate::{quick, signals, tables};
 
 /// Runs the verb.
 pub fn run(args: FstressArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -66,6 +66,7 @@ impl FstressArgs {
             of_rank: &["pinned_to_cpus", "spin"],
             would_leave: would_leave(&benchmark.config, target),
             announced: announced(target, &benchmark.config, around.group),
+            quick: self.limits_of_quick(&benchmark.config),
             pin: self.pin.as_ref(),
             begun,
             benchmark: &benchmark,
@@ -97,6 +98,15 @@ impl FstressArgs {
             ("pinned_to_cpus", json!(self.pin.as_ref().map(ToString::to_string))),
             ("spin", (self.wait.wait() == Wait::Spin).into()),
         ]
+    }
+
+    fn limits_of_quick(&self, config: &FstressConfig) -> Option<String> {
+        self.quick.then(|| {
+            // How far a search goes, and the set with it, is not known.
+            let bytes =
+                config.files_max().map_or(u64::MAX, |files| config.workload.bytes_expected(files) as u64);
+            quick::limits(bytes, "few requests stand behind a p99.9; and the saturation point may be higher")
+        })
     }
 
     /// What must be the same on all ranks and is not in the configuration.

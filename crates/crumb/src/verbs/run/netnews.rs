@@ -22,6 +22,7 @@ use crate::exit::ExitStatus;
 use crate::outcome::{Begun, Run};
 use crate::output::note;
 use crate::pipeline::{Around, Plan};
+use crate::quick;
 use crate::ranks::{self, Series, on_all};
 use crate::series::{Turn, try_mounts};
 use crate::signals;
@@ -96,6 +97,10 @@ impl NetnewsArgs {
                 format!("{directory} in {target}; remove it with rm -r")
             },
             announced: announced(target, config, feed),
+            quick: self.quick.then(|| {
+                let bytes = config.bytes_at_once(feed.bytes());
+                quick::limits(bytes, "and a spool does not age in so few passes")
+            }),
             pin: None,
             begun,
             benchmark: &benchmark,

@@ -21,7 +21,7 @@ use crate::pipeline::{Around, Plan};
 use crate::ranks::{self, Series};
 use crate::room::{self, Need};
 use crate::series::Turn;
-use crate::{signals, tables};
+use crate::{quick, signals, tables};
 
 /// Runs the verb.
 pub fn run(args: RunPostmarkArgs, context: &Context) -> anyhow::Result<ExitStatus> {
@@ -66,6 +66,7 @@ impl RunPostmarkArgs {
             of_rank: &[],
             would_leave: format!("{own_folder} in {target}; remove it with rm -r"),
             announced: around.group.is_joined().then_some(announced).into_iter().collect(),
+            quick: self.limits_of_quick(),
             pin: None,
             begun,
             benchmark: &benchmark,
@@ -85,6 +86,12 @@ impl RunPostmarkArgs {
         let (files, bytes) = benchmark.config.set_of_files();
         room::ensure(&*storage, Need { bytes, files }, "ask for less (--number, --size, --threads)")?;
         Ok(storage)
+    }
+
+    fn limits_of_quick(&self) -> Option<String> {
+        self.quick.then(|| {
+            quick::limits(self.config().set_of_files().1, "and it is too short for what a disk does later")
+        })
     }
 
     fn tables(&self, record: &RunRecord) -> String {

@@ -77,6 +77,7 @@ impl WebloadArgs {
                 format!("{} {through}; origin {authority}, seed {}", traffic.plan.name(), self.seed),
                 format!("{}; Ctrl-C ends it with what it has", traffic.takes()),
             ],
+            quick: self.workload.limits_of_quick(),
             pin: self.pin.as_ref(),
             begun,
             benchmark: &benchmark,

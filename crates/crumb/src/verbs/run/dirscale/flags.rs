@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use clap::Args;
+use clap::builder::ArgPredicate::IsPresent;
 use dirscale::{Cache, DirscaleConfig, Frequencies, Keep, Sizes};
 use files::{Layout, Target};
 
@@ -23,12 +24,17 @@ pub struct DirscaleArgs {
     /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
     pub(super) target: Target,
 
+    /// Take a first look, done within a minute and without root: directories of 16, 256 and 2048 files in memory. Sets
+    /// defaults only; flags that are given win
+    #[arg(long)]
+    pub(super) quick: bool,
+
     /// Layouts to compare: flat, 345, 34/56, 56/34, 456: the digits of 123456 that name its subdirectory; or hash:2, its hash
     #[arg(long, value_name = "LAYOUTS", value_delimiter = ',', default_value = "flat,345")]
     layout: Vec<Layout>,
 
-    /// Files in the directory: FROM..TO by doubling, or a list such as 1000,10000,100000
-    #[arg(long, value_name = "SIZES", default_value_t = Sizes::default())]
+    /// Files in the directory: FROM..TO by doubling, or a list such as 1000,10000,100000; with --quick 16,256,2048
+    #[arg(long, value_name = "SIZES", default_value_t = Sizes::default(), default_value_if("quick", IsPresent, "16,256,2048"))]
     sizes: Sizes,
 
     /// Drop the caches before each measurement and prove it; the default
@@ -39,7 +45,7 @@ pub struct DirscaleArgs {
     #[arg(long, conflicts_with_all = ["cold", "warm"])]
     cold_names: bool,
 
-    /// Warm the caches before each measurement instead of dropping them
+    /// Look at what is about to be measured once before, instead of dropping the caches; the default with --quick
     #[arg(long)]
     warm: bool,
 
@@ -47,12 +53,13 @@ pub struct DirscaleArgs {
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(0..=1 << 20), value_name = "BYTES")]
     file_bytes: u32,
 
-    /// Lookups per measurement, and files added and removed
-    #[arg(long, default_value = "1000", value_parser = operations, value_name = "N")]
+    /// Lookups in a measurement, and files added and removed; with --quick 200
+    #[arg(long, default_value = "1000", default_value_if("quick", IsPresent, "200"), value_parser = operations, value_name = "N")]
     operations: NonZeroU32,
 
-    /// Measurements of each size; figures are medians, and intervals cover the differences
-    #[arg(long, default_value = "3", value_name = "N")]
+    /// Measure each size this often; figures are medians, and intervals cover what differs from time to time;
+    /// with --quick 2
+    #[arg(long, default_value = "3", default_value_if("quick", IsPresent, "2"), value_name = "N")]
     rounds: NonZeroU32,
 
     /// Listings of the whole directory per round
@@ -87,6 +94,8 @@ pub struct DirscaleArgs {
 
 const EXAMPLES: &str = "\
 Examples:
+  A first look, within a minute and without root:
+    crumb run dirscale /mnt/disk --quick
   From which size does a layout pay on my disk? (as root, to drop caches)
     crumb run dirscale /mnt/disk --sizes 1..131072 --report layout.html
   What do 100,000 files in one directory cost, with everything in memory?
@@ -132,9 +141,10 @@ impl DirscaleArgs {
             sizes: self.sizes.clone(),
             file_bytes: self.file_bytes,
             operations: self.operations,
-            cache: match (self.warm, self.cold_names) {
-                (true, _) => Cache::Warm,
-                (_, true) => Cache::ColdNames,
+            cache: match (self.warm, self.cold_names, self.cold) {
+                (true, ..) => Cache::Warm,
+                (_, true, _) => Cache::ColdNames,
+                (_, _, false) if self.quick => Cache::Warm,
                 _ => Cache::Cold,
             },
             seed: self.seed,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
+use clap::builder::ArgPredicate::IsPresent;
 use files::{NfsProto, Target};
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
 use measure::RunId;
@@ -31,21 +32,27 @@ pub struct FstressArgs {
     #[arg(long, short, default_value = "web-server")]
     workload: String,
 
+    /// Take a first look, done within a minute: 2000 files and 4 levels of 5 seconds. Sets defaults only; flags that are
+    /// given win
+    #[arg(long)]
+    pub(super) quick: bool,
+
     /// Requests a second: 1000, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
-    /// for a closed loop (see --outstanding). What may be one number, such as 20,300, is refused: write 20300 or '20, 300'
-    #[arg(long, short, default_value = "auto", value_name = "RATES")]
+    /// for a closed loop (see --outstanding). What may be one number, such as 20,300, is refused: write 20300 or '20, 300'; with
+    /// --quick: 500,1000,2000,4000
+    #[arg(long, short, default_value = "auto", default_value_ifs = QUICK_RATE, value_name = "RATES")]
     pub(super) rate: String,
 
     /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then sets the first rate
     #[arg(long, value_name = "BOUND")]
     find_max: Option<LatencyBound>,
 
-    /// Warm-up before each measured interval, such as 30s or 2m
-    #[arg(long, default_value = "120s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    /// Warm-up before each measured interval, such as 30s or 2m; with --quick 1s
+    #[arg(long, default_value = "120s", default_value_if("quick", IsPresent, "1s"), value_parser = humantime::parse_duration, value_name = "TIME")]
     warm: Duration,
 
-    /// Length of each measured interval
-    #[arg(long, default_value = "240s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    /// Length of each measured interval; with --quick 4s
+    #[arg(long, default_value = "240s", default_value_if("quick", IsPresent, "4s"), value_parser = humantime::parse_duration, value_name = "TIME")]
     measure: Duration,
 
     /// Arrival process: uniform, poisson, bursty or bursty:N (mean requests per burst)
@@ -60,8 +67,8 @@ pub struct FstressArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(super) seed: u64,
 
-    /// Number of files at any rate, instead of the workload's number per request per second
-    #[arg(long, value_name = "N", conflicts_with = "files_per_op")]
+    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick 2000
+    #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = QUICK_FILES)]
     files: Option<NonZeroU64>,
 
     /// Files per offered request per second, instead of the workload's number
@@ -126,7 +133,9 @@ pub struct FstressArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  At which load does my filer saturate under web traffic?
+  A first look, within a minute:
+    crumb run fstress /mnt/disk --quick
+  Where does my filer saturate under web traffic?
     crumb run fstress nfs://filer/vol --workload web-server
   A sweep as in the paper, with its plot:
     crumb run fstress nfs://filer/vol --rate 500..8000/500 --report filer.html
@@ -143,6 +152,12 @@ Ctrl-C ends the run early: what was measured is kept and the file set removed. E
 is measured, so that a run that is killed keeps those it had.
 Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
+/// A search has rates of its own, and a first one.
+const QUICK_RATE: [(&str, clap::builder::ArgPredicate, &str); 2] =
+    [("find_max", IsPresent, "auto"), ("quick", IsPresent, "500,1000,2000,4000")];
+/// A number of files for each request is a number of files.
+const QUICK_FILES: [(&str, clap::builder::ArgPredicate, Option<&str>); 2] =
+    [("files_per_op", IsPresent, None), ("quick", IsPresent, Some("2000"))];
 /// Lengths that no run needs and that arithmetic on clocks does not like.
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// What file numbers of 32 bits leave room for, with as many again for files made in a run.
@@ -152,6 +167,7 @@ const UDP_TIMEOUT: Duration = Duration::from_millis(700);
 const UDP_RETRANSMITS: u8 = 5;
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN_QUICK: Duration = Duration::from_secs(3);
 const BUILD_IN_FLIGHT: usize = 64;
 /// Some servers lose what does not fit their receive buffer.
 const BUILD_IN_FLIGHT_UDP: usize = 8;
@@ -257,7 +273,7 @@ impl FstressArgs {
             arrivals: self.arrivals,
             warm: self.warm,
             measure: self.measure,
-            drain: DRAIN,
+            drain: if self.quick { DRAIN_QUICK } else { DRAIN },
             wait: self.wait.wait(),
             files: self.files.map_or(FileCount::Scaled, FileCount::Fixed),
             seed: self.seed,

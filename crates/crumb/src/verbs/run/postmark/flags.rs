@@ -4,6 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 
 use bytesize::ByteSize;
 use clap::Args;
+use clap::builder::ArgPredicate::IsPresent;
 use files::Target;
 use postmark::engine::SyncMode;
 use postmark::{Bias, PostmarkConfig, Settings, SizeRange};
@@ -23,17 +24,22 @@ pub struct RunPostmarkArgs {
     /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
     pub(super) target: Target,
 
-    /// Settings to start from: PostMark's defaults, or those of the comparison of 2001 (10,000 files of 10 to 20 KiB,
-    /// 100,000 transactions, 10 subdirectories)
+    /// Take a first look, done within a minute: 1000 files and 4000 transactions. Sets defaults only; flags that are given
+    /// win
+    #[arg(long, conflicts_with = "preset")]
+    pub(super) quick: bool,
+
+    /// Settings to begin with: those of PostMark, or of the comparison of 2001 (10,000 files of 10 to 20 KiB, 100,000
+    /// transactions, 10 subdirectories)
     #[arg(long, value_enum, default_value = "defaults", value_name = "NAME")]
     preset: Preset,
 
-    /// Files to create before the transactions
-    #[arg(long, value_name = "N")]
+    /// Files made before the transactions [default: 500; with --quick 1000]
+    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "1000"))]
     number: Option<NonZeroU32>,
 
-    /// Transactions; each reads or appends, and creates or deletes
-    #[arg(long, value_name = "N")]
+    /// Transactions: each reads or appends, and creates or deletes [default: 500; with --quick 4000]
+    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "4000"))]
     transactions: Option<NonZeroU32>,
 
     /// Sizes of files, such as 500..10000, 10KiB..20KiB or 4KiB
@@ -92,9 +98,9 @@ pub struct RunPostmarkArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  A first look at a disk:
-    crumb run postmark /mnt/disk
-  The settings of the 2001 comparison, with its figures beside ours:
+  A first look at a disk, within a minute:
+    crumb run postmark /mnt/disk --quick
+  The settings of the 2001 comparison, its figures beside ours:
     crumb run postmark /mnt/disk --preset 2001 --beside-2001
   A filer, over NFS without a mount, with eight threads:
     crumb run postmark nfs://filer/vol --threads 8

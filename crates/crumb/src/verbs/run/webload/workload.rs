@@ -7,24 +7,39 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use bytesize::ByteSize;
+use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
 use report::{bytes_text, count_text, rate_text};
 use webload::{End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetUse, Trace, TraceFormat};
+
+use crate::quick;
 
 /// What is asked for.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// Workload to send
-    #[arg(long, short, value_enum, default_value = "polymix-3", value_name = "NAME")]
+    /// Take a first look, done within a minute: hits among 2000 objects for 10 seconds; PolyMix in memory and 1500 times
+    /// shorter. Sets defaults only; flags that are given win
+    #[arg(long)]
+    pub quick: bool,
+
+    /// What the robots ask for; with --quick hits
+    #[arg(
+        long,
+        short,
+        value_enum,
+        default_value = "polymix-3",
+        default_value_if("quick", IsPresent, "hits"),
+        value_name = "NAME"
+    )]
     workload: Name,
 
     /// PolyMix: requests per second on the plateaus
     #[arg(long, default_value_t = 300.0, value_name = "RATE", value_parser = rate)]
     peak: f64,
 
-    /// PolyMix: capacity of the cache under test; twice as much is requested to fill it
-    #[arg(long, default_value = "1GB", value_name = "SIZE")]
+    /// PolyMix: what the cache under test can hold; twice as much is asked for to fill it; with --quick 20MB
+    #[arg(long, default_value = "1GB", default_value_if("quick", IsPresent, "20MB"), value_name = "SIZE")]
     cache_size: ByteSize,
 
     /// PolyMix: size of the working set that is requested repeatedly [default: half the cache]
@@ -35,12 +50,13 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fill_share: Option<f64>,
 
-    /// PolyMix and traces: factor by which times and object lifetimes are shortened
-    #[arg(long, default_value_t = 1.0, value_name = "TIMES", value_parser = positive)]
-    time_scale: f64,
+    /// PolyMix and traces: times, and the lives of objects, are so many times shorter; [default: 1; PolyMix with
+    /// --quick: 1500]
+    #[arg(long, value_name = "TIMES", value_parser = positive)]
+    time_scale: Option<f64>,
 
-    /// Sets: number of objects
-    #[arg(long, default_value = "150000", value_name = "N")]
+    /// Sets: how many objects; with --quick 2000
+    #[arg(long, default_value = "150000", default_value_if("quick", IsPresent, "2000"), value_name = "N")]
     objects: NonZeroU64,
 
     /// Sets, and traces without sizes: mean object size; lognormal, with an equal standard deviation
@@ -64,12 +80,12 @@ pub struct WorkloadArgs {
     #[arg(long, short, value_name = "RATE")]
     rate: Option<String>,
 
-    /// Sets: warm-up before the measured interval
-    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    /// Sets: warm-up before the measured interval; with --quick 2s
+    #[arg(long, default_value = "5s", default_value_if("quick", IsPresent, "2s"), value_parser = humantime::parse_duration, value_name = "TIME")]
     warm: Duration,
 
-    /// Sets: length of the measured interval
-    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    /// Sets: length of the measured interval; with --quick 10s
+    #[arg(long, default_value = "30s", default_value_if("quick", IsPresent, "10s"), value_parser = humantime::parse_duration, value_name = "TIME")]
     measure: Duration,
 
     /// Log to replay; plain, gzip or zstd
@@ -107,6 +123,8 @@ pub struct Traffic {
 
 /// Of a robot's connection, as PolyMix has it.
 const ROBOT_REQUESTS_ZIPF: u32 = 64;
+/// 11.5 hours become 28 seconds.
+const QUICK_TIME_SCALE: f64 = 1500.0;
 const ROBOT_IDLE: Duration = Duration::from_secs(15);
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -129,13 +147,28 @@ impl WorkloadArgs {
         }
     }
 
+    /// What a run with `--quick` does not show; none for others.
+    pub fn limits_of_quick(&self) -> Option<String> {
+        self.quick.then(|| match self.workload {
+            Name::PolyMix3 | Name::PolyMix4 => quick::limits(
+                2 * self.cache_size.as_u64(),
+                "objects live and plateaus last for seconds, not hours",
+            ),
+            Name::Hits | Name::Stores => {
+                let bytes = self.objects.get().saturating_mul(self.object_size.as_u64());
+                quick::limits(bytes, "and a cache that is full or has run for hours may be slower")
+            }
+            Name::Trace => "a quick run: the trace is replayed as always".to_owned(),
+        })
+    }
+
     fn polymix(&self, generation: Generation) -> anyhow::Result<Traffic> {
         ensure!(self.rate.is_none(), "--rate: PolyMix has its rate from --peak");
         ensure!(self.cache_size.as_u64() >= 1_000_000, "--cache-size: at least 1MB");
         let mut config = PolyMix::new(generation, self.peak, self.cache_size.as_u64());
         config.fill_share = self.fill_share.unwrap_or(config.fill_share);
         config.working_set_bytes = self.working_set.map(|size| size.as_u64());
-        config.time_scale = self.time_scale;
+        config.time_scale = self.time_scale.unwrap_or(if self.quick { QUICK_TIME_SCALE } else { 1.0 });
         let pool = Pool::Robots {
             robots: config.robots(),
             requests_zipf: Some(ROBOT_REQUESTS_ZIPF),
@@ -187,7 +220,7 @@ impl WorkloadArgs {
     fn replay(&self) -> anyhow::Result<Traffic> {
         let Some(path) = &self.trace else { bail!("--workload trace needs --trace FILE") };
         let trace = Trace::read(path, self.trace_format, self.object_size.as_u64().max(1))?;
-        let trace = Arc::new(trace.faster(self.time_scale));
+        let trace = Arc::new(trace.faster(self.time_scale.unwrap_or(1.0)));
         let recorded = match self.rate.as_deref() {
             Some("recorded") if !trace.has_times() => {
                 bail!("--rate recorded: the trace has no times; give a rate or max")
