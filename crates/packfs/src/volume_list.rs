@@ -87,6 +87,17 @@ fn file_error(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Volu
     move |source| VolumesError::File { path, what, source }
 }
 
+/// Whether there are files of segments: then there is a store, and its heads are lost, which its opening tells.
+fn has_segments(store: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(store) else { return false };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.as_bytes();
+        let number = name.strip_suffix(b".index").or_else(|| name.strip_suffix(b".body"));
+        number.is_some_and(|number| number.len() == 8 && number.iter().all(u8::is_ascii_digit))
+    })
+}
+
 /// The directories of a store.
 #[derive(Clone, Debug)]
 pub struct VolumeList {
@@ -113,7 +124,7 @@ impl VolumeList {
             let path = store.join(name);
             path.try_exists().map_err(file_error(&path, "looked at"))
         };
-        if !is_there(HEAD)? && !is_there(COPY)? && !is_there(LIST)? {
+        if !is_there(HEAD)? && !is_there(COPY)? && !is_there(LIST)? && !has_segments(store) {
             return Err(VolumesError::NoStore { store: store.to_owned() });
         }
         let list = store.join(LIST);

@@ -25,8 +25,23 @@ pub enum StoreError {
         /// What is wrong.
         why: String,
     },
+    /// Segments are there, but neither the volume's head nor its copy can be used. The heads alone have the seed of the hashes by
+    /// which deletions name their keys, so that segments cannot tell what was deleted, and no head is made from them.
+    #[error(
+        "{place}: neither `volume` nor `volume.copy` can be used ({why}), and {segments} segments are there that may be whole: \
+         do not remove them or make a new store here; put one of the two files back from a backup, or bring the store's other \
+         volumes, which have copies of it"
+    )]
+    HeadsLost {
+        /// The volume.
+        place: String,
+        /// What is wrong with the head.
+        why: String,
+        /// How many segments are there.
+        segments: usize,
+    },
     /// There is a store already.
-    #[error("{place}: holds files of a packed store already; open it, or remove them")]
+    #[error("{place}: holds files of a packed store already; open it, or choose another directory")]
     NotEmpty {
         /// The volume.
         place: String,

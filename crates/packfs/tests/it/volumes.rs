@@ -124,3 +124,20 @@ fn writers_are_kept_out_while_somebody_looks_and_a_store_that_is_open_is_known()
     );
     assert_eq!(list.keep_writers_out().expect("the rest is free").len(), 1);
 }
+
+/// Symptom: a store whose `volume` and `volume.copy` were gone was no store, and the advice was to make a new one in its place.
+#[test]
+fn a_directory_with_segments_and_no_heads_is_a_store_that_lost_them() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (_, store) = VolumeList::create(directory.path(), BYTES, &[], StoreOptions::default()).expect("made");
+    store.put(b"key", b"body", PutOptions::default()).expect("put");
+    store.close().expect("closed");
+    for name in ["volume", "volume.copy"] {
+        fs::remove_file(directory.path().join(name)).expect("removed");
+    }
+    let list = VolumeList::read(directory.path()).expect("segments are there");
+    let lost = list.open(OpenOptions::default()).map(drop).expect_err("no head");
+    assert!(matches!(lost, VolumesError::Store(StoreError::HeadsLost { segments: 1, .. })), "{lost}");
+    let empty = tempfile::tempdir().expect("a directory");
+    assert!(matches!(VolumeList::read(empty.path()), Err(VolumesError::NoStore { .. })));
+}

@@ -135,6 +135,14 @@ impl VolumeHead {
         })
     }
 
+    /// Whether both are heads of one volume at different times.
+    pub(crate) fn is_of_same_volume(&self, other: &Self) -> bool {
+        let identity = |head: &Self| {
+            (head.store, head.hash_seed, head.volume, head.block_bytes, head.segment_blocks, head.durable)
+        };
+        identity(self) == identity(other)
+    }
+
     /// As it is while the store is open.
     pub(crate) fn unclosed(self) -> Self {
         Self { closed: None, ..self }

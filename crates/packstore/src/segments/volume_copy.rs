@@ -54,9 +54,29 @@ impl VolumeCopy {
         Some(Self { heads: heads.collect::<Option<_>>()?, files })
     }
 
-    /// Whether there is a file that is not a copy.
-    pub(crate) fn is_damaged(disk: &Arc<dyn Disk>) -> bool {
-        disk.open(COPY_NAME, DiskOpen::Read).is_ok() && Self::read(disk).is_none()
+    /// What is wrong with the copy of a volume with this head. What a kill between the writing of the two leaves is not wrong:
+    /// then the copy is of an earlier opening, and the head does not tell of a clean stop.
+    pub(crate) fn fault(disk: &Arc<dyn Disk>, head: &VolumeHead) -> Option<String> {
+        let was_closed = head.closed.is_some();
+        let what = match Self::read(disk) {
+            None if disk.open(COPY_NAME, DiskOpen::Read).is_ok() => {
+                "is damaged: which segments the volume had is not known"
+            }
+            // An earlier version of this program wrote none, and told of no clean stop.
+            None if was_closed => "is missing: which segments the volume had is not known",
+            None => return None,
+            Some(copy) => {
+                let own = copy.heads.first().copied()?;
+                let is_older = own.openings <= head.openings && own.is_of_same_volume(head);
+                if own == head.unclosed() || is_older && !was_closed {
+                    return None;
+                }
+                "is not the copy of this volume's head, or of an earlier time"
+            }
+        };
+        Some(format!(
+            "the file `{COPY_NAME}` {what}; the next opening for writing, or a repair, writes it again"
+        ))
     }
 
     /// `None`: there is none, as an earlier version wrote the store, or it is damaged.

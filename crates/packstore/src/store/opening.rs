@@ -33,11 +33,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     for disk in disks {
         match open_volume(&disk, options.read_only) {
             Ok((head, damage, lock)) => {
-                if damage.is_none() && VolumeCopy::is_damaged(&disk) {
-                    let what =
-                        "the file `volume.copy` is damaged: which segments the volume had is not known";
-                    lost.heads.push(format!("{}: {what}", disk.place()));
-                }
+                let damage = damage.or_else(|| VolumeCopy::fault(&disk, &head));
                 lost.heads.extend(damage.map(|damage| format!("{}: {damage}", disk.place())));
                 volumes.push((head, disk, lock));
             }
@@ -57,6 +53,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
                 volumes.push((head, disk, lock));
             }
             None => {
+                let error = with_segments(&disk, error);
                 tracing::warn!(%error, "volume left out");
                 first_error.get_or_insert(error);
             }
@@ -270,6 +267,17 @@ fn open_volume(
     let lock = hold(disk)?;
     let (head, damage) = read_head_or_copy(disk)?;
     Ok((head, damage, Some(lock)))
+}
+
+/// Why a directory is not opened as a volume: when segments are there, its heads are what is lost, and not the store.
+fn with_segments(disk: &Arc<dyn Disk>, error: StoreError) -> StoreError {
+    let StoreError::NotAVolume { place, why } = error else { return error };
+    let names = disk.names().unwrap_or_default();
+    let numbers = names.iter().filter_map(|name| number_of(name, ".index").or(number_of(name, ".body")));
+    match numbers.collect::<HashSet<_>>().len() {
+        0 => StoreError::NotAVolume { place, why },
+        segments => StoreError::HeadsLost { place, why, segments },
+    }
 }
 
 /// Registers the segments that have an index, and returns the others. Deletes what a kill left half made or half removed,

@@ -678,6 +678,67 @@ fn an_empty_copy_of_a_volumes_head_is_told_of_and_written_anew() {
     assert_eq!(faults(&read_only(&disk)), []);
 }
 
+/// Symptom: `check` said nothing of a `volume.copy` that was removed or put there from elsewhere; with it goes what stands in for
+/// a damaged head. Cause: only a copy that could not be read counted. Fix: after a clean stop it must be there, and be this head's.
+#[test]
+fn a_missing_or_differing_copy_of_a_volumes_head_is_told_of_and_written_anew() {
+    let (disk, other) = (SimulatedDisk::new("one"), SimulatedDisk::new("two"));
+    for disk in [&disk, &other] {
+        store_on(disk, Mode::Store).close().expect("closed");
+    }
+    let of_another_store = other.bytes("volume.copy").expect("there");
+    let earlier = disk.bytes("volume.copy").expect("there");
+    open(&disk).close().expect("closed");
+    let faults = |store: &Store| store.check(|_, _| {}).expect("checked").faults;
+    assert_eq!(faults(&read_only(&disk)), []);
+    for (bytes, what) in [
+        (None, "`volume.copy` is missing"),
+        (Some(of_another_store), "`volume.copy` is not the copy"),
+        (Some(earlier), "`volume.copy` is not the copy"),
+    ] {
+        let image = disk.process_end();
+        match bytes {
+            None => image.remove("volume.copy").expect("removed"),
+            Some(bytes) => overwrite(&image, "volume.copy", &bytes),
+        }
+        let found = faults(&read_only(&image));
+        let [fault] = &found[..] else { panic!("{what}: {found:?}") };
+        assert!(fault.what.contains(what) && fault.what.contains("opening for writing"), "{}", fault.what);
+        open(&image).close().expect("closed");
+        assert_eq!(faults(&read_only(&image)), [], "{what}");
+    }
+}
+
+/// Symptom: with both heads damaged the advice was to make a new store, over segments that were whole. Fix: it says what is there
+/// and what to do, and nothing is changed.
+#[test]
+fn without_both_heads_segments_are_named_and_nothing_is_made_or_removed() {
+    let disk = SimulatedDisk::new("one");
+    let store = store_on(&disk, Mode::Store);
+    (0..20).for_each(|number| put(&store, number, number));
+    store.close().expect("closed");
+    let (head, before) = (disk.bytes("volume").expect("there"), disk.names().expect("read"));
+    for name in ["volume", "volume.copy"] {
+        overwrite(&disk, name, &[0; 200]);
+    }
+    for read_only in [true, false] {
+        let options = OpenOptions { read_only, ..OpenOptions::default() };
+        let error = Store::open(vec![Arc::new(disk.clone())], options).map(drop).expect_err("no head");
+        assert!(matches!(error, StoreError::HeadsLost { segments: 1, .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("do not remove") && !text.contains("pack create"), "{text}");
+    }
+    let volume = VolumeSpec { disk: Arc::new(disk.clone()), size_bytes: 8 << 20 };
+    let made = Store::create(vec![volume], StoreOptions::default()).map(drop);
+    assert!(matches!(made, Err(StoreError::NotEmpty { .. })), "{made:?}");
+    let names = |names: Vec<String>| names.into_iter().filter(|name| name != "lock").collect::<BTreeSet<_>>();
+    assert_eq!(names(disk.names().expect("read")), names(before));
+    // Its head back, all is there.
+    overwrite(&disk, "volume", &head);
+    let store = open(&disk);
+    (0..20).for_each(|number| assert!(get(&store, number) == Some(body(number)), "{number}"));
+}
+
 /// What power cut short is no damage, and what is damaged later in its place is.
 #[test]
 fn what_a_kill_left_half_written_at_an_index_s_end_is_cleared_by_the_next_opening_for_writing() {
