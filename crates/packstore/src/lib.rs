@@ -44,8 +44,9 @@ pub use objects::object::{Body, Chunk, Chunks, Object, Stat};
 pub use options::{
     Admission, CacheOptions, Eviction, Mode, OpenOptions, PutOptions, StoreOptions, Verify, VolumeSpec,
 };
-pub use procedures::check::{CheckReport, Fault, RepairReport};
+pub use procedures::check::{CheckReport, Fault};
 pub use procedures::compact::CompactReport;
+pub use procedures::repair::RepairReport;
 pub use store::extents::{Extent, Extents};
 pub use store::getting::{Begun, Reading};
 pub use store::iterate::{Entry, Iter, OrderedIter};

@@ -8,7 +8,7 @@
 //! | `rebuild` | at the opening, after a stop that was not clean |
 //! | `recover` | at the opening and in a check, where an index is damaged or missing |
 //! | `table_file` | at the opening and at a clean stop |
-//! | `compact`, `check`, `members` | when a user asks for it |
+//! | `compact`, `check`, `repair`, `members` | when a user asks for it |
 //!
 //! Always holds: they take the locks in the order that `store` lists.
 
@@ -18,6 +18,7 @@ pub(crate) mod make_room;
 mod members;
 pub(crate) mod rebuild;
 pub(crate) mod recover;
+pub(crate) mod repair;
 pub(crate) mod rewrite_index;
 pub(crate) mod table_file;
 pub(crate) mod writer;

@@ -81,11 +81,6 @@ const LONGER: &[(&str, &str, &str)] = &[
     ("crates/nfs/src/wire/nfs3/requests.rs", "put_request", "one arm for each procedure of NFS"),
     ("crates/nfs/src/wire/nfs3/requests.rs", "decode_request", "one arm for each procedure of NFS"),
     (
-        "crates/packstore/src/procedures/check.rs",
-        "check_file",
-        "steps whose order keeps objects safe over a crash",
-    ),
-    (
         "crates/packfs/src/file_system.rs",
         "rename",
         "one arm for each kind of file, under locks taken in order",

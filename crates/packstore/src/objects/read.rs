@@ -11,7 +11,7 @@ use crate::format::{Name, RECORD_HEAD_BYTES, RecordHead, crc, internal_key};
 use crate::index::address::Address;
 use crate::objects::Objects;
 use crate::options::{Mode, Verify};
-use crate::procedures::recover::is_gone;
+use crate::procedures::recover::index::is_gone;
 use crate::segments::segment::Segment;
 use crate::write_queue::group::TableEntry;
 

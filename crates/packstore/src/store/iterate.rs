@@ -8,7 +8,7 @@ use crate::index::address::Address;
 use crate::objects::Objects;
 use crate::objects::object::Stat;
 use crate::objects::read::Record;
-use crate::procedures::recover::index_or_records;
+use crate::procedures::recover::index::index_or_records;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::Segment;
 use crate::store::Store;

@@ -17,7 +17,7 @@ use crate::index::Index;
 use crate::objects::{Objects, Setup};
 use crate::options::{Mode, OpenOptions, Shape};
 use crate::procedures::rebuild::{SPILL_NAME, rebuild};
-use crate::procedures::recover::restore;
+use crate::procedures::recover::restore::restore;
 use crate::procedures::table_file::{self, TableFile};
 use crate::segments::segment::{Access, Segment};
 use crate::segments::volume::{Volume, hold, index_ends, read_head_or_copy, write_head};

@@ -1,0 +1,212 @@
+//! Checks one segment: its index against its data file and the table, then each object in it.
+
+use super::object::wrong_with;
+use super::{CheckReport, Fault};
+use crate::error::{StoreError, printable};
+use crate::format::{IndexRecord, IndexRecords, Put, damaged_behind};
+use crate::objects::Objects;
+use crate::objects::read::Depth;
+use crate::procedures::recover::cut::{CutRecord, cut_records, looks_cut};
+use crate::procedures::recover::index::untold;
+use crate::segments::index_file::{IndexRead, Lost};
+use crate::segments::segment::{Onward, Segment};
+use crate::store::iterate::index_of_live;
+use std::sync::atomic::Ordering;
+
+/// Adds what is wrong with a segment to a report.
+pub(super) fn check_segment(
+    objects: &Objects,
+    segment: &Segment,
+    report: &mut CheckReport,
+) -> Result<(), StoreError> {
+    let is_filled = || segment.filling.load(Ordering::SeqCst) && !segment.is_unfit();
+    // What is being written meanwhile may be read half.
+    let was_filled = is_filled();
+    let read = match index_of_live(objects, segment) {
+        Ok(Some(read)) => read,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            report.faults.push(fault(segment, None, error.to_string()));
+            return Ok(());
+        }
+    };
+    let live = Live::of(objects, segment, &read);
+    let mut wrong = wrong_with_index(segment, &read, &live);
+    if read.lost.is_none()
+        && let Some(what) = wrong_at_the_end(objects, &read, live.marked_end)
+        && !was_filled
+        && !is_filled()
+    {
+        wrong.push(what);
+    }
+    wrong.extend(read.repaired.iter().map(|at| format!("the index has a flipped bit after byte {at}")));
+    report.faults.extend(wrong.into_iter().map(|what| fault(segment, None, what)));
+    let told = live.blocks(objects);
+    check_objects(objects, segment, live.puts, report);
+    if segment.lacks_data() {
+        return Ok(());
+    }
+    check_cut(objects, segment, &read, report)?;
+    if told < segment.live_blocks.load(Ordering::Relaxed) {
+        for key in untold(objects, segment, &read)?.keys {
+            let what = match key {
+                Some(key) => format!("the index lacks the index record of {}", printable(&key)),
+                None => "the index lacks the index record of a part of an object".to_owned(),
+            };
+            // The object itself is whole: rewriting the index is enough.
+            report.faults.push(fault(segment, None, what));
+        }
+    }
+    Ok(())
+}
+
+/// What an index tells of records that count.
+struct Live<'a> {
+    puts: Vec<Put<'a>>,
+    /// Up to here it was complete once.
+    marked_end: u64,
+    /// Where index records cannot be read.
+    damaged: Vec<u64>,
+}
+
+impl<'a> Live<'a> {
+    fn of(objects: &Objects, segment: &Segment, read: &'a IndexRead) -> Self {
+        let (mut puts, mut marked_end) = (Vec::new(), 0);
+        let mut index_records = IndexRecords::new(&read.bytes, read.salt);
+        for (_, index_record) in index_records.by_ref() {
+            match index_record {
+                IndexRecord::Put(put) => {
+                    let hash = put.name.hash(objects.setup.hash_seed);
+                    if objects.index.location_of(hash, segment.number, put.block).is_some() {
+                        puts.push(put);
+                    }
+                }
+                IndexRecord::Mark { durable_end } => marked_end = marked_end.max(durable_end),
+                IndexRecord::Tombstone(_) => {}
+            }
+        }
+        Self { puts, marked_end, damaged: index_records.damaged }
+    }
+
+    /// Blocks of all its records.
+    fn blocks(&self, objects: &Objects) -> u32 {
+        self.puts.iter().map(|put| objects.setup.shape.blocks(put.record_bytes())).sum()
+    }
+
+    /// Where index records cannot be read that a mark once covered.
+    fn damaged_before_end(&self) -> impl Iterator<Item = u64> {
+        self.damaged.iter().copied().filter(|&at| at < self.marked_end)
+    }
+}
+
+/// A fault whose bytes are known to be wrong.
+fn fault(segment: &Segment, key: Option<&[u8]>, what: String) -> Fault {
+    Fault { file: Some(segment.number), key: key.map(<[u8]>::to_vec), what, is_damaged: true }
+}
+
+/// What is wrong with a segment's files, and with its index but for its end.
+fn wrong_with_index(segment: &Segment, read: &IndexRead, live: &Live<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if segment.lacks_data() {
+        wrong.push("its data file is missing".to_owned());
+    }
+    match read.lost {
+        None => {}
+        Some(Lost::Head) => wrong.push("the head of its index is damaged".to_owned()),
+        Some(Lost::Whole) => {
+            wrong.push("its index cannot be read; what is in it was learnt from the data file".to_owned());
+        }
+    }
+    wrong.extend(live.damaged_before_end().map(|at| format!("the index is damaged from byte {at} on")));
+    wrong
+}
+
+/// Reads the objects that an index tells of, in the order in which they lie.
+fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, report: &mut CheckReport) {
+    puts.sort_unstable_by_key(|put| put.block);
+    let mut end = 0;
+    let mut onward = Onward::of(segment);
+    for put in puts {
+        onward.at(objects.setup.shape.offset(put.block));
+        report.objects += u64::from(!put.name.internal);
+        report.bytes += put.record_bytes() as u64;
+        let key = (!put.name.internal).then_some(put.name.key);
+        if let Some(key) = key.filter(|_| put.recovered) {
+            report.recovered.push(key.to_vec());
+        }
+        if put.block < end {
+            report.faults.push(fault(segment, key, "its blocks are another's too".to_owned()));
+        }
+        end = put.block + objects.setup.shape.blocks(put.record_bytes());
+        match wrong_with(objects, &put) {
+            Ok(None) => {}
+            Ok(Some(what)) => report.faults.push(fault(segment, key, what)),
+            Err(error) => {
+                report.faults.push(Fault { is_damaged: false, ..fault(segment, key, error.to_string()) });
+            }
+        }
+    }
+}
+
+/// Looks for records that an index which was cut off does not tell of.
+fn check_cut(
+    objects: &Objects,
+    segment: &Segment,
+    read: &IndexRead,
+    report: &mut CheckReport,
+) -> Result<(), StoreError> {
+    let cut = cut_off(objects, segment, read)?;
+    if !cut.is_empty() {
+        report.faults.push(fault(segment, None, "its index was cut off".to_owned()));
+    }
+    for put in cut.iter().map(CutRecord::put).filter(|put| !put.name.internal) {
+        let found = objects.find(put.name, put.name.hash(objects.setup.hash_seed), Depth::Head);
+        if !found.is_ok_and(|found| found.is_some_and(|found| found.head.sequence >= put.sequence)) {
+            let what = "it may be missing: no index record tells of it".to_owned();
+            report.faults.push(Fault { is_damaged: false, ..fault(segment, Some(put.name.key), what) });
+        }
+    }
+    Ok(())
+}
+
+/// What an index lacks since it was cut off. After a clean stop the table tells better.
+pub(in crate::procedures) fn cut_off(
+    objects: &Objects,
+    segment: &Segment,
+    read: &IndexRead,
+) -> Result<Vec<CutRecord>, StoreError> {
+    if !objects.index.is_rebuilt() || read.lost.is_some() {
+        return Ok(Vec::new());
+    }
+    cut_records(objects, segment, read)
+}
+
+/// Why objects may be missing that an index told of.
+pub(super) fn what_an_index_lacks(objects: &Objects, segment: &Segment, read: &IndexRead) -> Option<String> {
+    let live = Live::of(objects, segment, read);
+    if live.damaged_before_end().next().is_some() {
+        return Some("its index has index records that cannot be read".to_owned());
+    }
+    let is_short = match objects.index.is_rebuilt() {
+        // Its index alone told what there is.
+        true => read.lost.is_none() && looks_cut(objects, segment, read),
+        false => live.blocks(objects) < segment.live_blocks.load(Ordering::Relaxed),
+    };
+    (is_short && !segment.lacks_data()).then(|| "its index lacks objects that it held".to_owned())
+}
+
+/// What is wrong behind an index's last mark. An opening for writing clears what power cut short there.
+fn wrong_at_the_end(objects: &Objects, read: &IndexRead, marked_end: u64) -> Option<String> {
+    let may_be = "objects deleted last may be back, and those put last may be missing";
+    if let Some(damaged) = damaged_behind(&read.bytes, read.salt, marked_end).first() {
+        return Some(format!(
+            "the end of the index, from byte {} on, is damaged, or was cut short as the store was killed: {may_be}",
+            damaged.start
+        ));
+    }
+    // A clean stop leaves a mark at the end of each, unless power was lost soon after it.
+    let last = IndexRecords::new(&read.bytes, read.salt).last();
+    let is_marked = last.is_none_or(|(at, last)| last == IndexRecord::Mark { durable_end: at });
+    (objects.segments.lacks_table() && !is_marked)
+        .then(|| format!("the end of the index is missing: {may_be}"))
+}

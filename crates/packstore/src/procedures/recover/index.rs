@@ -1,0 +1,162 @@
+//! What a segment's index holds, or what it would hold: from its index file, or from the records of its data file.
+
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
+
+use super::records::{Record, each_record};
+use crate::error::StoreError;
+use crate::format::{
+    INDEX_HEAD_BYTES, IndexHead, IndexRecord, IndexRecords, Kind, Manifest, Put, SHARED, salt_of, u16_at,
+};
+use crate::objects::Objects;
+use crate::objects::read::Depth;
+use crate::segments::bitmap::Bitmap;
+use crate::segments::index_file::{IndexRead, Lost, index_in, index_of};
+use crate::segments::segment::Segment;
+
+/// What a segment's index holds; when it cannot be used, what can be learnt otherwise.
+pub(crate) fn index_or_records(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
+    let whole = index_of(objects.setup.store, segment);
+    let Err(why) = whole else { return whole };
+    if segment.removed.load(Ordering::SeqCst) {
+        return Err(why);
+    }
+    if let Some(read) = without_head(objects, segment) {
+        return Ok(read);
+    }
+    // When the body cannot be read either, the index is what is to be told of.
+    index_from_records(objects, segment).map_err(|_| why)
+}
+
+/// The index records of an index whose head alone is damaged.
+fn without_head(objects: &Objects, segment: &Segment) -> Option<IndexRead> {
+    let mut bytes = segment.read_index().ok()?;
+    let salt = salt_of(&bytes)?;
+    // In place of the damaged one, so that what reads it finds none of it; its generation is not known.
+    let head = index_head(objects, segment);
+    bytes[..INDEX_HEAD_BYTES].copy_from_slice(&head.encode());
+    let mut read = IndexRead { salt, ..index_in(objects.setup.store, segment, bytes).ok()? };
+    read.repair();
+    read.lost = Some(Lost::Head);
+    Some(read)
+}
+
+fn index_head(objects: &Objects, segment: &Segment) -> IndexHead {
+    IndexHead {
+        store: objects.setup.store,
+        file: segment.number,
+        generation: segment.generation.load(Ordering::SeqCst),
+        since: segment.since.load(Ordering::SeqCst),
+        queue_kind: segment.queue_kind.load(Ordering::Relaxed),
+        is_first: false,
+    }
+}
+
+/// An index made from the records of the data file.
+fn index_from_records(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
+    let head = index_head(objects, segment);
+    let salt = head.salt();
+    let recovered = segment.recovered.load(Ordering::SeqCst);
+    let mut bytes = head.encode().to_vec();
+    each_record(objects, segment, |record| {
+        if let Some(put) = put_of(objects, record, recovered) {
+            IndexRecord::Put(put).encode(salt, &mut bytes);
+        }
+    })?;
+    // Their bodies were compared.
+    IndexRecord::Mark { durable_end: bytes.len() as u64 }.encode(salt, &mut bytes);
+    Ok(IndexRead { head, salt, bytes, repaired: Vec::new(), lost: Some(Lost::Whole) })
+}
+
+/// The index record of a record; `None` when it is not one that the store wrote.
+pub(super) fn put_of<'a>(objects: &Objects, record: &'a Record<'_>, recovered: bool) -> Option<Put<'a>> {
+    let (id, length) = match record.head.kind {
+        Kind::Whole => (0, 0),
+        Kind::Manifest => {
+            let manifest = Manifest::decode(record.body)?;
+            (manifest.id, manifest.length())
+        }
+        Kind::Alias => {
+            let id = u64::from_le_bytes(*record.body.first_chunk()?);
+            (id, length_of_shared(objects, id))
+        }
+    };
+    Some(Put {
+        kind: record.head.kind,
+        name: record.name(),
+        sequence: record.head.sequence,
+        superseded: None,
+        block: record.block,
+        meta_len: record.head.meta_len,
+        body_len: record.head.body_len,
+        created_s: record.head.created_s,
+        expires_s: record.head.expires_s,
+        id,
+        length,
+        recovered,
+    })
+}
+
+/// 0 as long as the table does not tell where it is.
+fn length_of_shared(objects: &Objects, id: u64) -> u64 {
+    let Ok(Some(shared)) = objects.find_internal(id, SHARED, Depth::Whole) else { return 0 };
+    match objects.manifest_of(&shared) {
+        Ok(Some(manifest)) => manifest.length(),
+        _ => shared.head.body_len.into(),
+    }
+}
+
+/// What an index lacks.
+#[derive(Default)]
+pub(crate) struct Untold {
+    pub index_records: Vec<u8>,
+    pub keys: Vec<Option<Vec<u8>>>,
+}
+
+/// Index records of the records that count by the table and of which the index tells nothing; and their keys, where they are
+/// a user's.
+pub(crate) fn untold(objects: &Objects, segment: &Segment, read: &IndexRead) -> Result<Untold, StoreError> {
+    let told = told_blocks(objects, read);
+    let recovered = segment.recovered.load(Ordering::SeqCst);
+    let mut untold = Untold::default();
+    each_record(objects, segment, |record| {
+        let hash = record.name().hash(objects.setup.hash_seed);
+        if told.is_taken(record.block)
+            || objects.index.location_of(hash, segment.number, record.block).is_none()
+        {
+            return;
+        }
+        if let Some(put) = put_of(objects, record, recovered) {
+            IndexRecord::Put(put).encode(read.salt, &mut untold.index_records);
+            untold.keys.push((!record.head.internal).then(|| record.key.to_vec()));
+        }
+    })?;
+    Ok(untold)
+}
+
+/// First blocks of the records that an index tells of.
+pub(super) fn told_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
+    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+    for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
+        if let IndexRecord::Put(put) = index_record
+            && put.block < objects.setup.shape.segment_blocks
+        {
+            told.mark(put.block, 1);
+        }
+    }
+    told
+}
+
+/// Where the last index record of an index ends.
+pub(super) fn end_of(read: &IndexRead) -> u64 {
+    let last = IndexRecords::new(&read.bytes, read.salt).last().map_or(0, |(at, _)| at as usize);
+    match last {
+        0 => INDEX_HEAD_BYTES as u64,
+        at => at as u64 + u64::from(u16_at(&read.bytes, at + 4)) * 8,
+    }
+}
+
+/// Whether a file is not there, as its disk says.
+pub(crate) fn is_gone(error: &StoreError) -> bool {
+    matches!(error, StoreError::Disk(error) if error.kind() == ErrorKind::NotFound)
+}

@@ -1,0 +1,93 @@
+//! Repairs what a check found, as far as that can be done: what is damaged is deleted, and what its index lacks is written.
+
+use std::sync::Arc;
+
+use crate::error::StoreError;
+use crate::format::{IndexRecord, IndexRecords};
+use crate::procedures::check::segment::cut_off;
+use crate::procedures::check::{CheckReport, Fault};
+use crate::procedures::compact::keep_tombstones;
+use crate::procedures::recover::cut::adopt;
+use crate::procedures::recover::restore::write_anew;
+use crate::segments::index_file::IndexRead;
+use crate::segments::segment::Segment;
+use crate::segments::volume_copy::write_copy;
+use crate::store::Store;
+use crate::store::iterate::index_of_live;
+use crate::write_queue::group::TableEntry;
+
+/// What was repaired.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// What the check before found.
+    pub found: CheckReport,
+    /// Objects that were damaged and are deleted now.
+    pub deleted: u64,
+    /// What a check after it still found.
+    pub left: Vec<Fault>,
+}
+
+impl Store {
+    /// Checks, deletes what is damaged, and rewrites damaged indexes, as far as that can be done; then it checks once more.
+    ///
+    /// # Errors
+    /// When a disk cannot be written.
+    pub fn repair(&self, mut progress: impl FnMut(u64, u64)) -> Result<RepairReport, StoreError> {
+        let found = self.check(&mut progress)?;
+        let mut report = RepairReport { found, ..RepairReport::default() };
+        if report.found.faults.is_empty() {
+            return Ok(report);
+        }
+        for fault in report.found.faults.iter().filter(|fault| fault.is_damaged) {
+            if let Some(key) = &fault.key
+                && self.delete(key)?
+            {
+                report.deleted += 1;
+            }
+        }
+        for file in self.objects.segments.all_files() {
+            let is_damaged = report
+                .found
+                .faults
+                .iter()
+                .any(|fault| fault.file == Some(file.number) && fault.key.is_none());
+            if file.lacks_data() {
+                self.give_up(&file)?;
+            } else if is_damaged || file.is_unfit() {
+                if let Some(read) = index_of_live(&self.objects, &file)?.filter(|read| read.lost.is_none()) {
+                    let cut = cut_off(&self.objects, &file, &read)?;
+                    adopt(&self.objects, &file, &cut)?;
+                    self.flush()?;
+                }
+                file.may_fill();
+                write_anew(&self.objects, &file, true)?;
+            }
+        }
+        // The heads were rewritten when the store was opened; the table is when it is closed.
+        self.objects.segments.damage_was_repaired();
+        report.left = self.check(progress)?.faults;
+        // Once it was said that they are lost, they are expected no more.
+        for volume in self.objects.segments.give_up_files() {
+            write_copy(&self.objects.segments, volume, None)?;
+        }
+        Ok(report)
+    }
+
+    /// Forgets what is left of a segment whose body is missing, pieces of large objects for example, and removes its index.
+    fn give_up(&self, file: &Arc<Segment>) -> Result<(), StoreError> {
+        let objects = &self.objects;
+        let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, file)? else { return Ok(()) };
+        for (_, index_record) in IndexRecords::new(&bytes, salt) {
+            let IndexRecord::Put(put) = index_record else { continue };
+            let hash = put.name.hash(objects.setup.hash_seed);
+            if let Some(location) = objects.index.location_of(hash, file.number, put.block) {
+                let blocks = objects.setup.shape.blocks(put.record_bytes());
+                objects.remove(&TableEntry { hash, location, blocks, visible: !put.name.internal });
+            }
+        }
+        self.flush()?;
+        keep_tombstones(objects, file, &bytes, salt)?;
+        self.flush()?;
+        self.remove_file(file)
+    }
+}
