@@ -1,8 +1,12 @@
 //! Learns from the index files what is there, after a stop that was not clean.
 //!
 //! ```text
-//! index files --> records by hash --> of each key the newest that is whole --> table, live blocks, links
+//! index files --> records by hash --> of each key the newest that is whole --> table, live blocks    filled in place
+//!                                                                         `--> Rebuilt               installed by the caller
 //! ```
+//!
+//! The table and the counts of live blocks are filled where they are: a second table would need its memory twice, and a cache
+//! serves meanwhile what is known already.
 //!
 //! Records written after an index file's last mark may have lost their bodies: these are read and compared, in the order in
 //! which they lie. What is not whole never counted; what it would have replaced is still there. Records take 32 bytes each while
@@ -18,7 +22,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use found::Found;
-use resolve::resolve;
+use resolve::{Resolved, resolve};
 pub(crate) use spill::SPILL_NAME;
 use spill::{PARTS, Spill};
 use torn::{Suspect, torn};
@@ -83,8 +87,26 @@ impl Heap {
 /// A data file is looked through in such steps.
 const SEEK_BYTES: usize = 1 << 20;
 
+/// What a rebuild learnt besides the table.
+pub(crate) struct Rebuilt {
+    resolved: Resolved,
+    /// A lost index of a cache may have told what was purged: nothing of the cache counts.
+    drops_all: bool,
+}
+
+impl Rebuilt {
+    /// Gives it to the store, and writes the indexes that were lost.
+    pub(crate) fn install(self, objects: &Objects) {
+        self.resolved.install(objects);
+        restore(objects, self.drops_all);
+    }
+}
+
 /// Fills the table. `bytes_max`: of records, in memory.
-pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<(), StoreError> {
+///
+/// # Errors
+/// When what was spilled cannot be read again, or the store is being closed.
+pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, StoreError> {
     objects.index.note_rebuild();
     let files = objects.segments.all_files();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(8));
@@ -121,9 +143,8 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<(), StoreErro
     if drops_all {
         tracing::error!("a lost index may have recorded what was purged: the cache begins empty");
     }
-    resolve(objects, heaps, &spill, threads, lost)?;
-    restore(objects, drops_all);
-    Ok(())
+    let resolved = resolve(objects, heaps, &spill, threads, lost)?;
+    Ok(Rebuilt { resolved, drops_all })
 }
 
 fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), StoreError> {

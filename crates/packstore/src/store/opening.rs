@@ -193,7 +193,10 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
             }
         }
         false if store.objects.segments.all_files().is_empty() => store.readiness.set_ready(Ok(())),
-        false => spawn(&store, "pack-rebuild", move |objects| rebuild(objects, options.rebuild_bytes_max)),
+        false => spawn(&store, "pack-rebuild", move |objects| {
+            rebuild(objects, options.rebuild_bytes_max)?.install(objects);
+            Ok(())
+        }),
     }
     if !options.read_only {
         for (index, volume) in volumes.iter().enumerate() {

@@ -22,6 +22,9 @@ const SEQUENCES_LOST_MAX: u64 = 1 << 20;
 
 /// Decides about all keys. `lost`: an index is, so that records of a store may be superseded by what is lost; a cache drops all.
 ///
+/// The table and the counts of live blocks are filled in place: a second table would take its memory twice, and a cache answers
+/// with what is known already. Everything else is returned.
+///
 /// # Errors
 /// When what was spilled cannot be read again, or the store is being closed.
 pub(super) fn resolve(
@@ -30,24 +33,24 @@ pub(super) fn resolve(
     spill: &Spill,
     threads: usize,
     lost: bool,
-) -> Result<(), StoreError> {
+) -> Result<Resolved, StoreError> {
     let mut ours = Ours::default();
     let mut internals = Vec::new();
-    let mut unindexed = HashMap::new();
+    let mut untold = HashMap::new();
     let parts = (0..PARTS).map(|_| Mutex::new(Vec::new())).collect::<Vec<Mutex<Vec<Vec<Found>>>>>();
     let mut sequence_max = 0;
     for heap in heaps {
         ours.specials.extend(heap.specials);
-        unindexed.extend(heap.uncertain);
+        untold.extend(heap.uncertain);
         internals.extend(heap.internals);
         sequence_max = sequence_max.max(heap.sequence_max);
         for (part, found) in parts.iter().zip(heap.parts) {
             locked(part).push(found);
         }
     }
-    objects.queue.set_sequence(sequence_max + SEQUENCES_LOST_MAX);
+    let next_sequence = sequence_max + SEQUENCES_LOST_MAX;
     if lost && objects.setup.mode == Mode::Cache {
-        return Ok(());
+        return Ok(Resolved { next_sequence, ..Resolved::default() });
     }
 
     // Ours first: users' records count only when what they name is there.
@@ -70,7 +73,7 @@ pub(super) fn resolve(
             resolved.part(objects, &ours, part);
         }
     };
-    let mut resolved = Resolved::default();
+    let mut resolved = Resolved { next_sequence, untold, ..Resolved::default() };
     std::thread::scope(|scope| {
         let threads = (0..threads).map(|_| scope.spawn(decide)).collect::<Vec<_>>();
         for thread in threads {
@@ -92,8 +95,7 @@ pub(super) fn resolve(
             count(objects, found, location);
         }
     }
-    resolved.tell(objects, unindexed);
-    Ok(())
+    Ok(resolved)
 }
 
 /// What the records of ours say: which manifests have all their pieces, which shared objects are there.
@@ -144,7 +146,9 @@ impl Ours {
 
 /// What came out, besides the table.
 #[derive(Default)]
-struct Resolved {
+pub(super) struct Resolved {
+    /// Numbers of changes begin here.
+    next_sequence: u64,
     objects: i64,
     /// How many names a shared object has.
     links: HashMap<u64, u32>,
@@ -153,9 +157,11 @@ struct Resolved {
     torn: HashSet<u64>,
     /// Hash and sequence number.
     uncertain: Vec<(u64, u64)>,
+    /// Records of which no index record tells, by sequence number.
+    untold: HashMap<u64, Uncertain>,
     /// Sequence number, hash and file of records that get a tombstone.
     superseded: Vec<(u64, u64, u32)>,
-    /// As given to [`resolve`].
+    /// As [`resolve`] was told.
     lost: bool,
 }
 
@@ -222,11 +228,13 @@ impl Resolved {
         self.superseded.extend(other.superseded);
     }
 
-    fn tell(self, objects: &Objects, mut unindexed: HashMap<u64, Uncertain>) {
+    /// Gives it to the store.
+    pub fn install(mut self, objects: &Objects) {
+        objects.queue.set_sequence(self.next_sequence);
         objects.index.learn(self.objects, self.torn);
         objects.set_links(self.links);
         for (hash, sequence) in self.uncertain {
-            if let Some(what) = unindexed.remove(&sequence) {
+            if let Some(what) = self.untold.remove(&sequence) {
                 objects.index.doubt(hash, what);
             }
         }
@@ -240,7 +248,7 @@ impl Resolved {
             && !objects.setup.read_only
             && let Err(error) = objects.queue.stage_tombstones(&superseded)
         {
-            tracing::warn!(%error, "what a damaged index record superseded could not be written again");
+            tracing::warn!(%error, "what a damaged index record made void could not be told again");
         }
     }
 }
@@ -251,12 +259,12 @@ fn unnamed_superseded(objects: &Objects, group: &[Found]) -> Vec<(u64, u64, u32)
     let file =
         |found: &Found| found.location().map(|location| Address::of(location, objects.setup.shape).file);
     let older = group.iter().enumerate().skip(1).filter(|(_, older)| older.sequence < group[0].sequence);
-    let unindexed = older.filter_map(|(at, older)| {
+    let untold = older.filter_map(|(at, older)| {
         let file = file(older)?;
-        let is_newer = group[..at].iter().any(|newer| newer.superseded == file);
-        (!is_newer).then_some((older.sequence, older.hash, file))
+        let told = group[..at].iter().any(|newer| newer.superseded == file);
+        (!told).then_some((older.sequence, older.hash, file))
     });
-    unindexed.collect()
+    untold.collect()
 }
 
 fn count(objects: &Objects, found: &Found, location: Location) {
