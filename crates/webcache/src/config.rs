@@ -33,6 +33,7 @@ pub use words::{Admission, Choice, ForwardedFor, Internal, LogFormat, PrefetchHo
 use std::sync::LazyLock;
 
 use sections::SECTIONS;
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 /// A file with all keys, their defaults and their descriptions.
@@ -66,8 +67,10 @@ fn written(value: impl Fn(&str, &key::Key) -> String) -> String {
 /// With everything that is wrong.
 pub fn read(user: &str, flags: Table) -> Result<Config, ConfigError> {
     let mut whole: Table = default_toml().parse().expect("the default configuration is TOML");
-    let mut user: Table =
-        user.parse().map_err(|error: toml::de::Error| ConfigError::of(error.to_string()))?;
+    let mut user: Table = user.parse().map_err(|error: toml::de::Error| match too_large(user) {
+        problems if problems.is_empty() => ConfigError::of(error.to_string()),
+        problems => ConfigError { problems },
+    })?;
     let mut problems = Vec::new();
     renamed::modernize(&mut user, &mut problems);
     merge(&mut whole, user, "", &mut problems);
@@ -76,6 +79,34 @@ pub fn read(user: &str, flags: Table) -> Result<Config, ConfigError> {
         return Err(ConfigError { problems });
     }
     checked::check(whole)
+}
+
+/// The numbers that are beyond what TOML has: the parser does not name their keys.
+fn too_large(text: &str) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let Ok(whole) = DeTable::parse(text) {
+        let tables = whole.get_ref().iter();
+        tables.for_each(|(key, value)| add_too_large(key.get_ref(), value.get_ref(), &mut problems));
+    }
+    problems
+}
+
+fn add_too_large(name: &str, value: &DeValue<'_>, problems: &mut Vec<Problem>) {
+    match value {
+        DeValue::Integer(number) if i64::from_str_radix(number.as_str(), number.radix()).is_err() => {
+            let what = format!("is {number}, and should be from {} to {}", i64::MIN, i64::MAX);
+            problems.push(Problem { key: name.to_owned(), what });
+        }
+        DeValue::Array(values) => {
+            values.iter().for_each(|value| add_too_large(name, value.get_ref(), problems));
+        }
+        DeValue::Table(table) => {
+            for (key, value) in table {
+                add_too_large(&format!("{name}.{}", key.get_ref()), value.get_ref(), problems);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Merges `over` into `base`. Keys that `base` lacks are problems, except for the arrays of tables.
