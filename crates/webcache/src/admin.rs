@@ -174,9 +174,11 @@ async fn purge_url(shared: &Arc<Shared>, uri: &Uri) -> Reply {
     let was_there = [purge(shared, &key).await, purge(shared, &key.within(Realm::Sites)).await];
     match was_there.contains(&true) {
         true => text(StatusCode::OK, "text/plain", "purged\n"),
-        false => {
-            text(StatusCode::NOT_FOUND, "text/plain", "nothing is stored or being fetched for this URL\n")
-        }
+        false => text(
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            "nothing is stored for this URL; what is being fetched for it now will not be stored\n",
+        ),
     }
 }
 

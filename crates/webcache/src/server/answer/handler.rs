@@ -348,11 +348,15 @@ impl RequestHandler {
         let was_there = purge(&self.worker.shared, &self.parsed.key).await;
         let reply = match was_there {
             true => plain(StatusCode::OK, "purged"),
-            false => plain(StatusCode::NOT_FOUND, "nothing is stored or being fetched for this URL"),
+            false => plain(StatusCode::NOT_FOUND, NOTHING_TO_PURGE),
         };
         self.own(reply, Outcome::Purge)
     }
 }
+
+/// A fetch that no other request may share is in no table, so that it cannot be told; it sees the purge when it ends.
+const NOTHING_TO_PURGE: &str =
+    "nothing is stored for this URL; what is being fetched for it now will not be stored";
 
 /// Removes a URI from the store and from the collapsing table. Returns whether it was in either. A kill of the process afterwards
 /// does not bring it back.

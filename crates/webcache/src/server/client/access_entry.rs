@@ -8,6 +8,7 @@
 //! Always holds: a reply by HTTP/1 counts as sent when it has left for the client, not when hyper has taken it. What has not left
 //! when the connection ends counts as aborted. With HTTP/2 only hyper knows when a stream's last frame leaves, and it does not
 //! report that.
+//! Not here: how the request keeps its connection from being ended (`request_count`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,19 +20,16 @@ use std::time::Instant;
 use crate::config::Choice;
 use crate::log::{Entry, Way};
 use crate::server::answer::handler::Client;
-use crate::server::client::connection::BlockedSince;
+use crate::server::client::request_count::RequestCount;
 use crate::server::client::request_guard::ConnectionState;
 use crate::server::counters::Outcome;
 use crate::server::worker::Worker;
 
 /// Recorded when it is dropped, or for HTTP/1 when its reply has left.
 pub struct AccessEntry {
-    conn_state: Arc<ConnectionState>,
-    stream: Option<BlockedSince>,
+    count: RequestCount,
     /// `None` where no flush shows when the reply has left.
     unflushed: Option<Rc<Unflushed>>,
-    /// Whether the client waits for the proxy, rather than the proxy for the client to read.
-    waiting: bool,
     /// The parent that answered an ICP query with a hit.
     icp_hit: Option<String>,
     /// Taken on drop.
@@ -94,12 +92,10 @@ impl Unflushed {
 impl AccessEntry {
     /// For a request whose head arrived at `began`.
     pub fn new(worker: Rc<Worker>, client: &Client, began: Instant, entry: Option<Box<Entry>>) -> Self {
-        let (conn_state, stream) = (Arc::clone(&client.conn_state), client.stream.clone());
-        conn_state.waiting.fetch_add(1, Ordering::Relaxed);
-        conn_state.progress.fetch_add(1, Ordering::Relaxed);
-        let unflushed = stream.is_none().then(|| Rc::clone(&client.unflushed));
+        let count = RequestCount::new(Arc::clone(&client.conn_state), client.stream.clone());
+        let unflushed = client.stream.is_none().then(|| Rc::clone(&client.unflushed));
         let record = Record { worker, began, outcome: Outcome::Failed, sent_bytes: 0, ended: false, entry };
-        Self { conn_state, stream, unflushed, waiting: true, icp_hit: None, record: Some(record) }
+        Self { count, unflushed, icp_hit: None, record: Some(record) }
     }
 
     fn record_mut(&mut self) -> &mut Record {
@@ -111,20 +107,9 @@ impl AccessEntry {
         self.unflushed = None;
     }
 
-    /// Notes who waits: the client for the proxy, or the proxy for the client to read.
-    pub fn set_client_waiting(&mut self, waits: bool) {
-        if !waits {
-            self.conn_state.progress.fetch_add(1, Ordering::Relaxed);
-        }
-        if waits && !self.waiting {
-            self.conn_state.waiting.fetch_add(1, Ordering::Relaxed);
-        } else if !waits && self.waiting {
-            self.conn_state.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-        self.waiting = waits;
-        if let Some(since) = &self.stream {
-            since.set((!waits).then(Instant::now));
-        }
+    /// The request as its connection counts it.
+    pub fn count_mut(&mut self) -> &mut RequestCount {
+        &mut self.count
     }
 
     /// Sets how the request was answered.
@@ -181,8 +166,7 @@ impl AccessEntry {
 
 impl Drop for AccessEntry {
     fn drop(&mut self) {
-        self.set_client_waiting(false);
-        let number = self.conn_state.reply_ended();
+        let number = self.count.end();
         let Some(record) = self.record.take() else { return };
         match &self.unflushed {
             Some(unflushed) if record.ended => unflushed.0.borrow_mut().push_back((number, record)),

@@ -192,7 +192,7 @@ impl ReplyBody {
             access_entry.set_complete();
         }
         // The client can now read the head.
-        access_entry.set_client_waiting(false);
+        access_entry.count_mut().set_client_waiting(false);
         self.access_entry = Some(access_entry);
         self
     }
@@ -370,7 +370,7 @@ impl Body for ReplyBody {
         }
         let piece = this.source.poll_next(cx);
         if let Some(access_entry) = &mut this.access_entry {
-            access_entry.set_client_waiting(piece.is_pending());
+            access_entry.count_mut().set_client_waiting(piece.is_pending());
         }
         let mut piece = ready!(piece);
         if let Some(Ok(bytes)) = &piece {
