@@ -87,17 +87,17 @@ impl CachePolicy {
     /// first.
     pub(crate) fn to_empty<'a>(
         &self,
-        files: &'a [Arc<Segment>],
+        segments: &'a [Arc<Segment>],
         queue_kind: FifoQueue,
         has_two_queues: bool,
         is_idle: impl Fn(&&Arc<Segment>) -> bool,
     ) -> Vec<&'a Arc<Segment>> {
-        let from = has_two_queues.then(|| queue_to_empty(files, queue_kind));
-        let of = |file: &Arc<Segment>| {
-            from.is_none_or(|from| file.queue_kind.load(Ordering::Relaxed) == from.code())
+        let from = has_two_queues.then(|| queue_to_empty(segments, queue_kind));
+        let of = |segment: &Arc<Segment>| {
+            from.is_none_or(|from| segment.queue_kind.load(Ordering::Relaxed) == from.code())
         };
-        let mut turns = files.iter().filter(is_idle).collect::<Vec<_>>();
-        turns.sort_by_cached_key(|file| (!of(file), file.generation.load(Ordering::Relaxed)));
+        let mut turns = segments.iter().filter(is_idle).collect::<Vec<_>>();
+        turns.sort_by_cached_key(|segment| (!of(segment), segment.generation.load(Ordering::Relaxed)));
         turns
     }
 
@@ -116,10 +116,11 @@ impl CachePolicy {
 }
 
 /// The small queue, when it has its share already; for the main queue, when it has more than that.
-fn queue_to_empty(files: &[Arc<Segment>], queue_kind: FifoQueue) -> FifoQueue {
-    let is_small = |file: &&Arc<Segment>| file.queue_kind.load(Ordering::Relaxed) == FifoQueue::Small.code();
-    let small = files.iter().filter(is_small).count();
-    let share = (files.len() / SMALL_QUEUE_OF).max(1);
+fn queue_to_empty(segments: &[Arc<Segment>], queue_kind: FifoQueue) -> FifoQueue {
+    let is_small =
+        |segment: &&Arc<Segment>| segment.queue_kind.load(Ordering::Relaxed) == FifoQueue::Small.code();
+    let small = segments.iter().filter(is_small).count();
+    let share = (segments.len() / SMALL_QUEUE_OF).max(1);
     let enough = match queue_kind {
         FifoQueue::Small => small >= share,
         FifoQueue::Main => small > share + 1,
@@ -141,23 +142,23 @@ mod tests {
 
     fn files(queues: &[FifoQueue]) -> Vec<Arc<Segment>> {
         let disk = Arc::new(SimulatedDisk::new("policy"));
-        let file = |(number, queue_kind): (usize, &FifoQueue)| {
+        let segment = |(number, queue_kind): (usize, &FifoQueue)| {
             // Later numbers are older.
-            let file = Segment::new(
+            let segment = Segment::new(
                 number as u32,
                 0,
                 disk.clone(),
                 Access::of(Mode::Cache, false),
                 100 - number as u64,
             );
-            file.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
-            Arc::new(file)
+            segment.queue_kind.store(queue_kind.code(), Ordering::Relaxed);
+            Arc::new(segment)
         };
-        queues.iter().enumerate().map(file).collect()
+        queues.iter().enumerate().map(segment).collect()
     }
 
-    fn numbers(files: &[&Arc<Segment>]) -> Vec<u32> {
-        files.iter().map(|file| file.number).collect()
+    fn numbers(segments: &[&Arc<Segment>]) -> Vec<u32> {
+        segments.iter().map(|segment| segment.number).collect()
     }
 
     #[test]
@@ -189,16 +190,16 @@ mod tests {
         let policy = policy(&CacheOptions::default());
         let mut queues = vec![FifoQueue::Main; 12];
         (queues[0], queues[5], queues[11]) = (FifoQueue::Small, FifoQueue::Small, FifoQueue::Main);
-        let files = files(&queues);
+        let segments = files(&queues);
         let all = |_: &&Arc<Segment>| true;
-        let one_queue = policy.to_empty(&files, FifoQueue::Small, false, all);
+        let one_queue = policy.to_empty(&segments, FifoQueue::Small, false, all);
         assert_eq!(numbers(&one_queue)[..2], [11, 10], "the oldest");
         // Two of twelve are the small queue's: its share.
-        let for_newcomers = policy.to_empty(&files, FifoQueue::Small, true, all);
+        let for_newcomers = policy.to_empty(&segments, FifoQueue::Small, true, all);
         assert_eq!(numbers(&for_newcomers)[..3], [5, 0, 11], "theirs before the others");
-        let for_proven = policy.to_empty(&files, FifoQueue::Main, true, all);
+        let for_proven = policy.to_empty(&segments, FifoQueue::Main, true, all);
         assert_eq!(numbers(&for_proven)[..2], [11, 10], "newcomers have no more than their share");
-        let idle = policy.to_empty(&files, FifoQueue::Small, true, |file| file.number != 5);
+        let idle = policy.to_empty(&segments, FifoQueue::Small, true, |segment| segment.number != 5);
         assert_eq!(numbers(&idle)[0], 0, "a file in use is passed over");
     }
 

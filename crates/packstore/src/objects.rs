@@ -108,7 +108,7 @@ impl Objects {
             return FifoQueue::Small;
         }
         match old.and_then(|old| self.segments.segment_at(old.location)) {
-            Some(file) => FifoQueue::of(file.queue_kind.load(Ordering::Relaxed)),
+            Some(segment) => FifoQueue::of(segment.queue_kind.load(Ordering::Relaxed)),
             None => self.policy.queue_of_new(hash),
         }
     }

@@ -113,22 +113,22 @@ impl Segments {
 
     /// What a change that supersedes the record at this location must name.
     pub(crate) fn superseded_at(&self, location: Location) -> Option<Superseded> {
-        let file = self.segment_at(location)?;
-        Some(Superseded { file: file.number, generation: file.generation.load(Ordering::SeqCst) })
+        let segment = self.segment_at(location)?;
+        Some(Superseded { file: segment.number, generation: segment.generation.load(Ordering::SeqCst) })
     }
 
     /// A record at this location counts.
     pub(crate) fn gain(&self, location: Location, blocks: u32) {
-        if let Some(file) = self.segment_at(location) {
-            file.gain(blocks);
+        if let Some(segment) = self.segment_at(location) {
+            segment.gain(blocks);
         }
     }
 
     /// The record at this location counts no more.
     pub(crate) fn lose(&self, location: Location, blocks: u32) {
-        let Some(file) = self.segment_at(location) else { return };
-        file.lose(blocks);
-        self.volume(file.volume).full.store(false, Ordering::SeqCst);
+        let Some(segment) = self.segment_at(location) else { return };
+        segment.lose(blocks);
+        self.volume(segment.volume).full.store(false, Ordering::SeqCst);
     }
 
     /// Of a file's index; `None` when there is no such file.
@@ -169,15 +169,18 @@ impl Segments {
     }
 
     /// Makes a file known.
-    pub(crate) fn add(&self, reserved: ReservedNumber<'_>, file: Arc<Segment>) {
-        assert_eq!(reserved.number, file.number, "a file is added under the number that was reserved for it");
-        let at = file.number as usize;
-        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        if files.len() <= at {
-            files.resize(at + 1, None);
+    pub(crate) fn add(&self, reserved: ReservedNumber<'_>, segment: Arc<Segment>) {
+        assert_eq!(
+            reserved.number, segment.number,
+            "a file is added under the number that was reserved for it"
+        );
+        let at = segment.number as usize;
+        let mut segments = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        if segments.len() <= at {
+            segments.resize(at + 1, None);
         }
-        files[at] = Some(file);
-        drop(files);
+        segments[at] = Some(segment);
+        drop(segments);
         drop(reserved);
     }
 
@@ -246,7 +249,7 @@ impl Segments {
     /// Whether what supersedes this segment's records must still be kept.
     pub(crate) fn is_needed(&self, superseded: Superseded) -> bool {
         match self.file(superseded.file) {
-            Some(file) => superseded.generation >= file.since.load(Ordering::SeqCst),
+            Some(segment) => superseded.generation >= segment.since.load(Ordering::SeqCst),
             None => self.volumes_missing.load(Ordering::Relaxed),
         }
     }

@@ -141,7 +141,7 @@ impl Objects {
         let place = self
             .segments
             .file(address.file)
-            .map(|file| self.segments.volume(file.volume).disk.place())
+            .map(|segment| self.segments.volume(segment.volume).disk.place())
             .unwrap_or_default();
         let key = if name.internal { format!("(part {:02x?})", name.key) } else { printable(name.key) };
         StoreError::Damaged { place, key, file: address.file, block: address.block, why }
@@ -156,15 +156,15 @@ impl Objects {
         let Sought { hash, depth, .. } = sought;
         let address = Address::of(location, self.setup.shape);
         let in_table = || self.index.has(hash, location);
-        let Some(file) = self.segments.file(address.file) else {
+        let Some(segment) = self.segments.file(address.file) else {
             return Ok(if in_table() { Look::Damaged(address, "its segment is gone") } else { Look::Moved });
         };
-        let generation = file.generation.load(Ordering::SeqCst);
+        let generation = segment.generation.load(Ordering::SeqCst);
         // The same object may come to the same location again, written again in between: then its segment's index was too.
         let still_there = || {
             in_table()
-                && file.generation.load(Ordering::SeqCst) == generation
-                && self.segments.file(address.file).is_some_and(|now| Arc::ptr_eq(&now, &file))
+                && segment.generation.load(Ordering::SeqCst) == generation
+                && self.segments.file(address.file).is_some_and(|now| Arc::ptr_eq(&now, &segment))
         };
         if !still_there() {
             return Ok(Look::Moved);
@@ -172,7 +172,7 @@ impl Objects {
         // Its blocks may have been given to another object while they were read. That begins with its leaving the table:
         // so either the checksum was compared, or the table still has it, or it is looked for again.
         let before = before.filter(|before| before.generation == generation).map(|before| before.bytes);
-        match self.look_at(&file, location, address, sought, before) {
+        match self.look_at(&segment, location, address, sought, before) {
             Ok(Look::Found(mut record)) if depth == Depth::Head || record.compared => {
                 record.generation = generation;
                 Ok(Look::Found(record))
@@ -188,7 +188,7 @@ impl Objects {
 
     fn look_at(
         &self,
-        file: &Arc<Segment>,
+        segment: &Arc<Segment>,
         location: Location,
         address: Address,
         Sought { name, hash, depth }: Sought<'_>,
@@ -197,14 +197,14 @@ impl Objects {
         let all = self.setup.shape.bytes_at_most(address);
         let want = if depth == Depth::Head { all.min(HEAD_READ_BYTES) } else { all };
         let salt = self.setup.body_salt(address.file);
-        let mut bytes = match before.map_or_else(|| self.bytes_at(file, address.block, want), Ok) {
+        let mut bytes = match before.map_or_else(|| self.bytes_at(segment, address.block, want), Ok) {
             // The others are there.
             Err(error) if is_gone(&error) => return Ok(Look::Damaged(address, "its data file is missing")),
             bytes => bytes?,
         };
         let mut head = RecordHead::decode(&bytes, salt);
         if head.is_none() && want < all && RecordHead::peek(&bytes).is_some() {
-            bytes = self.bytes_at(file, address.block, all)?;
+            bytes = self.bytes_at(segment, address.block, all)?;
             head = RecordHead::decode(&bytes, salt);
         }
         let Some(head) = head else { return Ok(Look::Damaged(address, "its head fails its checksum")) };
@@ -266,22 +266,22 @@ impl Objects {
 
     /// Whether the record at this place is only in memory.
     pub(crate) fn is_unwritten(&self, address: Address) -> bool {
-        let Some(file) = self.segments.file(address.file) else { return false };
-        let volume = self.segments.volume(file.volume);
+        let Some(segment) = self.segments.file(address.file) else { return false };
+        let volume = self.segments.volume(segment.volume);
         volume.queue.is_unwritten(address.file, address.block)
     }
 
     /// Bytes from a block on: from memory while they are not written yet.
-    fn bytes_at(&self, file: &Arc<Segment>, block: u32, len: usize) -> Result<Vec<u8>, StoreError> {
+    fn bytes_at(&self, segment: &Arc<Segment>, block: u32, len: usize) -> Result<Vec<u8>, StoreError> {
         if self.setup.mode == Mode::Cache && !self.setup.read_only {
-            let volume = self.segments.volume(file.volume);
-            if let Some(bytes) = volume.queue.unwritten(file.number, block) {
+            let volume = self.segments.volume(segment.volume);
+            if let Some(bytes) = volume.queue.unwritten(segment.number, block) {
                 return Ok(bytes);
             }
         }
         self.note_disk_read();
         let mut bytes = vec![0; len];
-        let read = file.body()?.read_at(&mut bytes, self.setup.shape.offset(block))?;
+        let read = segment.body()?.read_at(&mut bytes, self.setup.shape.offset(block))?;
         bytes.truncate(read);
         Ok(bytes)
     }

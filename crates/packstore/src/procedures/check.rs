@@ -69,14 +69,14 @@ impl Store {
     pub fn missing_parts(&self) -> Result<Vec<Fault>, StoreError> {
         self.readiness.wait_ready()?;
         let mut faults = gone_parts(&self.objects.segments);
-        for file in self.objects.segments.all_files() {
-            let what = match index_of_live(&self.objects, &file) {
-                Ok(Some(read)) => what_an_index_lacks(&self.objects, &file, &read),
+        for segment in self.objects.segments.all_files() {
+            let what = match index_of_live(&self.objects, &segment) {
+                Ok(Some(read)) => what_an_index_lacks(&self.objects, &segment, &read),
                 Ok(None) => None,
                 Err(error) => Some(error.to_string()),
             };
             faults.extend(what.map(|what| Fault {
-                file: Some(file.number),
+                file: Some(segment.number),
                 key: None,
                 what,
                 is_damaged: true,

@@ -46,20 +46,20 @@ impl Store {
         let mut report = CompactReport::default();
         let mut damaged = HashSet::new();
         loop {
-            let Some(file) = self.emptiest(&damaged) else { return Ok(report) };
+            let Some(segment) = self.emptiest(&damaged) else { return Ok(report) };
             if report.bytes_moved >= bytes_max {
                 report.more = true;
                 return Ok(report);
             }
             // Nobody fills it meanwhile.
-            if file.filling.swap(true, Ordering::SeqCst) {
+            if segment.filling.swap(true, Ordering::SeqCst) {
                 continue;
             }
-            let emptied = self.empty(&file, &mut report);
+            let emptied = self.empty(&segment, &mut report);
             match emptied {
                 Ok(true) => {}
                 Ok(false) => {
-                    file.filling.store(false, Ordering::SeqCst);
+                    segment.filling.store(false, Ordering::SeqCst);
                     report.more = true;
                     return Ok(report);
                 }
@@ -67,12 +67,12 @@ impl Store {
                 Err(
                     StoreError::Damaged { .. } | StoreError::NotAVolume { .. } | StoreError::Foreign { .. },
                 ) => {
-                    file.filling.store(false, Ordering::SeqCst);
+                    segment.filling.store(false, Ordering::SeqCst);
                     report.damaged += 1;
-                    damaged.insert(file.number);
+                    damaged.insert(segment.number);
                 }
                 Err(error) => {
-                    file.filling.store(false, Ordering::SeqCst);
+                    segment.filling.store(false, Ordering::SeqCst);
                     return Err(error);
                 }
             }
@@ -82,36 +82,41 @@ impl Store {
     /// The emptiest file that is worth it: the others have room for what is in it, twice over.
     fn emptiest(&self, damaged: &HashSet<u32>) -> Option<Arc<Segment>> {
         let blocks = self.objects.setup.shape.segment_blocks;
-        let live = |file: &Arc<Segment>| file.live_blocks.load(Ordering::Relaxed);
-        let files = self.objects.segments.all_files();
-        let usable = |file: &&Arc<Segment>| {
-            !file.filling.load(Ordering::SeqCst)
-                && !damaged.contains(&file.number)
-                && self.objects.segments.volume(file.volume).failed.get().is_none()
+        let live = |segment: &Arc<Segment>| segment.live_blocks.load(Ordering::Relaxed);
+        let segments = self.objects.segments.all_files();
+        let usable = |segment: &&Arc<Segment>| {
+            !segment.filling.load(Ordering::SeqCst)
+                && !damaged.contains(&segment.number)
+                && self.objects.segments.volume(segment.volume).failed.get().is_none()
         };
-        let file = files.iter().filter(usable).min_by_key(|file| live(file))?;
-        let others = files.iter().filter(|other| other.number != file.number);
+        let segment = segments.iter().filter(usable).min_by_key(|segment| live(segment))?;
+        let others = segments.iter().filter(|other| other.number != segment.number);
         let room = others.map(|other| u64::from(blocks - live(other).min(blocks))).sum::<u64>();
-        let worth = live(file) < blocks / 4 * 3 && (live(file) == 0 || room > u64::from(live(file)) * 2);
-        worth.then(|| file.clone())
+        let worth =
+            live(segment) < blocks / 4 * 3 && (live(segment) == 0 || room > u64::from(live(segment)) * 2);
+        worth.then(|| segment.clone())
     }
 
     /// False when a record in it still counts.
-    pub(crate) fn empty(&self, file: &Arc<Segment>, report: &mut CompactReport) -> Result<bool, StoreError> {
+    pub(crate) fn empty(
+        &self,
+        segment: &Arc<Segment>,
+        report: &mut CompactReport,
+    ) -> Result<bool, StoreError> {
         let objects = &self.objects;
-        let IndexRead { salt, bytes, .. } = index_of(objects.setup.store, file)?;
+        let IndexRead { salt, bytes, .. } = index_of(objects.setup.store, segment)?;
         let mut pending = Vec::new();
-        let mut onward = Onward::of(file);
+        let mut onward = Onward::of(segment);
         for (_, index_record) in IndexRecords::new(&bytes, salt) {
             let IndexRecord::Put(put) = index_record else { continue };
             let hash = put.name.hash(objects.setup.hash_seed);
-            if objects.index.location_of(hash, file.number, put.block).is_none() {
+            if objects.index.location_of(hash, segment.number, put.block).is_none() {
                 continue;
             }
             let taken = Taken::one(objects.queue.keys(), hash);
             onward.at(objects.setup.shape.offset(put.block));
             let record = match objects.find(put.name, hash, Depth::Whole) {
-                Ok(Some(record)) if record.address.file == file.number => record,
+                Ok(Some(record)) if record.address.file == segment.number => record,
                 // Gone or moved meanwhile.
                 Ok(_) => continue,
                 Err(error) => return Err(error),
@@ -129,7 +134,7 @@ impl Store {
                 old: Some(record.entry),
                 moved: true,
                 recovered: put.recovered,
-                queue_kind: FifoQueue::of(file.queue_kind.load(Ordering::Relaxed)),
+                queue_kind: FifoQueue::of(segment.queue_kind.load(Ordering::Relaxed)),
             };
             report.records_moved += 1;
             report.bytes_moved += record.head.record_bytes() as u64;
@@ -138,24 +143,24 @@ impl Store {
         for moved in pending {
             moved.wait()?;
         }
-        if file.live_blocks.load(Ordering::Relaxed) != 0 {
+        if segment.live_blocks.load(Ordering::Relaxed) != 0 {
             return Ok(false);
         }
         // What superseded its records, before they go. Nothing is put here meanwhile.
         self.flush()?;
         // What its records superseded elsewhere must stay superseded.
-        keep_tombstones(objects, file, &bytes, salt)?;
+        keep_tombstones(objects, segment, &bytes, salt)?;
         self.flush()?;
-        self.remove_file(file)?;
+        self.remove_file(segment)?;
         report.files_removed += 1;
         Ok(true)
     }
 
     /// Removes a file in which nothing counts any more.
-    pub(crate) fn remove_file(&self, file: &Arc<Segment>) -> Result<(), StoreError> {
+    pub(crate) fn remove_file(&self, segment: &Arc<Segment>) -> Result<(), StoreError> {
         let objects = &self.objects;
-        let volume: Arc<Volume> = objects.segments.volume(file.volume);
-        file.removed.store(true, Ordering::SeqCst);
+        let volume: Arc<Volume> = objects.segments.volume(segment.volume);
+        segment.removed.store(true, Ordering::SeqCst);
         // The body's other name says that the removal has begun, so that an opening after a kill continues with it: never is a file
         // removed because the other is missing. Until the index is gone what supersedes its records must be kept, so the file is
         // forgotten last. Who reads its body still has it open.
@@ -165,21 +170,21 @@ impl Store {
         };
         // On a full disk the copy is written when the file is gone, which makes room: a kill in between leaves a copy that names
         // a file too many, which `check` reports and `repair` gives up.
-        let copy_later = match write_copy(&objects.segments, file.volume, Some(file.number)) {
+        let copy_later = match write_copy(&objects.segments, segment.volume, Some(segment.number)) {
             Ok(()) => false,
             Err(error) if is_full(&error) => true,
             Err(error) => return Err(volume.fail(error)),
         };
-        let gone = Segment::gone_data_name(file.number);
-        unless_gone(volume.disk.rename(&Segment::data_name(file.number), &gone))?;
+        let gone = Segment::gone_data_name(segment.number);
+        unless_gone(volume.disk.rename(&Segment::data_name(segment.number), &gone))?;
         volume.disk.sync_names().map_err(|error| volume.fail(error))?;
-        unless_gone(volume.disk.remove(&Segment::index_name(file.number)))?;
+        unless_gone(volume.disk.remove(&Segment::index_name(segment.number)))?;
         volume.disk.sync_names().map_err(|error| volume.fail(error))?;
         unless_gone(volume.disk.remove(&gone))?;
-        objects.segments.forget(file.number);
+        objects.segments.forget(segment.number);
         volume.full.store(false, Ordering::SeqCst);
         if copy_later {
-            write_copy(&objects.segments, file.volume, None).map_err(|error| match is_full(&error) {
+            write_copy(&objects.segments, segment.volume, None).map_err(|error| match is_full(&error) {
                 true => StoreError::Full,
                 false => volume.fail(error),
             })?;
@@ -191,7 +196,7 @@ impl Store {
 /// Writes tombstones elsewhere for what the records of an index superseded, where that is still needed.
 pub(crate) fn keep_tombstones(
     objects: &Objects,
-    file: &Segment,
+    segment: &Segment,
     bytes: &[u8],
     salt: u32,
 ) -> Result<(), StoreError> {
@@ -211,7 +216,7 @@ pub(crate) fn keep_tombstones(
             IndexRecord::Mark { .. } => continue,
         };
         let torn = objects.index.is_torn(tombstone.sequence);
-        if tombstone.superseded.file != file.number
+        if tombstone.superseded.file != segment.number
             && !torn
             && objects.segments.is_needed(tombstone.superseded)
         {

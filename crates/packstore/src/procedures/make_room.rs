@@ -56,16 +56,20 @@ pub(crate) fn prepare(
     want_blocks: u32,
     queue_kind: FifoQueue,
 ) -> Result<Filling, NoRoom> {
-    let files = volume.size_bytes.load(Ordering::Relaxed) / objects.setup.shape.segment_bytes();
-    let two = objects.policy.has_two_queues(files);
+    let segments = volume.size_bytes.load(Ordering::Relaxed) / objects.setup.shape.segment_bytes();
+    let two = objects.policy.has_two_queues(segments);
     let blocks = objects.setup.shape.segment_blocks;
     let mut may_create = true;
     loop {
-        let mine =
-            objects.segments.all_files().into_iter().filter(|file| file.volume == index).collect::<Vec<_>>();
+        let mine = objects
+            .segments
+            .all_files()
+            .into_iter()
+            .filter(|segment| segment.volume == index)
+            .collect::<Vec<_>>();
         let used = mine
             .iter()
-            .map(|file| objects.setup.shape.segment_bytes() + file.index_bytes.load(Ordering::Relaxed))
+            .map(|segment| objects.setup.shape.segment_bytes() + segment.index_bytes.load(Ordering::Relaxed))
             .sum::<u64>();
         // The new file's index will be as large as the others'.
         let index_mean =
@@ -73,26 +77,27 @@ pub(crate) fn prepare(
         let needed = used
             + objects.setup.shape.segment_bytes()
             + index_mean.max(objects.setup.shape.segment_bytes() / 64);
-        let idle = |file: &&Arc<Segment>| {
-            !file.filling.load(Ordering::SeqCst) && file.pins.load(Ordering::SeqCst) == 0
+        let idle = |segment: &&Arc<Segment>| {
+            !segment.filling.load(Ordering::SeqCst) && segment.pins.load(Ordering::SeqCst) == 0
         };
-        let free = |file: &Arc<Segment>| blocks - file.live_blocks.load(Ordering::Relaxed).min(blocks);
-        let worth = |file: &&Arc<Segment>| {
-            let exhausted = file.exhausted_at.load(Ordering::Relaxed);
-            let lost = exhausted.saturating_sub(file.live_blocks.load(Ordering::Relaxed));
-            let shorter = want_blocks <= file.exhausted_for.load(Ordering::Relaxed) / 2;
+        let free = |segment: &Arc<Segment>| blocks - segment.live_blocks.load(Ordering::Relaxed).min(blocks);
+        let worth = |segment: &&Arc<Segment>| {
+            let exhausted = segment.exhausted_at.load(Ordering::Relaxed);
+            let lost = exhausted.saturating_sub(segment.live_blocks.load(Ordering::Relaxed));
+            let shorter = want_blocks <= segment.exhausted_for.load(Ordering::Relaxed) / 2;
             want_blocks == 0
-                || (free(file) > blocks / 32 && (exhausted == u32::MAX || lost > blocks / 32 || shorter))
+                || (free(segment) > blocks / 32 && (exhausted == u32::MAX || lost > blocks / 32 || shorter))
         };
         // What stays in it should be of the queue.
-        let of_lane = |file: &&Arc<Segment>| {
-            !two || file.queue_kind.load(Ordering::Relaxed) == queue_kind.code()
-                || file.live_blocks.load(Ordering::Relaxed) == 0
+        let of_lane = |segment: &&Arc<Segment>| {
+            !two || segment.queue_kind.load(Ordering::Relaxed) == queue_kind.code()
+                || segment.live_blocks.load(Ordering::Relaxed) == 0
         };
-        let emptiest = mine.iter().filter(idle).filter(worth).filter(of_lane).max_by_key(|file| free(file));
-        if let Some(file) = emptiest
-            && free(file) >= blocks / 2
-            && let Some(filling) = refill(objects, volume, file, queue_kind)?
+        let emptiest =
+            mine.iter().filter(idle).filter(worth).filter(of_lane).max_by_key(|segment| free(segment));
+        if let Some(segment) = emptiest
+            && free(segment) >= blocks / 2
+            && let Some(filling) = refill(objects, volume, segment, queue_kind)?
         {
             return Ok(filling);
         }
@@ -106,9 +111,9 @@ pub(crate) fn prepare(
             Mode::Store => 0,
             Mode::Cache => blocks / 10 * 3,
         };
-        if let Some(file) = emptiest
-            && free(file) >= enough
-            && let Some(filling) = refill(objects, volume, file, queue_kind)?
+        if let Some(segment) = emptiest
+            && free(segment) >= enough
+            && let Some(filling) = refill(objects, volume, segment, queue_kind)?
         {
             return Ok(filling);
         }
@@ -118,13 +123,13 @@ pub(crate) fn prepare(
         let turns = objects.policy.to_empty(&mine, queue_kind, two, idle);
         // Those that what is being read fills, only when there is nothing else.
         let Some(first) = turns.first() else { return Err(NoRoom::Full) };
-        for (file, sparing) in turns.iter().map(|file| (file, true)).chain([(first, false)]) {
-            match evict(objects, volume, file, want_blocks, two, sparing) {
+        for (segment, sparing) in turns.iter().map(|segment| (segment, true)).chain([(first, false)]) {
+            match evict(objects, volume, segment, want_blocks, two, sparing) {
                 Ok(false) => continue,
                 Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) => {}
                 done => drop(done?),
             }
-            if let Some(filling) = refill(objects, volume, file, queue_kind)? {
+            if let Some(filling) = refill(objects, volume, segment, queue_kind)? {
                 return Ok(filling);
             }
             break;

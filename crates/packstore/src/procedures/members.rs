@@ -108,22 +108,24 @@ impl Store {
         volume.queue.let_go_of_files();
         let begun = Instant::now();
         loop {
-            let files = self.objects.segments.all_files();
-            let Some(file) = files.iter().find(|file| file.volume == index) else { return Ok(report) };
-            if file.is_unfit() {
-                let why = format!("segment {:08} is damaged: run `crumb pack repair` first", file.number);
+            let segments = self.objects.segments.all_files();
+            let Some(segment) = segments.iter().find(|segment| segment.volume == index) else {
+                return Ok(report);
+            };
+            if segment.is_unfit() {
+                let why = format!("segment {:08} is damaged: run `crumb pack repair` first", segment.number);
                 return Err(StoreError::Foreign { place: volume.disk.place(), why });
             }
-            if file.filling.swap(true, Ordering::SeqCst) {
+            if segment.filling.swap(true, Ordering::SeqCst) {
                 if begun.elapsed() > HELD_MAX {
                     return Err(StoreError::Busy);
                 }
                 std::thread::yield_now();
                 continue;
             }
-            let emptied = self.empty(file, &mut report);
+            let emptied = self.empty(segment, &mut report);
             if !matches!(emptied, Ok(true)) {
-                file.filling.store(false, Ordering::SeqCst);
+                segment.filling.store(false, Ordering::SeqCst);
                 if emptied? && begun.elapsed() > HELD_MAX {
                     return Err(StoreError::Busy);
                 }

@@ -108,24 +108,24 @@ impl Rebuilt {
 /// When what was spilled cannot be read again, or the store is being closed.
 pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, StoreError> {
     objects.index.note_rebuild();
-    let files = objects.segments.all_files();
+    let segments = objects.segments.all_files();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(8));
     let spill = Spill::new(objects, bytes_max, threads);
     let heaps = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(files.len()) {
+        for _ in 0..threads.min(segments.len()) {
             scope.spawn(|| {
                 let mut heap = Heap { parts: (0..PARTS).map(|_| Vec::new()).collect(), ..Heap::default() };
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if objects.queue.is_closing() {
                         break;
                     }
-                    if let Err(error) = read_file(objects, file, &mut heap) {
+                    if let Err(error) = read_segment(objects, segment, &mut heap) {
                         // It costs its objects; it is never written again, so that it can be repaired.
                         tracing::error!(%error, "a segment's index cannot be read");
                         objects.segments.note_damaged_file();
-                        file.never_fill();
+                        segment.never_fill();
                     }
                     spill.relieve(&mut heap.parts);
                 }
@@ -147,10 +147,10 @@ pub(crate) fn rebuild(objects: &Objects, bytes_max: u64) -> Result<Rebuilt, Stor
     Ok(Rebuilt { resolved, drops_all })
 }
 
-fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), StoreError> {
-    let mut read = match index_as_it_is(objects.setup.store, file) {
+fn read_segment(objects: &Objects, segment: &Segment, heap: &mut Heap) -> Result<(), StoreError> {
+    let mut read = match index_as_it_is(objects.setup.store, segment) {
         Ok(read) => read,
-        Err(error) => known_otherwise(objects, file, error)?,
+        Err(error) => known_otherwise(objects, segment, error)?,
     };
     if read.lost == Some(Lost::Whole)
         && IndexRecords::new(&read.bytes, read.salt)
@@ -158,22 +158,22 @@ fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), S
     {
         heap.lost = true;
     }
-    file.generation.store(read.head.generation, Ordering::SeqCst);
-    file.since.store(read.head.since, Ordering::SeqCst);
-    file.queue_kind.store(read.head.queue_kind, Ordering::Relaxed);
+    segment.generation.store(read.head.generation, Ordering::SeqCst);
+    segment.since.store(read.head.since, Ordering::SeqCst);
+    segment.queue_kind.store(read.head.queue_kind, Ordering::Relaxed);
     heap.sequence_max = heap.sequence_max.max(read.head.generation);
     let before = heap.lens();
-    let mut learned = learn(objects, file, &read, heap);
+    let mut learned = learn(objects, segment, &read, heap);
     if !learned.damaged.is_empty() {
         // Seldom, so that it is worth to read all once more then.
         heap.cut_to(&before);
         read.repair();
-        learned = learn(objects, file, &read, heap);
+        learned = learn(objects, segment, &read, heap);
     }
     let Learned { durable_end, damaged } = learned;
     if !read.repaired.is_empty() {
         tracing::warn!(
-            file = file.number,
+            file = segment.number,
             repaired = read.repaired.len(),
             "flipped bits of an index were repaired"
         );
@@ -182,29 +182,29 @@ fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), S
     let suspects =
         IndexRecords::new(&read.bytes, read.salt).starting_at(durable_end).filter_map(|(_, index_record)| {
             let IndexRecord::Put(put) = index_record else { return None };
-            found_of(objects, file, &put).map(|found| Suspect { found, block: put.block })
+            found_of(objects, segment, &put).map(|found| Suspect { found, block: put.block })
         });
     // Without a data file all of them are damaged, which is said when they are asked for.
-    if !file.lacks_data() {
-        heap.tear(&before, &torn(objects, file, suspects));
+    if !segment.lacks_data() {
+        heap.tear(&before, &torn(objects, segment, suspects));
     }
-    if read.lost.is_none() && looks_cut(objects, file, &read) {
-        tracing::error!(file = file.number, "the index of a segment was cut off: run `crumb pack check`");
+    if read.lost.is_none() && looks_cut(objects, segment, &read) {
+        tracing::error!(file = segment.number, "the index of a segment was cut off: run `crumb pack check`");
         objects.segments.note_damaged_file();
-        file.never_fill();
+        segment.never_fill();
     }
     if read.lost.is_none() {
-        end_index(objects, file, &read, durable_end);
+        end_index(objects, segment, &read, durable_end);
     }
     let damaged = damaged.iter().filter(|&&at| at < durable_end).count();
     if damaged > 0 {
         tracing::error!(
-            file = file.number,
+            file = segment.number,
             damaged,
             "index records fail their checksums; run `crumb pack check`"
         );
         objects.segments.note_damaged_controls(damaged as u64);
-        seek_unindexed(objects, file, &read.bytes, read.salt, heap)?;
+        seek_unindexed(objects, segment, &read.bytes, read.salt, heap)?;
     }
     Ok(())
 }
@@ -212,20 +212,20 @@ fn read_file(objects: &Objects, file: &Segment, heap: &mut Heap) -> Result<(), S
 /// What is behind an index's last mark and no index record: after a stop that was not clean it is what power or a kill left of a
 /// write that was never acknowledged. It is cleared, so that whatever is there later is known to be damage. After a clean stop it
 /// is damage, and may have been deletions.
-fn end_index(objects: &Objects, file: &Segment, read: &IndexRead, durable_end: u64) {
+fn end_index(objects: &Objects, segment: &Segment, read: &IndexRead, durable_end: u64) {
     let ranges = damaged_behind(&read.bytes, read.salt, durable_end);
     if ranges.is_empty() {
         return;
     }
     if objects.segments.lacks_table() {
         tracing::error!(
-            file = file.number,
+            file = segment.number,
             "the end of a segment's index is damaged, and there is no `table`: what was deleted last may be back; run `crumb pack check`"
         );
-        file.never_fill();
+        segment.never_fill();
     } else if !objects.setup.read_only {
-        tracing::warn!(file = file.number, "the last write to the index of a segment was cut short");
-        if let Err(error) = file.clear_in_index(&ranges) {
+        tracing::warn!(file = segment.number, "the last write to the index of a segment was cut short");
+        if let Err(error) = segment.clear_in_index(&ranges) {
             let error = StoreError::from(error);
             tracing::warn!(%error, "what it left could not be cleared: `crumb pack check` will call it damage");
         }
@@ -233,19 +233,19 @@ fn end_index(objects: &Objects, file: &Segment, read: &IndexRead, durable_end: u
 }
 
 /// What is known of a file whose index cannot be used.
-fn known_otherwise(objects: &Objects, file: &Segment, error: StoreError) -> Result<IndexRead, StoreError> {
-    file.recovered.store(true, Ordering::SeqCst);
-    let mut read = index_or_records(objects, file).map_err(|_| error.clone())?;
+fn known_otherwise(objects: &Objects, segment: &Segment, error: StoreError) -> Result<IndexRead, StoreError> {
+    segment.recovered.store(true, Ordering::SeqCst);
+    let mut read = index_or_records(objects, segment).map_err(|_| error.clone())?;
     if objects.setup.mode == Mode::Cache && read.lost == Some(Lost::Whole) {
         // Nothing of it is kept.
-        file.index_lost.store(true, Ordering::SeqCst);
+        segment.index_lost.store(true, Ordering::SeqCst);
     }
     if !is_gone(&error) {
         tracing::error!(%error, "a segment's index is damaged: run `crumb pack repair`");
         objects.segments.note_damaged_file();
     }
     // Until its index is rewritten.
-    file.never_fill();
+    segment.never_fill();
     read.repaired.clear();
     Ok(read)
 }
@@ -257,7 +257,7 @@ struct Learned {
     damaged: Vec<u64>,
 }
 
-fn learn(objects: &Objects, file: &Segment, read: &IndexRead, heap: &mut Heap) -> Learned {
+fn learn(objects: &Objects, segment: &Segment, read: &IndexRead, heap: &mut Heap) -> Learned {
     let mut durable_end = 0;
     let mut index_records = IndexRecords::new(&read.bytes, read.salt);
     for (_, index_record) in index_records.by_ref() {
@@ -268,7 +268,7 @@ fn learn(objects: &Objects, file: &Segment, read: &IndexRead, heap: &mut Heap) -
                 heap.parts[part_of(hash)].push(Found::tombstone(hash, sequence, superseded.file));
             }
             IndexRecord::Put(put) => {
-                let Some(found) = found_of(objects, file, &put) else { continue };
+                let Some(found) = found_of(objects, segment, &put) else { continue };
                 heap.sequence_max = heap.sequence_max.max(put.sequence);
                 if put.kind != Kind::Whole {
                     heap.specials.insert(put.sequence, Special { id: put.id, pieces: put.pieces() });
@@ -291,7 +291,7 @@ fn learn(objects: &Objects, file: &Segment, read: &IndexRead, heap: &mut Heap) -
 /// known, so they are not served; but what they replaced must not come back.
 fn seek_unindexed(
     objects: &Objects,
-    file: &Segment,
+    segment: &Segment,
     index: &[u8],
     salt: u32,
     heap: &mut Heap,
@@ -303,8 +303,8 @@ fn seek_unindexed(
         }
     }
     let (block_bytes, body_salt) =
-        (objects.setup.shape.block_bytes as usize, objects.setup.body_salt(file.number));
-    let body = file.body()?;
+        (objects.setup.shape.block_bytes as usize, objects.setup.body_salt(segment.number));
+    let body = segment.body()?;
     // As much as the longest head, key and attributes, so that each is whole in one of two reads.
     let head_bytes_max = RECORD_HEAD_BYTES + KEY_BYTES_MAX + META_BYTES_MAX;
     let step_blocks = (SEEK_BYTES / block_bytes) as u32;
@@ -326,10 +326,10 @@ fn seek_unindexed(
             let hash = Name::of(key).hash(objects.setup.hash_seed);
             heap.sequence_max = heap.sequence_max.max(head.sequence);
             let blocks = objects.setup.shape.blocks(head.record_bytes());
-            let Some(location) = location(file.number, at, blocks, objects.setup.shape) else { continue };
+            let Some(location) = location(segment.number, at, blocks, objects.setup.shape) else { continue };
             let found = Found::record(hash, head.sequence, head.kind, location, 0).uncertain();
             heap.parts[part_of(hash)].push(found);
-            let uncertain = Uncertain { key: key.to_vec(), file: file.number, block: at };
+            let uncertain = Uncertain { key: key.to_vec(), file: segment.number, block: at };
             heap.uncertain.insert(head.sequence, uncertain);
         }
         block += step_blocks;
@@ -341,13 +341,13 @@ fn part_of(hash: u64) -> usize {
     (hash >> 56) as usize
 }
 
-fn found_of(objects: &Objects, file: &Segment, put: &Put<'_>) -> Option<Found> {
+fn found_of(objects: &Objects, segment: &Segment, put: &Put<'_>) -> Option<Found> {
     let blocks = objects.setup.shape.blocks(put.record_bytes());
     // Beyond the file's end: no record of ours.
     if put.block.checked_add(blocks)? > objects.setup.shape.segment_blocks {
         return None;
     }
-    let location = location(file.number, put.block, blocks, objects.setup.shape)?;
+    let location = location(segment.number, put.block, blocks, objects.setup.shape)?;
     let hash = put.name.hash(objects.setup.hash_seed);
     let mut found = Found::record(hash, put.sequence, put.kind, location, blocks);
     found.superseded = put.superseded.map_or(found.superseded, |superseded| superseded.file);

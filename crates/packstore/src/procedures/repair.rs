@@ -45,22 +45,23 @@ impl Store {
                 report.deleted += 1;
             }
         }
-        for file in self.objects.segments.all_files() {
+        for segment in self.objects.segments.all_files() {
             let is_damaged = report
                 .found
                 .faults
                 .iter()
-                .any(|fault| fault.file == Some(file.number) && fault.key.is_none());
-            if file.lacks_data() {
-                self.give_up(&file)?;
-            } else if is_damaged || file.is_unfit() {
-                if let Some(read) = index_of_live(&self.objects, &file)?.filter(|read| read.lost.is_none()) {
-                    let cut = cut_off(&self.objects, &file, &read)?;
-                    adopt(&self.objects, &file, &cut)?;
+                .any(|fault| fault.file == Some(segment.number) && fault.key.is_none());
+            if segment.lacks_data() {
+                self.give_up(&segment)?;
+            } else if is_damaged || segment.is_unfit() {
+                if let Some(read) = index_of_live(&self.objects, &segment)?.filter(|read| read.lost.is_none())
+                {
+                    let cut = cut_off(&self.objects, &segment, &read)?;
+                    adopt(&self.objects, &segment, &cut)?;
                     self.flush()?;
                 }
-                file.may_fill();
-                write_anew(&self.objects, &file, true)?;
+                segment.may_fill();
+                write_anew(&self.objects, &segment, true)?;
             }
         }
         // The heads were rewritten when the store was opened; the table is when it is closed.
@@ -74,20 +75,20 @@ impl Store {
     }
 
     /// Forgets what is left of a segment whose body is missing, pieces of large objects for example, and removes its index.
-    fn give_up(&self, file: &Arc<Segment>) -> Result<(), StoreError> {
+    fn give_up(&self, segment: &Arc<Segment>) -> Result<(), StoreError> {
         let objects = &self.objects;
-        let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, file)? else { return Ok(()) };
+        let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, segment)? else { return Ok(()) };
         for (_, index_record) in IndexRecords::new(&bytes, salt) {
             let IndexRecord::Put(put) = index_record else { continue };
             let hash = put.name.hash(objects.setup.hash_seed);
-            if let Some(location) = objects.index.location_of(hash, file.number, put.block) {
+            if let Some(location) = objects.index.location_of(hash, segment.number, put.block) {
                 let blocks = objects.setup.shape.blocks(put.record_bytes());
                 objects.remove(&TableEntry { hash, location, blocks, visible: !put.name.internal });
             }
         }
         self.flush()?;
-        keep_tombstones(objects, file, &bytes, salt)?;
+        keep_tombstones(objects, segment, &bytes, salt)?;
         self.flush()?;
-        self.remove_file(file)
+        self.remove_file(segment)
     }
 }

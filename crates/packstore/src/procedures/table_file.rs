@@ -44,8 +44,8 @@ struct FileEntry {
 
 impl TableFile {
     /// Whether it names all these files.
-    pub(crate) fn knows(&self, files: &[Option<Arc<Segment>>]) -> bool {
-        files.iter().flatten().all(|file| self.rest.files.contains_key(&file.number))
+    pub(crate) fn knows(&self, segments: &[Option<Arc<Segment>>]) -> bool {
+        segments.iter().flatten().all(|segment| self.rest.files.contains_key(&segment.number))
     }
 }
 
@@ -54,16 +54,16 @@ impl Rest {
         objects.queue.set_sequence(self.sequence);
         let mut away = false;
         for (number, entry) in self.files {
-            let Some(file) = objects.segments.file(number) else {
+            let Some(segment) = objects.segments.file(number) else {
                 away = true;
                 objects.segments.note_missing_file(number);
                 continue;
             };
-            file.live_blocks.store(entry.live_blocks, Ordering::Relaxed);
-            file.generation.store(entry.generation, Ordering::Relaxed);
-            file.since.store(entry.since, Ordering::Relaxed);
-            file.exhausted_at.store(entry.exhausted_at, Ordering::Relaxed);
-            file.queue_kind.store(entry.queue_kind, Ordering::Relaxed);
+            segment.live_blocks.store(entry.live_blocks, Ordering::Relaxed);
+            segment.generation.store(entry.generation, Ordering::Relaxed);
+            segment.since.store(entry.since, Ordering::Relaxed);
+            segment.exhausted_at.store(entry.exhausted_at, Ordering::Relaxed);
+            segment.queue_kind.store(entry.queue_kind, Ordering::Relaxed);
         }
         let mut count = self.objects;
         if away {
@@ -88,14 +88,14 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let mut list = Vec::new();
-    let files = objects.segments.all_files();
-    for file in &files {
-        list.extend_from_slice(&file.number.to_le_bytes());
-        list.extend_from_slice(&file.live_blocks.load(Ordering::Relaxed).to_le_bytes());
-        list.extend_from_slice(&file.generation.load(Ordering::Relaxed).to_le_bytes());
-        list.extend_from_slice(&file.since.load(Ordering::Relaxed).to_le_bytes());
-        list.extend_from_slice(&file.exhausted_at.load(Ordering::Relaxed).to_le_bytes());
-        list.extend_from_slice(&u32::from(file.queue_kind.load(Ordering::Relaxed)).to_le_bytes());
+    let segments = objects.segments.all_files();
+    for segment in &segments {
+        list.extend_from_slice(&segment.number.to_le_bytes());
+        list.extend_from_slice(&segment.live_blocks.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&segment.generation.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&segment.since.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&segment.exhausted_at.load(Ordering::Relaxed).to_le_bytes());
+        list.extend_from_slice(&u32::from(segment.queue_kind.load(Ordering::Relaxed)).to_le_bytes());
     }
     let links = objects.links();
     for (id, count) in &links {
@@ -114,7 +114,7 @@ pub(crate) fn write(objects: &Objects) -> Result<bool, StoreError> {
     for (at, word) in words.into_iter().enumerate() {
         head[32 + at * 8..40 + at * 8].copy_from_slice(&word.to_le_bytes());
     }
-    for (at, len) in [files.len(), links.len(), torn.len()].into_iter().enumerate() {
+    for (at, len) in [segments.len(), links.len(), torn.len()].into_iter().enumerate() {
         head[56 + at * 4..60 + at * 4].copy_from_slice(&(len as u32).to_le_bytes());
     }
     head[72..76].copy_from_slice(&crc(&list).to_le_bytes());

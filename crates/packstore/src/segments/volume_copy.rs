@@ -112,7 +112,11 @@ pub(crate) fn write_copy(segments: &Segments, index: usize, without: Option<u32>
     if heads.first().is_none_or(|head| head.volume != volume.number) {
         return Ok(());
     }
-    let here = segments.all_files().into_iter().filter(|file| file.volume == index).map(|file| file.number);
+    let here = segments
+        .all_files()
+        .into_iter()
+        .filter(|segment| segment.volume == index)
+        .map(|segment| segment.number);
     let lost = segments.lost().files;
     let lost = lost.into_iter().filter(|&(_, volume)| volume == index).map(|(number, _)| number);
     let files = here.chain(lost).filter(|&number| Some(number) != without).collect();

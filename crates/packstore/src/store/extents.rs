@@ -135,16 +135,16 @@ impl Store {
 
     fn extent(&self, record: &Record) -> Option<Extent> {
         let objects = &self.objects;
-        let file = objects.segments.file(record.address.file)?;
-        if file.pins.load(Ordering::SeqCst) == 0 && objects.segments.is_much_pinned() {
+        let segment = objects.segments.file(record.address.file)?;
+        if segment.pins.load(Ordering::SeqCst) == 0 && objects.segments.is_much_pinned() {
             return None;
         }
-        let pin = file.pin();
+        let pin = segment.pin();
         // A thread that looks for free blocks in this file from now on sees the pin; one that began before may still give these away.
-        let sought = file.sorting.load(Ordering::SeqCst);
-        let body = file.body().ok()?.clone();
+        let sought = segment.sorting.load(Ordering::SeqCst);
+        let body = segment.body().ok()?.clone();
         let counts = self.is_at(&record.entry)
-            && objects.segments.generation_of(file.number) == Some(record.generation);
+            && objects.segments.generation_of(segment.number) == Some(record.generation);
         if sought || !counts || objects.is_unwritten(record.address) || body.descriptor().is_none() {
             return None;
         }

@@ -254,19 +254,19 @@ impl AsFd for Reading {
 fn reading(objects: &Objects, hash: u64, forgotten: u64) -> Option<Reading> {
     let location = objects.index.find(hash).next()?;
     let address = Address::of(location, objects.setup.shape);
-    let file = objects.segments.file(address.file)?;
-    let generation = file.generation.load(Ordering::SeqCst);
+    let segment = objects.segments.file(address.file)?;
+    let generation = segment.generation.load(Ordering::SeqCst);
     // In this order: what lies there now lies there for as long as that is the generation.
     if !objects.index.has(hash, location) {
         return None;
     }
-    if objects.segments.volume(file.volume).queue.may_have_unwritten() && objects.is_unwritten(address) {
+    if objects.segments.volume(segment.volume).queue.may_have_unwritten() && objects.is_unwritten(address) {
         return None;
     }
-    file.body().ok()?.descriptor()?;
+    segment.body().ok()?.descriptor()?;
     let (offset, bytes) =
         (objects.setup.shape.offset(address.block), objects.setup.shape.bytes_at_most(address));
-    Some(Reading { file, hash, location, generation, forgotten, offset, bytes })
+    Some(Reading { file: segment, hash, location, generation, forgotten, offset, bytes })
 }
 
 pub(crate) fn stat_of(record: &Record) -> Stat {

@@ -105,22 +105,22 @@ impl Iterator for OrderedIter {
 }
 
 /// An index that is read while it is replaced by its next generation is read again.
-pub(crate) fn index_of_live(objects: &Objects, file: &Segment) -> Result<Option<IndexRead>, StoreError> {
-    match index_or_records(objects, file) {
-        Err(_) if file.removed.load(std::sync::atomic::Ordering::SeqCst) => Ok(None),
+pub(crate) fn index_of_live(objects: &Objects, segment: &Segment) -> Result<Option<IndexRead>, StoreError> {
+    match index_or_records(objects, segment) {
+        Err(_) if segment.removed.load(std::sync::atomic::Ordering::SeqCst) => Ok(None),
         read => read.map(Some),
     }
 }
 
-fn entries_of(objects: &Objects, file: &Segment) -> Result<Vec<Entry>, StoreError> {
-    let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, file)? else { return Ok(Vec::new()) };
+fn entries_of(objects: &Objects, segment: &Segment) -> Result<Vec<Entry>, StoreError> {
+    let Some(IndexRead { salt, bytes, .. }) = index_of_live(objects, segment)? else { return Ok(Vec::new()) };
     let mut entries = Vec::new();
     for (_, index_record) in IndexRecords::new(&bytes, salt) {
         let IndexRecord::Put(put) = index_record else { continue };
         if put.name.internal
             || objects
                 .index
-                .location_of(put.name.hash(objects.setup.hash_seed), file.number, put.block)
+                .location_of(put.name.hash(objects.setup.hash_seed), segment.number, put.block)
                 .is_none()
         {
             continue;

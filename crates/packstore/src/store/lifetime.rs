@@ -140,10 +140,10 @@ impl Store {
             if volume.leaving.load(Ordering::SeqCst) {
                 continue;
             }
-            let files = segments.all_files();
-            let lengths = files.iter().filter(|file| file.volume == index).filter_map(|file| {
-                let index = volume.disk.open(&Segment::index_name(file.number), DiskOpen::Read).ok()?;
-                Some((file.number, index.length().ok()?))
+            let segments = segments.all_files();
+            let lengths = segments.iter().filter(|segment| segment.volume == index).filter_map(|segment| {
+                let index = volume.disk.open(&Segment::index_name(segment.number), DiskOpen::Read).ok()?;
+                Some((segment.number, index.length().ok()?))
             });
             let closed = Some(index_ends(lengths));
             let written = read_head(&volume.disk)

@@ -92,19 +92,19 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         return Err(StoreError::NotAVolume { place: volumes[0].1.place(), why });
     }
 
-    let mut files: Vec<Option<Arc<Segment>>> = Vec::new();
+    let mut segments: Vec<Option<Arc<Segment>>> = Vec::new();
     let mut bare = Vec::new();
     for (index, (_, disk, _)) in volumes.iter().enumerate() {
-        bare.extend(find_files(disk, index, shape, Access::of(mode, options.read_only), &mut files)?);
+        bare.extend(find_files(disk, index, shape, Access::of(mode, options.read_only), &mut segments)?);
     }
     // Bodies without an index, when it is known which numbers have one.
     for body in bare {
         let at = body.number as usize;
-        if files.len() <= at {
-            files.resize(at + 1, None);
+        if segments.len() <= at {
+            segments.resize(at + 1, None);
         }
-        match &files[at] {
-            None => files[at] = Some(Arc::new(body)),
+        match &segments[at] {
+            None => segments[at] = Some(Arc::new(body)),
             Some(_) => tracing::error!(
                 file = body.number,
                 volume = %volumes[body.volume].1.place(),
@@ -115,7 +115,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     for (index, (head, disk, _)) in volumes.iter().enumerate() {
         // A copy of another opening may tell of files that an earlier version of this program removed.
         let copy = VolumeCopy::read(disk).filter(|copy| copy.heads.first() == Some(&head.unclosed()));
-        let is_away = |number: &u32| files.get(*number as usize).is_none_or(Option::is_none);
+        let is_away = |number: &u32| segments.get(*number as usize).is_none_or(Option::is_none);
         lost.files
             .extend(copy.unwrap_or_default().files.into_iter().filter(is_away).map(|number| (number, index)));
     }
@@ -124,9 +124,9 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     let disks = volumes.iter().map(|(_, disk, _)| disk.clone()).collect::<Vec<_>>();
     let found;
     (found, lost.table) = table_file::read(&disks, first.store, openings, objects_expected);
-    let found = found.filter(|table| table.knows(&files));
+    let found = found.filter(|table| table.knows(&segments));
     if found.is_none() {
-        note_ends(&volumes, openings, &files, &mut lost);
+        note_ends(&volumes, openings, &segments, &mut lost);
     }
     if !options.read_only {
         // First that the store was not closed since: without a table, a clean stop would be assumed.
@@ -147,7 +147,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     let (table, known) = match found {
         Some(TableFile { table, rest }) => (table, Some(rest)),
         None => {
-            let objects = objects_at_most(&files).max(objects_expected);
+            let objects = objects_at_most(&segments).max(objects_expected);
             (FingerprintIndex::with_capacity(usize::try_from(objects).unwrap_or(usize::MAX).max(1024)), None)
         }
     };
@@ -161,7 +161,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         direct_writes: options.direct_writes.unwrap_or(mode == Mode::Cache),
         openings: if options.read_only { openings } else { openings + 1 },
     };
-    let segments = Arc::new(Segments::new(shape, volumes.clone(), files, lost));
+    let segments = Arc::new(Segments::new(shape, volumes.clone(), segments, lost));
     let table = if setup.evicts() { table.counting() } else { table };
     let objects = Objects::new(
         setup,
@@ -182,7 +182,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
     }
     match known {
         true => {
-            let is_lost = |file: &Arc<Segment>| file.index_lost.load(Ordering::SeqCst);
+            let is_lost = |segment: &Arc<Segment>| segment.index_lost.load(Ordering::SeqCst);
             if store.objects.segments.all_files().iter().any(is_lost) && !options.read_only {
                 spawn(&store, "pack-restore", |objects| {
                     restore(objects, true);
@@ -210,15 +210,15 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
 fn note_ends(
     volumes: &[(VolumeHead, Arc<dyn Disk>, Option<disk::DiskLock>)],
     openings: u64,
-    files: &[Option<Arc<Segment>>],
+    segments: &[Option<Arc<Segment>>],
     lost: &mut LostParts,
 ) {
     for (index, (head, disk, _)) in volumes.iter().enumerate() {
         let Some(ends) = head.closed.filter(|_| head.openings == openings) else { continue };
         lost.was_closed = true;
-        let mine = files.iter().flatten().filter(|file| file.volume == index);
-        let mine = mine.filter(|file| !file.index_lost.load(Ordering::SeqCst));
-        let lengths = mine.map(|file| (file.number, file.index_bytes.load(Ordering::Relaxed)));
+        let mine = segments.iter().flatten().filter(|segment| segment.volume == index);
+        let mine = mine.filter(|segment| !segment.index_lost.load(Ordering::SeqCst));
+        let lengths = mine.map(|segment| (segment.number, segment.index_bytes.load(Ordering::Relaxed)));
         if index_ends(lengths) != ends {
             let what = "an index is not as long as the last stop left it, and there is no `table`: objects deleted last may be \
                         back, and those put last may be missing";
@@ -239,10 +239,10 @@ fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Objects) -> Result<(), S
 }
 
 /// As many objects as the index files could tell of, by the index records that the largest begins with: their keys may be long.
-fn objects_at_most(files: &[Option<Arc<Segment>>]) -> u64 {
-    let index_bytes = |file: &Arc<Segment>| file.index_bytes.load(Ordering::Relaxed);
-    let files = files.iter().flatten();
-    let Some(largest) = files.clone().max_by_key(|file| index_bytes(file)) else { return 0 };
+fn objects_at_most(segments: &[Option<Arc<Segment>>]) -> u64 {
+    let index_bytes = |segment: &Arc<Segment>| segment.index_bytes.load(Ordering::Relaxed);
+    let segments = segments.iter().flatten();
+    let Some(largest) = segments.clone().max_by_key(|segment| index_bytes(segment)) else { return 0 };
     let mut bytes = largest.read_index_begin(INDEX_SAMPLE_BYTES).unwrap_or_default();
     let salt = IndexHead::decode_repairing(&mut bytes).map_or(0, |(head, _)| head.salt());
     let (mut puts, mut end) = (0, 0);
@@ -252,7 +252,7 @@ fn objects_at_most(files: &[Option<Arc<Segment>>]) -> u64 {
     }
     // An index record of a short key takes 72 bytes.
     let each = end.checked_div(puts).unwrap_or(0).max(72);
-    files.map(index_bytes).sum::<u64>() / each
+    segments.map(index_bytes).sum::<u64>() / each
 }
 
 /// Enough index records to know their mean.

@@ -56,8 +56,8 @@ pub(crate) fn requested(objects: &Objects, key: &[u8], entry: &TableEntry, reque
     if objects.setup.read_only || !is_old(requested_s, about_now_s()) {
         return;
     }
-    let Some(file) = objects.segments.segment_at(entry.location) else { return };
-    objects.segments.volume(file.volume).queue.note_request(entry.hash, key);
+    let Some(segment) = objects.segments.segment_at(entry.location) else { return };
+    objects.segments.volume(segment.volume).queue.note_request(entry.hash, key);
 }
 
 /// Writes that an object was requested, unless it is being changed or waits to be written itcore. By the volume's writer, which
@@ -78,12 +78,12 @@ pub(crate) fn write_request(objects: &Objects, hash: u64, key: &[u8]) -> Result<
 /// taken, and it must have reached the disk.
 pub(crate) fn write_times(objects: &Objects, record: &Record, expires_s: u32) -> Result<bool, StoreError> {
     let times = encode_times(record.head.sequence, now_s(), expires_s);
-    let Some(file) = objects.segments.file(record.address.file) else { return Ok(false) };
-    let volume = objects.segments.volume(file.volume);
+    let Some(segment) = objects.segments.file(record.address.file) else { return Ok(false) };
+    let volume = objects.segments.volume(segment.volume);
     if let Some(failure) = volume.failure() {
         return Err(failure);
     }
-    let pin = file.pin();
+    let pin = segment.pin();
     if !objects.index.has(record.entry.hash, record.entry.location) {
         return Ok(false);
     }

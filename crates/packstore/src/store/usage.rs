@@ -74,18 +74,18 @@ impl Store {
     /// Figures of the store.
     pub fn usage(&self) -> Usage {
         let objects = &self.objects;
-        let files = objects.segments.all_files();
+        let segments = objects.segments.all_files();
         let block_bytes = u64::from(objects.setup.shape.block_bytes);
         let links = objects.shared_objects() as u64;
         let mut usage = Usage {
             objects: objects.index.objects(),
-            packed_files: files.len() as u64,
-            live_bytes: files
+            packed_files: segments.len() as u64,
+            live_bytes: segments
                 .iter()
-                .map(|file| u64::from(file.live_blocks.load(Ordering::Relaxed)) * block_bytes)
+                .map(|segment| u64::from(segment.live_blocks.load(Ordering::Relaxed)) * block_bytes)
                 .sum(),
-            body_bytes: files.len() as u64 * objects.setup.shape.segment_bytes(),
-            index_bytes: files.iter().map(|file| file.index_bytes.load(Ordering::Relaxed)).sum(),
+            body_bytes: segments.len() as u64 * objects.setup.shape.segment_bytes(),
+            index_bytes: segments.iter().map(|segment| segment.index_bytes.load(Ordering::Relaxed)).sum(),
             memory_bytes: objects.index.memory_bytes() as u64
                 + objects.policy.memory_bytes() as u64
                 + links * 16,
@@ -115,16 +115,16 @@ impl Store {
     /// Each volume.
     pub fn volumes(&self) -> Vec<VolumeState> {
         let objects = &self.objects;
-        let files = objects.segments.all_files();
+        let segments = objects.segments.all_files();
         let block_bytes = u64::from(objects.setup.shape.block_bytes);
         let state = |(index, volume): (usize, Arc<crate::segments::volume::Volume>)| {
-            let mine = files.iter().filter(|file| file.volume == index);
+            let mine = segments.iter().filter(|segment| segment.volume == index);
             VolumeState {
                 place: volume.disk.place(),
                 size_bytes: volume.size_bytes.load(Ordering::Relaxed),
                 live_bytes: mine
                     .clone()
-                    .map(|file| u64::from(file.live_blocks.load(Ordering::Relaxed)) * block_bytes)
+                    .map(|segment| u64::from(segment.live_blocks.load(Ordering::Relaxed)) * block_bytes)
                     .sum(),
                 packed_files: mine.count() as u64,
                 failed: volume.failed.get().map(|why| why.to_string()),

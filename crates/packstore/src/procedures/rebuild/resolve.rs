@@ -269,7 +269,7 @@ fn unnamed_superseded(objects: &Objects, group: &[Found]) -> Vec<(u64, u64, u32)
 
 fn count(objects: &Objects, found: &Found, location: Location) {
     objects.index.insert_found(found.hash, location);
-    if let Some(file) = objects.segments.segment_at(location) {
-        file.gain(found.blocks);
+    if let Some(segment) = objects.segments.segment_at(location) {
+        segment.gain(found.blocks);
     }
 }

@@ -27,7 +27,7 @@ impl Suspect {
 /// Those of a file's records, as its index names them, that are torn.
 pub(super) fn torn(
     objects: &Objects,
-    file: &Segment,
+    segment: &Segment,
     suspects: impl Iterator<Item = Suspect>,
 ) -> HashSet<Found> {
     let blocks_max = READ_BYTES / objects.setup.shape.block_bytes;
@@ -38,34 +38,34 @@ pub(super) fn torn(
             .first()
             .is_none_or(|first| suspect.block >= first.block && suspect.end() - first.block <= blocks_max);
         if !is_close {
-            look(objects, file, &run, &mut torn);
+            look(objects, segment, &run, &mut torn);
             run.clear();
         }
         run.push(suspect);
     }
-    look(objects, file, &run, &mut torn);
+    look(objects, segment, &run, &mut torn);
     torn
 }
 
 /// Reads a run at once, and adds what of it is torn.
-fn look(objects: &Objects, file: &Segment, run: &[Suspect], torn: &mut HashSet<Found>) {
+fn look(objects: &Objects, segment: &Segment, run: &[Suspect], torn: &mut HashSet<Found>) {
     let Some(start) = run.first().map(|first| first.block) else { return };
     let end = run.iter().map(Suspect::end).max().unwrap_or(start);
     let bytes_of = |blocks: u32| blocks as usize * objects.setup.shape.block_bytes as usize;
     let mut bytes = vec![0; bytes_of(end - start)];
-    match file.body().and_then(|body| body.read_at(&mut bytes, objects.setup.shape.offset(start))) {
+    match segment.body().and_then(|body| body.read_at(&mut bytes, objects.setup.shape.offset(start))) {
         Ok(read) => {
             let is_torn = |suspect: &&Suspect| {
                 let end = bytes_of(suspect.end() - start).min(read);
                 let record = bytes.get(bytes_of(suspect.block - start)..end);
                 !record.is_some_and(|record| {
-                    is_whole(&suspect.found, record, objects.setup.body_salt(file.number))
+                    is_whole(&suspect.found, record, objects.setup.body_salt(segment.number))
                 })
             };
             torn.extend(run.iter().filter(is_torn).map(|suspect| suspect.found));
         }
         // Where one cannot be read, the others may be whole.
-        Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| look(objects, file, one, torn)),
+        Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| look(objects, segment, one, torn)),
         Err(_) => torn.extend(run.iter().map(|suspect| suspect.found)),
     }
 }

@@ -15,33 +15,33 @@ use crate::segments::segment::Segment;
 /// Rewrites lost indexes, once it is known which records count. `others`: first the other indexes, without what counts no
 /// more, as what superseded it may have been in a lost one.
 pub(crate) fn restore(objects: &Objects, others: bool) {
-    let files = objects.segments.all_files();
-    let is_lost = |file: &&Arc<Segment>| file.index_lost.load(Ordering::SeqCst);
-    if objects.setup.read_only || !files.iter().any(|file| is_lost(&file)) {
+    let segments = objects.segments.all_files();
+    let is_lost = |segment: &&Arc<Segment>| segment.index_lost.load(Ordering::SeqCst);
+    if objects.setup.read_only || !segments.iter().any(|segment| is_lost(&segment)) {
         return;
     }
     // Tombstones that were written while the table was filled, before the indexes that show the need are whole again.
     objects.make_durable();
     let mut turns = HashMap::from([(false, Vec::new()), (true, Vec::new())]);
-    for file in &files {
-        turns.entry(is_lost(&file)).or_default().push(file);
+    for segment in &segments {
+        turns.entry(is_lost(&segment)).or_default().push(segment);
     }
     if others {
-        for file in &turns[&false] {
-            let done = write_anew(objects, file, false);
+        for segment in &turns[&false] {
+            let done = write_anew(objects, segment, false);
             if let Err(error) = done {
-                tracing::error!(%error, file = file.number, "an index could not be written anew: lost ones stay lost");
+                tracing::error!(%error, file = segment.number, "an index could not be written anew: lost ones stay lost");
                 return;
             }
         }
     }
-    for file in &turns[&true] {
-        file.may_fill();
-        match write_anew(objects, file, true) {
-            Ok(()) => file.index_lost.store(false, Ordering::SeqCst),
+    for segment in &turns[&true] {
+        segment.may_fill();
+        match write_anew(objects, segment, true) {
+            Ok(()) => segment.index_lost.store(false, Ordering::SeqCst),
             Err(error) => {
-                file.never_fill();
-                tracing::error!(%error, file = file.number, "a lost index could not be written anew");
+                segment.never_fill();
+                tracing::error!(%error, file = segment.number, "a lost index could not be written anew");
             }
         }
     }
@@ -49,22 +49,22 @@ pub(crate) fn restore(objects: &Objects, others: bool) {
 
 /// Rewrites an index without what counts no more; one that is lost only when that is asked for. Nothing happens to a file
 /// that is being filled, or is never filled.
-pub(crate) fn write_anew(objects: &Objects, file: &Arc<Segment>, lost: bool) -> Result<(), StoreError> {
-    if file.filling.swap(true, Ordering::SeqCst) {
+pub(crate) fn write_anew(objects: &Objects, segment: &Arc<Segment>, lost: bool) -> Result<(), StoreError> {
+    if segment.filling.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
-    let volume = objects.segments.volume(file.volume);
-    let read = if lost { all_told(objects, file) } else { index_of(objects.setup.store, file) };
-    let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(objects, &volume, file, read));
+    let volume = objects.segments.volume(segment.volume);
+    let read = if lost { all_told(objects, segment) } else { index_of(objects.setup.store, segment) };
+    let done = read.map_err(NoRoom::Failed).and_then(|read| rewrite_index(objects, &volume, segment, read));
     if let Err(NoRoom::Failed(StoreError::NotAVolume { .. } | StoreError::Foreign { .. })) = done {
         // It stays as it is.
-        file.never_fill();
+        segment.never_fill();
         return Ok(());
     }
-    file.filling.store(false, Ordering::SeqCst);
+    segment.filling.store(false, Ordering::SeqCst);
     match done {
         Ok((_, end, _)) => {
-            file.index_bytes.store(end, Ordering::Relaxed);
+            segment.index_bytes.store(end, Ordering::Relaxed);
             Ok(())
         }
         Err(NoRoom::Full) => Err(StoreError::Full),
@@ -73,9 +73,9 @@ pub(crate) fn write_anew(objects: &Objects, file: &Arc<Segment>, lost: bool) -> 
 }
 
 /// All that counts in a file, whatever its index lacks.
-fn all_told(objects: &Objects, file: &Segment) -> Result<IndexRead, StoreError> {
-    let mut read = index_or_records(objects, file)?;
-    let untold = untold(objects, file, &read)?;
+fn all_told(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
+    let mut read = index_or_records(objects, segment)?;
+    let untold = untold(objects, segment, &read)?;
     read.bytes.resize(read.bytes.len().next_multiple_of(8), 0);
     read.bytes.extend_from_slice(&untold.index_records);
     Ok(read)
