@@ -56,7 +56,7 @@ fn an_error_prints_each_of_its_causes_once() {
         (1, &["runs", "import", "nowhere.json"], "No such file or directory"),
         (1, &["check", "nowhere"], "No such file or directory"),
         (2, &["mount", "nowhere", "a"], "No such file or directory"),
-        (2, &["proxy", "nowhere", "--config", "nowhere.toml"], "No such file or directory"),
+        (2, &["proxy", "--config", "nowhere.toml"], "No such file or directory"),
         (1, &["serve", "dir", "nowhere"], "No such file or directory"),
     ] {
         let told = bench.fails(code, args);
