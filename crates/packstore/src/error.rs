@@ -1,5 +1,6 @@
 //! What can go wrong with a store, said so that its keeper knows what to do.
 
+use std::io;
 use std::sync::Arc;
 
 use disk::DiskError;
@@ -119,6 +120,14 @@ pub enum StoreError {
         /// What does not fit.
         why: &'static str,
     },
+    /// The system gives no thread. The text has the cause, as that of a disk's failure has.
+    #[error("cannot start the thread {name}: {why}; raise the limit on processes (ulimit -u)")]
+    Thread {
+        /// Its name.
+        name: String,
+        /// What the system said.
+        why: String,
+    },
     /// It would have to wait ([`Store::try_put`](crate::Store::try_put)).
     #[error("the store is busy: this would have to wait")]
     Busy,
@@ -130,6 +139,12 @@ pub enum StoreError {
 impl From<DiskError> for StoreError {
     fn from(error: DiskError) -> Self {
         Self::Disk(Arc::new(error))
+    }
+}
+
+impl StoreError {
+    pub(crate) fn thread(name: &str, error: &io::Error) -> Self {
+        Self::Thread { name: name.to_owned(), why: error.to_string() }
     }
 }
 
@@ -147,7 +162,6 @@ pub(crate) fn printable(key: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use std::error::Error as _;
-    use std::io;
 
     use super::*;
 

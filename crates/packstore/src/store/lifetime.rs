@@ -100,17 +100,18 @@ impl Store {
         for index in 0..=index {
             write_copy(&self.objects.segments, index, None)?;
         }
-        self.start_writer(&volume, index);
-        Ok(())
+        // Without its writer the volume would take writes that are never done.
+        self.start_writer(&volume, index).inspect_err(|error| drop(volume.fail(error.clone())))
     }
 
-    pub(crate) fn start_writer(&self, volume: &Arc<Volume>, index: usize) {
+    pub(crate) fn start_writer(&self, volume: &Arc<Volume>, index: usize) -> Result<(), StoreError> {
         let (objects, volume) = (self.objects.clone(), volume.clone());
         let name = format!("pack-writer-{}", volume.number);
         let spawned = std::thread::Builder::new()
-            .name(name)
+            .name(name.clone())
             .spawn(move || crate::procedures::writer::run(&objects, &volume, index));
-        locked(&self.threads).push(spawned.expect("a thread can be started"));
+        locked(&self.threads).push(spawned.map_err(|error| StoreError::thread(&name, &error))?);
+        Ok(())
     }
 
     /// Ends cleanly: all is durable, and the next opening knows at once what is there.

@@ -187,7 +187,7 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
                 spawn(&store, "pack-restore", |objects| {
                     restore(objects, true);
                     Ok(())
-                });
+                })?;
             } else {
                 store.readiness.set_ready(Ok(()));
             }
@@ -196,11 +196,11 @@ pub(crate) fn open(disks: Vec<Arc<dyn Disk>>, options: OpenOptions) -> Result<St
         false => spawn(&store, "pack-rebuild", move |objects| {
             rebuild(objects, options.rebuild_bytes_max)?.install(objects);
             Ok(())
-        }),
+        })?,
     }
     if !options.read_only {
         for (index, volume) in volumes.iter().enumerate() {
-            store.start_writer(volume, index);
+            store.start_writer(volume, index)?;
         }
     }
     Ok(store)
@@ -229,13 +229,19 @@ fn note_ends(
 }
 
 /// Learns what is there in the background; then the store is ready.
-fn spawn(store: &Store, name: &str, learn: impl FnOnce(&Objects) -> Result<(), StoreError> + Send + 'static) {
+fn spawn(
+    store: &Store,
+    name: &str,
+    learn: impl FnOnce(&Objects) -> Result<(), StoreError> + Send + 'static,
+) -> Result<(), StoreError> {
     let (objects, readiness) = (store.objects.clone(), store.readiness.clone());
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         let learnt = learn(&objects);
         readiness.set_ready(learnt);
     });
-    crate::locks::locked(&store.threads).push(spawned.expect("a thread can be started"));
+    let thread = spawned.map_err(|error| StoreError::thread(name, &error))?;
+    crate::locks::locked(&store.threads).push(thread);
+    Ok(())
 }
 
 /// As many objects as the index files could tell of, by the index records that the largest begins with: their keys may be long.
