@@ -6,9 +6,14 @@
 //! Sun Nov  6 08:49:37 1994           asctime
 //! ```
 //!
+//! The calendar is `jiff`'s; the three forms are read and written here, byte by byte.
+//!
 //! Always holds: names are case-insensitive (RFC 9111 section 4.2). Zones other than GMT are invalid. The name of the day is checked for
 //! being a day, not for matching the date.
 //! Not here: what an invalid date means (`freshness`).
+
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, Time};
 
 /// Seconds since 1970 by the wall clock; negative before. Ages and lifetimes are differences of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +56,7 @@ fn parse_rfc850(day_name: &[u8], rest: &[u8], now: WallSeconds) -> Option<WallSe
     gmt(&[*z1, *z2, *z3])?;
     let (month, day) = (month(*m1, *m2, *m3)?, two(*d1, *d2)?);
     let (clock, short_year) = (time_of_day(clock)?, two(*y1, *y2)?);
-    let (this_year, ..) = civil_from_days(now.0.div_euclid(86_400));
+    let this_year = date_time(now)?.year();
     // A date more than 50 years ahead means the most recent past year with these digits.
     let year = this_year - this_year.rem_euclid(100) + short_year;
     let year = if year > this_year + 50 { year - 100 } else { year };
@@ -72,28 +77,26 @@ fn parse_asctime(text: &[u8]) -> Option<WallSeconds> {
 
 /// Formats an IMF-fixdate of 29 bytes. Years outside 0 to 9999 are clamped.
 pub fn format(at: WallSeconds) -> [u8; 29] {
-    let at = at.0.clamp(-62_167_219_200, 253_402_300_799);
-    let (days, clock) = (at.div_euclid(86_400), at.rem_euclid(86_400));
-    let (year, month, day) = civil_from_days(days);
+    let at =
+        date_time(WallSeconds(at.0.clamp(FIRST.0, LAST.0))).expect("the calendar has the years 0 to 9999");
     let mut text = *b"Sun, 06 Nov 1994 08:49:37 GMT";
-    // 1970-01-01 was a Thursday, the fourth name.
-    text[..3].copy_from_slice(&DAYS[(days + 4).rem_euclid(7) as usize].as_bytes()[..3]);
-    text[8..11].copy_from_slice(MONTHS[(month - 1) as usize].as_bytes());
-    let mut put = |at: usize, number: i64| {
-        text[at] = b'0' + (number / 10 % 10) as u8;
-        text[at + 1] = b'0' + (number % 10) as u8;
+    text[..3].copy_from_slice(&DAYS[at.weekday().to_sunday_zero_offset() as usize].as_bytes()[..3]);
+    text[8..11].copy_from_slice(MONTHS[at.month() as usize - 1].as_bytes());
+    let mut put = |place: usize, number: i16| {
+        text[place] = b'0' + (number / 10 % 10) as u8;
+        text[place + 1] = b'0' + (number % 10) as u8;
     };
-    put(5, day);
-    put(12, year / 100);
-    put(14, year % 100);
-    put(17, clock / 3600);
-    put(20, clock / 60 % 60);
-    put(23, clock % 60);
+    put(5, at.day().into());
+    put(12, at.year() / 100);
+    put(14, at.year() % 100);
+    put(17, at.hour().into());
+    put(20, at.minute().into());
+    put(23, at.second().into());
     text
 }
 
-fn two(tens: u8, ones: u8) -> Option<i64> {
-    (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| i64::from((tens - b'0') * 10 + (ones - b'0')))
+fn two(tens: u8, ones: u8) -> Option<i16> {
+    (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| i16::from((tens - b'0') * 10 + (ones - b'0')))
 }
 
 fn gmt(zone: &[u8]) -> Option<()> {
@@ -107,7 +110,7 @@ fn is_day(w1: u8, w2: u8, w3: u8) -> Option<()> {
 }
 
 /// A month's number from 1, by the first three letters of its name.
-fn month(m1: u8, m2: u8, m3: u8) -> Option<i64> {
+fn month(m1: u8, m2: u8, m3: u8) -> Option<i8> {
     Some(match &[m1, m2, m3].map(|letter| letter.to_ascii_lowercase()) {
         b"jan" => 1,
         b"feb" => 2,
@@ -125,39 +128,31 @@ fn month(m1: u8, m2: u8, m3: u8) -> Option<i64> {
     })
 }
 
-/// Seconds since midnight. A leap second (60) counts as the second before it, so that it is never later than stated.
-fn time_of_day(clock: &[u8]) -> Option<i64> {
+/// Hour, minute and second. A leap second (60) counts as the second before it, so that it is never later than stated.
+fn time_of_day(clock: &[u8]) -> Option<Time> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = clock else { return None };
     let (hour, minute, second) = (two(*h1, *h2)?, two(*m1, *m2)?, two(*s1, *s2)?);
-    (hour < 24 && minute < 60 && second < 61).then(|| hour * 3600 + minute * 60 + second.min(59))
+    let second = if second == 60 { 59 } else { second };
+    Time::new(hour as i8, minute as i8, second as i8, 0).ok()
 }
 
-fn seconds(year: i64, month: i64, day: i64, clock: i64) -> Option<WallSeconds> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let in_month = [31, 28 + i64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][(month - 1) as usize];
-    let valid = (1..=in_month).contains(&day);
-    valid.then(|| WallSeconds(days_from_civil(year, month, day) * 86_400 + clock))
+fn seconds(year: i16, month: i8, day: i16, clock: Time) -> Option<WallSeconds> {
+    let date = Date::new(year, month, day as i8).ok()?;
+    Some(WallSeconds(date.to_datetime(clock).duration_since(EPOCH).as_secs()))
 }
 
-/// Days since 1970-01-01. Years are counted from March, so that the leap day is the last of them.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
+/// In GMT; none beyond the calendar's years, -9999 to 9999.
+fn date_time(at: WallSeconds) -> Option<DateTime> {
+    EPOCH.checked_add(SignedDuration::from_secs(at.0)).ok()
 }
 
-/// Year, month from 1, day from 1.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
+// A `jiff::Timestamp` ends 26 hours before the year 9999 does, so that every zone can show it. The last second of that year is
+// what many origins send for "never expires", and a civil date and time reaches it.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+/// The first second of year 0.
+const FIRST: WallSeconds = WallSeconds(-62_167_219_200);
+/// The last second of year 9999.
+const LAST: WallSeconds = WallSeconds(253_402_300_799);
 
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] =
@@ -166,6 +161,25 @@ const MONTHS: [&str; 12] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_second_of_the_last_year_is_a_date_and_the_next_day_of_a_short_month_is_none() {
+        let read = |text: &str| parse(text.as_bytes(), WallSeconds(0));
+        assert_eq!(read("Fri, 31 Dec 9999 23:59:59 GMT"), Some(LAST));
+        assert_eq!(&format(LAST), b"Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(format(WallSeconds(i64::MAX)), format(LAST));
+        assert_eq!(&format(WallSeconds(i64::MIN)), b"Sat, 01 Jan 0000 00:00:00 GMT");
+        assert_eq!(read("Thu, 29 Feb 2024 00:00:00 GMT"), Some(WallSeconds(1_709_164_800)));
+        for none in [
+            "Wed, 29 Feb 2023 00:00:00 GMT",
+            "Sun, 31 Apr 2023 00:00:00 GMT",
+            "Sun, 00 Apr 2023 00:00:00 GMT",
+        ] {
+            assert_eq!(read(none), None, "{none}");
+        }
+        assert_eq!(read("Sun, 06 Nov 1994 24:00:00 GMT"), None);
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:61 GMT"), None);
+    }
 
     #[test]
     fn every_day_of_eight_hundred_years_is_written_and_read_back() {

@@ -1,4 +1,7 @@
 //! Dates as news articles have them: RFC 822, RFC 850, RFC 1036, ctime, and what people made of these.
+//! The calendar is `jiff`'s.
+
+use jiff::civil::DateTime;
 
 /// Unix time in seconds; none when there is no day, month, year and time in it. No zone, or one unknown, is GMT.
 pub(super) fn unix_time(value: &[u8]) -> Option<i64> {
@@ -10,7 +13,7 @@ pub(super) fn unix_time(value: &[u8]) -> Option<i64> {
     }
     let (day, month, year) = (seen.day?, seen.month?, seen.year?);
     let seconds = seen.seconds?;
-    let days = days_from_epoch(year, month, day);
+    let days = days_from_epoch(year, month, day)?;
     Some(days * 86_400 + seconds - i64::from(seen.zone_minutes.unwrap_or(0)) * 60)
 }
 
@@ -100,13 +103,13 @@ fn named(names: &[&[u8; 3]], word: &[u8]) -> Option<i64> {
     names.iter().position(|name| word.eq_ignore_ascii_case(&name[..])).map(|at| at as i64)
 }
 
-/// Days from 1 January 1970 in the Gregorian calendar, counted in eras of 400 years that begin in March.
-fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+/// From the first day of the month: some articles are of 31 April, which is taken as the day after the 30th.
+fn days_from_epoch(year: i64, month: i64, day: i64) -> Option<i64> {
+    let first = DateTime::new(year as i16, month as i8, 1, 0, 0, 0, 0).ok()?;
+    Some(first.duration_since(EPOCH).as_hours() / 24 + day - 1)
 }
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 const MONTHS: &[&[u8; 3]] =
     &[b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];

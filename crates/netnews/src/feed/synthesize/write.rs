@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::ops::Range;
 
+use jiff::Timestamp;
+
 use super::arrivals::Arrivals;
 use super::draw::{Draw, Purpose};
 use super::model;
@@ -323,20 +325,8 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 /// RFC 1036: `14 Aug 1995 00:00:00 GMT`.
 fn put_date(out: &mut Vec<u8>, unix: i64) {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (days, seconds) = (unix.div_euclid(86_400), unix.rem_euclid(86_400));
-    // Civil date of a day number, in eras of 400 years that begin in March.
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year + i64::from(month >= 10);
-    let month = MONTHS[((month + 2) % 12) as usize];
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    put(out, format_args!("{day} {month} {year} {hour:02}:{minute:02}:{second:02} GMT"));
+    let at = Timestamp::from_second(unix).expect("a feed's days are within the calendar");
+    put(out, format_args!("{}", at.strftime("%-d %b %Y %H:%M:%S GMT")));
 }
 
 #[cfg(test)]
