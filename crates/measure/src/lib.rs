@@ -20,6 +20,7 @@ mod latency;
 mod memory;
 mod metric;
 pub mod numbers;
+mod prometheus;
 pub mod quantity;
 mod record;
 mod registry;
@@ -42,6 +43,9 @@ pub use grouped::grouped_number;
 pub use latency::{HistogramError, LatencyHistogram, LatencySummary};
 pub use memory::memory_bytes;
 pub use metric::{Better, Metric, MetricDeclaration, declared};
+pub use prometheus::{
+    CONTENT_TYPE as PROMETHEUS_CONTENT_TYPE, PrometheusKind, PrometheusMetric, PrometheusPage,
+};
 pub use record::{
     Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Pacing, Phase, RECORD_SCHEMA,
     RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,

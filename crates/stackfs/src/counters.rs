@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use measure::LatencyHistogram;
+use measure::{LatencyHistogram, PrometheusKind, PrometheusPage};
 
 use crate::tree::nodes::lock;
 
@@ -184,37 +184,22 @@ impl Census {
 
     /// The counts in Prometheus' text format.
     pub fn prometheus(&self) -> String {
-        use std::fmt::Write as _;
-        let mut text = String::new();
-        let mut line = |words: std::fmt::Arguments<'_>| {
-            // Writing to a String cannot fail.
-            let _ = text.write_fmt(words);
-            text.push('\n');
-        };
-        line(format_args!(
-            "# HELP crumb_mount_operation_seconds Time spent in the daemon by type of operation."
-        ));
-        line(format_args!("# TYPE crumb_mount_operation_seconds summary"));
+        let mut page = PrometheusPage::new("crumb_mount_");
+        let help = "Time spent in the daemon by type of operation.";
+        let mut seconds = page.metric("operation_seconds", PrometheusKind::Summary, help);
         for (operation, counted) in &self.operations {
             let name = operation.name();
             for quantile in [0.5, 0.9, 0.99, 0.999] {
-                let seconds = counted.latency.quantile(quantile).as_secs_f64();
-                line(format_args!(
-                    "crumb_mount_operation_seconds{{operation=\"{name}\",quantile=\"{quantile}\"}} {seconds}"
-                ));
+                let labels = [("operation", name), ("quantile", &quantile.to_string())];
+                seconds.sample("", &labels, counted.latency.quantile(quantile).as_secs_f64());
             }
-            let (sum, count) = (counted.latency.total_s(), counted.latency.count());
-            line(format_args!("crumb_mount_operation_seconds_sum{{operation=\"{name}\"}} {sum}"));
-            line(format_args!("crumb_mount_operation_seconds_count{{operation=\"{name}\"}} {count}"));
+            seconds.sample("_sum", &[("operation", name)], counted.latency.total_s());
+            seconds.sample("_count", &[("operation", name)], counted.latency.count());
         }
-        line(format_args!("# HELP crumb_mount_operations_failed_total Operations answered with an error."));
-        line(format_args!("# TYPE crumb_mount_operations_failed_total counter"));
+        let help = "Operations answered with an error.";
+        let mut failed = page.metric("operations_failed_total", PrometheusKind::Counter, help);
         for (operation, counted) in &self.operations {
-            let name = operation.name();
-            line(format_args!(
-                "crumb_mount_operations_failed_total{{operation=\"{name}\"}} {}",
-                counted.failed
-            ));
+            failed.sample("", &[("operation", operation.name())], counted.failed);
         }
         for (name, help, value) in [
             ("nodes", "Inodes that the kernel holds references to.", self.nodes),
@@ -223,11 +208,9 @@ impl Census {
             ("directories_kept", "Directories of which a descriptor is kept.", self.directories_kept),
             ("passed_through", "Files whose data passes by the daemon.", self.passed_through),
         ] {
-            line(format_args!("# HELP crumb_mount_{name} {help}"));
-            line(format_args!("# TYPE crumb_mount_{name} gauge"));
-            line(format_args!("crumb_mount_{name} {value}"));
+            page.metric(name, PrometheusKind::Gauge, help).value(value);
         }
-        text
+        page.into_text()
     }
 }
 
@@ -267,6 +250,23 @@ mod tests {
         assert_eq!(rows[4], ("all other", 10, 10.0));
         assert_eq!(rows.iter().map(|row| row.2).sum::<f64>(), 100.0);
         assert_eq!(census.total(), 1100);
+    }
+
+    #[test]
+    fn the_page_of_metrics_names_what_a_mount_tells_prometheus_and_no_more() {
+        let page = include_str!("../../../docs/guide/metrics.md");
+        let section = page.split("\n## Prometheus: crumb mount\n").nth(1).expect("its heading");
+        let promised: Vec<(&str, &str)> = section
+            .lines()
+            .filter_map(|row| {
+                let mut cells = row.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ");
+                Some((cells.next()?.trim_end_matches('`'), cells.last()?))
+            })
+            .collect();
+        let text = census(&[(Operation::Lookup, 1)]).prometheus();
+        let emitted: Vec<(&str, &str)> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        assert_eq!(promised, emitted);
     }
 
     #[test]

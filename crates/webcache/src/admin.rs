@@ -102,9 +102,11 @@ async fn answer(shared: &Arc<Shared>, request: &Request<Incoming>) -> Reply {
         (&Method::GET, "/status.json") => {
             text(StatusCode::OK, "application/json", figures::Figures::of(shared).json())
         }
-        (&Method::GET, "/metrics") => {
-            text(StatusCode::OK, "text/plain; version=0.0.4", metrics::text(&figures::Figures::of(shared)))
-        }
+        (&Method::GET, "/metrics") => text(
+            StatusCode::OK,
+            measure::PROMETHEUS_CONTENT_TYPE,
+            metrics::text(&figures::Figures::of(shared)),
+        ),
         (&Method::POST, "/purge") => purge_url(shared, request.uri()).await,
         (&Method::POST, "/ban") => ban_all(shared, request.uri()),
         (_, "/" | "/status.json" | "/metrics" | "/purge" | "/ban") => {

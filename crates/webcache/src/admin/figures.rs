@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use measure::PrometheusKind;
 use packstore::Usage;
 use serde_json::{Value, json};
 
@@ -50,13 +51,13 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
         Shown {
             name: "uptime_seconds",
             help: "Seconds since the start.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.shared.began.elapsed().as_secs(),
         },
         Shown {
             name: "connections",
             help: "Open client connections.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.shared.clients.count() as u64,
         },
     ],
@@ -64,103 +65,103 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
         Shown {
             name: "icp_silent",
             help: "Neighbours that ICP queries are not waiting for now.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.shared.neighbours.silent() as u64,
         },
         Shown {
             name: "fills",
             help: "Replies being fetched that later requests may share.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.shared.collapse_table.len() as u64,
         },
         Shown {
             name: "bans",
             help: "Bans.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.shared.bans.count() as u64,
         },
         Shown {
             name: "behind_bytes",
             help: "Bytes waiting to be written, heads and bodies.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.shared.object_cache.writers().behind_bytes(),
         },
         Shown {
             name: "store_failures_total",
             help: "Failed changes to the store.",
-            kind: "counter",
+            kind: PrometheusKind::Counter,
             read: |moment| moment.shared.object_cache.writers().failed(),
         },
         Shown {
             name: "store_objects",
             help: "Objects stored.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.usage.objects,
         },
         Shown {
             name: "store_size_bytes",
             help: "Space the store may use.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.usage.size_bytes,
         },
         Shown {
             name: "store_live_bytes",
             help: "Space used by objects.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.usage.live_bytes,
         },
         Shown {
             name: "store_memory_bytes",
             help: "Memory that grows with the number of objects.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.usage.memory_bytes,
         },
         Shown {
             name: "store_packed_files",
             help: "Segments.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| moment.usage.packed_files,
         },
         Shown {
             name: "store_body_written_bytes_total",
             help: "Bytes written to data files.",
-            kind: "counter",
+            kind: PrometheusKind::Counter,
             read: |moment| moment.usage.body_written_bytes,
         },
         Shown {
             name: "store_index_written_bytes_total",
             help: "Bytes written to index files.",
-            kind: "counter",
+            kind: PrometheusKind::Counter,
             read: |moment| moment.usage.index_written_bytes,
         },
         Shown {
             name: "store_reads_total",
             help: "Reads of data files.",
-            kind: "counter",
+            kind: PrometheusKind::Counter,
             read: |moment| moment.usage.disk_reads,
         },
         Shown {
             name: "store_syncs_total",
             help: "Syncs of files.",
-            kind: "counter",
+            kind: PrometheusKind::Counter,
             read: |moment| moment.usage.syncs,
         },
         Shown {
             name: "store_evicted_total",
             help: "Objects evicted.",
-            kind: "counter",
+            kind: PrometheusKind::Counter,
             read: |moment| moment.usage.evicted,
         },
         Shown {
             name: "store_damaged_reads_total",
             help: "Objects found damaged on reading.",
-            kind: "counter",
+            kind: PrometheusKind::Counter,
             read: |moment| moment.usage.damaged_reads,
         },
         Shown {
             name: "store_ready",
             help: "1 once the store's index is complete.",
-            kind: "gauge",
+            kind: PrometheusKind::Gauge,
             read: |moment| u64::from(moment.usage.ready),
         },
     ],
@@ -169,7 +170,7 @@ const GAUGES: [&[Shown<Moment>]; 2] = [
 /// All figures at one moment.
 pub struct Figures {
     /// Name, help, kind and value.
-    pub plain: Vec<(&'static str, &'static str, &'static str, u64)>,
+    pub plain: Vec<(&'static str, &'static str, PrometheusKind, u64)>,
     /// Requests and body bytes by outcome.
     pub outcomes: Vec<(Outcome, u64, u64)>,
     /// Latencies of hits.

@@ -1,49 +1,46 @@
-//! The figures in the Prometheus text format, version 0.0.4.
+//! The figures for Prometheus.
 
-use std::fmt::Write as _;
+use measure::{PrometheusKind, PrometheusMetric, PrometheusPage};
 
 use super::figures::{Figures, Histogram};
 use crate::server::{LATENCY_STEPS, latency_bound};
 
 /// All figures.
 pub fn text(figures: &Figures) -> String {
-    let mut out = String::new();
+    let mut page = PrometheusPage::new("crumb_");
     for (name, help, kind, value) in &figures.plain {
-        let _ = writeln!(out, "# HELP crumb_{name} {help}\n# TYPE crumb_{name} {kind}\ncrumb_{name} {value}");
+        page.metric(name, *kind, help).value(value);
     }
-    let heads =
-        [("requests_total", "Requests by how they were answered."), ("sent_bytes_total", "Body bytes sent.")];
-    for (place, (name, help)) in heads.into_iter().enumerate() {
-        let _ = writeln!(out, "# HELP crumb_{name} {help}\n# TYPE crumb_{name} counter");
-        for (outcome, requests, sent) in &figures.outcomes {
-            let value = if place == 0 { requests } else { sent };
-            let _ = writeln!(out, "crumb_{name}{{outcome=\"{}\"}} {value}", outcome.name());
-        }
+    let help = "Requests by how they were answered.";
+    let mut requests = page.metric("requests_total", PrometheusKind::Counter, help);
+    for (outcome, count, _) in &figures.outcomes {
+        requests.sample("", &[("outcome", outcome.name())], count);
     }
-    out.push_str("# HELP crumb_latency_seconds From a request's head to the end of its reply.\n");
-    out.push_str("# TYPE crumb_latency_seconds histogram\n");
-    histogram(&mut out, "hit", &figures.hits);
-    histogram(&mut out, "miss", &figures.misses);
-    out.push_str("# HELP crumb_volume_failed 1 when a volume takes no more writes.\n");
-    out.push_str("# TYPE crumb_volume_failed gauge\n");
+    let mut sent = page.metric("sent_bytes_total", PrometheusKind::Counter, "Body bytes sent.");
+    for (outcome, _, bytes) in &figures.outcomes {
+        sent.sample("", &[("outcome", outcome.name())], bytes);
+    }
+    let help = "From a request's head to the end of its reply.";
+    let mut latency = page.metric("latency_seconds", PrometheusKind::Histogram, help);
+    histogram(&mut latency, "hit", &figures.hits);
+    histogram(&mut latency, "miss", &figures.misses);
+    let help = "1 when a volume takes no more writes.";
+    let mut failed = page.metric("volume_failed", PrometheusKind::Gauge, help);
     for volume in &figures.volumes {
-        let place = volume.place.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let _ =
-            writeln!(out, "crumb_volume_failed{{place=\"{place}\"}} {}", u8::from(volume.failed.is_some()));
+        failed.sample("", &[("place", &volume.place)], u8::from(volume.failed.is_some()));
     }
-    out
+    page.into_text()
 }
 
-fn histogram(out: &mut String, name: &str, histogram: &Histogram) {
+fn histogram(metric: &mut PrometheusMetric<'_>, from: &str, histogram: &Histogram) {
     let mut count = 0;
     for (step, steps) in histogram.steps[..LATENCY_STEPS].iter().enumerate() {
         count += steps;
-        let bound = latency_bound(step).as_secs_f64();
-        let _ = writeln!(out, "crumb_latency_seconds_bucket{{from=\"{name}\",le=\"{bound}\"}} {count}");
+        let bound = latency_bound(step).as_secs_f64().to_string();
+        metric.sample("_bucket", &[("from", from), ("le", &bound)], count);
     }
     count += histogram.steps[LATENCY_STEPS];
-    let total_s = histogram.total_us as f64 / 1e6;
-    let _ = writeln!(out, "crumb_latency_seconds_bucket{{from=\"{name}\",le=\"+Inf\"}} {count}");
-    let _ = writeln!(out, "crumb_latency_seconds_sum{{from=\"{name}\"}} {total_s}");
-    let _ = writeln!(out, "crumb_latency_seconds_count{{from=\"{name}\"}} {count}");
+    metric.sample("_bucket", &[("from", from), ("le", "+Inf")], count);
+    metric.sample("_sum", &[("from", from)], histogram.total_us as f64 / 1e6);
+    metric.sample("_count", &[("from", from)], count);
 }

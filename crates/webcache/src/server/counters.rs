@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use measure::PrometheusKind;
+
 use crate::icp::Answer;
 
 /// How a request was answered.
@@ -156,8 +158,8 @@ pub struct Shown<T> {
     pub name: &'static str,
     /// One sentence.
     pub help: &'static str,
-    /// The Prometheus type: `counter` or `gauge`.
-    pub kind: &'static str,
+    /// How its values are to be read.
+    pub kind: PrometheusKind,
     /// Reads the current value.
     pub read: fn(&T) -> u64,
 }
@@ -186,7 +188,7 @@ macro_rules! counters {
             pub const SHOWN: &[Shown<Self>] = &[$(Shown {
                 name: concat!(stringify!($field), "_total"),
                 help: $help,
-                kind: "counter",
+                kind: PrometheusKind::Counter,
                 read: |counters| counters.$field.get(),
             },)*];
         }

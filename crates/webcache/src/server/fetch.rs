@@ -213,7 +213,7 @@ impl RequestHandler {
 
     /// Why upstream gave no reply, as a client may know it. Clients of a site learn no address of its origins.
     fn cause_for_client(&self, error: &UpstreamError) -> String {
-        let detail = error_chain(error);
+        let detail = measure::error_chain(error);
         if self.side() == Side::Forward || error.is_client_body() {
             return detail;
         }
@@ -699,15 +699,4 @@ fn part_to_whole(reply: &mut Response<ArrivingBody>) {
 fn origin_form(target: &Uri) -> Uri {
     let path = target.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     Uri::from(path)
-}
-
-/// An error with its causes, separated by colons.
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

@@ -1,5 +1,7 @@
 //! What the operator asks of a proxy at work.
 
+use std::collections::BTreeSet;
+
 use crate::harness::{Connection, Got, Origin, Proxy, reply};
 
 fn admin(proxy: &Proxy, method: &str, target: &str, fields: &str) -> Got {
@@ -47,6 +49,26 @@ fn figures_are_told_and_what_is_banned_by_prefix_or_tag_is_fetched_again() {
     assert_eq!(admin(&proxy, "POST", "/ban?tag=red", "").status, 200);
     assert!(!fetch("/a"));
     assert_eq!(admin(&proxy, "POST", "/ban", "").status, 400);
+}
+
+#[test]
+fn the_page_of_metrics_names_what_the_proxy_tells_prometheus_and_no_more() {
+    let page = include_str!("../../../../docs/guide/metrics.md");
+    let section = page.split("\n## Prometheus: crumb proxy\n").nth(1).expect("its heading");
+    let rows = section.split("\n## ").next().unwrap_or_default().lines();
+    let promised: BTreeSet<(&str, &str)> = rows
+        .filter_map(|row| {
+            let mut cells = row.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ");
+            Some((cells.next()?.trim_end_matches('`'), cells.last()?))
+        })
+        .collect();
+    let origin = Origin::new(|_, _| reply("", ""));
+    let proxy = Proxy::with(origin.address, "[admin]\nlisten = '127.0.0.1:0'\n");
+    let metrics = admin(&proxy, "GET", "/metrics", "").text();
+    let emitted: BTreeSet<(&str, &str)> =
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    assert!(emitted.len() > 50, "{metrics}");
+    assert_eq!(promised, emitted);
 }
 
 #[test]
