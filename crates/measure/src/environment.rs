@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::{bytes_text, grouped};
+use crate::proc;
 
 /// Where and with what a run was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,8 +59,7 @@ impl Environment {
     /// Reads this machine; `directory` is where the target lies, when it is a local one.
     pub fn capture(crumb_version: &str, directory: Option<&Path>) -> Self {
         let uname = rustix::system::uname();
-        let memory = first_line_after("/proc/meminfo", "MemTotal:").unwrap_or_default();
-        let memory_kb: u64 = memory.split_whitespace().next().and_then(|kb| kb.parse().ok()).unwrap_or(0);
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             crumb_version: crumb_version.to_owned(),
@@ -72,7 +72,7 @@ impl Environment {
                 .unwrap_or_default(),
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             cpu_governor: trimmed("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            memory_bytes: memory_kb * 1024,
+            memory_bytes: proc::memory_total_bytes(&meminfo).unwrap_or(0),
             clock_source: trimmed("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             load_average: load.split_whitespace().next().and_then(|one| one.parse().ok()).unwrap_or(0.0),
             mount: directory.and_then(MountPoint::of),
@@ -145,6 +145,7 @@ impl MountPoint {
         mounts
             .lines()
             .filter_map(|line| {
+                let unescape = |field: &str| proc::unescaped(field.as_bytes()).to_string_lossy().into_owned();
                 let mut fields = line.split(' ');
                 Some(Self {
                     device: unescape(fields.next()?),
@@ -156,11 +157,6 @@ impl MountPoint {
             .filter(|mount| path.starts_with(&mount.path))
             .max_by_key(|mount| mount.path.len())
     }
-}
-
-/// `/proc/self/mounts` writes blank, tab, newline and backslash as three octal digits (fstab(5)).
-fn unescape(field: &str) -> String {
-    field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
 fn first_line_after(file: &str, prefix: &str) -> Option<String> {

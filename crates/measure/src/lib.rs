@@ -20,6 +20,7 @@ mod latency;
 mod memory;
 mod metric;
 pub mod numbers;
+pub mod proc;
 mod prometheus;
 pub mod quantity;
 mod record;

@@ -1,7 +1,9 @@
 //! How much memory this process may use.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::proc::{ControlGroups, memory_total_bytes};
 
 /// Bytes of main memory that this process may use: what the machine has, or the least that a control group around this
 /// process allows (version 2 `memory.max`, version 1 `memory.limit_in_bytes`), as in containers and under systemd's
@@ -12,26 +14,13 @@ pub fn memory_bytes() -> Option<u64> {
 
 /// The same as files under `root` say.
 fn allowed_bytes(root: &Path) -> Option<u64> {
-    let text = |path: &str| fs::read_to_string(root.join(path)).ok();
-    let machine = text("proc/meminfo").and_then(|text| {
-        let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?;
-        Some(kib.trim().parse::<u64>().ok()? << 10)
-    });
-    let groups = text("proc/self/cgroup").unwrap_or_default();
-    let limits = groups.lines().flat_map(|line| {
-        // number:controllers:path, without controllers in v2
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (file, path) = match (parts.next(), parts.next()) {
-            (Some(""), Some(path)) => ("memory.max", format!("sys/fs/cgroup{path}")),
-            (Some(controllers), Some(path)) if controllers.split(',').any(|name| name == "memory") => {
-                ("memory.limit_in_bytes", format!("sys/fs/cgroup/memory{path}"))
-            }
-            _ => return Vec::new(),
-        };
-        // The groups around it bound it too. In a container its own group is often the topmost that is seen.
-        let around = Path::new(&path).ancestors().filter_map(|group| text(group.join(file).to_str()?));
-        around.filter_map(|text| text.trim().parse().ok()).collect::<Vec<u64>>()
-    });
+    let text = |path: PathBuf| fs::read_to_string(path).ok();
+    let machine = text(root.join("proc/meminfo")).and_then(|text| memory_total_bytes(&text));
+    let groups = ControlGroups::below(root);
+    let version_2 = groups.version_2().into_iter().map(|group| group.join("memory.max"));
+    let version_1 = groups.version_1("memory").into_iter().map(|group| group.join("memory.limit_in_bytes"));
+    // `max` is no limit.
+    let limits = version_2.chain(version_1).filter_map(|file| text(file)?.trim().parse().ok());
     machine.into_iter().chain(limits).min()
 }
 

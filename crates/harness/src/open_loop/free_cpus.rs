@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use measure::proc::{self, ControlGroups};
 use rustix::process::getpid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -99,56 +100,40 @@ fn is_set(cpus: &CpuSet, cpu: usize) -> bool {
     cpu < CpuSet::MAX_CPU && cpus.is_set(cpu)
 }
 
-/// Idle time of the CPUs that count, with that in which they waited for a disk (proc(5), fields 4 and 5 of each CPU).
+/// Idle time of the CPUs that count, with that in which they waited for a disk.
 fn idle_s(stat: &str, counts: &dyn Fn(usize) -> bool) -> f64 {
-    let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
-    let of_line = |line: &str| {
-        let mut fields = line.strip_prefix("cpu")?.split_whitespace();
-        let cpu: usize = fields.next()?.parse().ok()?;
-        let ticks: u64 = fields.skip(3).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-        counts(cpu).then_some(ticks as f64 * tick_s)
-    };
-    // The sum of all CPUs has no number and is left out.
-    stat.lines().filter(|line| !line.starts_with("cpu ")).filter_map(of_line).sum()
+    proc::idle_by_cpu(stat)
+        .into_iter()
+        .filter(|(cpu, _)| counts(*cpu))
+        .map(|(_, idle)| idle.as_secs_f64())
+        .sum()
 }
 
 /// The control groups around this process that have a quota, by the files under `root`.
 fn groups_with_quota(root: &Path) -> Vec<Group> {
-    let text = |path: &Path| fs::read_to_string(root.join(path)).ok();
-    let membership = text(Path::new("proc/self/cgroup")).unwrap_or_default();
-    // number:controllers:path, without controllers in version 2
-    let lines: Vec<(&str, &str)> =
-        membership.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')).collect();
-    let of = |controller: &str| {
-        let line =
-            lines.iter().find(|(controllers, _)| controllers.split(',').any(|name| name == controller))?;
-        Some(PathBuf::from(format!("sys/fs/cgroup/{controller}{}", line.1)))
-    };
+    let text = |path: PathBuf| fs::read_to_string(path).ok();
+    let number = |path: PathBuf| text(path)?.trim().parse::<f64>().ok();
+    let around = ControlGroups::below(root);
     let mut groups = Vec::new();
-    if let Some((_, path)) = lines.iter().find(|(controllers, _)| controllers.is_empty()) {
-        // In a container its own group is often the topmost that is seen.
-        for path in Path::new(&format!("sys/fs/cgroup{path}")).ancestors() {
-            let limit = text(&path.join("cpu.max")).and_then(|text| quota_v2(&text));
-            let used = || text(&path.join("cpu.stat")).and_then(|text| number_after(&text, "usage_usec"));
-            groups.extend(limit.map(|quota_cpus| Group {
-                path: path.to_owned(),
-                quota_cpus,
-                used_s: used().unwrap_or(0.0) / 1e6,
-            }));
+    for path in around.version_2() {
+        if let Some(quota_cpus) = text(path.join("cpu.max")).and_then(|text| quota_v2(&text)) {
+            let used_us =
+                text(path.join("cpu.stat")).and_then(|text| proc::number_after(&text, "usage_usec"));
+            groups.push(Group { quota_cpus, used_s: used_us.unwrap_or(0) as f64 / 1e6, path });
         }
     }
-    if let Some(path) = of("cpu") {
-        let accounts = of("cpuacct").unwrap_or_default();
-        for (path, account) in path.ancestors().zip(accounts.ancestors()) {
-            let number = |path: PathBuf| text(&path)?.trim().parse::<f64>().ok();
-            let (quota, period) =
-                (number(path.join("cpu.cfs_quota_us")), number(path.join("cpu.cfs_period_us")));
-            if let (Some(quota), Some(period)) = (quota, period)
-                && quota > 0.0
-            {
-                let used_s = number(account.join("cpuacct.usage")).unwrap_or(0.0) / 1e9;
-                groups.push(Group { path: path.to_owned(), quota_cpus: quota / period.max(1.0), used_s });
-            }
+    let accounts = around.version_1("cpuacct");
+    for (at, path) in around.version_1("cpu").into_iter().enumerate() {
+        let (quota, period) = (number(path.join("cpu.cfs_quota_us")), number(path.join("cpu.cfs_period_us")));
+        if let (Some(quota), Some(period)) = (quota, period)
+            && quota > 0.0
+        {
+            let used_ns = accounts.get(at).and_then(|account| number(account.join("cpuacct.usage")));
+            groups.push(Group {
+                quota_cpus: quota / period.max(1.0),
+                used_s: used_ns.unwrap_or(0.0) / 1e9,
+                path,
+            });
         }
     }
     groups
@@ -158,10 +143,6 @@ fn groups_with_quota(root: &Path) -> Vec<Group> {
 fn quota_v2(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?.max(1.0))
-}
-
-fn number_after(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -208,9 +189,9 @@ mod tests {
     #[test]
     fn only_the_cpus_that_count_are_idle() {
         let stat = "cpu  9 9 9 900 90 9\ncpu0 1 1 1 300 20 1 0\ncpu1 1 1 1 600 70 1 0\nintr 5\n";
-        let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
-        assert_eq!(idle_s(stat, &|cpu| cpu == 0), 320.0 * tick_s);
-        assert_eq!(idle_s(stat, &|_| true), 990.0 * tick_s);
+        let idle: Vec<f64> = proc::idle_by_cpu(stat).iter().map(|(_, idle)| idle.as_secs_f64()).collect();
+        assert_eq!(idle_s(stat, &|cpu| cpu == 0), idle[0]);
+        assert_eq!(idle_s(stat, &|_| true), idle[0] + idle[1]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use measure::proc::MountInfo;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -29,7 +30,7 @@ use super::error::ConvertError;
 use super::levels::Levels;
 use crate::managed::{is_managed, layout_of, open_directory, open_without_links};
 use crate::mount::claims;
-use crate::mount::mounts::{self, Line};
+use crate::mount::mounts::{self, MountOfOurs as _};
 
 /// A directory that is ours alone as long as this lives.
 #[derive(Debug)]
@@ -115,10 +116,10 @@ impl Guard {
 }
 
 /// The path without symbolic links, when no mount of ours has to do with it; and all mounts.
-fn unmounted(path: &Path) -> Result<(PathBuf, Vec<Line>), ConvertError> {
+fn unmounted(path: &Path) -> Result<(PathBuf, Vec<MountInfo>), ConvertError> {
     let cannot_open = |source: io::Error| ConvertError::Open { path: path.to_owned(), source };
     let real = path.canonicalize().map_err(cannot_open)?;
-    let mounts = Line::all().unwrap_or_default();
+    let mounts = MountInfo::all().unwrap_or_default();
     refuse_mounted(path, &real, &mounts)?;
     Ok((real, mounts))
 }
@@ -154,14 +155,14 @@ fn refuse_served(path: &Path, real: &Path) -> Result<(), ConvertError> {
 pub(crate) fn refuse_covered(tree: &Path) -> Result<(), ConvertError> {
     // A mount whose daemon is dead resolves no path: then what leads to it is resolved.
     let real = tree.canonicalize().unwrap_or_else(|_| mounts::resolved(tree));
-    match covering(&real, &Line::all().unwrap_or_default()) {
+    match covering(&real, &MountInfo::all().unwrap_or_default()) {
         Some(mount) => Err(ConvertError::Covered { path: tree.to_owned(), mount_point: mount.point.clone() }),
         None => Ok(()),
     }
 }
 
 /// The mount of ours at, above or in a path.
-fn covering<'a>(real: &Path, mounts: &'a [Line]) -> Option<&'a Line> {
+fn covering<'a>(real: &Path, mounts: &'a [MountInfo]) -> Option<&'a MountInfo> {
     let governing = governing(real, mounts).filter(|mount| mount.is_ours());
     governing.or_else(|| {
         mounts.iter().find(|mount| mount.is_ours() && mount.point != *real && mount.point.starts_with(real))
@@ -169,7 +170,7 @@ fn covering<'a>(real: &Path, mounts: &'a [Line]) -> Option<&'a Line> {
 }
 
 /// The mount that a path is seen through.
-fn governing<'a>(real: &Path, mounts: &'a [Line]) -> Option<&'a Line> {
+fn governing<'a>(real: &Path, mounts: &'a [MountInfo]) -> Option<&'a MountInfo> {
     // Later lines cover earlier ones, and of equals the last counts.
     mounts
         .iter()
@@ -201,7 +202,7 @@ fn lock(path: &Path, at: &Path, directory: File, operation: FlockOperation) -> R
     }
 }
 
-fn refuse_mounted(path: &Path, real: &Path, mounts: &[Line]) -> Result<(), ConvertError> {
+fn refuse_mounted(path: &Path, real: &Path, mounts: &[MountInfo]) -> Result<(), ConvertError> {
     let refused = |by: String| Err(ConvertError::Mounted { path: path.to_owned(), by });
     if let Some(mount) = governing(real, mounts).filter(|mount| mount.is_ours()) {
         return refused(format!("the mount that shows it, {}", mount.point.display()));
@@ -240,8 +241,13 @@ fn refuse_hidden(path: &Path, real: &Path) -> Result<(), ConvertError> {
 mod tests {
     use super::*;
 
-    fn mount(point: &str, kind: &str, source: &str) -> Line {
-        Line { point: point.into(), kind: kind.to_owned(), source: source.into(), options: String::new() }
+    fn mount(point: &str, kind: &str, source: &str) -> MountInfo {
+        MountInfo {
+            point: point.into(),
+            kind: kind.to_owned(),
+            source: source.into(),
+            options: String::new(),
+        }
     }
 
     #[test]
@@ -265,7 +271,7 @@ mod tests {
             mount("/news/spool/scratch", "tmpfs", "none"),
             mount("/at", "fuse.crumb", "/lower"),
         ];
-        let covered = |path: &str, mounts: &[Line]| {
+        let covered = |path: &str, mounts: &[MountInfo]| {
             covering(Path::new(path), mounts).map(|mount| mount.point.display().to_string())
         };
         for path in ["/news/spool", "/news/spool/control", "/news"] {

@@ -2,12 +2,11 @@
 //!
 //! A mount is seen in `/proc/self/mountinfo` as type `fuse.crumb`, its source the lower tree's absolute path.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use measure::proc::MountInfo;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -30,7 +29,7 @@ pub struct Mounted {
 
 /// All mounts of Crumb's that this process can see, in the order in which they were made.
 pub fn mounted() -> std::io::Result<Vec<Mounted>> {
-    let ours = Line::all()?.into_iter().filter(Line::is_ours);
+    let ours = MountInfo::all()?.into_iter().filter(MountInfo::is_ours);
     Ok(ours.map(|line| Mounted { owner: line.owner(), lower: line.source, mountpoint: line.point }).collect())
 }
 
@@ -68,7 +67,7 @@ pub(crate) fn clear_dead(place: &Path) -> Result<usize, StackError> {
     let unreadable = |source| StackError::Place { path: "/proc/self/mountinfo".into(), source };
     let mut cleared = 0;
     loop {
-        let mut topmost = Line::all().map_err(unreadable)?.into_iter().rev();
+        let mut topmost = MountInfo::all().map_err(unreadable)?.into_iter().rev();
         let here = topmost.find(|line| line.point == *place);
         if !here.is_some_and(|line| line.is_ours()) || !is_dead(place) {
             return Ok(cleared);
@@ -83,8 +82,8 @@ pub(crate) fn clear_dead(place: &Path) -> Result<usize, StackError> {
 pub fn remount(options: &StackOptions) -> Result<(), StackError> {
     let place = resolved(&options.mountpoint);
     let unreadable = |source| StackError::Place { path: "/proc/self/mountinfo".into(), source };
-    let here = Line::all().map_err(unreadable)?.into_iter().rev().find(|line| line.point == place);
-    let Some(here) = here.filter(Line::is_ours) else {
+    let here = MountInfo::all().map_err(unreadable)?.into_iter().rev().find(|line| line.point == place);
+    let Some(here) = here.filter(MountInfo::is_ours) else {
         return Err(StackError::NotMounted { mountpoint: options.mountpoint.clone() });
     };
     if !options.lower.canonicalize().is_ok_and(|lower| lower == here.source) {
@@ -155,67 +154,22 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// A line of the kernel's table: a mount of any type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) point: PathBuf,
-    pub(crate) kind: String,
-    /// A device, the lower tree of a mount of ours, or whatever was said when it was mounted.
-    pub(crate) source: PathBuf,
-    /// Of the mount and of the file system, joined by a comma.
-    pub(crate) options: String,
+/// What a line of the table says of a mount of ours.
+pub(crate) trait MountOfOurs {
+    /// Whether it is one.
+    fn is_ours(&self) -> bool;
+    /// The user who mounted it.
+    fn owner(&self) -> Option<u32>;
 }
 
-impl Line {
-    /// All mounts that this process can see, later ones over earlier ones.
-    pub(crate) fn all() -> std::io::Result<Vec<Self>> {
-        let table = std::fs::read("/proc/self/mountinfo")?;
-        Ok(table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect())
-    }
-
-    /// `id parent device root POINT options optional... - KIND SOURCE options`, see proc(5).
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let point = unescaped(fields.nth(4)?).into();
-        let of_mount = String::from_utf8_lossy(fields.next()?);
-        let mut after = fields.skip_while(|field| *field != b"-").skip(1);
-        let kind = String::from_utf8_lossy(after.next()?).into_owned();
-        let source = unescaped(after.next()?).into();
-        let of_system = String::from_utf8_lossy(after.next().unwrap_or_default());
-        Some(Self { point, kind, source, options: format!("{of_mount},{of_system}") })
-    }
-
-    /// Whether this option is set, `ro` and `sync` for the whole file system too.
-    pub(crate) fn has(&self, option: &str) -> bool {
-        self.options.split(',').any(|one| one == option)
+impl MountOfOurs for MountInfo {
+    fn is_ours(&self) -> bool {
+        self.kind == MOUNT_TYPE
     }
 
     fn owner(&self) -> Option<u32> {
         self.options.split(',').find_map(|one| one.strip_prefix("user_id=")?.parse().ok())
     }
-
-    pub(crate) fn is_ours(&self) -> bool {
-        self.kind == MOUNT_TYPE
-    }
-}
-
-/// Blanks, tabs, newlines and backslashes are written as three octal digits.
-fn unescaped(field: &[u8]) -> OsString {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, tail @ ..] = rest {
-        match (first, tail) {
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
-                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    OsString::from_vec(out)
 }
 
 #[cfg(test)]
@@ -223,16 +177,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_table_is_read_with_its_escapes_and_optional_fields() {
-        let ours =
-            br"36 25 0:31 / /mnt/a\040b rw,nosuid shared:1 master:2 - fuse.crumb /news\134spool rw,user_id=0";
-        let line = Line::parse(ours).unwrap();
-        assert_eq!((&line.point, &line.source), (&"/mnt/a b".into(), &r"/news\spool".into()));
-        assert!(line.is_ours());
-        assert_eq!(line.owner(), Some(0));
-        assert!(!Line::parse(br"36 25 0:31 / /mnt rw - fuse.bindfs /lower rw").unwrap().is_ours());
-        assert_eq!(Line::parse(b""), None);
-        assert_eq!(Line::parse(b"1 2 3"), None);
-        assert!(!Line::all().unwrap().is_empty());
+    fn a_mount_is_ours_by_its_type_and_has_the_user_who_mounted_it() {
+        let line = |text: &[u8]| MountInfo::parse(text).unwrap();
+        let ours = line(b"36 25 0:31 / /mnt rw,nosuid - fuse.crumb /spool rw,user_id=7");
+        assert!(ours.is_ours());
+        assert_eq!(ours.owner(), Some(7));
+        assert!(!line(b"36 25 0:31 / /mnt rw - fuse.bindfs /lower rw").is_ours());
     }
 }

@@ -7,8 +7,8 @@
 //! counts as nothing; a descendant that ends in the middle cannot make a use negative.
 
 use std::collections::HashMap;
-use std::fs;
 
+use measure::proc::{ProcessStat, process_ids, resident_bytes, written_bytes};
 use serde::{Deserialize, Serialize};
 
 /// What a proxy has used so far, or in a phase.
@@ -57,30 +57,20 @@ impl Watch {
 fn used(process: u32) -> Option<Used> {
     let mut parents: HashMap<u32, u32> = HashMap::new();
     let mut cpu_s: HashMap<u32, f64> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        if let Some((parent, seconds)) = of_stat(&stat) {
-            parents.insert(id, parent);
-            cpu_s.insert(id, seconds);
+    for id in process_ids() {
+        if let Some(stat) = ProcessStat::of(id) {
+            parents.insert(id, stat.parent);
+            cpu_s.insert(id, (stat.user + stat.sys + stat.ended_children).as_secs_f64());
         }
     }
     parents.get(&process)?;
     let mut sum = Used::default();
     for &id in parents.keys().filter(|&&id| descends(id, process, &parents)) {
         sum.cpu_s += cpu_s.get(&id).copied().unwrap_or(0.0);
-        sum.written_bytes += number_after(&format!("/proc/{id}/io"), "write_bytes:");
-        sum.resident_bytes += 1024 * number_after(&format!("/proc/{id}/status"), "VmRSS:");
+        sum.written_bytes += written_bytes(id).unwrap_or(0);
+        sum.resident_bytes += resident_bytes(id).unwrap_or(0);
     }
     Some(sum)
-}
-
-/// Parent, and CPU of the process and its ended children (fields 4 and 14 to 17 of proc(5)).
-fn of_stat(stat: &str) -> Option<(u32, f64)> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let parent = fields.get(1)?.parse().ok()?;
-    let ticks: u64 = fields.get(11..15)?.iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Some((parent, ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
 fn descends(id: u32, from: u32, parents: &HashMap<u32, u32>) -> bool {
@@ -96,12 +86,6 @@ fn descends(id: u32, from: u32, parents: &HashMap<u32, u32>) -> bool {
         }
     }
     false
-}
-
-fn number_after(file: &str, name: &str) -> u64 {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -139,9 +123,5 @@ mod tests {
         let parents = HashMap::from([(10, 1), (11, 10), (12, 11), (20, 1)]);
         assert!(descends(12, 10, &parents) && descends(10, 10, &parents));
         assert!(!descends(20, 10, &parents) && !descends(1, 10, &parents));
-        assert_eq!(
-            of_stat("7 (a) b) S 3 1 1 0 -1 0 0 0 0 0 100 50 30 20 20 0 1").map(|stat| stat.0),
-            Some(3)
-        );
     }
 }

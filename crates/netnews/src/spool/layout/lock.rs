@@ -137,10 +137,9 @@ fn this_machine() -> (String, String) {
     (of("/proc/sys/kernel/hostname"), of("/proc/sys/kernel/random/boot_id"))
 }
 
-/// When a process began, in ticks since the boot: field 22 of its `stat`, counted behind the name in brackets.
+/// When a process began, in ticks since the boot.
 fn begun(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Some(measure::proc::ProcessStat::of(pid)?.began_ticks)
 }
 
 /// Whether that process was of this host and is no more.

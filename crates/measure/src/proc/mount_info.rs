@@ -1,0 +1,84 @@
+//! The table of mounts.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountInfo {
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// Type of the file system, such as `ext4` or `fuse.crumb`.
+    pub kind: String,
+    /// A device, or what was named in its place when it was mounted.
+    pub source: PathBuf,
+    /// Of the mount and of the file system, joined by a comma.
+    pub options: String,
+}
+
+impl MountInfo {
+    /// All mounts that this process can see, later ones over earlier ones.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn all() -> io::Result<Vec<Self>> {
+        let table = std::fs::read("/proc/self/mountinfo")?;
+        Ok(table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect())
+    }
+
+    /// `id parent device root POINT options optional... - KIND SOURCE options`.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let point = unescaped(fields.nth(4)?).into();
+        let of_mount = String::from_utf8_lossy(fields.next()?);
+        let mut after = fields.skip_while(|field| *field != b"-").skip(1);
+        let kind = String::from_utf8_lossy(after.next()?).into_owned();
+        let source = unescaped(after.next()?).into();
+        let of_system = String::from_utf8_lossy(after.next().unwrap_or_default());
+        Some(Self { point, kind, source, options: format!("{of_mount},{of_system}") })
+    }
+
+    /// Whether this option is set, `ro` and `sync` for the whole file system too.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|one| one == option)
+    }
+}
+
+/// A name as it is: the tables of mounts write blanks, tabs, newlines and backslashes as three octal digits.
+pub fn unescaped(field: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_table_is_read_with_its_escapes_and_optional_fields() {
+        let line =
+            br"36 25 0:31 / /mnt/a\040b rw,nosuid shared:1 master:2 - fuse.crumb /news\134spool rw,user_id=0";
+        let line = MountInfo::parse(line).unwrap();
+        assert_eq!((&line.point, &line.source), (&"/mnt/a b".into(), &r"/news\spool".into()));
+        assert_eq!((line.kind.as_str(), line.options.as_str()), ("fuse.crumb", "rw,nosuid,rw,user_id=0"));
+        assert!(line.has("nosuid") && !line.has("no"));
+        assert_eq!(MountInfo::parse(b""), None);
+        assert_eq!(MountInfo::parse(b"1 2 3"), None);
+        assert!(!MountInfo::all().unwrap().is_empty());
+    }
+}
