@@ -12,7 +12,6 @@
 //! Not here: system calls (see `nodes`).
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::attributes::Identity;
@@ -63,7 +62,8 @@ pub(super) struct Table {
 struct Inner {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    by_identity: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
+    /// The keys are numbers that the file system chose, not the peer: std's hasher, which has a secret, takes five times as long.
+    by_identity: HashMap<u64, u32, foldhash::fast::FixedState>,
     /// Further places of objects with several names.
     more: HashMap<u32, Vec<Place>>,
     /// Device numbers, so that an entry needs but an index.
@@ -351,27 +351,6 @@ impl Entry {
 /// Catches truncated and mangled handles. It is no secret: guessing `instance` is what is hard.
 fn check_of(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
-/// The default hasher takes 20 ns a look-up; keys here are numbers the file system chose, not the peer.
-#[derive(Default)]
-struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! the same is 3 in a million.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hasher as _};
 
 /// Message ids seen so far.
 #[derive(Default)]
 pub(super) struct Seen {
-    ids: HashSet<u64, BuildHasherDefault<Whole>>,
+    ids: HashSet<u64, foldhash::fast::FixedState>,
     repeated: u64,
 }
 
@@ -26,23 +26,5 @@ impl Seen {
     /// How many came before.
     pub(super) fn repeated(&self) -> u64 {
         self.repeated
-    }
-}
-
-/// What goes in is a hash already.
-#[derive(Default)]
-struct Whole(u64);
-
-impl Hasher for Whole {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only 64-bit numbers are hashed")
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }

@@ -14,14 +14,13 @@
 //! Lock: one, a leaf but for the registering call, which does no input or output; what is ended is dropped outside.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::tree::nodes::{Mixer, lock};
+use crate::tree::nodes::{ByInode, lock};
 
 /// The registrations, by inode number.
 pub(super) struct Backings<Registration> {
@@ -31,7 +30,7 @@ pub(super) struct Backings<Registration> {
 }
 
 struct Held<Registration> {
-    by_inode: HashMap<u64, Backing<Registration>, BuildHasherDefault<Mixer>>,
+    by_inode: HashMap<u64, Backing<Registration>, ByInode>,
     /// Inodes in the order in which they became idle; some are in use again or gone.
     idle: VecDeque<(u64, Instant)>,
 }

@@ -6,12 +6,12 @@
 //! Lock: one, a leaf; opening and closing happen outside it.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash};
+use std::hash::Hash;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::nodes::{Mixer, lock};
+use super::nodes::{ByInode, lock};
 
 /// Descriptors by what names their directory: a node's number, or more.
 pub(crate) struct Descriptors<Key = u64> {
@@ -20,7 +20,7 @@ pub(crate) struct Descriptors<Key = u64> {
 }
 
 struct Clock<Key> {
-    index: HashMap<Key, usize, BuildHasherDefault<Mixer>>,
+    index: HashMap<Key, usize, ByInode>,
     slots: Vec<Slot<Key>>,
     hand: usize,
 }
