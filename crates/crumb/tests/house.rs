@@ -16,6 +16,8 @@ mod help;
 mod links;
 #[path = "house/messages.rs"]
 mod messages;
+#[path = "house/metrics.rs"]
+mod metrics;
 #[path = "house/waits.rs"]
 mod waits;
 #[path = "house/words.rs"]
