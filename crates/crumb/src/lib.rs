@@ -205,4 +205,51 @@ mod tests {
         }
         Cli::command().get_subcommands().for_each(|verb| check(verb, "crumb"));
     }
+
+    /// A help text begins with a verb or a noun phrase, and has none of the words of `tests/house/words.txt`.
+    #[test]
+    fn help_texts_begin_with_a_verb_or_a_noun_and_use_plain_words() {
+        const NO_BEGIN: [&str; 20] = [
+            "What", "How", "Where", "Which", "Who", "Whose", "When", "Whether", "Nothing", "Nobody",
+            "The same", "As ", "All ", "It ", "This", "Also", "Only", "Tell", "Say", "In ",
+        ];
+        fn check(text: &str, of: &str, words: &[&str], wrong: &mut Vec<String>) {
+            let lower = text.to_lowercase();
+            let first = text.chars().next().unwrap_or_default();
+            let begins = NO_BEGIN.iter().find(|begin| text.starts_with(**begin));
+            if begins.is_some() || text.is_empty() {
+                wrong.push(format!("{of}: begins neither with a verb nor with a noun: {text}"));
+            }
+            if !(first.is_uppercase() || text.starts_with("nfs://")) {
+                wrong.push(format!("{of}: does not begin with a capital: {text}"));
+            }
+            let is_word =
+                |word: &str| lower.split(|char: char| !char.is_alphanumeric()).any(|one| one == word);
+            let private = words
+                .iter()
+                .find(|word| if word.contains(' ') { lower.contains(**word) } else { is_word(word) });
+            if let Some(word) = private {
+                wrong.push(format!("{of}: `{word}`: {text}"));
+            }
+        }
+        fn walk(command: &clap::Command, path: &str, words: &[&str], wrong: &mut Vec<String>) {
+            let path = format!("{path} {}", command.get_name()).trim().to_owned();
+            check(&command.get_about().map(ToString::to_string).unwrap_or_default(), &path, words, wrong);
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string);
+                check(&help.unwrap_or_default(), &format!("{path} {}", arg.get_id()), words, wrong);
+            }
+            command.get_subcommands().for_each(|verb| walk(verb, &path, words, wrong));
+        }
+        let list = include_str!("../tests/house/words.txt");
+        let groups = list
+            .lines()
+            .filter_map(|line| line.split_once('\t'))
+            .filter(|(group, _)| !group.starts_with('#'));
+        let words: Vec<&str> = groups.flat_map(|(_, words)| words.split('|')).collect();
+        assert!(words.len() > 10, "{words:?}");
+        let mut wrong = Vec::new();
+        walk(&Cli::command(), "", &words, &mut wrong);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

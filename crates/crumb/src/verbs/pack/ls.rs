@@ -32,7 +32,7 @@ pub struct LsArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Only objects whose keys begin with this
+    /// List only objects whose keys begin with this
     #[arg(value_name = "PREFIX", default_value = "")]
     prefix: OsString,
 
