@@ -128,10 +128,9 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             args.store.display()
         )),
         0 => Ok(ExitStatus::Fine),
-        refused => Err(anyhow!(
-            "{} not put, as reported above",
-            counted(refused as usize, "entry was", "entries were")
-        )),
+        refused => {
+            Err(anyhow!("{} not put, see above", counted(refused as usize, "entry was", "entries were")))
+        }
     }
 }
 
