@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help build mpi demo quick test test-mpi test-real check lint fmt bench bench-smoke soak-stackfs soak-proxy fuzz packages
+.PHONY: help build mpi demo quick test test-mpi test-real check lint fmt bench bench-smoke soak-stackfs soak-proxy fuzz packages release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ mpi_or_skip = @lacks="$(mpi_lacks)"; if [ -z "$$lacks" ]; then $(2); \
 
 test-mpi: ## its tests: ranks on loopback and in network namespaces, killed, stopped, cut off
 	$(call mpi_or_skip,the tests,$(CARGO) test --no-fail-fast $(MPI))
+
+release: ## what is published, in target/packages: .deb, static tarball, Containerfile, checksums; needs musl-tools
+	scripts/release.sh
 
 demo: build ## the main job with no server needed: two sweeps on loopback and a report, in under 3 minutes
 	scripts/demo.sh
