@@ -24,6 +24,7 @@ mod names;
 #[cfg(any(feature = "mount", feature = "proxy"))]
 mod notify;
 mod pipeline;
+mod quantities;
 mod quick;
 mod series;
 mod signals;
@@ -33,7 +34,7 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 // Verbs name these by their short paths.
 use self::pipeline::{openers, outcome, ranks, room};
@@ -63,6 +64,9 @@ At which load does my filer saturate? In three commands:
 
 No filer at hand? In another terminal:
   crumb serve dir /tmp/scratch
+
+Counts are written 20000, 20k or 1.5M; sizes 512, 64KiB (of 1024 bytes) or 64k (of 1000 bytes); times
+1.5s, 200ms, 2m or 1h; lists 500,1000,4000. A comma never separates thousands.
 
 Exit codes: 0 fine, 1 the run failed, 2 bad usage, 3 done but the verdict is INVALID, 130 interrupted."
 )]
@@ -119,10 +123,11 @@ enum Verb {
 
 /// The program: reads the command line, runs the verb, returns how it ended.
 pub fn main() -> ExitCode {
-    let typed = std::env::args_os().collect();
+    let words = std::env::args_os().collect();
     #[cfg(feature = "mount")]
-    let typed = verbs::mount::as_typed_or_by_mount(typed);
-    let cli = Cli::parse_from::<Vec<_>, _>(typed);
+    let words = verbs::mount::as_typed_or_by_mount(words);
+    let typed = quantities::with_negative_numbers(Cli::command()).get_matches_from::<Vec<_>, _>(words);
+    let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     let context = Context::new(cli.global);
     context.start_log();
     let done = match cli.verb {

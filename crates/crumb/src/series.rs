@@ -36,6 +36,7 @@ use crate::exit::ExitStatus;
 use crate::layout::{counted, folded, grid, wrapped};
 use crate::outcome::{OutputArgs, Run};
 use crate::output::note;
+use crate::quantities::{self, QuantityError, count, time};
 use crate::verbs::compare;
 
 /// How often, and against what.
@@ -43,7 +44,7 @@ use crate::verbs::compare;
 #[command(next_help_heading = "Repeating and comparing")]
 pub struct SeriesArgs {
     /// Runs of each side, the sides in turns: each pair of rounds as A B, B A or B A, A B, drawn from the seed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
     pub repeat: Option<NonZeroU32>,
 
     /// Additional sides to compare: targets, settings that differ, or both (TARGET,KEY=VALUE,…);
@@ -56,7 +57,7 @@ pub struct SeriesArgs {
     pub until_ci: Option<f64>,
 
     /// With --until-ci: start no new round after this time
-    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "1h", value_parser = time, value_name = "TIME")]
     pub time_limit: Duration,
 }
 
@@ -346,9 +347,9 @@ fn in_its_mount(variant: &Variant, run: impl FnOnce() -> anyhow::Result<Run>) ->
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
-    match number {
+    match quantities::percent_in(0.0..=100.0)(text) {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
+        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string()),
         _ => Err("expected a percentage between 0 and 100, such as 5%".to_owned()),
     }
 }

@@ -16,6 +16,7 @@ use nfs::client::{CacheMode, ClientOptions, FsOptions, NfsFs, UdpOptions, WriteM
 use quanta::Clock;
 
 use crate::exit::BadUsage;
+use crate::quantities::{QuantityError, time};
 use crate::terminal::slow_server::said_when_slow;
 
 /// How to reach the storage, for all kinds; what does not concern the kind at hand is left alone.
@@ -83,7 +84,7 @@ pub struct FileSystemArgs {
     pub proto: Option<NfsProto>,
 
     /// Time for which the client caches names and attributes, such as 3s, or off
-    #[arg(long, default_value_t = CacheMode::default(), value_name = "off|TIME")]
+    #[arg(long, default_value_t = CacheMode::default(), value_name = "off|TIME", value_parser = cache_mode)]
     pub nfs_cache: CacheMode,
 
     /// Durability of WRITEs: unstable (one COMMIT when a file is closed or synced) or stable (each WRITE by itself)
@@ -147,6 +148,19 @@ fn open_packed(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
         path.display()
     );
     Err(wrong.context(BadUsage))
+}
+
+/// `off`, or a time.
+fn cache_mode(text: &str) -> Result<CacheMode, String> {
+    match text {
+        "off" => Ok(CacheMode::Off),
+        _ => match time(text) {
+            Ok(Duration::ZERO) => Ok(CacheMode::Off),
+            Ok(keep) => Ok(CacheMode::For(keep)),
+            Err(QuantityError::Form { .. }) => Err("expected off, or a time such as 500ms or 3s".to_owned()),
+            Err(wrong) => Err(wrong.to_string()),
+        },
+    }
 }
 
 /// `udp` or `tcp`.

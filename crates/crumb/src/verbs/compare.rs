@@ -15,6 +15,7 @@ use crate::declarations;
 use crate::exit::{BadUsage, ExitStatus, is_broken_pipe};
 use crate::layout::wrapped;
 use crate::output::{Destination, is_same_place, note, print};
+use crate::quantities::{QuantityError, percent_in};
 
 pub use self::text::shown;
 
@@ -140,9 +141,9 @@ fn judged(
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim();
-    match number.parse::<f64>() {
-        Ok(percent) if (0.0..100.0).contains(&percent) => Ok(percent),
+    match percent_in(0.0..=100.0)(text) {
+        Ok(percent) if percent < 100.0 => Ok(percent),
+        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string()),
         _ => Err("expected a percentage from 0 to below 100, such as 5%".to_owned()),
     }
 }

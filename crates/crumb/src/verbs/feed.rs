@@ -36,7 +36,7 @@ pub fn run(args: FeedArgs, context: &Context) -> anyhow::Result<ExitStatus> {
                     OrderFlag::Date => Order::Date,
                     OrderFlag::Path => Order::Path,
                 },
-                article_bytes_max: usize::try_from(args.article_max.as_u64()).unwrap_or(usize::MAX),
+                article_bytes_max: args.article_max,
                 letters: args.letters,
             };
             let imported = watched(context, "articles", |watch| import(&config, &args.shape.output, watch))?;

@@ -12,13 +12,13 @@ use crate::context::Context;
 use crate::exit::ExitStatus;
 
 /// Flags of `crumb run`.
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct RunArgs {
     #[command(subcommand)]
     benchmark: RunBenchmark,
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Debug)]
 enum RunBenchmark {
     /// Measure the latency of a file service against offered load (open loop)
     Fstress(fstress::FstressArgs),

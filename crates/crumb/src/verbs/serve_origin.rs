@@ -16,6 +16,7 @@ use crate::cpus::CpuList;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::output::print;
 use crate::progress::Progress;
+use crate::quantities::{count, count_in, time};
 use crate::signals;
 
 /// Serve the objects that `crumb run webload` requests, to any client
@@ -40,7 +41,7 @@ pub struct OriginArgs {
     manner: Manner,
 
     /// Event loops, one per core
-    #[arg(long, default_value = "1", value_name = "N")]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::<NonZeroUsize>)]
     threads: NonZeroUsize,
 
     /// CPUs to run on, such as 2 or 0-3,6 [default: all]
@@ -66,11 +67,11 @@ pub struct Manner {
     pub chunked: bool,
 
     /// Close each connection after requests by Zipf's law up to this [default: never; of PolyMix in a run 16]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=u64::from(u32::MAX)))]
     pub requests_zipf: Option<u32>,
 
     /// Close a connection that has been idle for this long
-    #[arg(long, default_value = "15s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "15s", value_parser = time, value_name = "TIME")]
     pub idle_timeout: Duration,
 }
 
@@ -176,21 +177,12 @@ fn totals(counters: &OriginCounters, elapsed: Duration) -> String {
 
 fn think(text: &str) -> Result<ThinkTime, String> {
     let span = |text: &str| {
-        humantime::parse_duration(text.trim()).map_err(|_| {
-            format!("`{text}`: expected a mean and a deviation such as 2.5s,1s, or one time alone")
+        time(text).map_err(|wrong| {
+            format!("{wrong}; expected a mean and a deviation such as 2.5s,1s, or one time alone")
         })
     };
     let (mean, sd) = text.split_once(',').unwrap_or((text, "0s"));
-    // Half seconds are wanted here, and humantime has none: 2.5s is 2s 500ms.
-    let (mean, sd) =
-        (decimal(mean).map_or_else(|| span(mean), Ok)?, decimal(sd).map_or_else(|| span(sd), Ok)?);
-    Ok(ThinkTime { mean, sd })
-}
-
-/// Seconds with a fraction, such as `2.5s`; others are humantime's.
-fn decimal(text: &str) -> Option<Duration> {
-    let seconds: f64 = text.trim().strip_suffix('s')?.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    Ok(ThinkTime { mean: span(mean)?, sd: span(sd)? })
 }
 
 #[cfg(test)]

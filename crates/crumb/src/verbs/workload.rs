@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{grid, wrapped};
 use crate::output::{Destination, print};
+use crate::quantities::{number_in, refuse_grouped};
 
 #[derive(Args, Debug)]
 pub struct WorkloadArgs {
@@ -64,19 +65,19 @@ struct Knobs {
     #[arg(value_name = "NAME|FILE")]
     workload: String,
     /// Share of a web proxy's requests that its memory answers, 0 to 1
-    #[arg(long, value_name = "SHARE", requires = "disk_hit")]
+    #[arg(long, value_name = "SHARE", requires = "disk_hit", value_parser = ratio)]
     memory_hit: Option<Ratio>,
     /// Share of the remaining requests that its disk answers, 0 to 1
-    #[arg(long, value_name = "SHARE", requires = "memory_hit")]
+    #[arg(long, value_name = "SHARE", requires = "memory_hit", value_parser = ratio)]
     disk_hit: Option<Ratio>,
     /// Zipf exponent of file popularity, 0 (all files alike) to 3
-    #[arg(long, value_name = "ALPHA")]
+    #[arg(long, value_name = "ALPHA", value_parser = number_in(0.0..=3.0))]
     skew: Option<f64>,
     /// Reads for each write, as R:W or one number, such as 9:1 or 2.5
     #[arg(long, value_name = "R:W", value_parser = reads_per_write)]
     read_write: Option<f64>,
     /// Factor by which all file sizes are multiplied
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", value_parser = number_in(0.0..=1e9))]
     size_scale: Option<f64>,
     /// Name of the new workload [default: the old name with the changes]
     #[arg(long, value_name = "NAME")]
@@ -161,7 +162,13 @@ fn find(name: &str) -> anyhow::Result<Workload> {
     })
 }
 
+fn ratio(text: &str) -> Result<Ratio, String> {
+    let share = number_in(0.0..=1.0)(text).map_err(|wrong| wrong.to_string())?;
+    Ratio::new(share).map_err(|wrong| wrong.to_string())
+}
+
 fn reads_per_write(text: &str) -> Result<f64, String> {
+    refuse_grouped(text).map_err(|wrong| wrong.to_string())?;
     let number =
         |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     let ratio = match text.split_once(':') {

@@ -302,7 +302,7 @@ fn what_cannot_work_is_told_with_what_to_do() {
             "60000000 requests",
         ),
         (&["null:", "-w", "null", "--rate", "500", "--raw", "/dev/null/x"], 1, "/dev/null/x"),
-        (&[&target, "--rate", "20,300"], 2, "Write 20300 for one"),
+        (&[&target, "--rate", "20,300"], 2, "write 20300 or 20.3k"),
         // Each was once ignored without a word.
         (&[&target, "--rate", "100", "--outstanding", "8"], 2, "--outstanding is for --rate max"),
         (&["nfs://127.0.0.1:1/vol", "--threads", "8"], 2, "--threads is for a directory"),

@@ -678,7 +678,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
     assert!(
         bench
             .fails(2, &["pack", "create", "x", "--size", "64MiB", "--volume", "y=much"])
-            .contains("DIR=BYTES")
+            .contains("DIR=SIZE")
     );
     assert!(bench.fails(1, &["pack", "put", "store", "missing"]).contains("missing"));
     assert!(bench.fails(1, &["pack", "get", "store", "missing", "-o", "out"]).contains("no such object"));

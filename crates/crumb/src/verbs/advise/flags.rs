@@ -7,6 +7,8 @@ use clap::Args;
 use dirscale::{Frequencies, Sizes};
 use files::Layout;
 
+use crate::quantities::{count, count_in, time};
+
 /// Report which directories of a tree would gain from being managed, and how much per day.
 ///
 /// Counts the tree. Then measures, in a scratch directory on the same file system, what operations cost by directory size,
@@ -30,7 +32,7 @@ pub struct AdviseArgs {
     pub(super) layout: Layout,
 
     /// Longest time to measure; larger directories than can be filled in it are extrapolated
-    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = time)]
     time: Duration,
 
     /// Measure each size once and for 15 s at most: a first look
@@ -52,11 +54,11 @@ pub struct AdviseArgs {
     pub(super) census: Option<String>,
 
     /// Operations per day in the whole tree, in the proportions of --mix or --census [default: their sum]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=u64::MAX))]
     pub(super) ops_per_day: Option<u64>,
 
     /// Directories to list
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = count::<usize>)]
     pub(super) top: usize,
 
     /// Write all figures as JSON to this file, - for standard output

@@ -1,15 +1,16 @@
 //! Flags of `crumb feed`.
 
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
-use bytesize::ByteSize;
 use clap::{Args, Subcommand};
 use netnews::feed::FeedShape;
 use netnews::feed::import::LetterGroups;
 use netnews::feed::synthesize::{GROUPS_MAX, GROUPS_MIN};
 
+use crate::quantities::{count, count_in, size_in};
 use crate::verbs::feed_verify::{self, VerifyArgs};
 
 #[derive(Args, Debug)]
@@ -77,7 +78,7 @@ pub(super) struct ShapeArgs {
     #[arg(short, long, value_name = "FEED")]
     pub(super) output: PathBuf,
     /// Articles per batch; the paper's batches had 109
-    #[arg(long, value_name = "N", default_value = "109")]
+    #[arg(long, value_name = "N", default_value = "109", value_parser = count::<NonZeroU64>)]
     pub(super) batch_articles: NonZeroU64,
     /// Compress the batches with gzip
     #[arg(long)]
@@ -101,8 +102,8 @@ pub(super) struct ImportArgs {
     #[arg(long, value_enum, default_value = "date", value_name = "ORDER")]
     pub(super) order: OrderFlag,
     /// Largest article to import, such as 1MiB; larger ones are set aside
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = article_max)]
-    pub(super) article_max: ByteSize,
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size_in::<usize>(ARTICLE_MAX))]
+    pub(super) article_max: usize,
     /// Import mail, which has no newsgroups: one group per folder, one per List-Id, or this group for all
     #[arg(long, value_name = "folder|list-id|GROUP", value_parser = LetterGroups::from_str)]
     pub(super) letters: Option<LetterGroups>,
@@ -122,7 +123,7 @@ pub(super) struct CloneArgs {
     #[arg(value_name = "FEED")]
     pub(super) feed: PathBuf,
     /// Copies in addition to the original
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(value_name = "N", value_parser = count_in::<u64>(1..=1_000_000))]
     pub(super) clones: u64,
     /// Directory to create
     #[arg(short, long, value_name = "OUT")]
@@ -135,14 +136,14 @@ pub(super) struct CloneArgs {
 #[derive(Args, Debug)]
 pub(super) struct SynthesizeArgs {
     /// Articles to synthesize, including duplicates and cancels; about 3 KB each
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU64>)]
     pub(super) articles: NonZeroU64,
     /// Same seed, same bytes
-    #[arg(long, value_name = "S", default_value = "42")]
+    #[arg(long, value_name = "N", default_value = "42", value_parser = count::<u64>)]
     pub(super) seed: u64,
     /// Newsgroups that articles can name
     #[arg(long, value_name = "N", default_value = "2000",
-        value_parser = clap::value_parser!(u32).range(i64::from(GROUPS_MIN)..=i64::from(GROUPS_MAX)))]
+        value_parser = count_in::<u32>(u64::from(GROUPS_MIN)..=u64::from(GROUPS_MAX)))]
     pub(super) groups: u32,
     #[command(flatten)]
     pub(super) shape: ShapeArgs,
@@ -154,15 +155,11 @@ pub(super) struct StatArgs {
     #[arg(value_name = "FEED")]
     pub(super) feed: PathBuf,
     /// Groups to list, the largest first
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = count::<usize>)]
     pub(super) top: usize,
     /// Write all figures as JSON to this file, - for standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 }
 
-fn article_max(text: &str) -> Result<ByteSize, String> {
-    let size: ByteSize = text.parse()?;
-    let range = ByteSize::kib(1)..=ByteSize::gib(1);
-    if range.contains(&size) { Ok(size) } else { Err("expected 1KiB to 1GiB".to_owned()) }
-}
+const ARTICLE_MAX: RangeInclusive<u64> = 1 << 10..=1 << 30;

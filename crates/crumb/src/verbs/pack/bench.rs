@@ -15,7 +15,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bytesize::ByteSize;
 use clap::Args;
 use measure::statistics::median;
 use report::{bytes_text, count_text, rate_text};
@@ -29,6 +28,7 @@ use crate::exit::ExitStatus;
 use crate::layout::{grid, wrapped};
 use crate::output::{note, print};
 use crate::progress::Progress;
+use crate::quantities::{count_in, size};
 use crate::signals;
 
 /// Measure a directory: packed objects beside one file per object.
@@ -47,15 +47,15 @@ pub struct BenchArgs {
     directory: PathBuf,
 
     /// Objects per round
-    #[arg(long, value_name = "COUNT", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = count_in::<u32>(10..=10_000_000))]
     objects: u32,
 
     /// Mean object size; sizes are exponentially distributed
-    #[arg(long, value_name = "BYTES", default_value = "10KB")]
-    mean: ByteSize,
+    #[arg(long, value_name = "SIZE", default_value = "10KB", value_parser = size::<u64>)]
+    mean: u64,
 
     /// Rounds
-    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count_in::<u32>(1..=1000))]
     rounds: u32,
 
     /// Make each put durable before the next begins
@@ -78,7 +78,7 @@ type Rates = [[Vec<f64>; STEPS.len()]; 2];
 pub fn run(args: &BenchArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let stop = signals::stop_flag_of(context)?;
     let ground = Ground::below(&args.directory)?;
-    let load = Load::drawn(args.objects as usize, args.mean.as_u64());
+    let load = Load::drawn(args.objects as usize, args.mean);
     let mut progress = Progress::new(context.quiet);
     let mut rates = Rates::default();
     let measured: anyhow::Result<()> = (|| {

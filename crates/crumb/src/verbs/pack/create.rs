@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use packstore::{Mode, OpenOptions, StoreOptions};
 use report::bytes_text;
@@ -14,6 +13,7 @@ use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
 use crate::output::note;
+use crate::quantities::{count, size};
 
 /// Create an empty store
 #[derive(Args, Debug)]
@@ -30,12 +30,12 @@ pub struct CreateArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Bytes that the store may use of its directory, and of each further one that names no size of its own
-    #[arg(long, value_name = "BYTES")]
-    size: ByteSize,
+    /// Space that the store may use of its directory, and of each further one that names no size of its own
+    #[arg(long, value_name = "SIZE", value_parser = size::<u64>)]
+    size: u64,
 
     /// Additional directory, on this or another disk, and the space to use in it
-    #[arg(long, value_name = "DIR[=BYTES]")]
+    #[arg(long, value_name = "DIR[=SIZE]")]
     volume: Vec<SizedVolume>,
 
     /// Durability: store (puts survive power loss; a full store refuses puts) or cache (written behind; a full store evicts)
@@ -43,16 +43,16 @@ pub struct CreateArgs {
     mode: ModeArg,
 
     /// Block size: a power of two from 64 bytes to 64 KiB
-    #[arg(long, value_name = "BYTES", default_value = "64B")]
-    block_size: ByteSize,
+    #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = size::<u32>)]
+    block_size: u32,
 
     /// Blocks per segment [default: 256 segments in the largest directory, of 1 MiB to 1 GiB each]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>)]
     packed_blocks: Option<u32>,
 
     /// Expected mean size of the objects; sizes the index in memory
-    #[arg(long, value_name = "BYTES", default_value = "8KiB")]
-    object_mean: ByteSize,
+    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = size::<u32>)]
+    object_mean: u32,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -67,18 +67,17 @@ enum ModeArg {
 
 /// Makes a store.
 pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus> {
-    let small = |bytes: ByteSize| u32::try_from(bytes.as_u64()).unwrap_or(u32::MAX);
     let options = StoreOptions {
         mode: match args.mode {
             ModeArg::Store => Mode::Store,
             ModeArg::Cache => Mode::Cache,
         },
-        block_bytes: small(args.block_size),
+        block_bytes: args.block_size,
         packed_blocks: args.packed_blocks,
-        object_bytes_mean: small(args.object_mean),
+        object_bytes_mean: args.object_mean,
         ..StoreOptions::default()
     };
-    let (place, store) = Place::create(&args.store, args.size.as_u64(), &args.volume, options)?;
+    let (place, store) = Place::create(&args.store, args.size, &args.volume, options)?;
     let (block_bytes, packed_blocks) = store.shape();
     let size_bytes = store.usage().size_bytes;
     closed(store)?;
@@ -115,9 +114,9 @@ pub struct GrowArgs {
     #[arg(long, value_name = "DIR")]
     volume: PathBuf,
 
-    /// Bytes that the store may use of it
-    #[arg(long, value_name = "BYTES")]
-    size: ByteSize,
+    /// Space that the store may use of it
+    #[arg(long, value_name = "SIZE", value_parser = size::<u64>)]
+    size: u64,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -128,7 +127,7 @@ pub struct GrowArgs {
 pub fn grow(args: &GrowArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let mut place = Place::read(&args.store)?;
     let store = place.open(OpenOptions::default())?;
-    let grown = place.grow(&store, &args.volume, args.size.as_u64());
+    let grown = place.grow(&store, &args.volume, args.size);
     let usage = store.usage();
     let volumes = store.volumes().len();
     closed(store)?;

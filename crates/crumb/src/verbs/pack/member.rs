@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use bytesize::ByteSize;
 use clap::{Args, Subcommand};
 use packstore::{OpenOptions, Store};
 use report::{bytes_text, count_text};
@@ -14,6 +13,7 @@ use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
 use crate::output::note;
+use crate::quantities::size;
 
 /// Remove, give up or replace a directory of a store.
 #[derive(Args, Debug)]
@@ -81,9 +81,9 @@ struct ReplaceArgs {
     #[arg(value_name = "NEW")]
     new: PathBuf,
 
-    /// Bytes that the store may use of it [default: as of the one that it replaces]
-    #[arg(long, value_name = "BYTES")]
-    size: Option<ByteSize>,
+    /// Space that the store may use of it [default: as of the one that it replaces]
+    #[arg(long, value_name = "SIZE", value_parser = size::<u64>)]
+    size: Option<u64>,
 }
 
 /// Runs the verb.
@@ -161,8 +161,7 @@ fn replace(args: &ReplaceArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     let done = (|| {
         let volumes = store.volumes();
         let old = volumes.iter().find(|volume| volume.place == directory.display().to_string());
-        let size_bytes = args.size.map(|size| size.as_u64());
-        let size_bytes = size_bytes.unwrap_or_else(|| old.unwrap_or(&volumes[0]).size_bytes);
+        let size_bytes = args.size.unwrap_or_else(|| old.unwrap_or(&volumes[0]).size_bytes);
         if old.is_none() {
             give_up_all(&store, &place, std::slice::from_ref(&directory), context)?;
         }

@@ -7,7 +7,6 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
-use bytesize::ByteSize;
 use disk::{Disk, LocalDisk};
 use files::FileSystem;
 use packfs::{PackFs, VolumeList, VolumesError, make_directory};
@@ -16,13 +15,14 @@ use report::bytes_text;
 
 use super::told;
 use crate::exit::BadUsage;
+use crate::quantities::size;
 
 /// The engine's head of a volume.
 const HEAD: &str = "volume";
 /// Of a store that a benchmark makes by itself; less where half of the free room is less.
 const DEFAULT_BYTES: u64 = 10 << 30;
 
-/// `DIR` or `DIR=BYTES`.
+/// `DIR` or `DIR=SIZE`.
 #[derive(Clone, Debug)]
 pub struct SizedVolume {
     directory: PathBuf,
@@ -35,15 +35,14 @@ impl FromStr for SizedVolume {
     fn from_str(text: &str) -> Result<Self, String> {
         let (directory, size_bytes) = match text.rsplit_once('=') {
             None => (text, None),
-            Some((directory, size)) => {
-                let size: ByteSize = size
-                    .parse()
-                    .map_err(|_| format!("`{size}` is no size; expected DIR or DIR=BYTES, as in /d2=10G"))?;
-                (directory, Some(size.as_u64()))
+            Some((directory, text)) => {
+                let bytes = size(text)
+                    .map_err(|wrong| format!("`{text}`: {wrong}; expected DIR or DIR=SIZE, as in /d2=10G"))?;
+                (directory, Some(bytes))
             }
         };
         if directory.is_empty() || directory.contains('\n') {
-            return Err("expected DIR or DIR=BYTES, as in /d2=10G".to_owned());
+            return Err("expected DIR or DIR=SIZE, as in /d2=10G".to_owned());
         }
         Ok(Self { directory: directory.into(), size_bytes })
     }

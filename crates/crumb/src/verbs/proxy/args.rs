@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use webcache::config::{self, Config};
 
 use crate::exit::BadUsage;
+use crate::quantities::count;
 
 /// Run the caching web proxy on a packed store.
 #[derive(Args, Debug)]
@@ -42,7 +43,7 @@ pub struct ProxyArgs {
     origin: Vec<String>,
 
     /// Space to use in each directory in MiB, set when the store is created [cache.size_mib]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = count::<u32>)]
     size_mib: Option<u32>,
 
     /// Address to listen on for metrics and the status page [admin.listen]

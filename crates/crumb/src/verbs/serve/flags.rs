@@ -11,6 +11,7 @@ use nfs::server::ServerOptions;
 
 use crate::cpus::CpuList;
 use crate::exit::BadUsage;
+use crate::quantities::count;
 use crate::verbs::serve_origin::OriginArgs;
 
 /// Not the NFS port 2049, which a kernel server may have.
@@ -75,7 +76,7 @@ pub(super) struct How {
     #[arg(long, value_name = "CPUS")]
     pin: Option<CpuList>,
     /// TCP connections at a time; more are closed at once
-    #[arg(long, value_name = "N", default_value_t = connections_max())]
+    #[arg(long, value_name = "N", default_value_t = connections_max(), value_parser = count::<NonZeroUsize>)]
     connections_max: NonZeroUsize,
     /// Spin instead of sleeping between calls; needs a processor of its own, see --pin
     #[arg(long)]

@@ -11,6 +11,7 @@ use crate::exit::BadUsage;
 use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
+use crate::quantities::{count, count_in, size_in};
 use crate::series::SeriesArgs;
 
 /// Measure what operations cost by directory size, flat and in subdirectories.
@@ -49,21 +50,21 @@ pub struct DirscaleArgs {
     #[arg(long)]
     warm: bool,
 
-    /// Bytes in a file
-    #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(0..=1 << 20), value_name = "BYTES")]
+    /// Size of each file
+    #[arg(long, default_value_t = 2048, value_parser = size_in::<u32>(0..=1 << 20), value_name = "SIZE")]
     file_bytes: u32,
 
     /// Lookups in a measurement, and files added and removed; with --quick 200
-    #[arg(long, default_value = "1000", default_value_if("quick", IsPresent, "200"), value_parser = operations, value_name = "N")]
+    #[arg(long, default_value = "1000", default_value_if("quick", IsPresent, "200"), value_parser = count_in::<NonZeroU32>(1..=OPERATIONS_MAX), value_name = "N")]
     operations: NonZeroU32,
 
     /// Measure each size this often; figures are medians, and intervals cover what differs from time to time;
     /// with --quick 2
-    #[arg(long, default_value = "3", default_value_if("quick", IsPresent, "2"), value_name = "N")]
+    #[arg(long, default_value = "3", default_value_if("quick", IsPresent, "2"), value_name = "N", value_parser = count::<NonZeroU32>)]
     rounds: NonZeroU32,
 
     /// Listings of the whole directory per round
-    #[arg(long, default_value = "3", value_name = "N")]
+    #[arg(long, default_value = "3", value_name = "N", value_parser = count::<NonZeroU32>)]
     readings: NonZeroU32,
 
     /// Operations per day that weight the day's cost [default: the paper's table 1]
@@ -71,7 +72,7 @@ pub struct DirscaleArgs {
     frequencies: Option<Frequencies>,
 
     /// Seed of all random choices; the same seed looks up the same files
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
     /// Keep the directories under this name for later runs with --reuse
@@ -110,7 +111,7 @@ Ctrl-C ends the run early: what was measured is kept and the directories removed
 Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
 /// Places of all operations of a measurement are made before it begins.
-const OPERATIONS_MAX: u32 = 1_000_000;
+const OPERATIONS_MAX: u64 = 1_000_000;
 
 impl DirscaleArgs {
     /// Refuses flags that do not go together.
@@ -155,9 +156,4 @@ impl DirscaleArgs {
             ..DirscaleConfig::new(name)
         }
     }
-}
-
-fn operations(text: &str) -> Result<NonZeroU32, String> {
-    let number = text.parse::<u32>().ok().filter(|count| *count <= OPERATIONS_MAX);
-    number.and_then(NonZeroU32::new).ok_or_else(|| format!("expected a number from 1 to {OPERATIONS_MAX}"))
 }

@@ -15,6 +15,7 @@ use crate::cpus::CpuList;
 use crate::names::kept_name;
 use crate::openers::{TransportOptions, proto};
 use crate::outcome::OutputArgs;
+use crate::quantities::{count, count_in, number_in, time};
 use crate::series::{SeriesArgs, Sides};
 use crate::waiting::WaitArgs;
 
@@ -37,10 +38,10 @@ pub struct FstressArgs {
     #[arg(long)]
     pub(super) quick: bool,
 
-    /// Requests a second: 1000, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
+    /// Requests a second: 1000 or 20k, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
     /// for a closed loop (see --outstanding). What may be one number, such as 20,300, is refused: write 20300 or '20, 300'; with
     /// --quick: 500,1000,2000,4000
-    #[arg(long, short, default_value = "auto", default_value_ifs = QUICK_RATE, value_name = "RATES")]
+    #[arg(long, short, default_value = "auto", default_value_ifs = QUICK_RATE, value_name = "RATES", value_parser = rates)]
     pub(super) rate: String,
 
     /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then sets the first rate
@@ -48,11 +49,11 @@ pub struct FstressArgs {
     find_max: Option<LatencyBound>,
 
     /// Warm-up before each measured interval, such as 30s or 2m; with --quick 1s
-    #[arg(long, default_value = "120s", default_value_if("quick", IsPresent, "1s"), value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "120s", default_value_if("quick", IsPresent, "1s"), value_parser = time, value_name = "TIME")]
     warm: Duration,
 
     /// Length of each measured interval; with --quick 4s
-    #[arg(long, default_value = "240s", default_value_if("quick", IsPresent, "4s"), value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "240s", default_value_if("quick", IsPresent, "4s"), value_parser = time, value_name = "TIME")]
     measure: Duration,
 
     /// Arrival process: uniform, poisson, bursty or bursty:N (mean requests per burst)
@@ -60,23 +61,23 @@ pub struct FstressArgs {
     arrivals: Arrivals,
 
     /// Requests kept outstanding with --rate max [default: 64]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60_000), value_name = "N")]
+    #[arg(long, value_parser = count_in::<u32>(1..=60_000), value_name = "N")]
     outstanding: Option<u32>,
 
     /// Seed of all random choices; the same seed gives the same operations
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
     /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick 2000
-    #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = QUICK_FILES)]
+    #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = QUICK_FILES, value_parser = count::<NonZeroU64>)]
     files: Option<NonZeroU64>,
 
     /// Files per offered request per second, instead of the workload's number
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number_in(0.0..=1e9))]
     files_per_op: Option<f64>,
 
     /// Size of every file, such as 64GiB, instead of the workload's distribution
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = file_size)]
     pub(super) file_size: Option<String>,
 
     /// Keep the file set under this name for later runs with --reuse
@@ -92,24 +93,24 @@ pub struct FstressArgs {
     proto: Option<NfsProto>,
 
     /// Connections to an NFS server [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU16>)]
     connections: Option<NonZeroU16>,
 
     /// Worker threads for a directory target; by default four for each processor, and up to 256 when requests wait
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub(super) threads: Option<NonZeroUsize>,
 
     /// Time-out of a UDP request before it is sent again; doubles each time [default: 700ms]
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, value_parser = time, value_name = "TIME")]
     udp_timeout: Option<Duration>,
 
     /// Retransmissions of a UDP request before it is cancelled [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u8>)]
     udp_retransmits: Option<u8>,
 
     /// Longest time without a TCP connection, or without any reply while requests wait, before the run ends
     /// [default: 30s]
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, value_parser = time, value_name = "TIME")]
     reconnect_timeout: Option<Duration>,
 
     /// Run the generator on these processors only, such as 1 or 2-3
@@ -282,5 +283,21 @@ impl FstressArgs {
             build_in_flight: if proto == Some(NfsProto::Udp) { BUILD_IN_FLIGHT_UDP } else { BUILD_IN_FLIGHT },
             raw: self.raw.as_ref().map(|folder| folder.join(&id.0)),
         })
+    }
+}
+
+/// What [`Load::parse`] reads, or `max`, as it was written.
+fn rates(text: &str) -> Result<String, String> {
+    if text != "max" {
+        Load::parse(text)?;
+    }
+    Ok(text.to_owned())
+}
+
+/// What a distribution of sizes is read from, as it was written.
+fn file_size(text: &str) -> Result<String, String> {
+    match fstress::Distribution::parse(text, fstress::Dimension::Bytes) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(problem) => Err(problem.to_string()),
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use bytesize::ByteSize;
 use clap::Args;
 use files::Target;
 use netnews::feed::Feed;
@@ -15,6 +14,7 @@ use crate::exit::BadUsage;
 use crate::names::kept_name;
 use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
+use crate::quantities::{QuantityError, count, count_in, size_in};
 use crate::series::{SeriesArgs, Sides};
 
 /// Measure a news spool: store, feed and expire articles, pass after pass.
@@ -33,7 +33,7 @@ pub struct NetnewsArgs {
     pub(super) feed: Option<PathBuf>,
 
     /// Articles to synthesize without --feed [default: 300000; with --quick 20000]
-    #[arg(long, value_name = "N", conflicts_with = "feed")]
+    #[arg(long, value_name = "N", conflicts_with = "feed", value_parser = count::<NonZeroU64>)]
     pub(super) articles: Option<NonZeroU64>,
 
     /// Total size of the synthesized articles, such as 4GiB; auto: in each pass as much as there is memory, so that no
@@ -42,7 +42,7 @@ pub struct NetnewsArgs {
     pub(super) feed_bytes: Option<FeedBytes>,
 
     /// Seed of all random choices; the same seed synthesizes and reads the same articles
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
     /// Take a first look, done within a minute: a small feed in 5 passes that keep 2, ended after 30 s at the latest. Sets
@@ -51,19 +51,19 @@ pub struct NetnewsArgs {
     pub(super) quick: bool,
 
     /// Passes [default: 14; with --quick 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
     pub(super) passes: Option<NonZeroU32>,
 
     /// Passes for which articles are kept [default: 6; with --quick 2]
-    #[arg(long, value_name = "PASSES")]
+    #[arg(long, value_name = "PASSES", value_parser = count::<NonZeroU32>)]
     pub(super) retention: Option<NonZeroU32>,
 
     /// Write outgoing batches every N passes, 0 for never [default: 3; with --quick 2]
-    #[arg(long, value_name = "PASSES")]
+    #[arg(long, value_name = "PASSES", value_parser = count::<u32>)]
     pub(super) batch_every: Option<u32>,
 
     /// Batches of the feed per pass; the last pass may have fewer [default: the whole feed, spread evenly]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroU64>)]
     pub(super) batches_per_pass: Option<NonZeroU64>,
 
     /// Directory for the outgoing batches, which are discarded otherwise; each rank of crumb-mpi writes to a folder rank-N.
@@ -85,7 +85,7 @@ pub struct NetnewsArgs {
     pub(super) cold: bool,
 
     /// Threads that read articles at random while others are stored
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(READERS_MAX)), value_name = "N")]
+    #[arg(long, default_value_t = 0, value_parser = count_in::<u32>(0..=u64::from(READERS_MAX)), value_name = "N")]
     pub(super) readers: u32,
 
     /// Keep history, active and the batch file on another target
@@ -273,8 +273,9 @@ fn feed_bytes(text: &str) -> Result<FeedBytes, String> {
     if text == "auto" {
         return Ok(FeedBytes::Auto);
     }
-    match text.parse::<ByteSize>() {
-        Ok(size) if size.as_u64() >= 1 << 20 => Ok(FeedBytes::Size(size.as_u64())),
-        _ => Err("expected auto, or a size of 1MiB or more, such as 4GiB".to_owned()),
+    match size_in::<u64>(1 << 20..=u64::MAX)(text) {
+        Ok(bytes) => Ok(FeedBytes::Size(bytes)),
+        Err(wrong @ QuantityError::Grouped { .. }) => Err(wrong.to_string()),
+        Err(_) => Err("expected auto, or a size of 1MiB or more, such as 4GiB".to_owned()),
     }
 }

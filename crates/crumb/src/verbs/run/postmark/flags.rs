@@ -1,8 +1,8 @@
 //! Flags of `crumb run postmark`, and the settings that they ask for.
 
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::ops::RangeInclusive;
 
-use bytesize::ByteSize;
 use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
 use files::Target;
@@ -12,6 +12,7 @@ use postmark::{Bias, PostmarkConfig, Settings, SizeRange};
 use super::of_2001::settings_of_2001;
 use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
+use crate::quantities::{count, refuse_grouped, size_in};
 use crate::series::SeriesArgs;
 
 /// Create, read, append to and delete many small files, as a busy mail server does (PostMark).
@@ -35,11 +36,11 @@ pub struct RunPostmarkArgs {
     preset: Preset,
 
     /// Files made before the transactions [default: 500; with --quick 1000]
-    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "1000"))]
+    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "1000"), value_parser = count::<NonZeroU32>)]
     number: Option<NonZeroU32>,
 
     /// Transactions: each reads or appends, and creates or deletes [default: 500; with --quick 4000]
-    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "4000"))]
+    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "4000"), value_parser = count::<NonZeroU32>)]
     transactions: Option<NonZeroU32>,
 
     /// Sizes of files, such as 500..10000, 10KiB..20KiB or 4KiB
@@ -47,15 +48,15 @@ pub struct RunPostmarkArgs {
     size: Option<SizeRange>,
 
     /// Spread the files over this many subdirectories
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>)]
     subdirectories: Option<u32>,
 
     /// Bytes per read call
-    #[arg(long, value_name = "SIZE", value_parser = block)]
+    #[arg(long, value_name = "SIZE", value_parser = size_in::<NonZeroU32>(SIZES))]
     read_block: Option<NonZeroU32>,
 
     /// Bytes per write call
-    #[arg(long, value_name = "SIZE", value_parser = block)]
+    #[arg(long, value_name = "SIZE", value_parser = size_in::<NonZeroU32>(SIZES))]
     write_block: Option<NonZeroU32>,
 
     /// Share of reads rather than appends, in tenths: 0 to 10, -1 for neither
@@ -71,11 +72,11 @@ pub struct RunPostmarkArgs {
     unbuffered: bool,
 
     /// Same seed, same operations [default: 42]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>)]
     seed: Option<u32>,
 
     /// Worker threads, each with its own files
-    #[arg(long, default_value = "1", value_name = "N")]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub(super) threads: NonZeroUsize,
 
     /// Make data durable: none (when the system writes it), close (before each file is closed), every (after each write)
@@ -160,18 +161,13 @@ impl RunPostmarkArgs {
     }
 }
 
-fn block(text: &str) -> Result<NonZeroU32, String> {
-    let size: ByteSize = text.parse().map_err(|_| "expected a size such as 512 or 4KiB".to_owned())?;
-    u32::try_from(size.as_u64())
-        .ok()
-        .and_then(NonZeroU32::new)
-        .filter(|size| size.get() <= 1 << 30)
-        .ok_or_else(|| "expected a size from 1 byte to 1 GiB".to_owned())
-}
+/// Of files and of blocks.
+const SIZES: RangeInclusive<u64> = 1..=1 << 30;
 
 fn sizes(text: &str) -> Result<SizeRange, String> {
     let (low, high) = text.split_once("..").unwrap_or((text, text));
-    let (low, high) = (block(low)?, block(high)?);
+    let size = |text: &str| size_in::<NonZeroU32>(SIZES)(text).map_err(|wrong| wrong.to_string());
+    let (low, high) = (size(low)?, size(high)?);
     if low > high {
         return Err(format!("the first size, {low}, is larger than the second, {high}"));
     }
@@ -179,6 +175,7 @@ fn sizes(text: &str) -> Result<SizeRange, String> {
 }
 
 fn bias(text: &str) -> Result<Bias, String> {
+    refuse_grouped(text).map_err(|wrong| wrong.to_string())?;
     let value = text.parse().ok().and_then(Bias::new);
     value.ok_or_else(|| "expected 0 to 10 (tenths), or -1 for neither".to_owned())
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -11,6 +12,7 @@ use webload::{Authority, Peer, Route, Through, WebloadConfig};
 use super::workload::{Traffic, WorkloadArgs};
 use crate::cpus::CpuList;
 use crate::outcome::OutputArgs;
+use crate::quantities::{count, count_in, time};
 use crate::series::SeriesArgs;
 use crate::verbs::serve_origin::Manner;
 use crate::waiting::WaitArgs;
@@ -47,7 +49,7 @@ pub struct WebloadArgs {
     pub(super) workload: WorkloadArgs,
 
     /// Generator threads, one per core, up to 256
-    #[arg(long, default_value = "1", value_name = "N", value_parser = threads)]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count_in::<NonZeroUsize>(THREADS))]
     pub(super) threads: NonZeroUsize,
 
     /// Run the generators on these processors only, such as 1 or 2-3
@@ -58,15 +60,15 @@ pub struct WebloadArgs {
     pub(super) wait: WaitArgs,
 
     /// Time after which a request without a complete reply fails
-    #[arg(long, default_value = "60s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "60s", value_parser = time, value_name = "TIME")]
     pub(super) timeout: Duration,
 
     /// Compare every byte of one reply in N, and only the length of the others
-    #[arg(long, default_value = "1", value_name = "N")]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::<NonZeroU32>)]
     pub(super) check_one_in: NonZeroU32,
 
     /// Seed of all random choices; the same seed gives the same requests
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
     /// Report CPU time, bytes written and memory of this process, such as a proxy on this machine
@@ -77,7 +79,7 @@ pub struct WebloadArgs {
     pub(super) manner: Manner,
 
     /// Event loops of the run's own origin; up to 256
-    #[arg(long, default_value = "1", value_name = "N", value_parser = threads, help_heading = "Origin")]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count_in::<NonZeroUsize>(THREADS), help_heading = "Origin")]
     pub(super) origin_threads: NonZeroUsize,
 
     /// Run the origin on these processors only
@@ -109,6 +111,7 @@ Examples:
 Ctrl-C ends the run early: what was measured is kept.
 Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
+const THREADS: RangeInclusive<u64> = 1..=webload::THREADS_MAX as u64;
 /// How long to wait for the last replies.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 
@@ -148,9 +151,4 @@ impl WebloadArgs {
             watch: self.watch,
         }
     }
-}
-
-fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let count = text.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= webload::THREADS_MAX);
-    count.ok_or_else(|| format!("expected a number of threads from 1 to {}", webload::THREADS_MAX))
 }

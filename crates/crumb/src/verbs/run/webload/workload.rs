@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use bytesize::ByteSize;
 use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
 use report::{bytes_text, count_text, rate_text};
 use webload::{End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetUse, Trace, TraceFormat};
 
-use crate::quick;
+use crate::quantities::{QuantityError, count, count_in, number_in, percent_in, size, time};
 
 /// What is asked for.
 #[derive(Args, Clone, Debug)]
@@ -39,12 +38,12 @@ pub struct WorkloadArgs {
     peak: f64,
 
     /// PolyMix: what the cache under test can hold; twice as much is asked for to fill it; with --quick 20MB
-    #[arg(long, default_value = "1GB", default_value_if("quick", IsPresent, "20MB"), value_name = "SIZE")]
-    cache_size: ByteSize,
+    #[arg(long, default_value = "1GB", default_value_if("quick", IsPresent, "20MB"), value_name = "SIZE", value_parser = size::<u64>)]
+    cache_size: u64,
 
     /// PolyMix: size of the working set that is requested repeatedly [default: half the cache]
-    #[arg(long, value_name = "SIZE")]
-    working_set: Option<ByteSize>,
+    #[arg(long, value_name = "SIZE", value_parser = size::<u64>)]
+    working_set: Option<u64>,
 
     /// PolyMix: rate of filling in percent of the peak [default: 75; PolyMix-4: 50]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
@@ -52,19 +51,19 @@ pub struct WorkloadArgs {
 
     /// PolyMix and traces: times, and the lives of objects, are so many times shorter; [default: 1; PolyMix with
     /// --quick: 1500]
-    #[arg(long, value_name = "TIMES", value_parser = positive)]
-    time_scale: Option<f64>,
+    #[arg(long, value_name = "TIMES", value_parser = number_in(0.001..=1_000_000.0), default_value_t = 1.0)]
+    time_scale: f64,
 
     /// Sets: how many objects; with --quick 2000
-    #[arg(long, default_value = "150000", default_value_if("quick", IsPresent, "2000"), value_name = "N")]
+    #[arg(long, default_value = "150000", default_value_if("quick", IsPresent, "2000"), value_name = "N", value_parser = count::<NonZeroU64>)]
     objects: NonZeroU64,
 
     /// Sets, and traces without sizes: mean object size; lognormal, with an equal standard deviation
-    #[arg(long, default_value = "10.7kB", value_name = "SIZE")]
-    object_size: ByteSize,
+    #[arg(long, default_value = "10.7kB", value_name = "SIZE", value_parser = size::<u64>)]
+    object_size: u64,
 
     /// Hits: exponent of Zipf's law of object popularity; 0 makes all alike
-    #[arg(long, default_value_t = 0.8, value_name = "ALPHA", value_parser = exponent)]
+    #[arg(long, default_value_t = 0.8, value_name = "ALPHA", value_parser = number_in(0.0..=5.0))]
     zipf: f64,
 
     /// Hits: assume that all objects are stored already, and do not request each once first (same seed and origin address)
@@ -72,20 +71,20 @@ pub struct WorkloadArgs {
     no_fill: bool,
 
     /// Sets and traces: connections that all requests share
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = count_in::<u32>(1..=60_000))]
     connections: u32,
 
     /// Sets and traces: requests per second, or max for as fast as replies arrive (a closed loop), or recorded for a
     /// trace's own times [default: max; for a trace with times: recorded]
-    #[arg(long, short, value_name = "RATE")]
+    #[arg(long, short, value_name = "RATE", value_parser = pace)]
     rate: Option<String>,
 
     /// Sets: warm-up before the measured interval; with --quick 2s
-    #[arg(long, default_value = "5s", default_value_if("quick", IsPresent, "2s"), value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "5s", default_value_if("quick", IsPresent, "2s"), value_parser = time, value_name = "TIME")]
     warm: Duration,
 
     /// Sets: length of the measured interval; with --quick 10s
-    #[arg(long, default_value = "30s", default_value_if("quick", IsPresent, "10s"), value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "30s", default_value_if("quick", IsPresent, "10s"), value_parser = time, value_name = "TIME")]
     measure: Duration,
 
     /// Log to replay; plain, gzip or zstd
@@ -164,11 +163,11 @@ impl WorkloadArgs {
 
     fn polymix(&self, generation: Generation) -> anyhow::Result<Traffic> {
         ensure!(self.rate.is_none(), "--rate: PolyMix has its rate from --peak");
-        ensure!(self.cache_size.as_u64() >= 1_000_000, "--cache-size: at least 1MB");
-        let mut config = PolyMix::new(generation, self.peak, self.cache_size.as_u64());
+        ensure!(self.cache_size >= 1_000_000, "--cache-size: at least 1MB");
+        let mut config = PolyMix::new(generation, self.peak, self.cache_size);
         config.fill_share = self.fill_share.unwrap_or(config.fill_share);
-        config.working_set_bytes = self.working_set.map(|size| size.as_u64());
-        config.time_scale = self.time_scale.unwrap_or(if self.quick { QUICK_TIME_SCALE } else { 1.0 });
+        config.working_set_bytes = self.working_set;
+        config.time_scale = self.time_scale;
         let pool = Pool::Robots {
             robots: config.robots(),
             requests_zipf: Some(ROBOT_REQUESTS_ZIPF),
@@ -192,7 +191,7 @@ impl WorkloadArgs {
     }
 
     fn set(&self, used: SetUse, fill_phases: usize) -> Plan {
-        let mean_bytes = self.object_size.as_u64().max(1);
+        let mean_bytes = self.object_size.max(1);
         Plan::Objects(ObjectSet { count: self.objects, mean_bytes, used, fill_phases })
     }
 
@@ -219,8 +218,8 @@ impl WorkloadArgs {
 
     fn replay(&self) -> anyhow::Result<Traffic> {
         let Some(path) = &self.trace else { bail!("--workload trace needs --trace FILE") };
-        let trace = Trace::read(path, self.trace_format, self.object_size.as_u64().max(1))?;
-        let trace = Arc::new(trace.faster(self.time_scale.unwrap_or(1.0)));
+        let trace = Trace::read(path, self.trace_format, self.object_size.max(1))?;
+        let trace = Arc::new(trace.faster(self.time_scale));
         let recorded = match self.rate.as_deref() {
             Some("recorded") if !trace.has_times() => {
                 bail!("--rate recorded: the trace has no times; give a rate or max")
@@ -283,29 +282,20 @@ impl Traffic {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    match text.replace('_', "").parse::<f64>() {
-        Ok(rate) if (0.1..=10_000_000.0).contains(&rate) => Ok(rate),
-        _ => Err(format!("`{text}`: expected requests a second from 0.1 to 10000000, such as 300, or max")),
-    }
+    number_in(0.1..=10_000_000.0)(text).map_err(|wrong| match wrong {
+        QuantityError::Grouped { .. } => wrong.to_string(),
+        _ => "expected requests a second from 0.1 to 10000000, such as 300, or max".to_owned(),
+    })
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if (1.0..=100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(format!("`{text}`: expected percent of the peak from 1 to 100")),
+/// `max`, `recorded`, or a rate, as it was written.
+fn pace(text: &str) -> Result<String, String> {
+    if !["max", "recorded"].contains(&text) {
+        rate(text)?;
     }
+    Ok(text.to_owned())
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(times) if (0.001..=1_000_000.0).contains(&times) => Ok(times),
-        _ => Err(format!("`{text}`: expected a number from 0.001 to 1000000, such as 60")),
-    }
-}
-
-fn exponent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(exponent) if (0.0..=5.0).contains(&exponent) => Ok(exponent),
-        _ => Err(format!("`{text}`: expected an exponent from 0 to 5, such as 0.8")),
-    }
+fn percent(text: &str) -> Result<f64, QuantityError> {
+    percent_in(1.0..=100.0)(text).map(|percent| percent / 100.0)
 }
