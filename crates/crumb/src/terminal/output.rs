@@ -149,6 +149,19 @@ impl Destination {
         path.filter(|path| path != Path::new("-")).map_or(Self::Stdout, Self::File)
     }
 
+    /// Opens it for text that comes in pieces.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn opened(&self, context: &Context) -> anyhow::Result<Box<dyn FnMut(&str) -> anyhow::Result<()>>> {
+        let Self::File(path) = self else { return Ok(Box::new(print)) };
+        refuse_store(context, path)?;
+        let path = path.clone();
+        let failed = move |path: &Path| format!("cannot write {}", path.display());
+        let mut file = fs::File::create(&path).with_context(|| failed(&path))?;
+        Ok(Box::new(move |text| file.write_all(text.as_bytes()).with_context(|| failed(&path))))
+    }
+
     /// Writes it all; for a file, `what` and its name are told in a note.
     ///
     /// # Errors
@@ -163,6 +176,14 @@ impl Destination {
                 Ok(())
             }
         }
+    }
+}
+
+/// What `--json` takes, for `value_parser`.
+pub fn destination(text: &str) -> Result<Destination, String> {
+    match text {
+        "" => Err("name a file, or - for standard output".to_owned()),
+        text => Ok(Destination::new(Some(text.into()))),
     }
 }
 

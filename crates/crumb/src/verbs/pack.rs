@@ -33,7 +33,7 @@ use packstore::{Store, StoreError};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::counted;
-use crate::output::print;
+use crate::output::Destination;
 
 /// Create, fill, inspect and repair a packed store: millions of small objects in few files.
 #[derive(Args, Debug)]
@@ -126,6 +126,6 @@ fn told(error: StoreError) -> anyhow::Error {
     }
 }
 
-fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
-    print(&format!("{value:#}\n"))
+fn write_json(to: &Destination, context: &Context, value: &serde_json::Value) -> anyhow::Result<()> {
+    to.write(context, "the figures", &format!("{value:#}\n"))
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::declarations;
 use crate::exit::ExitStatus;
 use crate::layout::{WIDTH, counted, grid, shortened};
-use crate::output::{Destination, note, print};
+use crate::output::{Destination, destination, note, print};
 
 #[derive(Args, Debug)]
 pub struct RunsArgs {
@@ -29,9 +29,10 @@ Examples:
   crumb runs list
   crumb runs list --json | jq -r '.[] | select(.valid) | .id'")]
     List {
-        /// Print a JSON array: id, benchmark, label, target, started, complete, valid, points, metrics
-        #[arg(long)]
-        json: bool,
+        /// Print a JSON array: id, benchmark, label, target, started, complete, valid, points, metrics; with --json=FILE
+        /// write it to a file
+        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+        json: Option<Destination>,
     },
     /// Show one run: load points, operations, environment, verdict
     #[command(after_help = "\
@@ -42,9 +43,9 @@ Examples:
     Show {
         /// Run id, a unique beginning or end of it, or `last`
         run: String,
-        /// Print the RunRecord as JSON (schema 1)
-        #[arg(long, conflicts_with = "ops")]
-        json: bool,
+        /// Print the RunRecord as JSON (schema 1); with --json=FILE write it to a file
+        #[arg(long, conflicts_with = "ops", value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+        json: Option<Destination>,
         /// Load points whose operations to show
         #[arg(long, value_enum, default_value = "highest", value_name = "WHICH")]
         ops: OpsOf,
@@ -97,10 +98,13 @@ pub(super) enum OpsOf {
 /// Runs the verb.
 pub fn run(args: RunsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     match args.what {
-        What::List { json } => list(context, json)?,
+        What::List { json } => list(context, json.as_ref())?,
         What::Show { run, json, ops } => {
             let record = context.store_with_runs()?.find(&run)?;
-            print(&if json { json_line(&record) } else { show::run_text(&record, ops) })?;
+            match json {
+                Some(to) => to.write(context, &format!("run {}", record.id), &json_line(&record))?,
+                None => print(&show::run_text(&record, ops))?,
+            }
         }
         What::Export { run, output } => {
             let record = context.store_with_runs()?.find(&run)?;
@@ -116,11 +120,11 @@ fn json_line(record: &RunRecord) -> String {
     format!("{}\n", record.to_json())
 }
 
-fn list(context: &Context, json: bool) -> anyhow::Result<()> {
+fn list(context: &Context, json: Option<&Destination>) -> anyhow::Result<()> {
     let runs = context.existing_store()?.map_or_else(|| Ok(vec![]), |store| store.list())?;
-    if json {
+    if let Some(to) = json {
         let runs: Vec<serde_json::Value> = runs.iter().map(summary_json).collect();
-        return print(&format!("{}\n", serde_json::to_string_pretty(&runs)?));
+        return to.write(context, "the list", &format!("{}\n", serde_json::to_string_pretty(&runs)?));
     }
     if runs.is_empty() {
         note(

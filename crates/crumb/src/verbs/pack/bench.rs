@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 
 use self::load::Load;
 use self::sides::{packed, unpacked};
-use super::print_json;
+use super::write_json;
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{grid, wrapped};
-use crate::output::{note, print};
+use crate::output::{Destination, destination, note, print};
 use crate::progress::Progress;
 use crate::quantities::{count_in, size};
 use crate::signals;
@@ -62,9 +62,9 @@ pub struct BenchArgs {
     #[arg(long)]
     durable: bool,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Print JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 const SIDES: [&str; 2] = ["packed", "one file an object"];
@@ -108,7 +108,7 @@ fn tell(args: &BenchArgs, context: &Context, load: &Load, rates: &Rates) -> anyh
     let bytes = load.sizes.iter().map(|size| *size as u64).sum::<u64>();
     let mean = bytes as f64 / load.sizes.len() as f64;
     let medians = rates.each_ref().map(|steps| steps.each_ref().map(|rates| median(rates).unwrap_or(0.0)));
-    if args.json {
+    if let Some(json) = &args.json {
         let side = |side: usize| {
             let steps = STEPS.iter().enumerate().map(|(step, name)| {
                 (
@@ -118,10 +118,14 @@ fn tell(args: &BenchArgs, context: &Context, load: &Load, rates: &Rates) -> anyh
             });
             Value::Object(steps.collect())
         };
-        print_json(&json!({
-            "directory": args.directory, "objects": load.sizes.len(), "bytes": bytes, "rounds": args.rounds,
-            "durable": args.durable, "packed": side(0), "files": side(1),
-        }))?;
+        write_json(
+            json,
+            context,
+            &json!({
+                "directory": args.directory, "objects": load.sizes.len(), "bytes": bytes, "rounds": args.rounds,
+                "durable": args.durable, "packed": side(0), "files": side(1),
+            }),
+        )?;
         return Ok(ExitStatus::Fine);
     }
     let row = |step: usize| {

@@ -9,11 +9,11 @@ use report::bytes_text;
 use serde_json::{Value, json};
 
 use super::place::Place;
-use super::{close_after, print_json};
+use super::{close_after, write_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
-use crate::output::{note, print};
+use crate::output::{Destination, destination, note, print};
 use crate::progress::Progress;
 
 /// Verify the whole store against its checksums; change nothing. Any fault gives exit code 1.
@@ -26,9 +26,9 @@ pub struct CheckArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Print JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Verify, delete damaged objects and rewrite damaged indexes; other objects stay as they are. Faults that could not be
@@ -42,9 +42,9 @@ pub struct RepairArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Print JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Checks.
@@ -59,10 +59,10 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     let mut report = close_after(store, report.map_err(anyhow::Error::from))?;
     report.faults.extend(place.faults());
     let count = report.faults.len();
-    if args.json {
+    if let Some(json) = &args.json {
         let mut told = report_json(&report);
         told["unreadable_indexes"] = lost.into();
-        print_json(&told)?;
+        write_json(json, context, &told)?;
     } else {
         print(&faults_text(&report))?;
         note(context, wrapped("", &checked_text(&report)).trim_end());
@@ -128,11 +128,15 @@ pub fn repair(args: &RepairArgs, context: &Context) -> anyhow::Result<ExitStatus
     let mut repaired = close_after(store, repaired.map_err(anyhow::Error::from))?;
     repaired.found.faults.extend(place.faults());
     repaired.left.extend(place.faults());
-    if args.json {
+    if let Some(json) = &args.json {
         let left = report_json(&CheckReport { faults: repaired.left.clone(), ..CheckReport::default() });
-        print_json(&json!({
-            "found": report_json(&repaired.found), "deleted": repaired.deleted, "left": left["faults"],
-        }))?;
+        write_json(
+            json,
+            context,
+            &json!({
+                "found": report_json(&repaired.found), "deleted": repaired.deleted, "left": left["faults"],
+            }),
+        )?;
     } else {
         print(&faults_text(&repaired.found))?;
         let deleted = counted(repaired.deleted as usize, "object", "objects");

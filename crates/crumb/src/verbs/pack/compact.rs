@@ -10,11 +10,11 @@ use report::{bytes_text, count_text};
 use serde_json::json;
 
 use super::place::Place;
-use super::{close_after, print_json};
+use super::{close_after, write_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
-use crate::output::note;
+use crate::output::{Destination, destination, note};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -33,9 +33,9 @@ pub struct CompactArgs {
     #[arg(id = "place", value_name = "STORE")]
     store: PathBuf,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Print JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Compacts.
@@ -64,11 +64,15 @@ pub fn compact(args: &CompactArgs, context: &Context) -> anyhow::Result<ExitStat
     progress.finish();
     let after = store.usage();
     close_after(store, done)?;
-    if args.json {
-        print_json(&json!({
-            "packed_files_removed": files, "records_moved": records, "bytes_moved": bytes,
-            "body_bytes_before": before.body_bytes, "body_bytes_after": after.body_bytes,
-        }))?;
+    if let Some(json) = &args.json {
+        write_json(
+            json,
+            context,
+            &json!({
+                "packed_files_removed": files, "records_moved": records, "bytes_moved": bytes,
+                "body_bytes_before": before.body_bytes, "body_bytes_after": after.body_bytes,
+            }),
+        )?;
     } else {
         let text = format!(
             "{} removed, {} of {} moved; {} of segments before, {} now",

@@ -8,11 +8,11 @@ use report::bytes_text;
 use serde_json::json;
 
 use super::place::{Place, SizedVolume};
-use super::{closed, print_json};
+use super::{closed, write_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, wrapped};
-use crate::output::note;
+use crate::output::{Destination, destination, note};
 use crate::quantities::{count, size};
 
 /// Create an empty store
@@ -54,9 +54,9 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = size::<u32>)]
     object_mean: u32,
 
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    /// Print the result as JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -81,12 +81,16 @@ pub fn create(args: &CreateArgs, context: &Context) -> anyhow::Result<ExitStatus
     let (block_bytes, packed_blocks) = store.shape();
     let size_bytes = store.usage().size_bytes;
     closed(store)?;
-    if args.json {
-        print_json(&json!({
-            "store": place.store(), "volumes": place.directories(), "size_bytes": size_bytes,
-            "block_bytes": block_bytes, "packed_blocks": packed_blocks,
-            "mode": format!("{:?}", args.mode).to_lowercase(),
-        }))?;
+    if let Some(json) = &args.json {
+        write_json(
+            json,
+            context,
+            &json!({
+                "store": place.store(), "volumes": place.directories(), "size_bytes": size_bytes,
+                "block_bytes": block_bytes, "packed_blocks": packed_blocks,
+                "mode": format!("{:?}", args.mode).to_lowercase(),
+            }),
+        )?;
         return Ok(ExitStatus::Fine);
     }
     let text = format!(
@@ -118,9 +122,9 @@ pub struct GrowArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::<u64>)]
     size: u64,
 
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    /// Print the result as JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Adds a directory.
@@ -132,8 +136,10 @@ pub fn grow(args: &GrowArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let volumes = store.volumes().len();
     closed(store)?;
     grown?;
-    if args.json {
-        print_json(
+    if let Some(json) = &args.json {
+        write_json(
+            json,
+            context,
             &json!({ "store": place.store(), "volumes": place.directories(), "size_bytes": usage.size_bytes }),
         )?;
     } else {

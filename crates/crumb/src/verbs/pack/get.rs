@@ -14,11 +14,11 @@ use report::{bytes_text, count_text, rate_text};
 use serde_json::json;
 
 use super::place::Place;
-use super::{all_is_there, close_after, print_json};
+use super::{all_is_there, close_after, write_json};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
-use crate::output::note;
+use crate::output::{Destination, destination, note};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -51,9 +51,9 @@ pub struct GetArgs {
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    /// Print the result as JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Write the bodies of objects to standard output, one after another. Works while another process has the store open.
@@ -96,7 +96,7 @@ pub fn cat(args: &CatArgs) -> anyhow::Result<ExitStatus> {
 /// Runs the verb.
 pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let to_tar = args.output == Path::new("-");
-    if to_tar && args.json {
+    if to_tar && args.json == Some(Destination::Stdout) {
         return Err(anyhow!("standard output cannot be both a tar stream and JSON").context(BadUsage));
     }
     let stop = signals::stop_flag_of(context)?;
@@ -119,11 +119,15 @@ pub fn run(args: &GetArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     close_after(store, done)?;
     let seconds = begun.elapsed().as_secs_f64();
     let interrupted = stop.load(Ordering::Relaxed);
-    if args.json {
-        print_json(&json!({
-            "files": got.files, "bytes": got.bytes, "directories": got.directories, "links": got.links,
-            "refused": got.refused, "without_special_bits": got.without_special_bits, "seconds": seconds, "complete": !interrupted,
-        }))?;
+    if let Some(json) = &args.json {
+        write_json(
+            json,
+            context,
+            &json!({
+                "files": got.files, "bytes": got.bytes, "directories": got.directories, "links": got.links,
+                "refused": got.refused, "without_special_bits": got.without_special_bits, "seconds": seconds, "complete": !interrupted,
+            }),
+        )?;
     } else {
         let text = format!(
             "{}, {}, {} and {} written in {seconds:.1} s, {}/s",

@@ -16,7 +16,7 @@ use super::{all_is_there, close_after};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::counted;
-use crate::output::{note, print};
+use crate::output::{Destination, destination, note};
 
 /// Lines handed out at once.
 const LINES_BYTES: usize = 64 << 10;
@@ -40,9 +40,9 @@ pub struct LsArgs {
     #[arg(short, long)]
     long: bool,
 
-    /// Print JSON, one object per line
-    #[arg(long)]
-    json: bool,
+    /// Print JSON, one object per line; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Lists.
@@ -64,12 +64,13 @@ pub fn list(args: &LsArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 /// Counts the objects and segments that could not be read, and prints each.
 fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usize> {
     let mut text = String::new();
+    let mut write = args.json.as_ref().unwrap_or(&Destination::Stdout).opened(context)?;
     let entries = store.iter_ordered(args.prefix.as_bytes())?;
     let mut failures = entries.failures().len();
     entries.failures().iter().for_each(|error| note(context, &format!("error: {error}")));
     for entry in entries {
         let key = &entry.key;
-        if args.json || args.long {
+        if args.json.is_some() || args.long {
             let (stat, meta) = match store.attributes(key) {
                 Ok(Some(attributes)) => attributes,
                 Ok(None) => continue,
@@ -80,7 +81,7 @@ fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usiz
                 }
             };
             let meta = FileMeta::decode(&meta);
-            if args.json {
+            if args.json.is_some() {
                 text.push_str(&format!("{}\n", object_json(key, &stat, meta.as_ref())));
             } else {
                 text.push_str(&long_line(key, &stat, meta.as_ref()));
@@ -89,11 +90,11 @@ fn lines(store: &Store, args: &LsArgs, context: &Context) -> anyhow::Result<usiz
             text.push_str(&format!("{}\n", shown(key)));
         }
         if text.len() > LINES_BYTES {
-            print(&text)?;
+            write(&text)?;
             text.clear();
         }
     }
-    print(&text)?;
+    write(&text)?;
     Ok(failures)
 }
 

@@ -17,11 +17,11 @@ use report::{bytes_text, count_text, rate_text};
 use serde_json::json;
 
 use super::place::Place;
-use super::{close_after, print_json};
+use super::{close_after, write_json};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
-use crate::output::note;
+use crate::output::{Destination, destination, note};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -57,9 +57,9 @@ pub struct PutArgs {
     #[arg(long = "as", value_name = "KEY")]
     as_key: Option<OsString>,
 
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    /// Print the result as JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Runs the verb.
@@ -97,15 +97,15 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     let put = putting.put();
     progress.finish();
-    let interrupted = stop.load(Ordering::Relaxed);
-    let damaged = store.usage().damaged_files;
+    let (interrupted, damaged) = (stop.load(Ordering::Relaxed), store.usage().damaged_files);
     close_after(store, done)?;
     let seconds = begun.elapsed().as_secs_f64();
-    if args.json {
-        print_json(&json!({
+    if let Some(json) = &args.json {
+        let told = json!({
             "files": put.files, "bytes": put.bytes, "directories": put.directories, "symlinks": put.symlinks,
             "hard_links": put.hard_links, "refused": put.refused, "seconds": seconds, "complete": !interrupted,
-        }))?;
+        });
+        write_json(json, context, &told)?;
     } else {
         let text = format!(
             "{}, {}, {} and {} put in {seconds:.1} s, {}/s",

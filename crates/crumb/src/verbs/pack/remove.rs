@@ -12,11 +12,11 @@ use report::count_text;
 use serde_json::json;
 
 use super::place::Place;
-use super::{close_after, print_json};
+use super::{close_after, write_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::counted;
-use crate::output::note;
+use crate::output::{Destination, destination, note};
 use crate::progress::Progress;
 use crate::signals;
 
@@ -40,9 +40,9 @@ pub struct RmArgs {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<OsString>,
 
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    /// Print the result as JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Deletes.
@@ -78,8 +78,8 @@ pub fn remove(args: &RmArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     })();
     progress.finish();
     let (deleted, missing) = close_after(store, done)?;
-    if args.json {
-        print_json(&json!({ "deleted": deleted, "missing": missing }))?;
+    if let Some(json) = &args.json {
+        write_json(json, context, &json!({ "deleted": deleted, "missing": missing }))?;
     } else {
         note(context, &format!("{} deleted", counted(deleted as usize, "object", "objects")));
     }

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::object::{add_exact_key, object_json, time_text};
 use super::place::Place;
-use super::{all_is_there, close_after, print_json};
+use super::{all_is_there, close_after, write_json};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, grid, named, shortened};
-use crate::output::{note, print};
+use crate::output::{Destination, destination, note, print};
 
 /// Print statistics of a store, or of objects. Works while another process has the store open.
 #[derive(Args, Debug)]
@@ -37,9 +37,9 @@ pub struct StatArgs {
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Print JSON; with --json=FILE write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", value_parser = destination)]
+    json: Option<Destination>,
 }
 
 /// Runs the verb.
@@ -50,7 +50,7 @@ pub fn stat(args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     let store = place.open_to_read()?;
     let done = if args.keys.is_empty() {
-        whole(&store, args).and_then(|status| all_is_there(&store, &args.store).map(|()| status))
+        whole(&store, args, context).and_then(|status| all_is_there(&store, &args.store).map(|()| status))
     } else {
         objects(&store, args, context)
     };
@@ -79,8 +79,8 @@ fn objects(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<
             }
         }
     }
-    if args.json {
-        print_json(&Value::Array(found))?;
+    if let Some(json) = &args.json {
+        write_json(json, context, &Value::Array(found))?;
     } else {
         for object in &found {
             let Value::Object(fields) = object else { continue };
@@ -95,10 +95,10 @@ fn objects(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<
     }
 }
 
-fn whole(store: &Store, args: &StatArgs) -> anyhow::Result<ExitStatus> {
+fn whole(store: &Store, args: &StatArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let (usage, volumes) = (store.usage(), store.volumes());
-    if args.json {
-        print_json(&json_of(store, &usage, &volumes))?;
+    if let Some(json) = &args.json {
+        write_json(json, context, &json_of(store, &usage, &volumes))?;
         return Ok(ExitStatus::Fine);
     }
     print(&format!("{}\n{}", text_of(store, &usage), volumes_text(&volumes)))?;
