@@ -16,6 +16,7 @@
 // Helpers of the verbs that a build leaves out stay.
 #![cfg_attr(not(all(feature = "mount", feature = "proxy")), allow(dead_code))]
 
+mod addresses;
 mod context;
 mod cpus;
 pub mod declarations;

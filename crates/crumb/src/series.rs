@@ -34,6 +34,7 @@ use crate::context::Context;
 use crate::declarations;
 use crate::exit::ExitStatus;
 use crate::layout::{counted, folded, grid, wrapped};
+use crate::openers::cannot_use;
 use crate::outcome::{OutputArgs, Run};
 use crate::output::note;
 use crate::quantities::{self, QuantityError, count, time};
@@ -43,7 +44,8 @@ use crate::verbs::compare;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Repeating and comparing")]
 pub struct SeriesArgs {
-    /// Runs of each side, the sides in turns: each pair of rounds as A B, B A or B A, A B, drawn from the seed
+    /// Runs of each side, the sides in turns: each pair of rounds as A B, B A or B A, A B, drawn from the
+    /// seed [default: 6 with --vs, 1 without; with --until-ci as often as it takes, up to 1000]
     #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
     pub repeat: Option<NonZeroU32>,
 
@@ -108,8 +110,7 @@ impl SeriesArgs {
         // A rival that is not there should not show only after the first run, which may take hours.
         for (side, variant) in variants.iter().enumerate() {
             if let Target::Directory(path) = &variant.target {
-                LocalFs::open(path.clone())
-                    .with_context(|| format!("cannot use directory {}", path.display()))?;
+                LocalFs::open(path.clone()).with_context(|| cannot_use(path))?;
             }
             if let (Some(remounted), Some(options)) = (remounted(variant)?, &variant.mount) {
                 let (was, name) = (remounted.was(), side_name(side));

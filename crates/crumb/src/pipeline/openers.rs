@@ -48,8 +48,8 @@ pub fn open_transport(
             if let Some(threads) = options.threads {
                 (directory.threads, directory.threads_max) = (threads.get(), threads.get());
             }
-            let transport = DirectoryTransport::open(path, directory, clock.clone())
-                .with_context(|| format!("cannot use directory {}", path.display()))?;
+            let transport =
+                DirectoryTransport::open(path, directory, clock.clone()).with_context(|| cannot_use(path))?;
             Ok(Box::new(transport))
         }
         Target::Nfs(nfs) => {
@@ -105,8 +105,7 @@ impl FileSystemArgs {
                 Err(wrong.context(BadUsage))
             }
             Target::Directory(path) => {
-                let fs = LocalFs::open(path.clone())
-                    .with_context(|| format!("cannot use directory {}", path.display()))?;
+                let fs = LocalFs::open(path.clone()).with_context(|| cannot_use(path))?;
                 Ok(Arc::new(fs))
             }
             Target::Nfs(nfs) => {
@@ -150,6 +149,25 @@ fn open_packed(path: &Path) -> anyhow::Result<Arc<dyn FileSystem>> {
     Err(wrong.context(BadUsage))
 }
 
+/// What to say of a directory that cannot be opened, with what was probably meant.
+pub fn cannot_use(path: &Path) -> String {
+    let shown = path.display();
+    let host_and_share =
+        shown.to_string().strip_prefix("//").filter(|rest| !rest.starts_with('/')).map(str::to_owned);
+    let hint = match std::fs::metadata(path) {
+        Ok(there) if !there.is_dir() => "; it is a file: name the directory that it is in".to_owned(),
+        Ok(_) => String::new(),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => String::new(),
+        Err(_) => match host_and_share {
+            Some(rest) if rest.contains('/') => {
+                format!("; for an NFS server write nfs://{rest}, another share must be mounted first")
+            }
+            _ => format!("; make it (mkdir -p {shown}) or name another"),
+        },
+    };
+    format!("cannot use directory {shown}{hint}")
+}
+
 /// `off`, or a time.
 fn cache_mode(text: &str) -> Result<CacheMode, String> {
     match text {
@@ -177,5 +195,24 @@ pub fn proto_of(target: &Target, options: &TransportOptions) -> Option<NfsProto>
     match target {
         Target::Nfs(nfs) => Some(nfs.proto.or(options.proto).unwrap_or_default()),
         Target::Directory(_) | Target::Pack(_) | Target::Null => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_told_with_what_was_probably_meant() {
+        let bench = tempfile::tempdir().unwrap();
+        let (file, missing) = (bench.path().join("file"), bench.path().join("no"));
+        std::fs::write(&file, "").unwrap();
+        assert!(cannot_use(&file).ends_with("; it is a file: name the directory that it is in"));
+        assert!(
+            cannot_use(&missing)
+                .ends_with(&format!("make it (mkdir -p {}) or name another", missing.display()))
+        );
+        let share = cannot_use(Path::new("//filer/no/such/share"));
+        assert!(share.contains("for an NFS server write nfs://filer/no/such/share"), "{share}");
     }
 }

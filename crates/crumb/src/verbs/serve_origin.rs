@@ -11,6 +11,7 @@ use clap::Args;
 use report::{bytes_text, count_text, rate_text};
 use webload::{Origin, OriginCounters, OriginOptions, ThinkTime, WebloadError};
 
+use crate::addresses::listen_address;
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::{BadUsage, ExitStatus};
@@ -30,7 +31,7 @@ use crate::signals;
 #[command(after_help = EXAMPLES)]
 pub struct OriginArgs {
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8008")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8008", value_parser = listen_address)]
     listen: SocketAddr,
 
     /// Allow an address that other machines can reach

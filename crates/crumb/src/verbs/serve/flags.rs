@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use nfs::server::ServerOptions;
 
+use crate::addresses::refuse_url;
 use crate::cpus::CpuList;
 use crate::exit::BadUsage;
 use crate::quantities::count;
@@ -119,6 +120,7 @@ fn connections_max() -> NonZeroUsize {
 
 /// An address with its port, or an address or a name alone.
 fn address(text: &str) -> Result<SocketAddr, String> {
+    refuse_url(text)?;
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
