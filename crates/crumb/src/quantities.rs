@@ -118,3 +118,6 @@ pub fn with_negative_numbers(command: Command) -> Command {
         })
         .mut_subcommands(with_negative_numbers)
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,7 @@ fn a_record_of_postmark_is_as_before() {
     golden().holds("postmark", &record(&bench, &[&args[..], &["--seed", "7"]].concat()));
     golden().holds(
         "postmark-threads",
-        &record(&bench, &[&args[..], &["--threads", "2", "--unbuffered"]].concat()),
+        &record(&bench, &[&args[..], &["--threads", "2", "--unbuffered", "--seed", "42"]].concat()),
     );
 }
 
@@ -54,7 +54,7 @@ fn a_record_of_postmark_is_as_before() {
 fn a_record_of_postmark_that_ran_out_of_files_is_as_before() {
     let (_alone, bench) = (alone(), Bench::in_memory());
     let args = ["run", "postmark", "a", "--number", "10", "--transactions", "500", "--create-bias", "2"];
-    golden().holds("postmark-out-of-files", &record(&bench, &args));
+    golden().holds("postmark-out-of-files", &record(&bench, &[&args[..], &["--seed", "42"]].concat()));
 }
 
 #[test]

@@ -11,6 +11,9 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::exit::ExitStatus;
 
+/// The seed of every benchmark, and of feeds that are made up, unless `--seed` says otherwise.
+pub const SEED_DEFAULT: u32 = 1;
+
 /// Flags of `crumb run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {

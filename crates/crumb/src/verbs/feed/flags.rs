@@ -12,6 +12,7 @@ use netnews::feed::synthesize::{GROUPS_MAX, GROUPS_MIN};
 
 use crate::quantities::{count, count_in, size_in};
 use crate::verbs::feed_verify::{self, VerifyArgs};
+use crate::verbs::run::SEED_DEFAULT;
 
 #[derive(Args, Debug)]
 pub struct FeedArgs {
@@ -139,7 +140,7 @@ pub(super) struct SynthesizeArgs {
     #[arg(long, value_name = "N", value_parser = count::<NonZeroU64>)]
     pub(super) articles: NonZeroU64,
     /// Same seed, same bytes
-    #[arg(long, value_name = "N", default_value = "42", value_parser = count::<u64>)]
+    #[arg(long, value_name = "N", default_value_t = u64::from(SEED_DEFAULT), value_parser = count::<u64>)]
     pub(super) seed: u64,
     /// Newsgroups that articles can name
     #[arg(long, value_name = "N", default_value = "2000",

@@ -42,7 +42,7 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "URL")]
     origin: Vec<String>,
 
-    /// Space to use in each directory in MiB, set when the store is created [cache.size_mib]
+    /// Space to use in each directory in MiB, set when the store is created [cache.size_mib] [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = count::<u32>)]
     size_mib: Option<u32>,
 

@@ -13,6 +13,7 @@ use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
 use crate::quantities::{count, count_in, size_in};
 use crate::series::SeriesArgs;
+use crate::verbs::run::SEED_DEFAULT;
 
 /// Measure what operations cost by directory size, flat and in subdirectories.
 ///
@@ -72,7 +73,7 @@ pub struct DirscaleArgs {
     frequencies: Option<Frequencies>,
 
     /// Seed of all random choices; the same seed looks up the same files
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
+    #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
     /// Keep the directories under this name for later runs with --reuse
@@ -80,7 +81,7 @@ pub struct DirscaleArgs {
     keep: Option<String>,
 
     /// Continue with the directories that --keep, or a killed run, left under this name; keep them
-    #[arg(long, value_name = "NAME", value_parser = kept_name)]
+    #[arg(long, value_name = "NAME", value_parser = kept_name, visible_alias = "resume")]
     reuse: Option<String>,
 
     #[command(flatten)]

@@ -17,6 +17,7 @@ use crate::openers::{TransportOptions, proto};
 use crate::outcome::OutputArgs;
 use crate::quantities::{count, count_in, number_in, time};
 use crate::series::{SeriesArgs, Sides};
+use crate::verbs::run::SEED_DEFAULT;
 use crate::waiting::WaitArgs;
 
 /// Measure the latency of a file service against offered load (open loop).
@@ -65,18 +66,18 @@ pub struct FstressArgs {
     outstanding: Option<u32>,
 
     /// Seed of all random choices; the same seed gives the same operations
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
+    #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
-    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick 2000
+    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick 2000 [default: the workload's number for each request a second]
     #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = QUICK_FILES, value_parser = count::<NonZeroU64>)]
     files: Option<NonZeroU64>,
 
-    /// Files per offered request per second, instead of the workload's number
+    /// Files per offered request per second, instead of the workload's number [default: the workload's own]
     #[arg(long, value_name = "N", value_parser = number_in(0.0..=1e9))]
     files_per_op: Option<f64>,
 
-    /// Size of every file, such as 64GiB, instead of the workload's distribution
+    /// Size of every file, such as 64GiB [default: the workload's distribution]
     #[arg(long, value_name = "SIZE", value_parser = file_size)]
     pub(super) file_size: Option<String>,
 
@@ -85,7 +86,7 @@ pub struct FstressArgs {
     keep: Option<String>,
 
     /// Use the file set that --keep left under this name; create missing files, and keep it
-    #[arg(long, value_name = "NAME", value_parser = kept_name)]
+    #[arg(long, value_name = "NAME", value_parser = kept_name, visible_alias = "resume")]
     reuse: Option<String>,
 
     /// Transport protocol, if the target does not name it [default: tcp]
@@ -96,7 +97,7 @@ pub struct FstressArgs {
     #[arg(long, value_name = "N", value_parser = count::<NonZeroU16>)]
     connections: Option<NonZeroU16>,
 
-    /// Worker threads for a directory target; by default four for each processor, and up to 256 when requests wait
+    /// Worker threads for a directory target [default: four for each processor, and up to 256 when requests wait]
     #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub(super) threads: Option<NonZeroUsize>,
 

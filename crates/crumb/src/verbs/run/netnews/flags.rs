@@ -16,6 +16,7 @@ use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
 use crate::quantities::{QuantityError, count, count_in, size_in};
 use crate::series::{SeriesArgs, Sides};
+use crate::verbs::run::SEED_DEFAULT;
 
 /// Measure a news spool: store, feed and expire articles, pass after pass.
 ///
@@ -42,7 +43,7 @@ pub struct NetnewsArgs {
     pub(super) feed_bytes: Option<FeedBytes>,
 
     /// Seed of all random choices; the same seed synthesizes and reads the same articles
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
+    #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
     /// Take a first look, done within a minute: a small feed in 5 passes that keep 2, ended after 30 s at the latest. Sets
@@ -109,7 +110,7 @@ pub struct NetnewsArgs {
     pub(super) keep: Option<String>,
 
     /// Continue the spool that --keep, or a killed run, left under this name; keep it
-    #[arg(long, value_name = "NAME", value_parser = kept_name)]
+    #[arg(long, value_name = "NAME", value_parser = kept_name, visible_alias = "reuse")]
     pub(super) resume: Option<String>,
 
     #[command(flatten)]

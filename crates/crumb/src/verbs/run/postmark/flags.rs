@@ -14,6 +14,7 @@ use crate::openers::FileSystemArgs;
 use crate::outcome::OutputArgs;
 use crate::quantities::{count, refuse_grouped, size_in};
 use crate::series::SeriesArgs;
+use crate::verbs::run::SEED_DEFAULT;
 
 /// Create, read, append to and delete many small files, as a busy mail server does (PostMark).
 ///
@@ -43,27 +44,27 @@ pub struct RunPostmarkArgs {
     #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "4000"), value_parser = count::<NonZeroU32>)]
     transactions: Option<NonZeroU32>,
 
-    /// Sizes of files, such as 500..10000, 10KiB..20KiB or 4KiB
+    /// Sizes of files, such as 10KiB..20KiB or 4KiB [default: 500..10000, or the preset's]
     #[arg(long, value_name = "LOW..HIGH", value_parser = sizes)]
     size: Option<SizeRange>,
 
-    /// Spread the files over this many subdirectories
+    /// Spread the files over this many subdirectories [default: 0, or the preset's]
     #[arg(long, value_name = "N", value_parser = count::<u32>)]
     subdirectories: Option<u32>,
 
-    /// Bytes per read call
+    /// Bytes per read call [default: 512]
     #[arg(long, value_name = "SIZE", value_parser = size_in::<NonZeroU32>(SIZES))]
     read_block: Option<NonZeroU32>,
 
-    /// Bytes per write call
+    /// Bytes per write call [default: 512]
     #[arg(long, value_name = "SIZE", value_parser = size_in::<NonZeroU32>(SIZES))]
     write_block: Option<NonZeroU32>,
 
-    /// Share of reads rather than appends, in tenths: 0 to 10, -1 for neither
+    /// Share of reads rather than appends, in tenths: 0 to 10, -1 for neither [default: 5]
     #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
     read_bias: Option<Bias>,
 
-    /// Share of creates rather than deletes, in tenths: 0 to 10, -1 for neither
+    /// Share of creates rather than deletes, in tenths: 0 to 10, -1 for neither [default: 5]
     #[arg(long, value_name = "TENTHS", value_parser = bias, allow_negative_numbers = true)]
     create_bias: Option<Bias>,
 
@@ -71,9 +72,9 @@ pub struct RunPostmarkArgs {
     #[arg(long)]
     unbuffered: bool,
 
-    /// Same seed, same operations [default: 42]
-    #[arg(long, value_name = "N", value_parser = count::<u32>)]
-    seed: Option<u32>,
+    /// Same seed, same operations; the old program's own default is 42
+    #[arg(long, default_value_t = SEED_DEFAULT, value_name = "N", value_parser = count::<u32>)]
+    seed: u32,
 
     /// Worker threads, each with its own files
     #[arg(long, default_value = "1", value_name = "N", value_parser = count::<NonZeroUsize>)]
@@ -155,7 +156,7 @@ impl RunPostmarkArgs {
         set(&mut settings.write_block, self.write_block);
         set(&mut settings.read_bias, self.read_bias);
         set(&mut settings.create_bias, self.create_bias);
-        set(&mut settings.seed, self.seed);
+        settings.seed = self.seed;
         settings.buffered = !self.unbuffered;
         settings
     }

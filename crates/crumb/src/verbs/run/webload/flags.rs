@@ -10,10 +10,12 @@ use clap::Args;
 use webload::{Authority, Peer, Route, Through, WebloadConfig};
 
 use super::workload::{Traffic, WorkloadArgs};
+use crate::addresses::listen_address;
 use crate::cpus::CpuList;
 use crate::outcome::OutputArgs;
 use crate::quantities::{count, count_in, time};
 use crate::series::SeriesArgs;
+use crate::verbs::run::SEED_DEFAULT;
 use crate::verbs::serve_origin::Manner;
 use crate::waiting::WaitArgs;
 
@@ -42,7 +44,7 @@ pub struct WebloadArgs {
     pub(super) origin: Option<Authority>,
 
     /// Address of the run's own origin; port 0 takes a free one, and so a new set of URLs each time
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = listen_address)]
     pub(super) origin_listen: SocketAddr,
 
     #[command(flatten)]
@@ -68,7 +70,7 @@ pub struct WebloadArgs {
     pub(super) check_one_in: NonZeroU32,
 
     /// Seed of all random choices; the same seed gives the same requests
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count::<u64>)]
+    #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
     /// Report CPU time, bytes written and memory of this process, such as a proxy on this machine
