@@ -48,8 +48,8 @@ pub use prometheus::{
     CONTENT_TYPE as PROMETHEUS_CONTENT_TYPE, PrometheusKind, PrometheusMetric, PrometheusPage,
 };
 pub use record::{
-    Curve, CurveLine, CurvePoint, FileSetRecord, LoadPoint, LoopKind, OpStats, Pacing, Phase, RECORD_SCHEMA,
-    RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
+    Curve, CurveLine, CurvePoint, FigureMark, FigureMarks, FileSetRecord, LoadPoint, LoopKind, OpStats,
+    Pacing, Phase, RECORD_SCHEMA, RENAMED_METRICS, RankPart, RecordError, RunId, RunRecord, SeriesPlace,
 };
 pub use registry::{BenchmarkEntry, BenchmarkRegistry, Role};
 pub use text_file::{RECORDS_BYTES_MAX, SETTINGS_BYTES_MAX, read_text, text_from};

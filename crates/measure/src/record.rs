@@ -7,10 +7,12 @@
 //! Always holds: open-loop runs fill `points`, closed-loop ones `phases`; `metrics` is flat and is what
 //! comparing works on; a record with `complete: false` was cut short and holds what was measured so far.
 
+mod figure_marks;
 mod possible;
 
 use std::collections::BTreeMap;
 
+pub use figure_marks::{FigureMark, FigureMarks};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

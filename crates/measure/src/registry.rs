@@ -7,7 +7,7 @@
 //! A record of a benchmark that the registry does not know is shown by what the record itself says.
 
 use crate::view::Section;
-use crate::{MetricDeclaration, RunRecord};
+use crate::{FigureMarks, LoadPoint, MetricDeclaration, RunRecord};
 
 /// What one benchmark says of its records.
 #[derive(Clone, Copy, Debug)]
@@ -62,20 +62,34 @@ fn no_views(_: &[&RunRecord]) -> Vec<Section> {
 
 /// The benchmarks that a program knows, by name.
 #[derive(Clone, Copy, Debug)]
-pub struct BenchmarkRegistry(fn(&str) -> Option<BenchmarkEntry>);
+pub struct BenchmarkRegistry {
+    entry: fn(&str) -> Option<BenchmarkEntry>,
+    is_moved: fn(f64, f64) -> bool,
+}
 
 impl BenchmarkRegistry {
     /// Knows no benchmark.
-    pub const NONE: Self = Self(|_| None);
+    pub const NONE: Self = Self::new(|_| None);
 
     /// Looks benchmarks up by `entry`.
     pub const fn new(entry: fn(&str) -> Option<BenchmarkEntry>) -> Self {
-        Self(entry)
+        Self { entry, is_moved: |_, _| false }
+    }
+
+    /// The same, with the rule by which a latency is marked as moved by the generator (see [`LoadPoint::figure_marks`]).
+    #[must_use]
+    pub const fn marking_moved(self, is_moved: fn(f64, f64) -> bool) -> Self {
+        Self { is_moved, ..self }
+    }
+
+    /// The marks of a load point's latencies.
+    pub fn figure_marks(&self, point: &LoadPoint) -> FigureMarks {
+        point.figure_marks(self.is_moved)
     }
 
     /// What is known of a benchmark; of one that is not known, that it has no metrics, roles or views.
     pub fn of(&self, benchmark: &str) -> BenchmarkEntry {
-        (self.0)(benchmark).unwrap_or(BenchmarkEntry::of(&[]))
+        (self.entry)(benchmark).unwrap_or(BenchmarkEntry::of(&[]))
     }
 }
 
