@@ -5,7 +5,7 @@
 
 use files::Layout;
 use harness::Figures;
-use measure::{Phase, Verdict};
+use measure::{MachineLog, Phase, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::results::{Paying, Results};
@@ -20,6 +20,8 @@ pub struct Part {
     pub(crate) cache_log: CacheLog,
     /// What no figure shows: sizes without room, files that were not there.
     pub(crate) found: Verdict,
+    /// What else the machine did while each size was made and measured.
+    pub(crate) machine: MachineLog,
     pub(crate) ending: Ending,
 }
 
@@ -80,6 +82,7 @@ impl Part {
             metrics.insert("cache_drops".to_owned(), self.cache_log.drops as f64);
             metrics.insert("cache_drops_proven_cold".to_owned(), self.cache_log.proven as f64);
         }
+        metrics.extend(self.machine.metrics());
         let curves = self.results.curves(&layouts, day, config.seed).into_iter();
         let curves: Vec<_> =
             curves.filter(|curve| curve.lines.iter().any(|line| !line.points.is_empty())).collect();
@@ -95,6 +98,7 @@ impl Part {
 
     fn verdict(&self, config: &DirscaleConfig, layouts: &[Layout], conclusions: &Conclusions) -> Verdict {
         let mut verdict = self.found.clone();
+        self.machine.judge(&mut verdict);
         if let Some(largest) = conclusions.too_small {
             let least = files_least(config);
             verdict.remark(

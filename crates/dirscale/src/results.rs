@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use files::{Layout, LayoutError};
-use measure::{Curve, CurveLine, CurvePoint, MetricDeclaration};
+use measure::{Curve, CurveLine, CurvePoint, MACHINE_METRICS, MetricDeclaration};
 use serde::{Deserialize, Serialize};
 
 use crate::Frequencies;
@@ -330,6 +330,11 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::micros("remove_us", "Remove a file"),
     MetricDeclaration::micros("readdir_us", "Read the directory"),
     MetricDeclaration::micros("day_us", "Mean operation of a day"),
+    MACHINE_METRICS[0],
+    MACHINE_METRICS[1],
+    MACHINE_METRICS[2],
+    MACHINE_METRICS[3],
+    MACHINE_METRICS[4],
 ];
 
 /// A layout's name within the name of a metric.

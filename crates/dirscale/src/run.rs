@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use files::{FileSystem, Layout};
 use harness::Ended;
-use measure::{CacheControl, CacheState, CpuMeter, DiskMeter, DiskUse, Forget, Phase};
+use measure::{
+    CacheControl, CacheState, CpuMeter, DiskMeter, DiskUse, Forget, MachineMeter, MeterScope, Phase,
+};
 use quanta::Clock;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -142,6 +144,8 @@ impl Bench<'_> {
         for (index, size) in sizes.iter().enumerate() {
             (self.tell)(Event::SizeBegins { files: *size, number: index + 1, sizes: sizes.len() });
             let open: Vec<usize> = self.open_layouts(set, *size);
+            // One look at each end: single measurements are shorter than the kernel's clock of CPU time.
+            let meter = MachineMeter::start(MeterScope::of_threads(1));
             for place in &open {
                 self.fill(&mut set.directories[*place].1, *size)?;
             }
@@ -153,6 +157,7 @@ impl Bench<'_> {
                     self.round(&mut set.directories[place].1, *size, round + 1)?;
                 }
             }
+            self.part.machine.push(&format!("the size of {size} files"), meter.stop());
             for place in open {
                 set.directories[place].0 = *size;
             }
