@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use files::FileSystem;
-use measure::{CpuMeter, DiskMeter, Phase};
+use measure::{CpuMeter, DiskMeter, MachineMeter, MeterScope, Phase};
 
 use crate::spool::layout::Storage;
 use crate::spool::results::part::MeasuredPhase;
@@ -18,6 +18,7 @@ pub(crate) struct PhaseMeter {
     pass: u32,
     disks: Vec<(String, DiskMeter)>,
     clients: Vec<Client>,
+    machine: MachineMeter,
     cpu: CpuMeter,
     begun: Instant,
 }
@@ -43,7 +44,7 @@ impl Client {
 
 impl PhaseMeter {
     /// Begins; the meters of devices first, as reading them takes time.
-    pub(crate) fn start(name: &'static str, pass: u32, storage: &Storage) -> Self {
+    pub(crate) fn start(name: &'static str, pass: u32, storage: &Storage, scope: MeterScope) -> Self {
         let mut disks: Vec<(String, DiskMeter)> = Vec::new();
         let named = [(String::new(), &storage.spool)]
             .into_iter()
@@ -60,7 +61,8 @@ impl PhaseMeter {
                 clients.push(Client { prefix, fs: Arc::clone(fs), begun });
             }
         }
-        Self { name, pass, disks, clients, cpu: CpuMeter::start(), begun: Instant::now() }
+        let machine = MachineMeter::start(scope);
+        Self { name, pass, disks, clients, machine, cpu: CpuMeter::start(), begun: Instant::now() }
     }
 
     /// Ends it with what was done.
@@ -84,6 +86,6 @@ impl PhaseMeter {
             // What a client of ours asked of its server adds up over ranks.
             counters: self.clients.iter().flat_map(Client::used).collect(),
         };
-        MeasuredPhase { phase, of_machine, ..MeasuredPhase::default() }
+        MeasuredPhase { phase, of_machine, machine: self.machine.stop(), ..MeasuredPhase::default() }
     }
 }

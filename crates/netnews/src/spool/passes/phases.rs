@@ -6,6 +6,7 @@
 use std::fs::File;
 
 use harness::{Entry, RankState};
+use measure::MeterScope;
 
 use super::super::batcher;
 use super::super::config::Keep;
@@ -37,7 +38,7 @@ impl Runner<'_> {
         let before = (spool.counts, spool.storer.counts(), spool.history.counts());
         let mut reader: Option<BatchReader<File>> = None;
         let mut stopped = false;
-        let meter = PhaseMeter::start("unbatch", pass, self.storage);
+        let meter = self.meter("unbatch", pass);
         self.progress.begin(pass);
         let mut take_all = || -> Result<(), NetnewsError> {
             for number in standing.batches_done + 1..=last {
@@ -95,6 +96,13 @@ impl Runner<'_> {
         Ok(done.then_some(standing))
     }
 
+    /// Begins a phase.
+    fn meter(&self, name: &'static str, pass: u32) -> PhaseMeter {
+        let readers = if name == "unbatch" { self.config.readers as usize } else { 0 };
+        let scope = MeterScope { has_ranks: self.gate.is_joined(), ..MeterScope::of_threads(1 + readers) };
+        PhaseMeter::start(name, pass, self.storage, scope)
+    }
+
     fn count_lookups(&mut self, before: LookupCounts, now: LookupCounts) {
         let counts = &mut self.part.counts;
         counts.lookups += now.lookups - before.lookups;
@@ -129,7 +137,7 @@ impl Runner<'_> {
             self.cold.chill(spool, |arrived| arrived == pass - 1)?;
         }
         let mut stopped = false;
-        let meter = PhaseMeter::start("batch", pass, self.storage);
+        let meter = self.meter("batch", pass);
         self.progress.begin(pass);
         let progress = &mut self.progress;
         let counts = batcher::batch(spool, pass - 1, &config.batches_to, config.batch_bytes, |done| {
@@ -156,7 +164,7 @@ impl Runner<'_> {
         if config.cold {
             self.cold.chill(spool, |arrived| arrived <= pass.saturating_sub(retention))?;
         }
-        let meter = PhaseMeter::start("expire-scan", pass, self.storage);
+        let meter = self.meter("expire-scan", pass);
         self.progress.begin(pass);
         let index = config.history_index;
         let mut doomed = expire::rebuild(spool, pass, retention, remember, config.removal, more, index)?;
@@ -164,7 +172,7 @@ impl Runner<'_> {
         self.phase(spool, scan, true)?;
 
         let (names, mut stopped) = (doomed.counts.names, false);
-        let meter = PhaseMeter::start("expire", pass, self.storage);
+        let meter = self.meter("expire", pass);
         self.progress.begin(pass);
         let progress = &mut self.progress;
         self.deleting = true;
@@ -184,7 +192,7 @@ impl Runner<'_> {
 
     /// Makes durable what the pass left in memory.
     pub(super) fn flush(&mut self, spool: &Spool, pass: u32) -> Result<(), NetnewsError> {
-        let meter = PhaseMeter::start("flush", pass, self.storage);
+        let meter = self.meter("flush", pass);
         self.progress.begin(pass);
         spool.make_durable()?;
         let phase = meter.stop(0, 0);

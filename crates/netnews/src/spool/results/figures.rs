@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use measure::statistics::Trend;
-use measure::{Better, Curve, CurveLine, CurvePoint, MetricDeclaration, Phase};
+use measure::{Better, Curve, CurveLine, CurvePoint, MACHINE_METRICS as MACHINE, MetricDeclaration, Phase};
 
 use super::part::{OfRank, Part};
 use crate::spool::config::NetnewsConfig;
@@ -66,6 +66,11 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::count("history_index_reads", "History index reads"),
     MetricDeclaration::count("history_index_writes", "History index writes"),
     MetricDeclaration::rate("unbatch_per_sec", "Unbatch"),
+    MACHINE[0],
+    MACHINE[1],
+    MACHINE[2],
+    MACHINE[3],
+    MACHINE[4],
 ];
 
 /// Metrics by name.
@@ -129,6 +134,7 @@ pub(crate) fn figures(whole: &Part, config: &NetnewsConfig) -> (BTreeMap<String,
     put_times(&mut metrics, &to_last);
     put_reading(&mut metrics, whole);
     put_counts(&mut metrics, whole);
+    metrics.0.extend(whole.machine().metrics());
     if joined {
         put_tails(&mut metrics, &to_last);
     }

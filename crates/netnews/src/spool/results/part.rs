@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use harness::ranks::{Steps, merge_phases};
-use measure::{Phase, RankPart};
+use measure::{MachineLog, MachineUse, Phase, RankPart};
 use serde::{Deserialize, Serialize};
 
 use super::outcome::RunCounts;
@@ -41,6 +41,8 @@ pub struct MeasuredPhase {
     pub phase: Phase,
     /// Counters that do not add up: what the devices of one machine did.
     pub of_machine: BTreeMap<String, f64>,
+    /// What else the machine did meanwhile; nothing when an earlier run measured it.
+    pub machine: MachineUse,
     /// What the readers did meanwhile; none without readers, or when an earlier run measured it.
     pub readings: Option<Readings>,
     /// How far it had come when; nothing for a process alone.
@@ -176,6 +178,16 @@ impl Part {
         self.phases.iter().filter(move |phase| phase.whole || !any_whole)
     }
 
+    /// What else the machine did in the phases of this run.
+    pub fn machine(&self) -> MachineLog {
+        let mut log = MachineLog::default();
+        for measured in &self.phases {
+            let name = format!("{} of pass {}", measured.phase.name, measured.phase.pass);
+            log.push(&name, measured.machine.clone());
+        }
+        log
+    }
+
     fn passes_of_storing(&self) -> Vec<(u32, u64, f64)> {
         let unbatch = self.phases.iter().map(|phase| &phase.phase).filter(|phase| phase.name == "unbatch");
         unbatch.map(|phase| (phase.pass, phase.items, phase.items_per_sec)).collect()
@@ -238,6 +250,7 @@ fn merged_phases(parts: &[(RankPart, Part)]) -> Vec<MeasuredPhase> {
         for one in parts.iter().flat_map(|(_, part)| &part.phases).filter(|one| one.is(&phase)) {
             sum.whole &= one.whole;
             sum.earlier &= one.earlier;
+            sum.machine += &one.machine;
             if let Some(readings) = &one.readings {
                 sum.readings.get_or_insert_default().merge(readings);
             }

@@ -13,6 +13,7 @@ pub(crate) fn verdict(whole: &Part) -> Verdict {
     if whole.ending == Ending::Interrupted {
         verdict.invalidate("interrupted", "the run was interrupted");
     }
+    whole.machine().judge(&mut verdict);
     whole.idle_rules.iter().for_each(|text| verdict.remark("place-without-groups", text.clone()));
     if whole.batches_taken < whole.feed_batches {
         let (taken, of) = (whole.batches_taken, whole.feed_batches);
