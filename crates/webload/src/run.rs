@@ -15,7 +15,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use harness::open_loop::{Wait, WaitChoice};
-use measure::{CpuMeter, Curve, LoadPoint, Phase as PhaseRecord, Verdict};
+use measure::{
+    CpuMeter, Curve, EndedThreads, LoadPoint, MachineLog, MachineMeter, MeterScope, Phase as PhaseRecord,
+    Verdict,
+};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
@@ -158,6 +161,13 @@ pub fn run(
     TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
         .map_err(|source| WebloadError::Unreachable { address, source })?;
     raise_file_limit();
+    let ended = EndedThreads::default();
+    let scope = MeterScope {
+        ended: ended.clone(),
+        servers: vec![address],
+        ..MeterScope::of_threads(config.threads.get())
+    };
+    let meter = MachineMeter::start(scope);
     let cpu = CpuMeter::start();
     let begin = Instant::now();
     let threads = config.threads.get() as u64;
@@ -167,7 +177,9 @@ pub fn run(
         for number in 0..threads {
             let share = Share { number, of: threads, seed: config.seed };
             let events = (number == 0).then(|| events.clone());
+            let ended = &ended;
             let work = move || {
+                let _measuring = ended.measuring_thread();
                 // A full channel drops a line of progress and never holds up the generator.
                 let mut tell = |event: Event| {
                     if let Some(events) = &events {
@@ -190,7 +202,10 @@ pub fn run(
         }
         Ok(counted)
     })?;
+    let mut machine = MachineLog::default();
+    machine.push("the run", meter.stop());
     let mut whole = Part {
+        machine,
         waited: counted.first().and_then(|counted| counted.waited),
         complete: counted.iter().all(|counted| !counted.stopped),
         tallies: vec![Tally::default(); config.phases.len()],

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use harness::open_loop::{GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, Shortfall};
+use harness::open_loop::{
+    GENERATOR_BUSY, GENERATOR_LATE, GeneratorLimits, Lateness, Shortfall, TRANSPORT_FULL,
+};
 use measure::{
-    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MetricDeclaration, Pacing,
-    Phase as PhaseRecord, Verdict,
+    CpuTimes, FileSetRecord, LatencyHistogram, LoadPoint, LoopKind, MACHINE_METRICS, MetricDeclaration,
+    Pacing, Phase as PhaseRecord, Verdict,
 };
 
 use super::curves::Moments;
@@ -22,6 +24,8 @@ const ERRORS_MAX: f64 = 0.01;
 /// Share of requests without a reply in their time above which a tenth of what lies beyond the 99.9th percentile is not known.
 const TIMED_OUT_MAX: f64 = 0.0001;
 const SAMPLES_MIN: u64 = 1000;
+/// Code of a level at which another rate was planned than asked for.
+const OFFERED_OFF: &str = "offered-off";
 /// Hits over those possible from which an earlier run must have helped; collapsed requests make some as well.
 const WARM_MIN: f64 = 1.1;
 
@@ -38,22 +42,35 @@ pub(crate) fn outcome(
         all().filter(|(phase, tally)| phase.measured && tally.planned > 0).collect();
     let points: Vec<LoadPoint> =
         measured.iter().map(|(phase, tally)| load_point(config, phase, tally)).collect();
+    let answers = answers_of(&points.iter().map(|point| &point.verdict).collect::<Vec<_>>());
     let phases = all()
         .filter(|(_, tally)| tally.planned > 0)
         .map(|(phase, tally)| phase_record(phase, tally))
         .collect();
-    let verdict = run_verdict(config, &points, tallies, complete);
+    let verdict = run_verdict(config, &points, &answers, tallies, complete);
     let mut sum = Tally::default();
-    measured.iter().for_each(|(_, tally)| sum.merge(tally));
-    if measured.iter().any(|(_, tally)| tally.proxy.is_none()) {
+    let answering = || measured.iter().zip(&answers).filter(|(_, is_answer)| **is_answer).map(|(one, _)| one);
+    answering().for_each(|(_, tally)| sum.merge(tally));
+    if answering().any(|(_, tally)| tally.proxy.is_none()) {
         sum.proxy = None;
     }
     // The walls of one phase's generators are the same time; those of phases follow each other.
-    let wall_s: f64 = measured.iter().map(|(_, tally)| tally.wall.as_secs_f64()).sum();
+    let wall_s: f64 = answering().map(|(_, tally)| tally.wall.as_secs_f64()).sum();
     let mut metrics = metrics(&sum, wall_s);
     let cpu_s = (cpu.user + cpu.sys).as_secs_f64();
     metrics.insert("generator_cpu_s".to_owned(), cpu_s);
     Outcome { points, phases, curves: moments.curves(), metrics, verdict, complete }
+}
+
+/// Which levels the run's figures and verdict rest on: those that the generator did not spoil, or all where it spoilt all.
+fn answers_of(levels: &[&Verdict]) -> Vec<bool> {
+    let ours = [GENERATOR_LATE, GENERATOR_BUSY, TRANSPORT_FULL, OFFERED_OFF];
+    let is_spoilt = |verdict: &&Verdict| {
+        let mut fatal = verdict.reasons.iter().filter(|reason| reason.fatal);
+        fatal.any(|reason| ours.contains(&&*reason.code))
+    };
+    let all_spoilt = levels.iter().all(is_spoilt);
+    levels.iter().map(|level| all_spoilt || !is_spoilt(level)).collect()
 }
 
 fn percent(part: u64, of: u64) -> f64 {
@@ -86,6 +103,11 @@ pub const METRICS: &[MetricDeclaration] = &[
     MetricDeclaration::count("proxy_written_a_body_byte", "Proxy written a body byte"),
     MetricDeclaration::new("proxy_resident_bytes", "B", "Proxy resident"),
     MetricDeclaration::micros("response_us", "Response"),
+    MACHINE_METRICS[0],
+    MACHINE_METRICS[1],
+    MACHINE_METRICS[2],
+    MACHINE_METRICS[3],
+    MACHINE_METRICS[4],
 ];
 
 /// Figures of all load points together.
@@ -223,8 +245,7 @@ fn judge(point: &mut LoadPoint, lateness: &Lateness, phase: &Phase, tally: &Tall
         // Four standard deviations of a Poisson count, and a hundredth.
         let slack = 0.01 + 4.0 / (tally.planned.max(1) as f64).sqrt();
         if (planned / asked - 1.0).abs() > slack {
-            verdict
-                .invalidate("offered-off", format!("{planned:.1} requests/s were planned, not {asked:.1}"));
+            verdict.invalidate(OFFERED_OFF, format!("{planned:.1} requests/s were planned, not {asked:.1}"));
         }
     }
     if point.latency_us.count < SAMPLES_MIN {
@@ -332,11 +353,14 @@ fn phase_record(phase: &Phase, tally: &Tally) -> PhaseRecord {
     }
 }
 
-fn run_verdict(config: &WebloadConfig, points: &[LoadPoint], tallies: &[Tally], complete: bool) -> Verdict {
-    let mut verdict = Verdict::valid();
-    if points.is_empty() {
-        verdict.invalidate("no-points", "no phase that counts was measured");
-    }
+/// What speaks against single levels: all of it where the figures rest on them, else only what is false whoever was late.
+fn levels(
+    config: &WebloadConfig,
+    points: &[LoadPoint],
+    answers: &[bool],
+    tallies: &[Tally],
+    verdict: &mut Verdict,
+) {
     let names: Vec<&str> = config
         .phases
         .iter()
@@ -344,8 +368,22 @@ fn run_verdict(config: &WebloadConfig, points: &[LoadPoint], tallies: &[Tally], 
         .filter(|(p, t)| p.measured && t.planned > 0)
         .map(|(p, _)| p.name)
         .collect();
-    for (point, name) in points.iter().zip(&names) {
-        for reason in &point.verdict.reasons {
+    let levels = || points.iter().zip(&names).zip(answers);
+    let others: Vec<String> = levels()
+        .filter(|(_, is_answer)| !**is_answer)
+        .filter_map(|((point, name), _)| {
+            let reason = point.verdict.reasons.iter().find(|reason| reason.fatal)?;
+            Some(format!("{name} ({})", reason.code))
+        })
+        .collect();
+    if !others.is_empty() {
+        let list = others.join(", ");
+        verdict.remark("other-levels", format!("not to be trusted, and no part of the figures: {list}"));
+    }
+    for ((point, name), is_answer) in levels() {
+        // Whatever the generator did, false content is false.
+        let counts = |code: &str| *is_answer || ["false-content", "errors"].contains(&code);
+        for reason in point.verdict.reasons.iter().filter(|reason| counts(&reason.code)) {
             let text = format!("in {name}: {}", reason.text);
             if reason.fatal {
                 verdict.invalidate(&reason.code, text);
@@ -354,6 +392,20 @@ fn run_verdict(config: &WebloadConfig, points: &[LoadPoint], tallies: &[Tally], 
             }
         }
     }
+}
+
+fn run_verdict(
+    config: &WebloadConfig,
+    points: &[LoadPoint],
+    answers: &[bool],
+    tallies: &[Tally],
+    complete: bool,
+) -> Verdict {
+    let mut verdict = Verdict::valid();
+    if points.is_empty() {
+        verdict.invalidate("no-points", "no phase that counts was measured");
+    }
+    levels(config, points, answers, tallies, &mut verdict);
     // False content is false whenever it comes.
     for (phase, tally) in config.phases.iter().zip(tallies).filter(|(phase, _)| !phase.measured) {
         let found = false_of(&tally.faults());
@@ -386,4 +438,22 @@ fn run_verdict(config: &WebloadConfig, points: &[LoadPoint], tallies: &[Tally], 
         verdict.remark("incomplete", "the run did not reach its end; it holds what was measured until then");
     }
     verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_the_generator_spoilt_is_no_part_of_the_figures_unless_all_are() {
+        let level = |code: &str| {
+            let mut verdict = Verdict::valid();
+            verdict.invalidate(code, "for a test");
+            verdict
+        };
+        let (late, false_content, good) = (level(GENERATOR_LATE), level("false-content"), Verdict::valid());
+        assert_eq!(answers_of(&[&late, &good]), [false, true]);
+        assert_eq!(answers_of(&[&late, &late]), [true, true]);
+        assert_eq!(answers_of(&[&false_content, &good]), [true, true], "what the proxy did counts");
+    }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use harness::Figures;
 use harness::open_loop::{WaitChoice, chosen_waiting};
-use measure::CpuTimes;
+use measure::{CpuTimes, MachineLog};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::curves::Moments;
@@ -25,6 +25,8 @@ pub struct Part {
     pub(crate) moments: Moments,
     /// Of this process, which the run's own origin belongs to.
     pub(crate) cpu: CpuTimes,
+    /// What else the machine did, from the first request to the last reply.
+    pub(crate) machine: MachineLog,
     /// How the first generator waited between requests.
     pub(crate) waited: Option<WaitChoice>,
     /// False when the user ended it.
@@ -34,7 +36,9 @@ pub struct Part {
 impl Part {
     pub(crate) fn figures(&self, config: &WebloadConfig) -> Figures {
         let outcome = judge::outcome(config, &self.tallies, &self.moments, self.cpu, self.complete);
-        let Outcome { points, phases, curves, metrics, verdict, complete } = outcome;
+        let Outcome { points, phases, curves, mut metrics, mut verdict, complete } = outcome;
+        metrics.extend(self.machine.metrics());
+        self.machine.judge(&mut verdict);
         Figures {
             any_measured: !phases.is_empty(),
             points,
