@@ -21,9 +21,11 @@ mod layout;
 mod local_fs;
 mod null_transport;
 mod op;
+mod run_mark;
 mod status;
 mod target;
 mod transport;
+mod tree;
 
 pub use directory::{Directory, DirectoryError, DirectoryOptions, Scratch};
 pub use directory_transport::{DirectoryTransport, DirectoryTransportOptions};
@@ -38,6 +40,8 @@ pub use op::{
     NodeKind, NodeTime, OpKind, Pathconf, PreAttributes, Reply, Request, SetAttributes, SetTime, Stability,
     Wcc,
 };
+pub use run_mark::{MarkedProcess, RUN_MARK, marked_process, read_run_mark, run_mark, write_run_mark};
 pub use status::Status;
 pub use target::{NfsProto, NfsTarget, Target, TargetError};
 pub use transport::{Completion, Outcome, SubmitError, Ticket, Transport, TransportCounters, TransportError};
+pub use tree::{TreeSize, remove_tree, tree_size};
