@@ -36,7 +36,7 @@ mod tree;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use files::{Access, Attributes, FileSystem, FsError, FsOp, Fsstat, ListedEntry, OpenFile, Status};
+use files::{Access, Attributes, FileKind, FileSystem, FsError, FsOp, Fsstat, ListedEntry, OpenFile, Status};
 use packstore::{KEY_BYTES_MAX, Store, StoreError};
 
 use self::content::Content;
@@ -456,6 +456,22 @@ impl FileSystem for PackFs {
             below: self.below.join(path),
             local: self.local.clone(),
         }))
+    }
+
+    fn below_itself(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        if self.stat(path)?.kind != FileKind::Directory {
+            return Err(self.refused(FsOp::Open, path, Status::NOTDIR));
+        }
+        self.below(path)
+    }
+
+    fn make_own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        self.mkdir(path)?;
+        self.below_itself(path)
+    }
+
+    fn own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        self.below_itself(path)
     }
 
     fn place(&self) -> String {

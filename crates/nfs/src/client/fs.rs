@@ -491,6 +491,23 @@ impl FileSystem for NfsFs {
         Ok(Arc::new(Self { shared: Arc::clone(&self.shared), root, below: self.below.join(path) }))
     }
 
+    fn below_itself(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        let root = self.attempt(FsOp::Open, path, |trust| {
+            let found = self.walk(path, Last::Keep, trust)?;
+            if found.kind == FileKind::Directory { Ok(found.handle) } else { Err(Fail::Os(Errno::NOTDIR)) }
+        })?;
+        Ok(Arc::new(Self { shared: Arc::clone(&self.shared), root, below: self.below.join(path) }))
+    }
+
+    fn make_own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        self.mkdir(path)?;
+        self.below_itself(path)
+    }
+
+    fn own(&self, path: &Path) -> Result<Arc<dyn FileSystem>, FsError> {
+        self.below_itself(path)
+    }
+
     fn place(&self) -> String {
         let mut target = self.shared.target.clone();
         target.export = Path::new(&target.export).join(&self.below).to_string_lossy().into_owned();

@@ -83,6 +83,8 @@ fn links_are_followed_by_open_and_in_the_middle_of_a_path(g: &Ground<'_>) {
     assert_eq!(g.kind(&dir.join("new")), FileKind::Regular);
     g.fs.sync_dir(&g.at("to-dir")).expect("synced");
     assert_eq!(g.fs.below(&g.at("to-dir")).expect("found").stat(Path::new("file")).expect("there").size, 5);
+    assert_fails(g.fs.below_itself(&g.at("to-dir")), &[Status::NOTDIR]);
+    assert_fails(g.fs.own(&g.at("to-dir")), &[Status::NOTDIR]);
     // Removing or renaming a link leaves what it names.
     g.fs.rename(&g.at("to-file"), &g.at("moved")).expect("renamed");
     assert_eq!(g.kind(&g.at("moved")), FileKind::Symlink);
