@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! crumb-dirscale-NAME/
+//!   crumb-run        the mark of the run, in a set that is removed at its end (see `files::RUN_MARK`)
 //!   crumb-set        plain text, replaced by a rename whenever a size is done
 //!   flat/ 345/ …     one directory for each layout; 34/56 is 34-56
 //!
@@ -26,7 +27,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use files::{Access, FileSystem, FsError, Layout, Status};
+use files::{Access, FileSystem, FsError, Layout, RUN_MARK, Status, write_run_mark};
 
 use crate::window::{AdoptError, Cut, TOLD_EVERY, Tools, Window, write_all};
 use crate::{DirscaleConfig, DirscaleError, Keep};
@@ -109,6 +110,9 @@ impl Set {
             Keep::Reuse => Some(set.read_state()?),
             Keep::Remove | Keep::Keep => None,
         };
+        if config.keep == Keep::Remove {
+            write_run_mark(&*set.home)?;
+        }
         // A kill from here on leaves a set that says so.
         if state.as_ref().is_none_or(|state| state.lines.is_empty()) {
             set.save(false)?;
@@ -155,12 +159,17 @@ impl Set {
     /// Removes the folder and all in it; `told` hears how many files are gone.
     pub fn remove(&self, told: &mut dyn FnMut(u64)) -> Result<(), FsError> {
         let mut gone = 0;
+        // The mark goes last: what a kill leaves until then is known by it.
         remove_all_in(&*self.home, DEPTH_MAX, &mut || {
             gone += 1;
             if gone % TOLD_EVERY == 0 {
                 told(gone);
             }
         })?;
+        match self.home.unlink(Path::new(RUN_MARK)) {
+            Err(error) if error.status() == Some(Status::NOENT) => {}
+            gone => gone?,
+        }
         self.fs.rmdir(&self.folder)
     }
 
@@ -342,7 +351,8 @@ fn remove_all_in(fs: &dyn FileSystem, depth: u32, gone: &mut dyn FnMut()) -> Res
         names.extend_from_slice(entry.name);
         names.push(0);
     })?;
-    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+    let is_mark = |name: &[u8]| depth == DEPTH_MAX && name == RUN_MARK.as_bytes();
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty() && !is_mark(name)) {
         let name = Path::new(OsStr::from_bytes(name));
         match fs.unlink(name) {
             Ok(()) => gone(),

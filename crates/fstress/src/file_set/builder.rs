@@ -3,6 +3,7 @@
 //! ```text
 //! crumb-fstress-7f3a/          the root of the set, made in the target's directory
 //!   crumb-set                  what it was made for: workload and seed, in plain text
+//!   crumb-run                  the mark of the run, in a set that is removed at its end (see `files::RUN_MARK`)
 //!   crumb-lock                 host and process that have it, while a run has a set that is kept
 //!   f0000000000 ...            files, symbolic links and directories in numbers drawn for each new directory
 //!   d0000000001/               filled in the order the directories were made, down to the depth allowed
@@ -15,7 +16,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use files::{CreateHow, FileKind, Handle, HandleRef, Reply, Request, Stability, Status};
+use files::{CreateHow, FileKind, Handle, HandleRef, RUN_MARK, Reply, Request, Stability, Status, run_mark};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::crew::{Crew, Job, Problem, Site, call, find, make_dir};
@@ -98,6 +99,8 @@ impl Builder {
         self.label(root.by_ref(), site)?;
         if self.options.kept {
             self.lock(root.by_ref(), site)?;
+        } else {
+            put_file(root.by_ref(), RUN_MARK, &run_mark(), site)?;
         }
         self.unfold(DirectoryId::ROOT, 0);
         Ok(set)
@@ -361,21 +364,7 @@ impl Builder {
                 return Err(FstressError::OtherSet { name, was, is: text });
             }
         }
-        let create = Request::Create { dir: root, name: LABEL, how: CreateHow::Unchecked(FILE_ATTRIBUTES) };
-        let made = call(site, &create, |reply| match reply {
-            Reply::Created { object, .. } => object.and_then(|handle| Handle::new(handle.0)),
-            _ => None,
-        })?;
-        let Some(label) = made.map_err(|problem| problem.about("create", "crumb-set"))? else {
-            return Ok(());
-        };
-        let write = Request::Write {
-            file: label.by_ref(),
-            offset: 0,
-            bytes: text.as_bytes(),
-            stability: Stability::FileSync,
-        };
-        call(site, &write, |_| ())?.map_err(|problem| problem.about("write to", "crumb-set"))
+        put_file(root, "crumb-set", &text, site)
     }
 
     fn check_space(&self, set: &ObjectSets, files: u64, site: &mut Site<'_>) -> Result<(), FstressError> {
@@ -492,6 +481,21 @@ impl Builder {
     fn weight_of_dir(&mut self, population: u64) -> u32 {
         self.workload.popularity.directory.sample_weight(population, &mut self.rng)
     }
+}
+
+/// Makes a small file of the set's own beside its objects.
+fn put_file(dir: HandleRef<'_>, name: &str, text: &str, site: &mut Site<'_>) -> Result<(), FstressError> {
+    let how = CreateHow::Unchecked(FILE_ATTRIBUTES);
+    let made = call(site, &Request::Create { dir, name: name.as_bytes(), how }, |reply| match reply {
+        Reply::Created { object, .. } => object.and_then(|handle| Handle::new(handle.0)),
+        _ => None,
+    })?;
+    let Some(file) = made.map_err(|problem| problem.about("create", name))? else {
+        return Ok(());
+    };
+    let (bytes, stability) = (text.as_bytes(), Stability::FileSync);
+    let write = Request::Write { file: file.by_ref(), offset: 0, bytes, stability };
+    call(site, &write, |_| ())?.map_err(|problem| problem.about("write to", name))
 }
 
 /// Takes a file out of the set; its name and handle last until the job is done.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use files::{FileSystem, FsError, Status};
+use files::{FileSystem, FsError, Status, write_run_mark};
 
 use self::lock::{LOCK_FILE, SpoolLock};
 use self::places::{Hierarchy, Places};
@@ -170,6 +170,18 @@ impl Storage {
         })?;
         replace(&*self.spool.own(&base)?, WHERE, self.whereabouts().encode().as_bytes())?;
         Ok(homes)
+    }
+
+    /// Marks the spool's directories in all targets as this process's, to be removed by it.
+    pub(crate) fn mark(&self, name: &str) -> Result<(), FsError> {
+        for fs in self.targets() {
+            match write_run_mark(&*fs.own(&directory_of(name))?) {
+                // Two places may be one directory.
+                Err(error) if error.status() == Some(Status::EXIST) => {}
+                written => written?,
+            }
+        }
+        Ok(())
     }
 
     /// Opens the directories of a spool, which may be another user's, to look at them.

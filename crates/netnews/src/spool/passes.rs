@@ -205,7 +205,11 @@ impl Runner<'_> {
         if config.keep != Keep::Resume {
             self.lock = Some(storage.begin(name)?);
             *made = true;
-            let spool = recovery::create(storage.make(name)?, &opening)?;
+            let homes = storage.make(name)?;
+            if config.keep == Keep::Remove {
+                storage.mark(name)?;
+            }
+            let spool = recovery::create(homes, &opening)?;
             if config.keep == Keep::Keep {
                 self.journal.write(&*spool.lib)?;
             }
