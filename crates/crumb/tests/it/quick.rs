@@ -66,6 +66,8 @@ fn quick_sets_defaults_and_other_flags_win() {
     let bench = bench();
     let (_, record) = ran(&bench, "postmark", &["a", "--quick", "--transactions", "7"]);
     assert_eq!((&record["config"]["number"], &record["config"]["transactions"]), (&1000.into(), &7.into()));
+    let (_, record) = ran(&bench, "postmark", &["a"]);
+    assert_eq!((&record["config"]["number"], &record["config"]["transactions"]), (&500.into(), &500.into()));
     let brief = ["--warm", "10ms", "--measure", "100ms", "--rate", "40"];
     let (_, record) = ran(&bench, "fstress", &[&["null:", "--quick"], &brief[..]].concat());
     assert_eq!(record["points"][0]["file_set"]["files"], 2000);

@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use clap::Args;
-use clap::builder::ArgPredicate::IsPresent;
 use dirscale::{Cache, DirscaleConfig, Frequencies, Keep, Sizes};
 use files::{Layout, Target};
 
@@ -36,7 +35,7 @@ pub struct DirscaleArgs {
     layout: Vec<Layout>,
 
     /// Files in the directory: FROM..TO by doubling, or a list such as 1000,10000,100000; with --quick 16,256,2048
-    #[arg(long, value_name = "SIZES", default_value_t = Sizes::default(), default_value_if("quick", IsPresent, "16,256,2048"))]
+    #[arg(long, value_name = "SIZES", default_value_t = Sizes::default(), default_value_if("quick", "true", "16,256,2048"))]
     sizes: Sizes,
 
     /// Drop the caches before each measurement and prove it; the default
@@ -56,12 +55,12 @@ pub struct DirscaleArgs {
     file_bytes: u32,
 
     /// Lookups in a measurement, and files added and removed; with --quick 200
-    #[arg(long, default_value = "1000", default_value_if("quick", IsPresent, "200"), value_parser = count_in::<NonZeroU32>(1..=OPERATIONS_MAX), value_name = "N")]
+    #[arg(long, default_value = "1000", default_value_if("quick", "true", "200"), value_parser = count_in::<NonZeroU32>(1..=OPERATIONS_MAX), value_name = "N")]
     operations: NonZeroU32,
 
     /// Measure each size this often; figures are medians, and intervals cover what differs from time to time;
     /// with --quick 2
-    #[arg(long, default_value = "3", default_value_if("quick", IsPresent, "2"), value_name = "N", value_parser = count::<NonZeroU32>)]
+    #[arg(long, default_value = "3", default_value_if("quick", "true", "2"), value_name = "N", value_parser = count::<NonZeroU32>)]
     rounds: NonZeroU32,
 
     /// Listings of the whole directory per round

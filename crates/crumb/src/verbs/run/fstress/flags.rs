@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use clap::builder::ArgPredicate::IsPresent;
+use clap::builder::ArgPredicate;
 use files::{NfsProto, Target};
 use fstress::{Arrivals, FileCount, FstressConfig, Keep, LatencyBound, Load, Workload};
 use measure::RunId;
@@ -42,7 +42,7 @@ pub struct FstressArgs {
     /// Requests a second: 1000 or 20k, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
     /// for a closed loop (see --outstanding). What may be one number, such as 20,300, is refused: write 20300 or '20, 300'; with
     /// --quick: 500,1000,2000,4000
-    #[arg(long, short, default_value = "auto", default_value_ifs = QUICK_RATE, value_name = "RATES", value_parser = rates)]
+    #[arg(long, short, default_value = "auto", default_value_ifs = quick_rate(), value_name = "RATES", value_parser = rates)]
     pub(super) rate: String,
 
     /// Find the highest rate that meets this latency bound, such as p99<20ms; --rate then sets the first rate
@@ -50,11 +50,11 @@ pub struct FstressArgs {
     find_max: Option<LatencyBound>,
 
     /// Warm-up before each measured interval, such as 30s or 2m; with --quick 1s
-    #[arg(long, default_value = "120s", default_value_if("quick", IsPresent, "1s"), value_parser = time, value_name = "TIME")]
+    #[arg(long, default_value = "120s", default_value_if("quick", "true", "1s"), value_parser = time, value_name = "TIME")]
     warm: Duration,
 
     /// Length of each measured interval; with --quick 4s
-    #[arg(long, default_value = "240s", default_value_if("quick", IsPresent, "4s"), value_parser = time, value_name = "TIME")]
+    #[arg(long, default_value = "240s", default_value_if("quick", "true", "4s"), value_parser = time, value_name = "TIME")]
     measure: Duration,
 
     /// Arrival process: uniform, poisson, bursty or bursty:N (mean requests per burst)
@@ -69,11 +69,11 @@ pub struct FstressArgs {
     #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
-    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick 2000 [default: the workload's number for each request a second]
-    #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = QUICK_FILES, value_parser = count::<NonZeroU64>)]
+    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick 2000
+    #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = quick_files(), value_parser = count::<NonZeroU64>)]
     files: Option<NonZeroU64>,
 
-    /// Files per offered request per second, instead of the workload's number [default: the workload's own]
+    /// Files per offered request per second, instead of the workload's number
     #[arg(long, value_name = "N", value_parser = number_in(0.0..=1e9))]
     files_per_op: Option<f64>,
 
@@ -154,12 +154,6 @@ Ctrl-C ends the run early: what was measured is kept and the file set removed. E
 is measured, so that a run that is killed keeps those it had.
 Exit codes: 0 fine, 1 the run failed, 2 wrong usage, 3 done but the verdict is INVALID, 130 interrupted.";
 
-/// A search has rates of its own, and a first one.
-const QUICK_RATE: [(&str, clap::builder::ArgPredicate, &str); 2] =
-    [("find_max", IsPresent, "auto"), ("quick", IsPresent, "500,1000,2000,4000")];
-/// A number of files for each request is a number of files.
-const QUICK_FILES: [(&str, clap::builder::ArgPredicate, Option<&str>); 2] =
-    [("files_per_op", IsPresent, None), ("quick", IsPresent, Some("2000"))];
 /// Lengths that no run needs and that arithmetic on clocks does not like.
 const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// What file numbers of 32 bits leave room for, with as many again for files made in a run.
@@ -301,4 +295,14 @@ fn file_size(text: &str) -> Result<String, String> {
         Ok(_) => Ok(text.to_owned()),
         Err(problem) => Err(problem.to_string()),
     }
+}
+
+/// A search has rates of its own, and a first one.
+fn quick_rate() -> [(&'static str, ArgPredicate, &'static str); 2] {
+    [("find_max", ArgPredicate::IsPresent, "auto"), ("quick", "true".into(), "500,1000,2000,4000")]
+}
+
+/// A number of files for each request is a number of files.
+fn quick_files() -> [(&'static str, ArgPredicate, Option<&'static str>); 2] {
+    [("files_per_op", ArgPredicate::IsPresent, None), ("quick", "true".into(), Some("2000"))]
 }

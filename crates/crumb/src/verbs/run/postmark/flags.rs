@@ -4,7 +4,6 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::RangeInclusive;
 
 use clap::Args;
-use clap::builder::ArgPredicate::IsPresent;
 use files::Target;
 use postmark::engine::SyncMode;
 use postmark::{Bias, PostmarkConfig, Settings, SizeRange};
@@ -37,11 +36,11 @@ pub struct RunPostmarkArgs {
     preset: Preset,
 
     /// Files made before the transactions [default: 500; with --quick 1000]
-    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "1000"), value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", default_value_if("quick", "true", "1000"), value_parser = count::<NonZeroU32>)]
     number: Option<NonZeroU32>,
 
     /// Transactions: each reads or appends, and creates or deletes [default: 500; with --quick 4000]
-    #[arg(long, value_name = "N", default_value_if("quick", IsPresent, "4000"), value_parser = count::<NonZeroU32>)]
+    #[arg(long, value_name = "N", default_value_if("quick", "true", "4000"), value_parser = count::<NonZeroU32>)]
     transactions: Option<NonZeroU32>,
 
     /// Sizes of files, such as 10KiB..20KiB or 4KiB [default: 500..10000, or the preset's]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
 use report::{bytes_text, count_text, rate_text};
 use webload::{End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetUse, Trace, TraceFormat};
@@ -28,7 +27,7 @@ pub struct WorkloadArgs {
         short,
         value_enum,
         default_value = "polymix-3",
-        default_value_if("quick", IsPresent, "hits"),
+        default_value_if("quick", "true", "hits"),
         value_name = "NAME"
     )]
     workload: Name,
@@ -38,7 +37,7 @@ pub struct WorkloadArgs {
     peak: f64,
 
     /// PolyMix: what the cache under test can hold; twice as much is asked for to fill it; with --quick 20MB
-    #[arg(long, default_value = "1GB", default_value_if("quick", IsPresent, "20MB"), value_name = "SIZE", value_parser = size::<u64>)]
+    #[arg(long, default_value = "1GB", default_value_if("quick", "true", "20MB"), value_name = "SIZE", value_parser = size::<u64>)]
     cache_size: u64,
 
     /// PolyMix: size of the working set that is requested repeatedly [default: half the cache]
@@ -51,11 +50,11 @@ pub struct WorkloadArgs {
 
     /// PolyMix and traces: times, and the lives of objects, are so many times shorter; [default: 1; PolyMix with
     /// --quick: 1500]
-    #[arg(long, value_name = "TIMES", value_parser = number_in(0.001..=1_000_000.0), default_value_t = 1.0)]
-    time_scale: f64,
+    #[arg(long, value_name = "TIMES", value_parser = number_in(0.001..=1_000_000.0))]
+    time_scale: Option<f64>,
 
     /// Sets: how many objects; with --quick 2000
-    #[arg(long, default_value = "150000", default_value_if("quick", IsPresent, "2000"), value_name = "N", value_parser = count::<NonZeroU64>)]
+    #[arg(long, default_value = "150000", default_value_if("quick", "true", "2000"), value_name = "N", value_parser = count::<NonZeroU64>)]
     objects: NonZeroU64,
 
     /// Sets, and traces without sizes: mean object size; lognormal, with an equal standard deviation
@@ -80,11 +79,11 @@ pub struct WorkloadArgs {
     rate: Option<String>,
 
     /// Sets: warm-up before the measured interval; with --quick 2s
-    #[arg(long, default_value = "5s", default_value_if("quick", IsPresent, "2s"), value_parser = time, value_name = "TIME")]
+    #[arg(long, default_value = "5s", default_value_if("quick", "true", "2s"), value_parser = time, value_name = "TIME")]
     warm: Duration,
 
     /// Sets: length of the measured interval; with --quick 10s
-    #[arg(long, default_value = "30s", default_value_if("quick", IsPresent, "10s"), value_parser = time, value_name = "TIME")]
+    #[arg(long, default_value = "30s", default_value_if("quick", "true", "10s"), value_parser = time, value_name = "TIME")]
     measure: Duration,
 
     /// Log to replay; plain, gzip or zstd
@@ -167,7 +166,7 @@ impl WorkloadArgs {
         let mut config = PolyMix::new(generation, self.peak, self.cache_size);
         config.fill_share = self.fill_share.unwrap_or(config.fill_share);
         config.working_set_bytes = self.working_set;
-        config.time_scale = self.time_scale;
+        config.time_scale = self.time_scale.unwrap_or(if self.quick { QUICK_TIME_SCALE } else { 1.0 });
         let pool = Pool::Robots {
             robots: config.robots(),
             requests_zipf: Some(ROBOT_REQUESTS_ZIPF),
@@ -219,7 +218,7 @@ impl WorkloadArgs {
     fn replay(&self) -> anyhow::Result<Traffic> {
         let Some(path) = &self.trace else { bail!("--workload trace needs --trace FILE") };
         let trace = Trace::read(path, self.trace_format, self.object_size.max(1))?;
-        let trace = Arc::new(trace.faster(self.time_scale));
+        let trace = Arc::new(trace.faster(self.time_scale.unwrap_or(1.0)));
         let recorded = match self.rate.as_deref() {
             Some("recorded") if !trace.has_times() => {
                 bail!("--rate recorded: the trace has no times; give a rate or max")
