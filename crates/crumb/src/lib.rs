@@ -82,6 +82,8 @@ struct Cli {
 enum Verb {
     /// Run a benchmark and keep its record
     Run(Box<verbs::run::RunArgs>),
+    /// Find and remove what killed runs left in a target
+    Clean(verbs::clean::CleanArgs),
     /// List, show, export, import and delete stored runs
     Runs(verbs::runs::RunsArgs),
     /// Make, multiply and inspect the news feeds that `crumb run netnews` stores
@@ -144,6 +146,7 @@ pub fn main() -> ExitCode {
 fn dispatch(verb: Verb, context: &Context) -> anyhow::Result<ExitStatus> {
     match verb {
         Verb::Run(args) => verbs::run::run(*args, context),
+        Verb::Clean(args) => verbs::clean::run(&args, context),
         Verb::Runs(args) => verbs::runs::run(args, context),
         Verb::Report(args) => verbs::report::run(args, context),
         #[cfg(feature = "mount")]

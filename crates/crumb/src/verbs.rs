@@ -4,6 +4,7 @@
 pub mod advise;
 #[cfg(feature = "mount")]
 pub mod check;
+pub mod clean;
 pub mod compare;
 pub mod feed;
 pub mod feed_verify;

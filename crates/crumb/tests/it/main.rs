@@ -5,6 +5,7 @@
 
 mod benchmark_pages;
 mod binary;
+mod clean;
 mod compare;
 mod demo;
 mod dirscale;

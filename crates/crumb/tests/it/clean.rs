@@ -1,0 +1,137 @@
+//! `crumb clean`: what it removes of what runs left, and what it leaves alone.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::binary::{Bench, assert_fits};
+
+/// Long enough to be killed in the middle, on any machine.
+const LONG: [(&str, &[&str]); 4] = [
+    ("fstress", &["--rate", "20", "--files", "50", "--file-size", "1000", "--warm", "60s"]),
+    ("postmark", &["--transactions", "100000000"]),
+    ("netnews", &["--articles", "20000"]),
+    ("dirscale", &["--warm", "--sizes", "64", "--rounds", "100000"]),
+];
+
+fn bench() -> Bench {
+    let bench = Bench::in_memory();
+    std::fs::create_dir(bench.path("a")).unwrap();
+    bench
+}
+
+/// A run under way, whose directory carries its mark.
+fn started(bench: &Bench, benchmark: &str, more: &[&str]) -> Child {
+    let child = Command::new(env!("CARGO_BIN_EXE_crumb"))
+        .args([&["run", benchmark, "a", "--no-store", "--quiet"], more].concat())
+        .current_dir(bench.directory())
+        .env("TMPDIR", bench.directory())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let marked = || {
+        let mut directories = std::fs::read_dir(bench.path("a")).unwrap().flatten();
+        directories.any(|entry| {
+            entry.file_name().to_string_lossy().starts_with(&format!("crumb-{benchmark}-"))
+                && std::fs::read_to_string(entry.path().join("crumb-run"))
+                    .is_ok_and(|mark| mark.ends_with('\n'))
+        })
+    };
+    for _ in 0..3000 {
+        if marked() {
+            return child;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{benchmark} made no directory with a mark in 30 s");
+}
+
+fn killed(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// What `crumb clean a ARGS` found, by state.
+fn found(bench: &Bench, more: &[&str]) -> Vec<(String, bool)> {
+    let out = bench.fine(&[&["clean", "a", "--json", "-"], more].concat());
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let found = json["found"].as_array().unwrap().iter();
+    found.map(|it| (it["state"].as_str().unwrap().to_owned(), it["removed"] == true)).collect()
+}
+
+#[test]
+fn what_a_killed_run_of_each_benchmark_left_is_removed_and_what_is_in_use_is_not() {
+    let bench = bench();
+    for (benchmark, long) in LONG {
+        let child = started(&bench, benchmark, long);
+        assert_eq!(found(&bench, &[]), [("in-use".to_owned(), false)], "{benchmark}");
+        killed(child);
+        assert_eq!(found(&bench, &["--dry-run"]), [("left-over".to_owned(), false)], "{benchmark}");
+        assert_eq!(found(&bench, &[]), [("left-over".to_owned(), true)], "{benchmark}");
+        assert_eq!(std::fs::read_dir(bench.path("a")).unwrap().count(), 0, "{benchmark}");
+    }
+    let text = bench.fine(&["clean", "a"]);
+    assert!(text.contains("No directories of runs are in a"), "{text}");
+}
+
+#[test]
+fn links_kept_sets_and_directories_of_other_machines_stay() {
+    let bench = bench();
+    let precious = bench.path("precious");
+    std::fs::create_dir(&precious).unwrap();
+    std::fs::write(precious.join("file"), "x").unwrap();
+    let gone = "crumb run 1 host=elsewhere machine=m boot=b pidns=n pid=1 begun=1\n";
+    let directory = |name: &str| {
+        let path = bench.path("a").join(name);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("data"), "0123456789").unwrap();
+        path
+    };
+    std::os::unix::fs::symlink("../precious", bench.path("a/crumb-fstress-link")).unwrap();
+    directory("crumb-fstress-kept");
+    std::fs::write(directory("crumb-netnews-far").join("crumb-run"), gone).unwrap();
+    directory("another");
+    let text = bench.fine(&["clean", "a"]);
+    assert_fits(&text);
+    for says in ["kept by name", "of another machine", "left alone", "Removed 0 directories", "--other-hosts"]
+    {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let text = bench.fine(&["clean", "a", "--other-hosts"]);
+    assert!(text.contains("Removed 1 directory with 2 files"), "{text}");
+    let left = |name: &str| Path::new(&bench.path("a")).join(name).symlink_metadata().is_ok();
+    assert!(
+        left("crumb-fstress-link")
+            && left("crumb-fstress-kept")
+            && left("another")
+            && !left("crumb-netnews-far")
+    );
+    assert!(precious.join("file").exists());
+}
+
+#[test]
+fn left_overs_on_an_nfs_server_are_removed_through_it() {
+    let bench = bench();
+    killed(started(&bench, "postmark", LONG[1].1));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_crumb"))
+        .args(["serve", "dir", "a", "--listen", "127.0.0.1:0"])
+        .current_dir(bench.directory())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let out = server.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("nfs://")).unwrap();
+    std::os::unix::fs::symlink("..", bench.path("a/crumb-netnews-link")).unwrap();
+    let said = bench.crumb(&["clean", url]);
+    killed(server);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert!(said.out.contains("Removed 1 directory") && said.out.contains("left alone"), "{}", said.out);
+    assert_eq!(std::fs::read_dir(bench.path("a")).unwrap().count(), 1, "the link");
+}
