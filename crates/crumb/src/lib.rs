@@ -21,6 +21,7 @@ mod context;
 mod cpus;
 pub mod declarations;
 mod exit;
+mod forecast;
 mod names;
 #[cfg(any(feature = "mount", feature = "proxy"))]
 mod notify;

@@ -30,6 +30,8 @@ use self::ranks::on_all;
 use crate::context::Context;
 use crate::cpus::CpuList;
 use crate::exit::BadUsage;
+use crate::forecast::Forecast;
+use crate::layout::wrapped;
 use crate::quick::QUICK;
 use crate::terminal::output::say;
 use crate::terminal::progress::Progress;
@@ -52,8 +54,8 @@ pub struct Plan<'a, B: Benchmark> {
     pub of_rank: &'static [&'static str],
     /// What a second Ctrl-C would leave behind, and how to remove it; empty for nothing.
     pub would_leave: String,
-    /// Sentences for the user before it begins.
-    pub announced: Vec<String>,
+    /// What it will do, said before it begins.
+    pub forecast: Forecast,
     /// What a run with `--quick` does not show; none for a run without.
     pub quick: Option<String>,
     /// Processors that the benchmark's thread, and what it starts, runs on.
@@ -90,7 +92,7 @@ impl<B: Benchmark> Plan<'_, B> {
         group.same_terms(self.terms(&config))?;
         let mut storage = on_all(group, "reaching the storage", open())?;
         if !context.quiet {
-            self.announced.iter().for_each(|sentence| say(sentence));
+            self.forecast.announced().iter().for_each(|text| say(wrapped("", text).trim_end()));
             ranks::announce(group);
         }
         let would_leave = (!self.would_leave.is_empty()).then_some(self.would_leave.as_str());

@@ -182,6 +182,11 @@ impl SeriesArgs {
         self.vs.is_empty() && self.until_ci.is_none() && self.repeat.is_none_or(|rounds| rounds.get() == 1)
     }
 
+    /// Runs on `sides` sides together, at most.
+    pub fn runs_max(&self, sides: usize) -> u64 {
+        if self.is_alone() { 1 } else { u64::from(self.rounds_max()) * sides as u64 }
+    }
+
     fn rounds_max(&self) -> u32 {
         let default = if self.until_ci.is_some() { ROUNDS_MAX } else { ROUNDS };
         self.repeat.map_or(default, NonZeroU32::get)

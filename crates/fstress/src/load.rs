@@ -108,6 +108,12 @@ impl Load {
         text.split(',').map(rate).collect::<Result<Vec<_>, _>>().map(Self::Sweep)
     }
 
+    /// How many load points to expect, at least and at most: a search that begins within a factor of 60 of the storage's limit
+    /// has 8 to 16.
+    pub fn levels_expected(&self) -> (u32, u32) {
+        self.points().map_or((8, 16), |points| (points, points))
+    }
+
     /// How many load points there will be, when that is known beforehand.
     pub fn points(&self) -> Option<u32> {
         match self {

@@ -31,6 +31,10 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
+    /// Print what the run would do and how long it would take, and end without touching the target; with --json as JSON
+    #[arg(long)]
+    pub dry_run: bool,
+
     /// Do not save the run in the results store
     #[arg(long)]
     pub no_store: bool,
@@ -199,6 +203,13 @@ impl OutputArgs {
                 .context("the run could not be kept; --no-store measures without keeping it")?;
         }
         Ok(())
+    }
+
+    /// Files that results go to.
+    pub fn places(&self, context: &Context) -> Vec<String> {
+        let store = (!self.no_store).then_some(&context.store);
+        let files = [&self.json, &self.report].into_iter().flatten().filter(|path| *path != Path::new("-"));
+        store.into_iter().chain(files).map(|path| path.display().to_string()).collect()
     }
 
     /// Whether standard output belongs to the JSON or the page.

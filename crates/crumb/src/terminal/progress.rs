@@ -51,7 +51,7 @@ impl Progress {
         match event {
             Event::Step(step) => self.work(step),
             Event::LevelBegins(level) => self.level(level),
-            Event::Waits(choice) => self.say(&choice.to_string()),
+            Event::Waits(choice) => self.say(wrapped("", &choice.to_string()).trim_end()),
             Event::Live(live) => self.live(live),
             Event::PhaseLive(live) => self.phase_live(live),
             Event::LevelDone(point) => self.say(&point_line(point)),

@@ -312,7 +312,7 @@ fn ctrl_c_ends_a_run_whose_server_stopped_answering_and_tells_what_is_left() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(130), "{args:?}: {said}");
         assert!(took < std::time::Duration::from_secs(50), "{args:?} took {took:?}: {said}");
-        assert!(said.contains("left behind: crumb-") && said.contains("rm -r"), "{args:?}: {said}");
+        assert!(said.contains("left behind: crumb-") && said.contains("crumb clean nfs"), "{args:?}: {said}");
         assert!(said.contains(&at), "{args:?} does not name the server: {said}");
     }
 }

@@ -9,6 +9,7 @@ mod clean;
 mod compare;
 mod demo;
 mod dirscale;
+mod dry_run;
 mod ends;
 mod feed;
 mod file_system_servers;

@@ -16,6 +16,7 @@ pub use self::flags::DirscaleArgs;
 use self::tables::tables_of;
 use crate::context::Context;
 use crate::exit::ExitStatus;
+use crate::forecast::{self, Forecast, Levels};
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
 use crate::quick;
@@ -28,6 +29,12 @@ pub fn run(args: DirscaleArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     let stop = signals::stop_flag_of(context)?;
     let (output, mut group) = (&args.output, RankGroup::solo());
     let sides = Sides::parse(&args.target, &args.series.vs, &[])?.in_order_of(args.seed);
+    if output.dry_run {
+        let config = args.config("…");
+        let foreseen: Vec<Forecast> =
+            sides.variants.iter().map(|side| forecast_of(&config, &side.target)).collect();
+        return forecast::show(&foreseen, &args.series, output, context);
+    }
     let measure_one =
         |turn: Turn<'_>| args.measure_one(turn, Around { context, stop: &stop, output, group: &mut group });
     args.series.run_sides(&sides, output, context, &stop, measure_one, tables_of)
@@ -45,7 +52,7 @@ impl DirscaleArgs {
             more_terms: vec![],
             of_rank: &[],
             would_leave: would_leave(&benchmark.config, target),
-            announced: announced(&benchmark.config, target),
+            forecast: forecast_of(&benchmark.config, target),
             quick: self.limits_of_quick(&benchmark.config),
             pin: None,
             begun,
@@ -83,23 +90,36 @@ fn caches_of(fs: &dyn FileSystem) -> anyhow::Result<Box<dyn CacheControl + Send>
 fn would_leave(config: &DirscaleConfig, target: &Target) -> String {
     let folder = config.folder();
     match config.keep {
-        Keep::Remove => format!("{folder} in {target}; remove it with rm -r"),
+        Keep::Remove => format!("{folder} in {target}; `crumb clean {target}` removes it"),
         Keep::Keep | Keep::Reuse => {
             format!("{folder} in {target}; --reuse {} continues it", config.set_name)
         }
     }
 }
 
-fn announced(config: &DirscaleConfig, target: &Target) -> Vec<String> {
-    let layouts: Vec<String> = config.layouts.iter().map(ToString::to_string).collect();
-    vec![
-        format!(
+fn forecast_of(config: &DirscaleConfig, target: &Target) -> Forecast {
+    let names: Vec<String> = config.layouts.iter().map(ToString::to_string).collect();
+    let sizes = config.sizes.as_slice().len() as u64;
+    let (files, layouts) = (config.files_max(), names.len() as u64);
+    // Two sorts of lookups, files added and files removed.
+    let measured = sizes * layouts * u64::from(config.rounds.get()) * 4 * u64::from(config.operations.get());
+    Forecast {
+        benchmark: "dirscale",
+        target: target.to_string(),
+        what: format!(
             "directories of {} files on {target}: {}; {}, seed {}",
             config.sizes,
-            layouts.join(", "),
+            names.join(", "),
             config.cache,
-            config.seed,
+            config.seed
         ),
-        "Ctrl-C ends it with what it has".to_owned(),
-    ]
+        levels: Some(Levels::exactly("sizes", sizes)),
+        // Each file is made, and one that is not kept removed.
+        operations: Some(measured + 2 * files),
+        files: Some(files),
+        bytes: Some(files.saturating_mul(config.file_bytes.into())),
+        work_directory: Some(config.folder()),
+        is_kept: config.keep != Keep::Remove,
+        ..Forecast::default()
+    }
 }

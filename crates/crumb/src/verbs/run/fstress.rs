@@ -10,13 +10,14 @@ use files::{NfsProto, Target};
 use fstress::{Fstress, FstressConfig, Keep, Load, Reached};
 use harness::open_loop::Wait;
 use harness::ranks::RankGroup;
-use measure::RunRecord;
+use measure::{RunId, RunRecord};
 use quanta::Clock;
 use serde_json::{Value, json};
 
 pub use self::flags::FstressArgs;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
+use crate::forecast::{self, Forecast, Levels, Seconds};
 use crate::openers::{TransportOptions, open_transport, proto_of};
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
@@ -43,6 +44,11 @@ impl FstressArgs {
         let sides = ranks::sides(group, &self.target, &self.series.vs, &[], self.seed)?;
         let idle = self.flags_without_use(&sides).map_err(|wrong| wrong.context(BadUsage));
         on_all(group, "its flags", idle)?;
+        if self.output.dry_run {
+            let foreseen = sides.variants.iter().map(|side| self.foreseen(&side.target, group.ranks()));
+            let foreseen = foreseen.collect::<anyhow::Result<Vec<_>>>()?;
+            return forecast::show(&foreseen, &self.series, &self.output, context);
+        }
         let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
         let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
             self.measure_one(turn, Around { context, stop, output: &self.output, group })
@@ -55,7 +61,7 @@ impl FstressArgs {
         let begun = Begun::on_all("fstress", target, around.group)?;
         let options = self.transport_options();
         let proto = proto_of(target, &options);
-        let config = self.checked(&begun, proto, around.group.ranks());
+        let config = self.checked(begun.own_part(), &begun.id, proto, around.group.ranks());
         let config = on_all(around.group, "its flags", config)?;
         let benchmark = Fstress { config };
         let plan = Plan {
@@ -65,7 +71,7 @@ impl FstressArgs {
             more_terms: self.more_terms(&benchmark.config),
             of_rank: &["pinned_to_cpus", "spin"],
             would_leave: would_leave(&benchmark.config, target),
-            announced: announced(target, &benchmark.config, around.group),
+            forecast: self.forecast(target, &benchmark.config),
             quick: self.limits_of_quick(&benchmark.config),
             pin: self.pin.as_ref(),
             begun,
@@ -77,8 +83,54 @@ impl FstressArgs {
         })
     }
 
-    fn checked(&self, begun: &Begun, proto: Option<NfsProto>, ranks: u32) -> anyhow::Result<FstressConfig> {
-        let checked = self.config(begun.own_part(), &begun.id, proto).and_then(|config| match config.load {
+    /// What a run would do on `target`.
+    fn foreseen(&self, target: &Target, ranks: u32) -> anyhow::Result<Forecast> {
+        let proto = proto_of(target, &self.transport_options());
+        let config = self.checked("…", &RunId("RUN".to_owned()), proto, ranks)?;
+        Ok(self.forecast(target, &config))
+    }
+
+    fn forecast(&self, target: &Target, config: &FstressConfig) -> Forecast {
+        let (least, most) = config.load.levels_expected();
+        let files = config.files_max();
+        let raw = config.raw.as_ref().map(|raw| format!("; requests go to {}-rank-N.csv", raw.display()));
+        Forecast {
+            benchmark: "fstress",
+            target: target.to_string(),
+            what: format!(
+                "{} on {target}, {}; seed {}{}",
+                config.workload.name,
+                config.load,
+                config.seed,
+                raw.unwrap_or_default()
+            ),
+            levels: Some(Levels { what: "load levels", least: least.into(), most: most.into() }),
+            seconds: Some(Seconds {
+                least: (config.warm + config.measure).as_secs_f64() * f64::from(least),
+                // A level that is saturated is waited for.
+                most: (config.warm + config.measure + config.drain).as_secs_f64() * f64::from(most),
+            }),
+            besides: match (files, config.keep) {
+                (Some(0), _) => String::new(),
+                (_, Keep::Remove) => "the time to make and remove the files".to_owned(),
+                (_, Keep::Keep | Keep::Reuse) => "the time to make the files".to_owned(),
+            },
+            files,
+            bytes: files.map(|files| config.workload.bytes_expected(files) as u64),
+            work_directory: config.workload.needs_files().then(|| config.set_name.clone()),
+            is_kept: config.keep != Keep::Remove,
+            ..Forecast::default()
+        }
+    }
+
+    fn checked(
+        &self,
+        own_part: &str,
+        id: &RunId,
+        proto: Option<NfsProto>,
+        ranks: u32,
+    ) -> anyhow::Result<FstressConfig> {
+        let checked = self.config(own_part, id, proto).and_then(|config| match config.load {
             Load::Max { outstanding } if outstanding < ranks => {
                 bail!("--outstanding {outstanding}: each of {ranks} ranks keeps at least one")
             }
@@ -125,29 +177,9 @@ impl FstressArgs {
 fn would_leave(config: &FstressConfig, target: &Target) -> String {
     let set = &config.set_name;
     match config.keep {
-        Keep::Remove => format!("{set} in {target}; remove it with rm -r"),
+        Keep::Remove => format!("{set} in {target}; `crumb clean {target}` removes it"),
         Keep::Keep | Keep::Reuse => format!("{set} in {target}, which is kept; --reuse takes it up again"),
     }
-}
-
-fn announced(target: &Target, config: &FstressConfig, group: &RankGroup) -> Vec<String> {
-    let point = config.warm + config.measure;
-    let takes = match config.load.points() {
-        Some(points) => format!("about {}", humantime::format_duration(point * points)),
-        None => format!("{} for each load point", humantime::format_duration(point)),
-    };
-    let raw = config
-        .raw
-        .as_ref()
-        .map(|raw| format!("every measured request goes to {}-rank-{}.csv", raw.display(), group.rank()));
-    [
-        Some(format!("{} on {target}, {}; seed {}", config.workload.name, config.load, config.seed)),
-        raw,
-        Some(format!("this takes {takes} and the time to make the files; Ctrl-C ends it with what it has")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 fn tables_of(record: &RunRecord) -> String {

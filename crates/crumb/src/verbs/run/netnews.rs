@@ -19,12 +19,13 @@ use serde_json::{Value, json};
 pub use self::flags::NetnewsArgs;
 use crate::context::Context;
 use crate::exit::ExitStatus;
+use crate::forecast::{self, Forecast, Levels, Seconds};
 use crate::outcome::{Begun, Run};
 use crate::output::note;
 use crate::pipeline::{Around, Plan};
 use crate::quick;
 use crate::ranks::{self, Series, on_all};
-use crate::series::{Turn, try_mounts};
+use crate::series::{Sides, Turn, try_mounts};
 use crate::signals;
 
 /// Runs the verb.
@@ -49,6 +50,10 @@ impl NetnewsArgs {
         self.kept_for_one_run()?;
         let sides = ranks::sides(group, &self.target, &self.series.vs, &self.keys(), self.seed)?;
         group.same_terms(self.terms())?;
+        if self.output.dry_run {
+            self.something_to_judge(&sides)?;
+            return self.show_forecast(&sides, context);
+        }
         // What each side is to do, checked before anything is made up or measured.
         let mut asked = Vec::new();
         for variant in &sides.variants {
@@ -77,6 +82,57 @@ impl NetnewsArgs {
         series.run(group, measure_one, tables::shown)
     }
 
+    /// Says what the runs would do, without reaching their targets or making up a feed.
+    fn show_forecast(&self, sides: &Sides, context: &Context) -> anyhow::Result<ExitStatus> {
+        let feed = match &self.feed {
+            Some(path) => {
+                let feed = crate::verbs::feed::opened(path)?;
+                (feed.articles(), feed.bytes())
+            }
+            None => (self.articles_to_make_up().get(), self.feed_bytes()),
+        };
+        let mut foreseen = Vec::new();
+        for side in &sides.variants {
+            let config = self.varied(&side.settings)?.config("…");
+            foreseen.push(self.forecast(&side.target, &config, feed, "crumb-netnews-…"));
+        }
+        forecast::show(&foreseen, &self.series, &self.output, context)
+    }
+
+    fn forecast(
+        &self,
+        target: &Target,
+        config: &NetnewsConfig,
+        (articles, bytes): (u64, u64),
+        directory: &str,
+    ) -> Forecast {
+        let at_once = config.bytes_at_once(bytes);
+        let making = if self.feed.is_none() { "the time to make up the feed" } else { "" };
+        Forecast {
+            benchmark: "netnews",
+            target: target.to_string(),
+            what: format!(
+                "{} articles, {}, on {target}: {} passes, kept for {}; {}, seed {}",
+                report::count_text(articles),
+                report::bytes_text(bytes),
+                config.passes,
+                config.retention,
+                config.removal.name(),
+                config.seed,
+            ),
+            levels: Some(Levels::exactly("passes", config.passes.get().into())),
+            seconds: config.time_limit.map(|limit| Seconds { least: 0.0, most: limit.as_secs_f64() }),
+            // Stored and deleted.
+            operations: Some(2 * articles),
+            besides: making.to_owned(),
+            files: (bytes > 0).then(|| (articles as f64 * at_once as f64 / bytes as f64) as u64),
+            bytes: Some(at_once),
+            work_directory: Some(directory.to_owned()),
+            is_kept: config.keep != Keep::Remove,
+            ..Forecast::default()
+        }
+    }
+
     fn measure_one(&self, turn: Turn<'_>, feed: &Feed, around: Around<'_>) -> anyhow::Result<Run> {
         let Turn { target, label, .. } = turn;
         let begun = Begun::on_all("netnews", target, around.group)?;
@@ -94,9 +150,9 @@ impl NetnewsArgs {
             would_leave: if is_kept {
                 format!("{directory} in {target}; --resume {} continues it", config.name)
             } else {
-                format!("{directory} in {target}; remove it with rm -r")
+                format!("{directory} in {target}; `crumb clean {target}` removes it")
             },
-            announced: announced(target, config, feed),
+            forecast: self.forecast(target, config, (feed.articles(), feed.bytes()), &directory),
             quick: self.quick.then(|| {
                 let bytes = config.bytes_at_once(feed.bytes());
                 quick::limits(bytes, "and a spool does not age in so few passes")
@@ -134,17 +190,4 @@ impl NetnewsArgs {
             ("storage", self.storage.config_json(target)),
         ]
     }
-}
-
-fn announced(target: &Target, config: &NetnewsConfig, feed: &Feed) -> Vec<String> {
-    let what = format!(
-        "{} articles, {}, on {target}: {} passes, kept for {}; {}, seed {}",
-        report::count_text(feed.articles()),
-        report::bytes_text(feed.bytes()),
-        config.passes,
-        config.retention,
-        config.removal.name(),
-        config.seed,
-    );
-    vec![what, "Ctrl-C ends it with what it has".to_owned()]
 }

@@ -9,18 +9,19 @@ use std::sync::atomic::AtomicBool;
 use files::FileSystem;
 use harness::ranks::RankGroup;
 use measure::RunRecord;
-use postmark::Postmark;
+use postmark::{Postmark, PostmarkConfig};
 
 pub use self::flags::RunPostmarkArgs;
 use self::of_2001::beside_2001;
 use crate::context::Context;
 use crate::exit::ExitStatus;
+use crate::forecast::{self, Forecast};
 use crate::layout::counted;
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
 use crate::ranks::{self, Series};
 use crate::room::{self, Need};
-use crate::series::Turn;
+use crate::series::{Turn, Variant};
 use crate::{quick, signals, tables};
 
 /// Runs the verb.
@@ -42,6 +43,11 @@ impl RunPostmarkArgs {
     ) -> anyhow::Result<ExitStatus> {
         let seed = u64::from(self.config().settings.seed);
         let sides = ranks::sides(group, &self.target, &self.series.vs, &[], seed)?;
+        if self.output.dry_run {
+            let foreseen = |side: &Variant| self.forecast(&side.target, &self.config(), "crumb-postmark-…");
+            let foreseen: Vec<Forecast> = sides.variants.iter().map(foreseen).collect();
+            return forecast::show(&foreseen, &self.series, &self.output, context);
+        }
         let series = Series { args: &self.series, sides: &sides, output: &self.output, context, stop };
         let measure_one = |turn: Turn<'_>, group: &mut RankGroup| {
             self.measure_one(turn, Around { context, stop, output: &self.output, group })
@@ -56,16 +62,14 @@ impl RunPostmarkArgs {
         let benchmark = Postmark { config: self.config(), folder };
         let own_folder = ranks::own_name(around.group, benchmark.folder.clone());
         let seed = u64::from(benchmark.config.settings.seed);
-        let threads = counted(self.threads.get(), "thread", "threads");
-        let announced = format!("PostMark on {target}, {threads} a rank; seed {seed} and up");
         let plan = Plan {
             seed,
             label: label.unwrap_or_else(|| format!("postmark on {target}")),
             more_config: vec![("nfs", self.file_system.config_json(target))],
             more_terms: vec![("repeats", format!("{:?}", self.series))],
             of_rank: &[],
-            would_leave: format!("{own_folder} in {target}; remove it with rm -r"),
-            announced: around.group.is_joined().then_some(announced).into_iter().collect(),
+            would_leave: format!("{own_folder} in {target}; `crumb clean {target}` removes it"),
+            forecast: self.forecast(target, &benchmark.config, &own_folder),
             quick: self.limits_of_quick(),
             pin: None,
             begun,
@@ -73,6 +77,28 @@ impl RunPostmarkArgs {
         };
         let stop = around.stop;
         plan.measure(around, || self.open(turn.target, &benchmark, stop))
+    }
+
+    fn forecast(&self, target: &files::Target, config: &PostmarkConfig, folder: &str) -> Forecast {
+        let (files, bytes) = config.set_of_files();
+        let threads = config.threads.get() as u64;
+        let transactions = u64::from(config.settings.transactions.get()) * threads;
+        Forecast {
+            benchmark: "postmark",
+            target: target.to_string(),
+            what: format!(
+                "PostMark on {target}, {} transactions by {}; seed {}",
+                report::count_text(transactions),
+                counted(config.threads.get(), "thread", "threads"),
+                config.settings.seed
+            ),
+            // Each file is made and deleted; a transaction is two operations.
+            operations: Some(2 * (files + transactions)),
+            files: Some(files),
+            bytes: Some(bytes),
+            work_directory: Some(folder.to_owned()),
+            ..Forecast::default()
+        }
     }
 
     /// The storage, when it has room for the run.

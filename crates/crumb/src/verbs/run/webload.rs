@@ -15,6 +15,7 @@ pub use self::flags::WebloadArgs;
 use self::workload::Traffic;
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
+use crate::forecast::{self, Forecast, Levels, Seconds};
 use crate::outcome::{Begun, Run};
 use crate::pipeline::{Around, Plan};
 use crate::series::{Sides, Turn, Variant};
@@ -24,6 +25,8 @@ use crate::{signals, tables};
 /// Runs the verb.
 pub fn run(args: WebloadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     let usage = |error: anyhow::Error| error.context(BadUsage);
+    // Before a trace is read, which may take minutes.
+    args.output.check(context)?;
     let traffic = args.workload.traffic().map_err(usage)?;
     let sides = args.through().map_err(usage)?;
     let stop = signals::stop_flag_of(context)?;
@@ -32,6 +35,10 @@ pub fn run(args: WebloadArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         let around = Around { context, stop: &stop, output, group: &mut group };
         args.measure_one(turn.label, &sides[turn.side], &traffic, around)
     };
+    if output.dry_run {
+        let foreseen: Vec<Forecast> = sides.iter().map(|side| args.forecast(side, &traffic)).collect();
+        return forecast::show(&foreseen, &args.series, output, context);
+    }
     let variants = Sides { variants: variants(&sides, &traffic), seed: args.seed };
     args.series.run_sides(&variants, output, context, &stop, measure_one, tables_of)
 }
@@ -73,10 +80,7 @@ impl WebloadArgs {
             more_terms: vec![],
             of_rank: &[],
             would_leave: String::new(),
-            announced: vec![
-                format!("{} {through}; origin {authority}, seed {}", traffic.plan.name(), self.seed),
-                format!("{}; Ctrl-C ends it with what it has", traffic.takes()),
-            ],
+            forecast: self.forecast(through, traffic),
             quick: self.workload.limits_of_quick(),
             pin: self.pin.as_ref(),
             begun,
@@ -85,6 +89,20 @@ impl WebloadArgs {
         let run = plan.measure(around, || Ok(()));
         let _served = own.map(Origin::stop);
         run
+    }
+
+    fn forecast(&self, through: &Through, traffic: &Traffic) -> Forecast {
+        let timed = traffic.timed().as_secs_f64();
+        let origin = self.origin.as_ref().map_or("of its own".to_owned(), ToString::to_string);
+        Forecast {
+            benchmark: "webload",
+            target: through.name().to_owned(),
+            what: format!("{} {through}; origin {origin}, seed {}", traffic.plan.name(), self.seed),
+            levels: Some(Levels::exactly("phases", traffic.phases.len() as u64)),
+            seconds: (timed > 0.0).then_some(Seconds { least: timed, most: timed }),
+            besides: traffic.besides(),
+            ..Forecast::default()
+        }
     }
 
     /// The origin that this run needs to start itself.

@@ -235,41 +235,38 @@ impl WorkloadArgs {
 }
 
 impl Traffic {
-    /// In a sentence, how long it will take.
-    pub fn takes(&self) -> String {
-        let timed: Duration = self
-            .phases
-            .iter()
-            .filter_map(|phase| match phase.end {
-                End::Time(span) => Some(span),
-                _ => None,
-            })
-            .sum();
-        let timed = humantime::format_duration(Duration::from_secs(timed.as_secs_f64().round() as u64));
+    /// How long the phases with a length of their own take together.
+    pub fn timed(&self) -> Duration {
+        let timed = self.phases.iter().filter_map(|phase| match phase.end {
+            End::Time(span) => Some(span),
+            _ => None,
+        });
+        let recorded = match &self.plan {
+            Plan::Trace(trace) if self.phases.iter().any(|phase| matches!(phase.end, End::OfPlan)) => {
+                trace.span()
+            }
+            _ => Duration::ZERO,
+        };
+        timed.sum::<Duration>() + recorded
+    }
+
+    /// What takes time besides, in words; empty for nothing.
+    pub fn besides(&self) -> String {
         match &self.plan {
             Plan::PolyMix(config) => {
                 let asked = bytes_text(2 * config.cache_bytes);
                 format!(
-                    "this takes {timed} and the time to fill the cache: {asked} at {} requests/s",
+                    "the time to fill the cache: {asked} at {} requests/s",
                     rate_text(config.peak_per_sec * config.fill_share)
                 )
             }
             Plan::Objects(set) if set.fill_phases > 0 => {
-                format!(
-                    "this takes {timed} and the time to ask for {} objects once",
-                    count_text(set.count.get())
-                )
+                format!("the time to ask for {} objects once", count_text(set.count.get()))
             }
-            Plan::Objects(_) => format!("this takes {timed}"),
+            Plan::Objects(_) => String::new(),
             Plan::Trace(trace) => {
-                let span = humantime::format_duration(Duration::from_secs(trace.span().as_secs()));
-                let recorded = if trace.has_times() {
-                    format!(", recorded over {span} at this time scale")
-                } else {
-                    String::new()
-                };
                 format!(
-                    "{} requests for {} objects of {}{recorded}; {} lines are no requests to replay",
+                    "{} requests for {} objects of {}; {} lines are no requests to replay",
                     count_text(trace.len() as u64),
                     count_text(trace.objects() as u64),
                     bytes_text(trace.object_bytes()),

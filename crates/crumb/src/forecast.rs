@@ -1,0 +1,263 @@
+//! What a run will do and leave, reckoned before it begins: the line at its start, and `--dry-run`.
+//!
+//! Always holds: nothing here touches a target; what cannot be known before the run is left out, never guessed silently: a range
+//! is given, or the rate that a time supposes.
+//! Not here: whether results can be written (`outcome`), whether the target has room (`room`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use report::{bytes_text, count_text};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::exit::ExitStatus;
+use crate::layout::{counted, named, wrapped};
+use crate::outcome::OutputArgs;
+use crate::output::{print, say};
+use crate::series::SeriesArgs;
+
+/// What one run will do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Forecast {
+    /// The benchmark.
+    pub benchmark: &'static str,
+    /// Its target, as given.
+    pub target: String,
+    /// What is done, in a sentence.
+    pub what: String,
+    /// Load levels, sizes or passes.
+    pub levels: Option<Levels>,
+    /// What the schedule takes; none for a closed loop, which takes as long as the storage does.
+    pub seconds: Option<Seconds>,
+    /// Operations on files or requests, where they and not a schedule say how long it takes.
+    pub operations: Option<u64>,
+    /// Work that takes time besides, such as `the time to make the files`.
+    pub besides: String,
+    /// Files at once, at most.
+    pub files: Option<u64>,
+    /// Bytes in them, about.
+    pub bytes: Option<u64>,
+    /// The directory in the target that the run works in.
+    pub work_directory: Option<String>,
+    /// The directory outlives the run, as asked for.
+    pub is_kept: bool,
+}
+
+/// How many steps a run has.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Levels {
+    /// What they are: `load levels`.
+    pub what: &'static str,
+    /// At least.
+    pub least: u64,
+    /// At most.
+    pub most: u64,
+}
+
+/// How long a schedule takes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Seconds {
+    /// At least.
+    pub least: f64,
+    /// At most.
+    pub most: f64,
+}
+
+/// By which the time of a closed loop is reckoned, said beside it.
+const OPERATIONS_PER_SEC: f64 = 1000.0;
+
+/// All that `--dry-run --json` says.
+#[derive(Serialize)]
+struct DryRun<'a> {
+    dry_run: bool,
+    /// Runs on all sides together, at most.
+    runs_max: u64,
+    /// One for each side.
+    sides: &'a [Forecast],
+    writes: Vec<String>,
+}
+
+impl Forecast {
+    /// Steps, time, files and place, in a sentence.
+    pub fn totals(&self) -> String {
+        let files = match (self.files, self.bytes) {
+            (Some(0), _) | (None, None) => None,
+            (Some(files), Some(bytes)) => {
+                Some(format!("{} of about {}", counted(files as usize, "file", "files"), bytes_text(bytes)))
+            }
+            (Some(files), None) => Some(counted(files as usize, "file", "files")),
+            (None, Some(bytes)) => Some(format!("about {}", bytes_text(bytes))),
+        };
+        let place = self.work_directory.as_ref().map(|directory| format!("in {directory}"));
+        let made: Vec<String> = files.into_iter().chain(place).collect();
+        let first = [self.levels.map(Levels::text), self.time()];
+        let first: Vec<String> = first.into_iter().flatten().collect();
+        [first.join(", "), made.join(" ")]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// How long it takes.
+    fn time(&self) -> Option<String> {
+        let timed = match (self.seconds, self.operations) {
+            (Some(seconds), _) => Some(seconds.text()),
+            (None, Some(operations)) => Some(format!(
+                "{} operations, {} at {} a second",
+                count_text(operations),
+                span(operations as f64 / OPERATIONS_PER_SEC),
+                count_text(OPERATIONS_PER_SEC as u64)
+            )),
+            (None, None) => None,
+        };
+        match (timed, self.besides.as_str()) {
+            (timed, "") => timed,
+            (Some(timed), besides) => Some(format!("{timed} and {besides}")),
+            (None, besides) => Some(besides.to_owned()),
+        }
+    }
+
+    /// The lines at the start of a run.
+    pub fn announced(&self) -> Vec<String> {
+        let end = "Ctrl-C ends it with what it has".to_owned();
+        let totals = Some(self.totals()).filter(|totals| !totals.is_empty());
+        let second = totals.map_or(end.clone(), |totals| format!("{totals}; {end}"));
+        vec![self.what.clone(), second]
+    }
+
+    fn lines(&self) -> String {
+        let mut text = wrapped("", &format!("Would run {}: {}", self.benchmark, self.what));
+        let mut line = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                text.push_str(&named(&format!("  {name}"), &value));
+            }
+        };
+        line("levels", self.levels.map(Levels::text));
+        line("time", self.time());
+        line("files", self.files.filter(|files| *files > 0).map(count_text));
+        line(
+            "bytes",
+            self.bytes.filter(|bytes| *bytes > 0).map(|bytes| format!("about {}", bytes_text(bytes))),
+        );
+        let end =
+            if self.is_kept { "kept at the end" } else { "removed at the end; after a kill by crumb clean" };
+        line(
+            "works in",
+            self.work_directory.as_ref().map(|name| format!("{name} in {}: {end}", self.target)),
+        );
+        text
+    }
+}
+
+impl Levels {
+    /// So many exactly.
+    pub fn exactly(what: &'static str, number: u64) -> Self {
+        Self { what, least: number, most: number }
+    }
+
+    fn text(self) -> String {
+        let Self { what, least, most } = self;
+        if least == most {
+            // One load level is none of several.
+            let what = if most == 1 { what.trim_end_matches('s').to_owned() } else { what.to_owned() };
+            format!("{} {what}", count_text(most))
+        } else {
+            format!("{} to {} {what}", count_text(least), count_text(most))
+        }
+    }
+}
+
+impl Seconds {
+    fn text(self) -> String {
+        let (least, most) = (span(self.least), span(self.most));
+        if least == most {
+            format!("about {least}")
+        } else if self.least == 0.0 {
+            format!("at most {most}")
+        } else {
+            format!("{least} to {most}")
+        }
+    }
+}
+
+/// Whole seconds below ten minutes, whole minutes above.
+fn span(seconds: f64) -> String {
+    let unit = if seconds < 600.0 { 1.0 } else { 60.0 };
+    // Beyond a thousand years nobody counts.
+    let seconds = ((seconds / unit).ceil() * unit).clamp(0.0, 3e10);
+    humantime::format_duration(Duration::from_secs(seconds as u64)).to_string()
+}
+
+/// Says what the runs would do, and checks that their results could be written.
+///
+/// # Errors
+/// When they could not, or this cannot be written.
+pub fn show(
+    forecasts: &[Forecast],
+    series: &SeriesArgs,
+    output: &OutputArgs,
+    context: &Context,
+) -> anyhow::Result<ExitStatus> {
+    output.check(context)?;
+    if context.silent {
+        return Ok(ExitStatus::Fine);
+    }
+    let runs_max = series.runs_max(forecasts.len());
+    let writes = output.places(context);
+    if let Some(path) = &output.json {
+        let dry = DryRun { dry_run: true, runs_max, sides: forecasts, writes };
+        let json = serde_json::to_string_pretty(&dry).context("cannot write the forecast as JSON")? + "\n";
+        if path == Path::new("-") {
+            print(&json)?;
+        } else {
+            std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        return Ok(ExitStatus::Fine);
+    }
+    let mut text: String = forecasts.iter().map(Forecast::lines).collect();
+    if runs_max > 1 {
+        text.push_str(&named("  runs", &format!("{} at most, on all sides together", count_text(runs_max))));
+    }
+    if !writes.is_empty() {
+        text.push_str(&named("  writes", &writes.join(", ")));
+    }
+    print(&text)?;
+    if !context.quiet {
+        say("Nothing was done; leave out --dry-run to run it.");
+    }
+    Ok(ExitStatus::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_name_levels_time_files_and_place() {
+        let forecast = Forecast {
+            levels: Some(Levels { what: "load levels", least: 8, most: 16 }),
+            seconds: Some(Seconds { least: 2880.0, most: 5920.0 }),
+            besides: "the time to make the files".to_owned(),
+            files: Some(2000),
+            bytes: Some(21_000_000),
+            work_directory: Some("crumb-fstress-3f9a".to_owned()),
+            ..Forecast::default()
+        };
+        let text = forecast.totals();
+        assert!(
+            text.starts_with("8 to 16 load levels, 48m to 1h 39m and the time to make the files; "),
+            "{text}"
+        );
+        assert!(text.contains("files of about ") && text.ends_with(" in crumb-fstress-3f9a"), "{text}");
+    }
+
+    #[test]
+    fn a_closed_loop_says_the_rate_that_its_time_supposes() {
+        let forecast = Forecast { operations: Some(6000), ..Forecast::default() };
+        assert_eq!(forecast.totals(), "6,000 operations, 6s at 1,000 a second");
+        assert_eq!(Forecast::default().totals(), "");
+    }
+}
