@@ -34,7 +34,7 @@ test-mpi: ## its tests: ranks on loopback and in network namespaces, killed, sto
 release: ## what is published, in target/packages: .deb, static tarball, Containerfile, checksums; needs musl-tools
 	scripts/release.sh
 
-demo: build ## the main job with no server needed: two sweeps on loopback and a report, in under 3 minutes
+demo: build ## the main job with no server needed: two quick sweeps on loopback and a report, in under 90 seconds
 	scripts/demo.sh
 
 packages: ## install what the tests need (Debian, root); otherwise say what is missing
