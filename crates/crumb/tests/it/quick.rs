@@ -25,7 +25,22 @@ const SMALLEST: [(&str, &[&str]); 5] = [
     ("postmark", &["a", "--number", "20", "--transactions", "30"]),
     ("netnews", &["a", "--articles", "2000"]),
     ("dirscale", &["a", "--sizes", "8", "--operations", "4", "--rounds", "1"]),
-    ("webload", &["--direct", "--objects", "20", "--warm", "50ms", "--measure", "200ms", "--think", "1ms"]),
+    (
+        "webload",
+        &[
+            "--direct",
+            "--workload",
+            "hits",
+            "--objects",
+            "20",
+            "--warm",
+            "50ms",
+            "--measure",
+            "200ms",
+            "--think",
+            "1ms",
+        ],
+    ),
 ];
 
 fn bench() -> Bench {
