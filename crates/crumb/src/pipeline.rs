@@ -29,15 +29,19 @@ use self::outcome::{Begun, OutputArgs, Run};
 use self::ranks::on_all;
 use crate::context::Context;
 use crate::cpus::CpuList;
+use crate::declarations;
 use crate::exit::BadUsage;
 use crate::forecast::Forecast;
-use crate::layout::wrapped;
+use crate::layout::{counted, wrapped};
 use crate::quick::QUICK;
+use crate::series::Tables;
 use crate::terminal::output::say;
 use crate::terminal::progress::Progress;
 
 /// A run that is about to be made.
 pub struct Plan<'a, B: Benchmark> {
+    /// How it is shown before its files are removed; none for one that is shown at the end.
+    pub tables: Option<Tables<'a>>,
     /// Its name and first moment, the same on all ranks.
     pub begun: Begun,
     /// The benchmark with its settings.
@@ -110,11 +114,18 @@ impl<B: Benchmark> Plan<'_, B> {
             headline: figures.headline,
             ..self.begun.clone().record(context, self.label.clone())
         };
-        let mut any_kept = false;
-        let keep = |figures: Figures| {
+        let (mut any_kept, mut is_shown) = (false, false);
+        let keep = |figures: Figures, is_all: bool| {
+            let any_measured = figures.any_measured;
             let mut record = record(figures);
-            mark(&mut record, false);
-            any_kept |= output.keep(context, &record);
+            mark(&mut record, is_all && stop.load(Ordering::Relaxed));
+            let kept = output.keep(context, &record);
+            any_kept |= kept;
+            if let (Some(tables), true, true) = (self.tables, is_all, any_measured) {
+                record.declare(&declarations::of(&record.benchmark));
+                is_shown = output.show_early(context, &record, tables, kept);
+            }
+            is_shown
         };
         let ran = self.run(&mut storage, group, stop, context, keep)?;
         let error = ran.error.map(|error| {
@@ -136,7 +147,7 @@ impl<B: Benchmark> Plan<'_, B> {
         record.complete &= error.is_none();
         let interrupted = stop.load(Ordering::Relaxed);
         mark(&mut record, interrupted && error.is_none());
-        Ok(Run { record, any_measured, error, interrupted })
+        Ok(Run { record, any_measured, error, interrupted, is_shown })
     }
 
     /// Runs the benchmark in a thread of its own, so that what it is pinned to is not for the rest of this program.
@@ -146,7 +157,7 @@ impl<B: Benchmark> Plan<'_, B> {
         group: &mut RankGroup,
         stop: &Arc<AtomicBool>,
         context: &Context,
-        mut keep: impl FnMut(Figures),
+        mut keep: impl FnMut(Figures, bool) -> bool,
     ) -> anyhow::Result<Ran<B::Error>> {
         let (events, heard) = Events::new();
         let (mut progress, silent) = (Progress::new(context.quiet), context.silent);
@@ -162,7 +173,14 @@ impl<B: Benchmark> Plan<'_, B> {
             for event in heard {
                 match event {
                     // The process may be killed at any moment: what is measured is in the store before it is shown.
-                    Event::Checkpoint(figures) => keep(*figures),
+                    Event::Checkpoint(figures) => drop(keep(*figures, false)),
+                    Event::Measured { figures, files } => {
+                        let is_shown = progress.aside(|| keep(*figures, true));
+                        if is_shown {
+                            context.interruption.cleans_up();
+                        }
+                        progress.say(&removing_text(files, is_shown));
+                    }
                     Event::Warning(text) if !silent => progress.warn(&text),
                     event => progress.show(&event),
                 }
@@ -217,6 +235,12 @@ fn mark(record: &mut RunRecord, interrupted: bool) {
     if cfg!(debug_assertions) && !verdict.has("debug-build") {
         verdict.remark("debug-build", "measured with a debug build: do not trust the figures");
     }
+}
+
+fn removing_text(files: u64, is_shown: bool) -> String {
+    let what = if files > 0 { counted(files as usize, "file", "files") } else { "the files".to_owned() };
+    let end = if is_shown { "; Ctrl-C leaves the rest behind" } else { "" };
+    format!("removing {what}{end}")
 }
 
 /// A configuration with what the run itself chose.

@@ -78,7 +78,12 @@ pub struct Turn<'a> {
     pub label: Option<String>,
     /// Which of the sides it is.
     pub side: usize,
+    /// How a run made alone is shown, as soon as it is measured.
+    pub tables: Option<Tables<'a>>,
 }
+
+/// A record as tables.
+pub type Tables<'a> = &'a dyn Fn(&RunRecord) -> String;
 
 impl SeriesArgs {
     /// Runs once, or as a series over `sides`. `measure_one` does one run; `tables` shows a run made alone.
@@ -93,7 +98,7 @@ impl SeriesArgs {
         context: &Context,
         stop: &AtomicBool,
         mut measure_one: impl FnMut(Turn<'_>) -> anyhow::Result<Run>,
-        tables: impl FnOnce(&RunRecord) -> String,
+        tables: impl Fn(&RunRecord) -> String,
     ) -> anyhow::Result<ExitStatus> {
         output.check(context)?;
         let mut measure_one = |turn: Turn<'_>| -> anyhow::Result<Run> {
@@ -103,8 +108,12 @@ impl SeriesArgs {
         };
         let variants = &sides.variants;
         if self.is_alone() {
-            let run =
-                measure_one(Turn { target: &variants[0].target, label: output.label.clone(), side: 0 })?;
+            let run = measure_one(Turn {
+                target: &variants[0].target,
+                label: output.label.clone(),
+                side: 0,
+                tables: Some(&tables),
+            })?;
             return output.finish(context, run, tables);
         }
         // A rival that is not there should not show only after the first run, which may take hours.
@@ -141,7 +150,7 @@ impl SeriesArgs {
                     (Some(label), None) if variants.len() > 1 => Some(format!("{label} {}", side_name(side))),
                     (label, side) => label.clone().or_else(|| side.clone()),
                 };
-                let turn = Turn { target: &variant.target, label, side };
+                let turn = Turn { target: &variant.target, label, side, tables: None };
                 let done = in_its_mount(variant, || measure_one(turn)).and_then(Run::measured);
                 let mut run = match done {
                     Ok(run) => run,

@@ -1,5 +1,6 @@
-//! Ctrl-C, SIGTERM and SIGHUP (a terminal or an ssh connection that is gone): the first asks for a clean end, a later one
-//! ends the process at once and says what it leaves behind.
+//! Ctrl-C, SIGTERM and SIGHUP (a terminal or an ssh connection that is gone): the first asks for a clean end and says what the
+//! next one does, a later one ends the process at once and says what it leaves behind. While a run that came to its end removes
+//! its files the first Ctrl-C already does: the results are there by then.
 //!
 //! Always holds: a SIGHUP that was ignored when the process began, as nohup(1) does, stays ignored.
 
@@ -25,6 +26,10 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 pub struct Interruption {
     seen: Arc<AtomicBool>,
     leaves: Arc<Mutex<Vec<String>>>,
+    /// The run has shown its results, and only removes its files.
+    cleaning: Arc<AtomicBool>,
+    /// Say on standard error what a signal does.
+    speaks: bool,
 }
 
 /// Something that is removed before the verb ends, unless a second signal ends it at once.
@@ -40,6 +45,17 @@ impl Interruption {
         self.seen.load(Ordering::Relaxed)
     }
 
+    /// The same, and what a signal does is said.
+    #[must_use]
+    pub fn speaking(self) -> Self {
+        Self { speaks: true, ..self }
+    }
+
+    /// Notes that all is measured and shown, and that only files are removed from here on, until the verb ends.
+    pub fn cleans_up(&self) {
+        self.cleaning.store(true, Ordering::Relaxed);
+    }
+
     /// Notes that `what` is there until the value is dropped.
     pub fn would_leave(&self, what: impl Into<String>) -> Leaving {
         let what = what.into();
@@ -47,9 +63,20 @@ impl Interruption {
         Leaving { what, leaves: Arc::clone(&self.leaves) }
     }
 
+    /// What the first signal does, and the next one would.
+    fn first_words(&self) -> String {
+        let leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = if leaves.is_empty() { "" } else { " and leaves behind:" };
+        let mut text = format!("ending early, and cleaning up; Ctrl-C again ends it at once{rest}\n");
+        leaves.iter().for_each(|what| text.push_str(&format!("  {what}\n")));
+        text
+    }
+
     fn last_words(&self) -> String {
         let leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = "stopped at once, without cleaning up\n".to_owned();
+        let kept =
+            if self.cleaning.load(Ordering::Relaxed) { "; the results were printed before" } else { "" };
+        let mut text = format!("stopped at once, without cleaning up{kept}\n");
         leaves.iter().for_each(|what| text.push_str(&format!("left behind: {what}\n")));
         text
     }
@@ -84,7 +111,8 @@ impl Drop for Leaving {
 /// # Errors
 /// When the operating system lets no handler be set.
 pub fn stop_flag_of(context: &Context) -> anyhow::Result<Arc<AtomicBool>> {
-    listen(context.interruption.clone(), || {})
+    let interruption = context.interruption.clone();
+    listen(if context.quiet { interruption } else { interruption.speaking() }, || {})
 }
 
 /// A flag that the first signal raises, for what runs until a signal ends it.
@@ -113,11 +141,18 @@ fn listen(interruption: Interruption, wake: impl Fn() + Send + 'static) -> anyho
     let raised = Arc::clone(&stop);
     let listen = move || {
         let mut first: Option<Instant> = None;
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            // Another signal's sender, such as timeout(1), wants it to end cleanly.
+            let is_at_once = signal == SIGINT && interruption.cleaning.load(Ordering::Relaxed);
+            let is_first = first.is_none();
             interruption.seen.store(true, Ordering::Relaxed);
             raised.store(true, Ordering::Relaxed);
             wake();
-            if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL {
+            let is_another = first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL;
+            if is_first && !is_at_once && interruption.speaks {
+                let _ = std::io::stderr().write_all(interruption.first_words().as_bytes());
+            }
+            if is_another || is_first && is_at_once {
                 // The terminal may be gone.
                 let _ = std::io::stderr().write_all(interruption.last_words().as_bytes());
                 std::process::exit(INTERRUPTED.into());
@@ -151,5 +186,14 @@ mod tests {
         drop(gone);
         assert_eq!(interruption.last_words(), "stopped at once, without cleaning up\nleft behind: b\n");
         assert!(!interruption.is_seen());
+        assert!(
+            interruption.first_words().ends_with("Ctrl-C again ends it at once and leaves behind:\n  b\n")
+        );
+        interruption.cleans_up();
+        assert!(
+            interruption
+                .last_words()
+                .starts_with("stopped at once, without cleaning up; the results were printed before\n")
+        );
     }
 }

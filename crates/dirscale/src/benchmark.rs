@@ -42,6 +42,10 @@ impl Benchmark for Dirscale {
         let Reached { fs, caches } = storage;
         let mut tell = |event: Event| match event {
             Event::SizeMeasured(part) => context.checkpoint(part.figures(&self.config)),
+            Event::AllMeasured(part, files) => {
+                let figures = Box::new(part.figures(&self.config));
+                context.tell(harness::Event::Measured { figures, files });
+            }
             event => event.shown().into_iter().for_each(|event| context.tell(event)),
         };
         run(&self.config, Arc::clone(fs), &mut **caches, context.stop, &mut tell)
@@ -72,7 +76,7 @@ impl Event {
             Self::SizeBegins { files, number, sizes } => {
                 step(format!("measuring {files} files, size"), number as u64, sizes as u64)
             }
-            Self::Measured { .. } | Self::SizeMeasured(_) => None,
+            Self::Measured { .. } | Self::SizeMeasured(_) | Self::AllMeasured(..) => None,
         }
     }
 }

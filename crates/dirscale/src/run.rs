@@ -67,6 +67,8 @@ pub enum Event {
     },
     /// A size is measured in all layouts: this is what is known so far.
     SizeMeasured(Box<Part>),
+    /// All that will be measured is: what follows is the removal of so many files.
+    AllMeasured(Box<Part>, u64),
 }
 
 /// Long work.
@@ -110,7 +112,13 @@ pub fn run(
             match bench.sizes(&fs, &mut set) {
                 Ok(()) => bench.part.ending = Ending::Complete,
                 Err(Cut::Stopped) => {}
-                Err(Cut::Failed(failed)) => error = Some(failed),
+                Err(Cut::Failed(failed)) => {
+                    bench.part.ending = Ending::Failed;
+                    error = Some(failed);
+                }
+            }
+            if config.keep == Keep::Remove {
+                (bench.tell)(Event::AllMeasured(Box::new(bench.part.clone()), set.files()));
             }
             if let Err(failed) = bench.leave(&set) {
                 error.get_or_insert(failed);

@@ -11,6 +11,7 @@ use quanta::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FstressError;
+use crate::load::Load;
 use crate::results::judge;
 use crate::run::{FstressConfig, METRICS, RunOutcome, metrics, run_together};
 
@@ -87,14 +88,19 @@ impl Benchmark for Fstress {
     }
 
     fn figures(&self, whole: &Part, _around: &Surroundings) -> Figures {
-        Figures {
-            points: whole.points.clone(),
-            phases: whole.phases.clone(),
-            chosen: chosen_waiting(whole.waited),
-            metrics: metrics(&whole.points, &self.config.load),
-            complete: whole.complete,
-            any_measured: !whole.points.is_empty(),
-            ..Figures::of(judge::run_verdict(&whole.points, whole.complete, &self.config.load))
-        }
+        figures_of(whole, &self.config.load)
+    }
+}
+
+/// What a record says of the whole.
+pub(crate) fn figures_of(whole: &Part, load: &Load) -> Figures {
+    Figures {
+        points: whole.points.clone(),
+        phases: whole.phases.clone(),
+        chosen: chosen_waiting(whole.waited),
+        metrics: metrics(&whole.points, load),
+        complete: whole.complete,
+        any_measured: !whole.points.is_empty(),
+        ..Figures::of(judge::run_verdict(&whole.points, whole.complete, load))
     }
 }

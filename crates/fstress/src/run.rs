@@ -17,6 +17,7 @@ use measure::{CpuMeter, CpuTimes, FileSetRecord, LoadPoint, MetricDeclaration, P
 use quanta::Clock;
 use serde::Serialize;
 
+use crate::benchmark::{Part, figures_of};
 use crate::error::FstressError;
 use crate::file_set::builder::{Builder, BuilderOptions};
 use crate::file_set::crew::{FIRST_TICKET, Site};
@@ -207,6 +208,11 @@ pub fn run_together(
     };
     let (set, result) = session.all_points();
     let result = session.in_its_words(result);
+    if config.keep == Keep::Remove
+        && let Some(set) = &set
+    {
+        session.tell_measured(&result, set.file_count());
+    }
     let removed = match set {
         Some(set) if config.keep == Keep::Remove => session.remove(set),
         // It was not even begun, but its directory may be there.
@@ -516,6 +522,18 @@ impl Session<'_> {
         let result = self.at_site(true, |builder, site| builder.remove(&mut set, site));
         let wall_s = self.clock.now().saturating_duration_since(begun).as_secs_f64();
         (Some(work(false, wall_s, cpu.used(), items, 0)), result)
+    }
+
+    /// Hands over what was measured before the files are removed, which may take longer than it.
+    fn tell_measured(&mut self, result: &Result<(), FstressError>, files: u64) {
+        let part = Part {
+            points: self.points.clone(),
+            phases: self.phases.clone(),
+            complete: result.is_ok() && !self.stop.load(Ordering::Relaxed),
+            waited: self.pacer.choice(),
+        };
+        let figures = Box::new(figures_of(&part, &self.config.load));
+        (self.tell)(Event::Measured { figures, files });
     }
 
     /// Leaves a set that is kept as it was made, as far as names go, and free for others.

@@ -35,6 +35,14 @@ pub enum Event {
     LevelDone(Box<LoadPoint>),
     /// What is measured so far, to be kept in case that the process is killed.
     Checkpoint(Box<Figures>),
+    /// All that will be measured is: these are the run's figures, and what follows is the removal of its files. Not sent by a rank
+    /// whose part is not the whole.
+    Measured {
+        /// As the run's end will give them, but for what removing the files comes to.
+        figures: Box<Figures>,
+        /// Files to remove, about; 0 where that is not known.
+        files: u64,
+    },
 }
 
 /// How far a piece of work has come: `storing batch: 3 of 9`.

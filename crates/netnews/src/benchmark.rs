@@ -57,7 +57,15 @@ impl Benchmark for Netnews {
             ranks.enter(&format!("what follows {phase} of pass {pass}"), RankState::On);
         }
         let joined = ranks.is_joined();
-        let mut tell = |event: spool::Event| reported(event).into_iter().for_each(|event| events.send(event));
+        let mut tell = |event: spool::Event| match event {
+            // Of several ranks it is a part.
+            spool::Event::Measured(_) if joined => {}
+            spool::Event::Measured(part) => {
+                let figures = Box::new(self.figures(&part, &Surroundings::default()));
+                events.send(Event::Measured { figures, files: 0 });
+            }
+            event => reported(event).into_iter().for_each(|event| events.send(event)),
+        };
         let Outcome { mut part, error } = run_as_rank(&own, storage, feed, ranks, stop, &mut tell);
         if part.had_nothing_left() && !joined {
             let (name, passes) = (own.name, own.passes.get());
@@ -125,6 +133,6 @@ fn reported(event: spool::Event) -> Option<Event> {
             let work = format!("[{pass}/{passes}] {what}");
             Some(Event::Step(Step { work, done, of: (of > 0).then_some(of), ..Step::default() }))
         }
-        spool::Event::PhaseDone { .. } => None,
+        spool::Event::PhaseDone { .. } | spool::Event::Measured(_) => None,
     }
 }

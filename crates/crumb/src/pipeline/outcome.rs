@@ -142,6 +142,8 @@ pub struct Run {
     pub error: Option<anyhow::Error>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
+    /// Its tables were printed before its files were removed.
+    pub is_shown: bool,
 }
 
 impl Run {
@@ -259,6 +261,22 @@ impl OutputArgs {
         if context.silent {
             return Ok(());
         }
+        self.write(context, records)?;
+        let mut text = text.to_owned();
+        if let Some(path) = self.report.as_ref().filter(|path| *path != Path::new("-")) {
+            text.push_str(&format!("Report: {}\n", path.display()));
+        }
+        if let Some(hint) = hint.filter(|_| !context.quiet) {
+            text.push_str(hint);
+        }
+        if self.stdout_is_taken() { Ok(()) } else { print(&text) }
+    }
+
+    /// Writes JSON and report to where they belong.
+    fn write(&self, context: &Context, records: &[RunRecord]) -> anyhow::Result<()> {
+        if context.silent {
+            return Ok(());
+        }
         if let Some(path) = &self.json {
             let json = match records {
                 [one] => one.to_json(),
@@ -272,24 +290,43 @@ impl OutputArgs {
                 std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
             }
         }
-        let mut text = text.to_owned();
         if let Some(path) = &self.report {
-            let page = report::html::render(
-                records,
-                crate::declarations::REGISTRY,
-                &report::html::Options::default(),
-            )?;
+            let options = report::html::Options::default();
+            let page = report::html::render(records, crate::declarations::REGISTRY, &options)?;
             if is_stdout(&self.report) {
                 print(&page)?;
             } else {
                 std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-                text.push_str(&format!("Report: {}\n", path.display()));
             }
         }
-        if let Some(hint) = hint.filter(|_| !context.quiet) {
-            text.push_str(hint);
-        }
-        if self.stdout_is_taken() { Ok(()) } else { print(&text) }
+        Ok(())
+    }
+
+    /// Writes and prints a run made alone; `kept` says whether it is in the store.
+    ///
+    /// # Errors
+    /// As [`Self::tell`].
+    fn show(
+        &self,
+        context: &Context,
+        record: &RunRecord,
+        tables: &dyn Fn(&RunRecord) -> String,
+        kept: bool,
+    ) -> anyhow::Result<()> {
+        let hint = kept.then(|| format!("Stored as {}; `crumb report last` draws it.\n", record.id));
+        self.tell(context, std::slice::from_ref(record), &tables(record), hint.as_deref())
+    }
+
+    /// The same before the run's files are removed; whether it was done. Standard output that belongs to the JSON or the page waits
+    /// for the end, and so does an error.
+    pub fn show_early(
+        &self,
+        context: &Context,
+        record: &RunRecord,
+        tables: &dyn Fn(&RunRecord) -> String,
+        kept: bool,
+    ) -> bool {
+        !context.silent && !self.stdout_is_taken() && self.show(context, record, tables, kept).is_ok()
     }
 
     /// All of it for a run made alone.
@@ -300,12 +337,16 @@ impl OutputArgs {
         &self,
         context: &Context,
         run: Run,
-        tables: impl FnOnce(&RunRecord) -> String,
+        tables: impl Fn(&RunRecord) -> String,
     ) -> anyhow::Result<ExitStatus> {
         let run = run.measured()?;
         let kept = self.keep(context, &run.record);
-        let hint = kept.then(|| format!("Stored as {}; `crumb report last` draws it.\n", run.record.id));
-        self.tell(context, std::slice::from_ref(&run.record), &tables(&run.record), hint.as_deref())?;
+        if run.is_shown {
+            // The files know by now how the removal went.
+            self.write(context, std::slice::from_ref(&run.record))?;
+        } else {
+            self.show(context, &run.record, &tables, kept)?;
+        }
         run.status()
     }
 }

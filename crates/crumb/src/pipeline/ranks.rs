@@ -68,7 +68,7 @@ impl Series<'_> {
         self,
         group: &mut RankGroup,
         mut measure_one: impl FnMut(Turn<'_>, &mut RankGroup) -> anyhow::Result<Run>,
-        tables: impl FnOnce(&RunRecord) -> String,
+        tables: impl Fn(&RunRecord) -> String,
     ) -> anyhow::Result<ExitStatus> {
         let Self { args, sides, output, context, stop } = self;
         if !group.is_joined() {
@@ -78,7 +78,8 @@ impl Series<'_> {
         if group.rank() != 0 {
             while let Some(side) = next_turn(group, None)? {
                 let variant = sides.variants.get(side).context("rank 0 measures a side that is not here")?;
-                let run = measure_one(Turn { target: &variant.target, label: None, side }, group)?;
+                let run =
+                    measure_one(Turn { target: &variant.target, label: None, side, tables: None }, group)?;
                 // Rank 0 has an error as well, and ends the series with it.
                 run.error.map_or(Ok(()), Err)?;
             }

@@ -146,6 +146,11 @@ impl Progress {
         self.bar.suspend(|| say(&format!("crumb: {text}")));
     }
 
+    /// Does what prints by itself, without the bar.
+    pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.bar.suspend(work)
+    }
+
     /// A line that stays.
     pub fn say(&mut self, text: &str) {
         self.said_at = Instant::now();

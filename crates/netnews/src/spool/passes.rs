@@ -150,7 +150,7 @@ pub fn run_as_rank(
     if made && config.keep == Keep::Remove {
         runner.remove(&mut error);
     }
-    Outcome { part: runner.finish(), error }
+    Outcome { part: runner.whole_part(), error }
 }
 
 impl Runner<'_> {
@@ -314,6 +314,8 @@ impl Runner<'_> {
     }
 
     fn remove(&mut self, error: &mut Option<NetnewsError>) {
+        let part = Box::new(self.whole_part());
+        self.progress.tell(Event::Measured(part));
         let progress = &mut self.progress;
         progress.pass = self.part.phases.last().map_or(1, |phase| phase.phase.pass);
         let mut removed = |done| progress.step(Work::Remove, done, 0);
@@ -335,9 +337,11 @@ impl Runner<'_> {
         self.progress.tell(Event::Note(text));
     }
 
-    fn finish(mut self) -> Part {
-        self.part.local = local_findings(&self.part.recorded_phases(), self.storage);
-        self.cold.judge(&mut self.part);
-        self.part
+    /// What was measured, with what this machine alone shows of it.
+    fn whole_part(&self) -> Part {
+        let mut part = self.part.clone();
+        part.local = local_findings(&part.recorded_phases(), self.storage);
+        self.cold.judge(&mut part);
+        part
     }
 }

@@ -42,7 +42,7 @@ pub fn run(args: DirscaleArgs, context: &Context) -> anyhow::Result<ExitStatus> 
 
 impl DirscaleArgs {
     fn measure_one(&self, turn: Turn<'_>, around: Around<'_>) -> anyhow::Result<Run> {
-        let Turn { target, label, .. } = turn;
+        let Turn { target, label, tables, .. } = turn;
         let begun = Begun::now("dirscale", target);
         let benchmark = Dirscale { config: self.config(begun.own_part()) };
         let plan = Plan {
@@ -55,6 +55,7 @@ impl DirscaleArgs {
             forecast: forecast_of(&benchmark.config, target),
             quick: self.limits_of_quick(&benchmark.config),
             pin: None,
+            tables,
             begun,
             benchmark: &benchmark,
         };

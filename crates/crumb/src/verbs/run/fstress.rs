@@ -57,7 +57,7 @@ impl FstressArgs {
     }
 
     fn measure_one(&self, turn: Turn<'_>, around: Around<'_>) -> anyhow::Result<Run> {
-        let Turn { target, label, .. } = turn;
+        let Turn { target, label, tables, .. } = turn;
         let begun = Begun::on_all("fstress", target, around.group)?;
         let options = self.transport_options();
         let proto = proto_of(target, &options);
@@ -74,6 +74,7 @@ impl FstressArgs {
             forecast: self.forecast(target, &benchmark.config),
             quick: self.limits_of_quick(&benchmark.config),
             pin: self.pin.as_ref(),
+            tables,
             begun,
             benchmark: &benchmark,
         };

@@ -134,7 +134,7 @@ impl NetnewsArgs {
     }
 
     fn measure_one(&self, turn: Turn<'_>, feed: &Feed, around: Around<'_>) -> anyhow::Result<Run> {
-        let Turn { target, label, .. } = turn;
+        let Turn { target, label, tables, .. } = turn;
         let begun = Begun::on_all("netnews", target, around.group)?;
         let benchmark = Netnews { config: self.config(begun.own_part()) };
         let config = &benchmark.config;
@@ -158,6 +158,7 @@ impl NetnewsArgs {
                 quick::limits(bytes, "and a spool does not age in so few passes")
             }),
             pin: None,
+            tables,
             begun,
             benchmark: &benchmark,
         };

@@ -56,7 +56,7 @@ impl RunPostmarkArgs {
     }
 
     fn measure_one(&self, turn: Turn<'_>, around: Around<'_>) -> anyhow::Result<Run> {
-        let Turn { target, label, .. } = turn;
+        let Turn { target, label, tables, .. } = turn;
         let begun = Begun::on_all("postmark", target, around.group)?;
         let folder = format!("crumb-postmark-{}", begun.own_part());
         let benchmark = Postmark { config: self.config(), folder };
@@ -72,6 +72,7 @@ impl RunPostmarkArgs {
             forecast: self.forecast(target, &benchmark.config, &own_folder),
             quick: self.limits_of_quick(),
             pin: None,
+            tables,
             begun,
             benchmark: &benchmark,
         };

@@ -83,6 +83,8 @@ impl WebloadArgs {
             forecast: self.forecast(through, traffic),
             quick: self.workload.limits_of_quick(),
             pin: self.pin.as_ref(),
+            // It has no files to remove.
+            tables: None,
             begun,
             benchmark: &benchmark,
         };

@@ -51,6 +51,8 @@ pub enum Event {
     },
     /// Something the user should know.
     Note(String),
+    /// All that will be measured is: what follows is the removal of the spool.
+    Measured(Box<Part>),
 }
 
 /// What a run came to.
