@@ -129,7 +129,6 @@ impl NetnewsArgs {
             bytes: Some(at_once),
             work_directory: Some(directory.to_owned()),
             is_kept: config.keep != Keep::Remove,
-            ..Forecast::default()
         }
     }
 
