@@ -46,6 +46,7 @@ fn started(bench: &Bench, benchmark: &str, more: &[&str]) -> Child {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    killed(child);
     panic!("{benchmark} made no directory with a mark in 30 s");
 }
 
