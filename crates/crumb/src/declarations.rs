@@ -2,13 +2,14 @@
 //!
 //! A benchmark that is added gets a line in [`entry`], and needs no edit in `report`.
 
+use harness::open_loop::GeneratorLimits;
 use measure::{BenchmarkEntry, BenchmarkRegistry, MetricDeclaration};
 
 #[cfg(feature = "mount")]
 use crate::verbs::mount;
 
 /// All benchmarks of this program.
-pub const REGISTRY: BenchmarkRegistry = BenchmarkRegistry::new(entry);
+pub const REGISTRY: BenchmarkRegistry = BenchmarkRegistry::new(entry).marking_moved(is_moved);
 
 /// The names of all of them.
 pub const NAMES: &[&str] = &[
@@ -20,6 +21,11 @@ pub const NAMES: &[&str] = &[
     #[cfg(feature = "mount")]
     "mount",
 ];
+
+/// Whether the generator's lateness moved a latency too far: with it and without it, in microseconds.
+fn is_moved(with_us: f64, without_us: f64) -> bool {
+    GeneratorLimits::default().is_moved(with_us, without_us)
+}
 
 /// What `benchmark` says of its records; nothing for one that is not known here.
 pub fn entry(benchmark: &str) -> Option<BenchmarkEntry> {

@@ -83,7 +83,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         return Err(ReportError::NothingToDraw);
     }
     let interactive = options.plots == Plots::Interactive;
-    let curves = series::curves(runs);
+    let curves = series::curves(runs, registry);
     let cumulative: Vec<Cumulative> =
         runs.iter().enumerate().filter_map(|(at, run)| series::cumulative(at, run)).collect();
     let stats = Stat::ALL
@@ -112,7 +112,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         phases_shown => PHASES_SHOWN,
         interactive,
         version => env!("CARGO_PKG_VERSION"),
-        runs => run_views(runs, &sections),
+        runs => run_views(runs, registry, &sections),
         metrics => comparison.as_ref().map_or_else(|| metrics(runs, &sections), views::medians),
         comparison => comparison.as_ref().map(|comparison| ComparisonView::new(comparison, runs)),
         dots => comparison.as_ref().and_then(DotPlot::of),
@@ -122,7 +122,7 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
         stats => Stat::ALL.map(Stat::name),
         curves => curves,
         cumulative => cumulative,
-        svgs => inlined_svgs(runs, &curves, &cumulative)?,
+        svgs => inlined_svgs(runs, registry, &curves, &cumulative)?,
         numbers => Value::from_safe_string(script_json(&numbers)),
         style => Value::from_safe_string(STYLE.to_owned()),
         script => Value::from_safe_string(SCRIPT.to_owned()),
@@ -133,8 +133,8 @@ pub fn render(runs: &[RunRecord], registry: BenchmarkRegistry, options: &Options
     Ok(page)
 }
 
-fn run_views(runs: &[RunRecord], sections: &Sections) -> Vec<RunView> {
-    let view = |(at, run)| RunView::new(run, !sections.have(at, Usual::Phases));
+fn run_views(runs: &[RunRecord], registry: BenchmarkRegistry, sections: &Sections) -> Vec<RunView> {
+    let view = |(at, run)| RunView::new(run, !sections.have(at, Usual::Phases), registry);
     runs.iter().enumerate().map(view).collect()
 }
 
@@ -145,13 +145,23 @@ fn metrics(runs: &[RunRecord], sections: &Sections) -> MetricsView {
 }
 
 fn line_svgs(lines: &[LinePlot]) -> Result<Vec<Value>> {
-    lines.iter().map(|plot| svg::render(&[], svg::Kind::Lines(plot)).map(Value::from_safe_string)).collect()
+    lines
+        .iter()
+        .map(|plot| {
+            svg::render(&[], BenchmarkRegistry::NONE, svg::Kind::Lines(plot)).map(Value::from_safe_string)
+        })
+        .collect()
 }
 
 /// The fixed plots in the page's order: both latency plots, achieved against offered, and per run the
 /// cumulative one. Their labels are escaped by plotters.
-fn inlined_svgs(runs: &[RunRecord], curves: &[Curve], cumulative: &[Cumulative]) -> Result<Value> {
-    let draw = |kind| svg::render(runs, kind).map(Value::from_safe_string);
+fn inlined_svgs(
+    runs: &[RunRecord],
+    registry: BenchmarkRegistry,
+    curves: &[Curve],
+    cumulative: &[Cumulative],
+) -> Result<Value> {
+    let draw = |kind| svg::render(runs, registry, kind).map(Value::from_safe_string);
     let latency = match curves.is_empty() {
         true => vec![],
         false => vec![draw(svg::Kind::LatencyLinear)?, draw(svg::Kind::LatencyLog)?],

@@ -9,7 +9,7 @@
 //! it, whatever an imported record says; open-loop points lie at their offered rate, closed-loop ones at
 //! their achieved rate and in a curve of their own.
 
-use measure::{LatencySummary, LoadPoint, LoopKind, RunRecord};
+use measure::{BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LoadPoint, LoopKind, RunRecord};
 use serde::Serialize;
 
 use crate::figures::round_rate_text;
@@ -46,6 +46,10 @@ pub(crate) struct Dot {
     pub achieved_per_sec: f64,
     /// In the order of [`Stat::ALL`]; none without samples.
     pub latency_ms: [Option<f64>; 5],
+    /// Before each of these, in a table.
+    pub signs: [&'static str; 5],
+    #[serde(skip)]
+    pub marks: FigureMarks,
     pub saturated: bool,
     pub valid: bool,
 }
@@ -115,7 +119,7 @@ pub(crate) fn point_name(point: &LoadPoint) -> String {
 
 /// The curves of all runs, in the order of the runs, a run's open loop first; none where every one is a dot at the same load,
 /// as of closed-loop runs with one number of threads: a curve is what several loads make.
-pub(crate) fn curves(runs: &[RunRecord]) -> Vec<Curve> {
+pub(crate) fn curves(runs: &[RunRecord], registry: BenchmarkRegistry) -> Vec<Curve> {
     let mut curves = Vec::new();
     for (run, record) in runs.iter().enumerate() {
         for loop_kind in [LoopKind::Open, LoopKind::Closed] {
@@ -124,7 +128,7 @@ pub(crate) fn curves(runs: &[RunRecord]) -> Vec<Curve> {
                 .iter()
                 .enumerate()
                 .filter(|(_, point)| point.loop_kind == loop_kind)
-                .filter_map(|(at, point)| dot(at, point))
+                .filter_map(|(at, point)| dot(at, point, registry.figure_marks(point)))
                 .collect();
             dots.sort_by(|a, b| a.rate_per_sec.total_cmp(&b.rate_per_sec));
             if !dots.is_empty() {
@@ -140,7 +144,7 @@ pub(crate) fn curves(runs: &[RunRecord]) -> Vec<Curve> {
     if one_load && curves.iter().all(|curve| curve.dots.len() == 1) { Vec::new() } else { curves }
 }
 
-fn dot(at: usize, point: &LoadPoint) -> Option<Dot> {
+fn dot(at: usize, point: &LoadPoint, marks: FigureMarks) -> Option<Dot> {
     let believed = |rate: &f64| (0.0..RATE_LIMIT).contains(rate);
     let achieved_per_sec = Some(point.achieved_per_sec).filter(believed)?;
     let offered_per_sec = match point.loop_kind {
@@ -154,6 +158,8 @@ fn dot(at: usize, point: &LoadPoint) -> Option<Dot> {
         offered_per_sec,
         achieved_per_sec,
         latency_ms: Stat::ALL.map(|stat| stat.of_ms(&point.latency_us)),
+        signs: [marks.mean, marks.p50, marks.p90, marks.p99, marks.p999].map(FigureMark::sign),
+        marks,
         saturated: point.saturated,
         valid: point.verdict.valid,
     })
@@ -228,6 +234,8 @@ mod tests {
             offered_per_sec: Some(1.0),
             achieved_per_sec: 1.0,
             latency_ms: [Some(ms); 5],
+            signs: [""; 5],
+            marks: FigureMarks::default(),
             saturated,
             valid: true,
         };

@@ -13,7 +13,7 @@ mod dots;
 mod lines;
 mod passes;
 
-use measure::{BenchmarkRegistry, RunRecord};
+use measure::{BenchmarkRegistry, FigureMark, RunRecord};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -84,7 +84,7 @@ pub fn all(
     if runs.is_empty() {
         return Err(ReportError::NothingToDraw);
     }
-    let curves = series::curves(runs);
+    let curves = series::curves(runs, registry);
     let mut kinds = Vec::new();
     if !curves.is_empty() {
         kinds.extend([Kind::LatencyLinear, Kind::LatencyLog]);
@@ -100,7 +100,7 @@ pub fn all(
     kinds.extend(sections.pass_figures().map(Kind::Passes));
     let mut drawn: Vec<(String, String)> = kinds
         .into_iter()
-        .map(|kind| Ok((file_name(runs, kind), render(runs, kind)?)))
+        .map(|kind| Ok((file_name(runs, kind), render(runs, registry, kind)?)))
         .collect::<Result<_>>()?;
     if let Some(compared) = crate::sides::compared(runs, registry) {
         drawn.extend(comparison(&compared)?.map(|text| ("comparison.svg".to_owned(), text)));
@@ -112,12 +112,12 @@ pub fn all(
 ///
 /// # Errors
 /// When plotters refuses.
-pub(crate) fn render(runs: &[RunRecord], kind: Kind<'_>) -> Result<String> {
+pub(crate) fn render(runs: &[RunRecord], registry: BenchmarkRegistry, kind: Kind<'_>) -> Result<String> {
     let mut text = String::new();
     let drawn = match kind {
-        Kind::LatencyLinear => latency(&mut text, runs, false),
-        Kind::LatencyLog => latency(&mut text, runs, true),
-        Kind::AchievedOffered => achieved(&mut text, runs),
+        Kind::LatencyLinear => latency(&mut text, &series::curves(runs, registry), false),
+        Kind::LatencyLog => latency(&mut text, &series::curves(runs, registry), true),
+        Kind::AchievedOffered => achieved(&mut text, &series::curves(runs, registry)),
         Kind::Cumulative { run } => cumulative(&mut text, runs, run),
         Kind::Passes(figure) => passes::draw(&mut text, figure, figure.first()),
         Kind::Lines(plot) => lines::draw(&mut text, plot),
@@ -157,19 +157,27 @@ fn safe(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
-fn latency(text: &mut String, runs: &[RunRecord], log: bool) -> Drawn<()> {
-    let curves = series::curves(runs);
+fn latency(text: &mut String, curves: &[Curve], log: bool) -> Drawn<()> {
     let title = if log { "Latency against load, logarithmic" } else { "Latency against load" };
     let mut notes =
         vec!["Solid: mean. Thin: p99. Hollow: the server did not keep up. Crossed out: INVALID.".to_owned()];
-    let top = series::linear_top_ms(&curves, Stat::Mean).max(series::linear_top_ms(&curves, Stat::P99));
+    let top = series::linear_top_ms(curves, Stat::Mean).max(series::linear_top_ms(curves, Stat::P99));
     let shown = |stat: Stat| curves.iter().flat_map(|c| &c.dots).filter_map(move |dot| dot.latency_ms(stat));
     let highest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(0.0, f64::max);
     if !log && highest > top {
         notes.push(format!("Arrows: above the axis, up to {} ms.", crate::ms_text(highest * 1e3)));
     }
-    let (root, plot) = frame(text, title, &notes.join(" "), &curves)?;
-    let x = Axis::linear(1.04 * rate_max(&curves), 8);
+    let has_mark = |of: FigureMark| {
+        curves.iter().flat_map(|curve| &curve.dots).any(|dot| [dot.marks.mean, dot.marks.p99].contains(&of))
+    };
+    if has_mark(FigureMark::Late) {
+        notes.push("~: moved by the generator's lateness.".to_owned());
+    }
+    if has_mark(FigureMark::AtLeast) {
+        notes.push(">: at least, as some were not answered.".to_owned());
+    }
+    let (root, plot) = frame(text, title, &notes.join(" "), curves)?;
+    let x = Axis::linear(1.04 * rate_max(curves), 8);
     let y = if log {
         let lowest = shown(Stat::Mean).chain(shown(Stat::P99)).fold(highest, f64::min);
         Axis::log(lowest, highest)
@@ -181,7 +189,7 @@ fn latency(text: &mut String, runs: &[RunRecord], log: bool) -> Drawn<()> {
     let closed = curves.iter().any(|curve| curve.closed);
     let x_text = if closed { "offered requests/s (closed loop: achieved)" } else { "offered requests/s" };
     mesh(&mut chart, x_text, "latency (ms)", &round_rate_text, &plain)?;
-    draw_latency(&mut chart, &curves, y_end)?;
+    draw_latency(&mut chart, curves, y_end)?;
     root.present()
 }
 
@@ -206,14 +214,19 @@ fn draw_latency(chart: &mut Chart<'_, '_>, curves: &[Curve], top: f64) -> Drawn<
                 } else if stat == Stat::Mean {
                     draw_mark(chart.plotting_area(), curve.run, dot, (dot.rate_per_sec, ms))?;
                 }
+                let sign = if stat == Stat::Mean { dot.marks.mean.sign() } else { dot.marks.p99.sign() };
+                if !sign.is_empty() {
+                    let at = EmptyElement::at((dot.rate_per_sec, ms.min(top)));
+                    chart.plotting_area().draw(&(at + Text::new(sign, (9, -9), label_style())))?;
+                }
             }
         }
     }
     Ok(())
 }
 
-fn achieved(text: &mut String, runs: &[RunRecord]) -> Drawn<()> {
-    let curves: Vec<Curve> = series::curves(runs).into_iter().filter(|curve| !curve.closed).collect();
+fn achieved(text: &mut String, curves: &[Curve]) -> Drawn<()> {
+    let curves: Vec<Curve> = curves.iter().filter(|curve| !curve.closed).cloned().collect();
     let note = "Dashed: achieved equals offered. Hollow: the server did not keep up. Crossed out: INVALID.";
     let (root, plot) = frame(text, "Achieved against offered rate", note, &curves)?;
     let x = Axis::linear(1.04 * rate_max(&curves), 8);

@@ -2,7 +2,10 @@
 //!
 //! Always holds: what a user or a peer named is plain text here, and the template escapes it.
 
-use measure::{LatencySummary, LoadPoint, LoopKind, Metric, OpStats, Phase, RankPart, RunRecord, Verdict};
+use measure::{
+    BenchmarkRegistry, FigureMark, FigureMarks, LatencySummary, LoadPoint, LoopKind, Metric, OpStats, Phase,
+    RankPart, RunRecord, Verdict,
+};
 use serde::Serialize;
 
 use crate::compare::{Comparison, FigureKind};
@@ -224,7 +227,7 @@ pub(crate) fn medians(comparison: &Comparison) -> MetricsView {
 
 impl RunView {
     /// `phases`: whether to list them.
-    pub fn new(record: &RunRecord, phases: bool) -> Self {
+    pub fn new(record: &RunRecord, phases: bool, registry: BenchmarkRegistry) -> Self {
         let took_s = record.ended.duration_since(record.started).as_secs().max(0);
         let (reasons, remarks) = reasons(&record.verdict);
         Self {
@@ -247,7 +250,7 @@ impl RunView {
             command: command_line(&record.command),
             config: config_lines(&record.config),
             environment: record.environment.in_words(),
-            points: record.points.iter().map(PointView::new).collect(),
+            points: record.points.iter().map(|point| PointView::new(point, registry)).collect(),
             phases: record.phases.iter().filter(|_| phases).map(PhaseView::new).collect(),
             any_closed: record.points.iter().any(|point| point.loop_kind == LoopKind::Closed),
         }
@@ -273,7 +276,7 @@ pub(crate) fn metrics(runs: &[RunRecord]) -> MetricsView {
 }
 
 impl PointView {
-    fn new(point: &LoadPoint) -> Self {
+    fn new(point: &LoadPoint, registry: BenchmarkRegistry) -> Self {
         let (reasons, remarks) = reasons(&point.verdict);
         let counted = |count: u64, what: &str| (count > 0).then(|| format!("{} {what}", count_text(count)));
         let set = &point.file_set;
@@ -283,7 +286,7 @@ impl PointView {
             offered: point.offered_per_sec.map_or_else(|| point_name(point), rate_text),
             sent: rate_text(point.sent_per_sec),
             achieved: rate_text(point.achieved_per_sec),
-            latency: LatencyView::new(&point.latency_us),
+            latency: LatencyView::new(&point.latency_us).marked(registry.figure_marks(point)),
             lateness_p99: if point.lateness_us.count == 0 { dash() } else { ms_text(point.lateness_us.p99) },
             busy: format!("{}%", grouped(100.0 * point.generator_busy, 0)),
             saturated: point.saturated,
@@ -353,6 +356,20 @@ impl LatencyView {
             p99: text(us.p99),
             p999: text(us.p999),
             max: text(us.max),
+        }
+    }
+
+    /// With a sign before each figure that is not the storage's own.
+    fn marked(self, marks: FigureMarks) -> Self {
+        let with = |mark: FigureMark, text: String| format!("{}{text}", mark.sign());
+        Self {
+            mean: with(marks.mean, self.mean),
+            sd: self.sd,
+            p50: with(marks.p50, self.p50),
+            p90: with(marks.p90, self.p90),
+            p99: with(marks.p99, self.p99),
+            p999: with(marks.p999, self.p999),
+            max: with(marks.max, self.max),
         }
     }
 }

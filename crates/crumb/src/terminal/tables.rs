@@ -11,11 +11,11 @@
 //! Every function gives whole lines; all but [`summary`] end in an empty one, so that blocks can follow each other.
 //! Source: Anderson, "Fstress", table 4.
 
-use harness::open_loop::GeneratorLimits;
-use measure::{Curve, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
+use measure::{Curve, FigureMark, LatencySummary, LoadPoint, LoopKind, Phase, RankPart, RunRecord, Verdict};
 use report::{bytes_text, count_text, figure_text, metric_text, ms_text, number_text, rate_text};
 
 use super::layout::{counted, folded, grid, named, shortened, wrapped};
+use crate::declarations::REGISTRY;
 
 /// Leaves room for seven figures in a line of the terminal.
 const PHASE_WIDTH_MAX: usize = 26;
@@ -333,30 +333,20 @@ fn latency(us: &LatencySummary) -> [String; 7] {
 }
 
 /// Marks figures, in the order of [`latency`]: `>` for those that rest on requests that were never answered, which took longer, and
-/// `~` for those that the generator's own lateness moved.
+/// `~` for those that the generator's own lateness moved. The deviation is left as it is.
 fn marked(point: &LoadPoint, figures: [String; 7]) -> [String; 7] {
-    let pacing = point.pacing.unwrap_or_default();
-    let answered_share = 1.0 - pacing.unanswered as f64 / point.latency_us.count.max(1) as f64;
-    let limits = GeneratorLimits::default();
-    let of = |us: &LatencySummary| [us.mean, us.p50, us.p90, us.p99, us.p999, us.max];
-    let without = pacing.latency_without_lateness_us;
-    let (with_us, without_us) = (of(&point.latency_us), of(&without));
-    // The mean rests on all requests, and so does the maximum.
-    let shares = [1.0, 0.5, 0.9, 0.99, 0.999, 1.0];
-    let mark = |at: usize| match pacing.unanswered > 0 && shares[at] > answered_share {
-        true => ">",
-        false if without.count > 0 && limits.is_moved(with_us[at], without_us[at]) => "~",
-        false => "",
-    };
-    let [mean, sd, rest @ ..] = figures;
-    let mut at = 0;
-    let rest = rest.map(|figure| {
-        at += 1;
-        format!("{}{figure}", mark(at))
-    });
-    let [p50, p90, p99, p999, max] = rest;
-    // The deviation is left as it is.
-    [format!("{}{mean}", mark(0)), sd, p50, p90, p99, p999, max]
+    let marks = REGISTRY.figure_marks(point);
+    let [mean, sd, p50, p90, p99, p999, max] = figures;
+    let with = |mark: FigureMark, figure: String| format!("{}{figure}", mark.sign());
+    [
+        with(marks.mean, mean),
+        sd,
+        with(marks.p50, p50),
+        with(marks.p90, p90),
+        with(marks.p99, p99),
+        with(marks.p999, p999),
+        with(marks.max, max),
+    ]
 }
 
 fn if_sampled(of: &LatencySummary, us: f64) -> String {

@@ -1,11 +1,12 @@
 //! Every figure that runs have in common, with one value a run.
 //!
 //! Always holds: a figure stands on at least two sides, one of them the baseline; what is not finite is left
-//! out; closed-loop load points are no figures, since their load is not the same.
+//! out; closed-loop load points are no figures, since their load is not the same; nor is what the machine did beside a run,
+//! which would share its uncertainty with all that is judged.
 
 use std::collections::BTreeMap;
 
-use measure::{LoopKind, Metric, Phase, RunRecord};
+use measure::{LoopKind, MACHINE_METRICS, Metric, Phase, RunRecord};
 
 use super::{Figure, FigureKind, Samples, Side};
 use crate::figures::round_rate_text;
@@ -16,6 +17,7 @@ pub(super) fn of(sides: &[Side]) -> Vec<Figure> {
     let metrics = |run: &RunRecord| {
         run.metrics
             .iter()
+            .filter(|(name, _)| MACHINE_METRICS.iter().all(|machine| machine.name != name.as_str()))
             .map(|(name, &value)| (Key(0, name.clone(), metric(sides, name).title), value))
             .collect()
     };

@@ -312,3 +312,30 @@ fn a_hostile_name_of_a_configuration_is_text() {
         assert!(!svg.contains("<img"), "{name}");
     }
 }
+
+#[test]
+fn latencies_that_are_not_the_storage_s_own_are_marked_in_tables_and_plots() {
+    let mut record = two_runs().swap_remove(0);
+    let latency = record.points[0].latency_us;
+    let half = measure::LatencySummary { mean: latency.mean / 2.0, ..latency };
+    record.points[0].pacing = Some(measure::Pacing {
+        latency_without_lateness_us: half,
+        unanswered: latency.count / 200,
+        ..measure::Pacing::default()
+    });
+    let registry = REGISTRY.marking_moved(|with, without| with > 1.5 * without);
+    let page = |record: &measure::RunRecord, registry| {
+        html::render(std::slice::from_ref(record), registry, &Options::default()).unwrap()
+    };
+    let plots = |record: &measure::RunRecord| -> String {
+        let files = svg::all(std::slice::from_ref(record), registry, Reference::Auto).unwrap();
+        files.into_iter().map(|(_, svg)| svg).collect()
+    };
+    // Mean and maximum rest on all requests.
+    assert!(page(&record, registry).contains("class=\"n\">&gt;"));
+    assert!(plots(&record).contains(": at least, as some"));
+    record.points[0].pacing.as_mut().unwrap().unanswered = 0;
+    assert!(page(&record, registry).contains("class=\"n\">~"));
+    assert!(plots(&record).contains("~: moved by the generator"));
+    assert!(!page(&record, REGISTRY).contains("class=\"n\">~"), "this registry has no such rule");
+}
