@@ -19,7 +19,7 @@ fn left(bench: &Bench, directory: &str) -> usize {
 fn a_run_does_what_postmark_does_with_these_settings_and_leaves_nothing() {
     let bench = bench();
     let said = bench.crumb(&["run", "postmark", "a", "--json", "a.json"]);
-    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.is_fine(), "{}{}", said.out, said.err);
     assert_fits(&said.out);
     assert!(said.out.starts_with("CLOSED LOOP") && said.out.contains("Transactions"), "{}", said.out);
     let record = RunRecord::from_json(&bench.read("a.json")).unwrap();
@@ -43,7 +43,7 @@ fn rivals_are_measured_in_turns_and_the_answer_stands_at_the_end() {
     let said = bench.crumb(
         &[&["run", "postmark", "a", "--vs", "b", "--repeat", "4", "--json", "all.json"], &small[..]].concat(),
     );
-    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.is_fine(), "{}{}", said.out, said.err);
     assert!(said.out.starts_with("A  postmark on a (4 runs)\nB  postmark on b (4 runs)\n"), "{}", said.out);
     assert_fits(&said.out);
     let records: Vec<RunRecord> = serde_json::from_str(&bench.read("all.json")).unwrap();
@@ -67,7 +67,7 @@ fn repeats_on_one_target_give_medians_and_stop_when_they_are_known_well_enough()
     let wide = bench.fine(&["run", "postmark", "a", "--until-ci", "99%", "--transactions", "1000"]);
     assert!(wide.starts_with("6 runs; "), "{wide}");
     let limited = bench.crumb(&["run", "postmark", "a", "--until-ci", "0.001%", "--time-limit", "1ms"]);
-    assert!(limited.code == 0 && limited.err.contains("time limit is reached"), "{}", limited.err);
+    assert!(limited.is_fine() && limited.err.contains("time limit is reached"), "{}", limited.err);
     assert!(limited.out.starts_with("1 run; "), "{}", limited.out);
 }
 
@@ -80,7 +80,7 @@ fn threads_work_side_by_side_over_nfs_too() {
         let flags =
             ["--threads", "3", "--sync", "close", "--subdirectories", "4", "--number", "50", "--json", "-"];
         let said = bench.crumb(&[&["run", "postmark", target], &flags[..]].concat());
-        assert_eq!(said.code, 0, "{target}: {}", said.err);
+        assert!(said.is_fine(), "{target}: {}{}", said.out, said.err);
         let record = RunRecord::from_json(&said.out).unwrap();
         assert_eq!(record.points[0].outstanding, Some(3));
         assert_eq!(record.phases[0].items, 150, "{target}");
@@ -173,4 +173,34 @@ fn a_run_that_cannot_fit_is_refused_before_it_makes_anything() {
     assert_eq!(said.code, 1, "{}", said.err);
     assert!(said.err.contains("are free") && said.err.contains("--number"), "{}", said.err);
     assert_eq!(left(&bench, "a"), 0);
+}
+
+/// Two loops for each CPU beside a run of a second or so. How long the run has to wait is the kernel's to say: what is asserted is
+/// that the verdict follows what was measured.
+#[test]
+fn busy_loops_beside_a_run_are_named_when_the_run_waited_for_them() {
+    let bench = bench();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let busy = |_| Command::new("timeout").args(["50", "sh", "-c", "while :; do :; done"]).spawn().unwrap();
+    let mut loops: Vec<_> = (0..2 * cpus).map(busy).collect();
+    let said = bench.crumb(&["run", "postmark", "a", "--transactions", "100000", "--json", "run.json"]);
+    for busy in &mut loops {
+        let id = rustix::process::Pid::from_child(busy);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        busy.wait().unwrap();
+    }
+    assert!(said.is_fine(), "{}{}", said.out, said.err);
+    let record = RunRecord::from_json(&bench.read("run.json")).unwrap();
+    let lost = record.metrics["machine_lost_to_others_percent"];
+    assert!(record.metrics["machine_others_cpu_percent"] > 0.0 && lost >= 0.0, "{:?}", record.metrics);
+    let took_s: f64 = record.phases.iter().map(|phase| phase.wall_s).sum();
+    if lost > 5.0 && took_s > 1.0 {
+        let found = record.verdict.reasons.iter().find(|reason| reason.code == "machine-disturbed");
+        assert!(
+            found.is_some_and(|reason| reason.fatal && reason.text.contains("sh x")),
+            "{:?}",
+            record.verdict
+        );
+        assert!(!record.verdict.valid && said.code == 3);
+    }
 }
