@@ -94,14 +94,6 @@ impl LatencyHistogram {
         self.live().add(other.whole().as_ref()).expect("histograms of equal bounds always add up");
     }
 
-    /// Takes out samples that are in it.
-    ///
-    /// # Panics
-    /// When one of `other`'s samples is not.
-    pub fn subtract(&mut self, other: &Self) {
-        self.live().subtract(other.whole().as_ref()).expect("the samples that are taken out were in it");
-    }
-
     /// Forgets all samples.
     pub fn clear(&mut self) {
         self.live().reset();
