@@ -134,6 +134,9 @@ pub fn is_same_place(one: &Path, other: &Path) -> bool {
     place(one).is_some_and(|one| Some(one) == place(other))
 }
 
+/// Writes a piece of text where it belongs.
+pub type Writer = Box<dyn FnMut(&str) -> anyhow::Result<()>>;
+
 /// Where `-o` sends something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -153,7 +156,7 @@ impl Destination {
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn opened(&self, context: &Context) -> anyhow::Result<Box<dyn FnMut(&str) -> anyhow::Result<()>>> {
+    pub fn opened(&self, context: &Context) -> anyhow::Result<Writer> {
         let Self::File(path) = self else { return Ok(Box::new(print)) };
         refuse_store(context, path)?;
         let path = path.clone();

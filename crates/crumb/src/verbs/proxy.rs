@@ -26,7 +26,7 @@ use webcache::server::{Server, Side};
 
 pub use self::args::ProxyArgs;
 use crate::context::Context;
-use crate::exit::{BadUsage, ExitStatus, in_one_line};
+use crate::exit::{ExitStatus, in_one_line};
 use crate::notify::Supervisor;
 use crate::output::{note, print};
 

@@ -11,6 +11,7 @@ use report::{bytes_text, count_text, rate_text};
 use webload::{End, Generation, ObjectSet, Pace, Phase, Plan, PolyMix, Pool, SetUse, Trace, TraceFormat};
 
 use crate::quantities::{QuantityError, count, count_in, number_in, percent_in, size, time};
+use crate::quick;
 
 /// What is asked for.
 #[derive(Args, Clone, Debug)]
@@ -148,12 +149,11 @@ impl WorkloadArgs {
     /// What a run with `--quick` does not show; none for others.
     pub fn limits_of_quick(&self) -> Option<String> {
         self.quick.then(|| match self.workload {
-            Name::PolyMix3 | Name::PolyMix4 => quick::limits(
-                2 * self.cache_size.as_u64(),
-                "objects live and plateaus last for seconds, not hours",
-            ),
+            Name::PolyMix3 | Name::PolyMix4 => {
+                quick::limits(2 * self.cache_size, "objects live and plateaus last for seconds, not hours")
+            }
             Name::Hits | Name::Stores => {
-                let bytes = self.objects.get().saturating_mul(self.object_size.as_u64());
+                let bytes = self.objects.get().saturating_mul(self.object_size);
                 quick::limits(bytes, "and a cache that is full or has run for hours may be slower")
             }
             Name::Trace => "a quick run: the trace is replayed as always".to_owned(),
