@@ -132,7 +132,7 @@ pub fn check_reply(head: &[u8], to_head: bool) -> Result<Framing, Violation> {
 }
 
 /// Checks a reply that a lenient parser has already read. Refuses lengths that another parser could read differently, and transfer codings
-/// that are not decoded here and must not be passed on. An unknown coding only means that the body ends with the connection (RFC
+/// that are not decoded here and must not be passed on, and what only resembles `chunked`. An unknown coding only means that the body ends with the connection (RFC
 /// 9112 section 6.3).
 pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMap) -> Result<(), Violation> {
     if !headers.contains_key(TRANSFER_ENCODING) {
@@ -140,6 +140,13 @@ pub fn check_read_reply(version: Version, status: StatusCode, headers: &HeaderMa
     }
     if headers.contains_key(CONTENT_LENGTH) {
         return Err(Violation::TwoLengths);
+    }
+    // The parser takes all but a plain `chunked` for a body until the end of the connection, whatever resembles it.
+    let resembles = |line: &[u8]| line.windows(7).any(|part| part.eq_ignore_ascii_case(b"chunked"));
+    let is_plain = |line: &[u8]| line.trim_ascii().eq_ignore_ascii_case(b"chunked");
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter().map(HeaderValue::as_bytes);
+    if lines.any(|line| resembles(line) && !is_plain(line)) {
+        return Err(Violation::TransferEncoding);
     }
     let is = |coding: &[u8], name: &str| coding.eq_ignore_ascii_case(name.as_bytes());
     let mut codings = all_members(headers, &TRANSFER_ENCODING);
