@@ -67,7 +67,7 @@ pub enum Event {
     },
     /// A size is measured in all layouts: this is what is known so far.
     SizeMeasured(Box<Part>),
-    /// All that will be measured is: what follows is the removal of so many files.
+    /// All that will be measured is: what follows is the removal of that many files.
     AllMeasured(Box<Part>, u64),
 }
 

@@ -100,7 +100,7 @@ fn set(root: &Path) -> PathBuf {
 }
 
 fn text_of(outcome: &Outcome) -> String {
-    outcome.error.as_ref().map(ToString::to_string).unwrap_or_default()
+    outcome.error.as_ref().map(|error| measure::error_chain(error)).unwrap_or_default()
 }
 
 #[test]

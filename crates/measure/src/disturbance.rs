@@ -15,7 +15,7 @@
 //! it is late.
 //!
 //! Ours are: this process and its children, threads of the kernel, file system daemons (which hold `/dev/fuse` open), servers
-//! on this machine that the run talks to, and other ranks of the run on this host. What cannot be told apart: a server of
+//! on this machine that the run talks to, and other ranks of the run on this host. What cannot be distinguished: a server of
 //! another user, whose sockets only root can see, counts as ours when the run talks to a server on this machine; in a
 //! container the kernel's threads and other containers look alike, and count as others.
 //!
@@ -332,9 +332,9 @@ impl MachineLog {
         }
     }
 
-    /// As metrics of a record; nothing when no stretch was watched.
+    /// As metrics of a record; nothing when less than half a second was watched.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
-        if self.whole.wall.is_zero() {
+        if self.whole.wall < WALL_MIN {
             return BTreeMap::new();
         }
         let whole = &self.whole;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Always holds: all samples of a metric follow its head. A line break in a help or a label never ends a line.
-//! Not here: which metrics there are (whoever counts them declares them), and serving them.
+//! Not here: which metrics there are (their counter declares them), and serving them.
 //! Source: Prometheus documentation, "Exposition formats", text-based format.
 
 use std::fmt::{Display, Write as _};

@@ -87,7 +87,7 @@ fn file_error(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Volu
     move |source| VolumesError::File { path, what, source }
 }
 
-/// Whether there are files of segments: then there is a store, and its heads are lost, which its opening tells.
+/// Whether there are files of segments: then there is a store, and its heads are lost, which its opening reports.
 fn has_segments(store: &Path) -> bool {
     let Ok(entries) = fs::read_dir(store) else { return false };
     entries.flatten().any(|entry| {

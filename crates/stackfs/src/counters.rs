@@ -256,6 +256,7 @@ mod tests {
     fn the_page_of_metrics_names_what_a_mount_tells_prometheus_and_no_more() {
         let page = include_str!("../../../docs/guide/metrics.md");
         let section = page.split("\n## Prometheus: crumb mount\n").nth(1).expect("its heading");
+        let section = section.split("\n## ").next().expect("what stands before the next heading");
         let promised: Vec<(&str, &str)> = section
             .lines()
             .filter_map(|row| {

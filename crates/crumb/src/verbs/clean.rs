@@ -18,6 +18,7 @@ use files::{
     FileSystem, FsError, MarkedProcess, RUN_MARK, Status, Target, TreeSize, marked_process, read_run_mark,
     remove_tree, tree_size,
 };
+use measure::proc::MountInfo;
 use report::{bytes_text, count_text};
 use serde::Serialize;
 
@@ -102,6 +103,13 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         refuse_store(context, path)?;
         can_be_written(path)?;
     }
+    // As a target of a run a directory that is empty or missing becomes a store: there is nothing to find in one.
+    if let Target::Pack(path) = &args.target
+        && std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none())
+        && !path.ancestors().skip(1).any(|above| above.join("volume").exists())
+    {
+        bail!("{}: there is no packed store", path.display());
+    }
     let stop = signals::stop_flag_of(context)?;
     let fs = args.file_system.open(&args.target, &stop)?;
     let mut found = Vec::new();
@@ -110,6 +118,9 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
             bail!("interrupted before anything was removed");
         }
         found.push(looked_at(&*fs, name)?);
+    }
+    if let Target::Directory(path) = &args.target {
+        leave_what_has_mounts(path, &mut found)?;
     }
     if !args.dry_run {
         remove(args, &fs, &mut found, context, &stop);
@@ -133,6 +144,21 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         0 => Ok(ExitStatus::Fine),
         some => bail!("{} could not be removed", counted(some, "directory", "directories")),
     }
+}
+
+/// A file system that is mounted in a directory, or on it, is somebody's who did not expect it to be emptied. A bind mount has the
+/// device number of what is around it, so that only the table of mounts tells.
+fn leave_what_has_mounts(target: &Path, found: &mut [Found]) -> anyhow::Result<()> {
+    let target = target.canonicalize().with_context(|| format!("cannot use {}", target.display()))?;
+    let mounts = MountInfo::all().context("cannot read the table of mounts")?;
+    for found in found {
+        let place = target.join(&found.name);
+        if let Some(mount) = mounts.iter().find(|mount| mount.point.starts_with(&place)) {
+            found.state = State::Refused;
+            found.note = Some(format!("something is mounted at {}: unmount it first", mount.point.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Names in the target that a benchmark gives its directories.

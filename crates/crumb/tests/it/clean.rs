@@ -136,3 +136,34 @@ fn left_overs_on_an_nfs_server_are_removed_through_it() {
     assert!(said.out.contains("Removed 1 directory") && said.out.contains("left alone"), "{}", said.out);
     assert_eq!(std::fs::read_dir(bench.path("a")).unwrap().count(), 1, "the link");
 }
+
+/// Symptom: files that a bind mount showed inside a left-over were deleted. A bind mount has the device number of what is around
+/// it, so that only the table of mounts tells.
+#[test]
+fn what_is_mounted_in_a_left_over_stays() {
+    if !testkit::need::root("a mount in a namespace of its own") {
+        return;
+    }
+    let bench = bench();
+    let (left_over, precious) = (bench.path("a").join("crumb-postmark-0001"), bench.path("precious"));
+    std::fs::create_dir_all(left_over.join("m")).unwrap();
+    std::fs::create_dir(&precious).unwrap();
+    std::fs::write(precious.join("file"), "x").unwrap();
+    let gone = "crumb run 1 host=elsewhere machine=m boot=b pidns=n pid=1 begun=1\n";
+    std::fs::write(left_over.join("crumb-run"), gone).unwrap();
+    let cleaned = |mounted: &str| {
+        let script = format!("mount --bind precious {mounted} && exec \"$0\" clean a --other-hosts");
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_crumb")])
+            .current_dir(bench.directory())
+            .output()
+            .unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let text = cleaned("a/crumb-postmark-0001/m");
+    assert!(text.contains("left alone") && text.contains("Removed 0 directories"), "{text}");
+    assert!(precious.join("file").exists() && left_over.join("crumb-run").exists(), "{text}");
+    std::fs::write(precious.join("crumb-run"), gone).unwrap();
+    let text = cleaned("a/crumb-postmark-0001");
+    assert!(precious.join("file").exists(), "{text}");
+}

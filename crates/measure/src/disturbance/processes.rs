@@ -30,7 +30,7 @@ struct Process {
     parent: u32,
     is_kernel: bool,
     ticks: u64,
-    /// Tells it from an earlier one of its number.
+    /// Distinguishes it from an earlier one of its number.
     started: u64,
 }
 

@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// What is known to be missing without reading bodies: volumes and segments that are not there, and indexes that end
-    /// early or have index records that cannot be read. [`Store::check`] tells more.
+    /// early or have index records that cannot be read. [`Store::check`] says more.
     ///
     /// # Errors
     /// When the store could not be learnt.

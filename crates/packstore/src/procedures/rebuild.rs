@@ -90,7 +90,7 @@ const SEEK_BYTES: usize = 1 << 20;
 /// What a rebuild learnt besides the table.
 pub(crate) struct Rebuilt {
     resolved: Resolved,
-    /// A lost index of a cache may have told what was purged: nothing of the cache counts.
+    /// A lost index of a cache may have said what was purged: nothing of the cache counts.
     drops_all: bool,
 }
 

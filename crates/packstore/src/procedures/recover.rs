@@ -1,4 +1,4 @@
-//! What a segment's index told, learnt again when the index is lost.
+//! What a segment's index said, learnt again when the index is lost.
 //!
 //! ```text
 //! index file --> head and index records
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A data file does not tell which of its records count: tombstones and what they supersede are in indexes alone. After a clean
-//! stop the table tells. After any other stop a store keeps what it finds, marked; a cache drops all that it holds, as what
+//! stop the table says. After any other stop a store keeps what it finds, marked; a cache drops all that it holds, as what
 //! was purged may be among it.
 //!
 //! Always holds: nothing is deleted because something else is missing.

@@ -17,7 +17,7 @@ use crate::format::{IndexHead, IndexRecord, IndexRecords, Put, Superseded, Tombs
 use crate::objects::Objects;
 use crate::options::Mode;
 use crate::procedures::make_room::NoRoom;
-use crate::procedures::recover::index::untold;
+use crate::procedures::recover::index::unindexed;
 use crate::segments::bitmap::Bitmap;
 use crate::segments::index_file::IndexRead;
 use crate::segments::segment::Segment;
@@ -30,7 +30,7 @@ pub(crate) fn lacks_nothing(
     segment: &Arc<Segment>,
     read: &IndexRead,
 ) -> Result<(), StoreError> {
-    let mut told = 0;
+    let mut indexed = 0;
     for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
         if let IndexRecord::Put(put) = index_record
             && objects
@@ -38,11 +38,12 @@ pub(crate) fn lacks_nothing(
                 .location_of(put.name.hash(objects.setup.hash_seed), segment.number, put.block)
                 .is_some()
         {
-            told += objects.setup.shape.blocks(put.record_bytes());
+            indexed += objects.setup.shape.blocks(put.record_bytes());
         }
     }
     // Blocks of what is being deleted may count a little longer than it does: whether there is any is seen in the data file.
-    if told >= segment.live_blocks.load(Ordering::Relaxed) || untold(objects, segment, read)?.keys.is_empty()
+    if indexed >= segment.live_blocks.load(Ordering::Relaxed)
+        || unindexed(objects, segment, read)?.keys.is_empty()
     {
         return Ok(());
     }
@@ -107,7 +108,7 @@ pub(crate) fn rewrite_index(
     let mut out = head.encode().to_vec();
     let mut live = live.into_iter().peekable();
     // Each of them once here, and once more at the end.
-    let (mut tombstones, mut told) = (Vec::new(), HashSet::new());
+    let (mut tombstones, mut kept) = (Vec::new(), HashSet::new());
     let is_needed = |superseded: Superseded| {
         if superseded.file == segment.number {
             superseded.generation >= since
@@ -133,7 +134,7 @@ pub(crate) fn rewrite_index(
                 }
             }
             IndexRecord::Tombstone(Tombstone { sequence, hash, superseded, .. }) if is_needed(superseded) => {
-                if told.insert((sequence, hash, superseded.file)) {
+                if kept.insert((sequence, hash, superseded.file)) {
                     index_record.encode(head.salt(), &mut tombstones);
                 }
             }

@@ -62,7 +62,7 @@ impl VolumeCopy {
             None if disk.open(COPY_NAME, DiskOpen::Read).is_ok() => {
                 "is damaged: which segments the volume had is not known"
             }
-            // An earlier version of this program wrote none, and told of no clean stop.
+            // An earlier version of this program wrote none, and recorded no clean stop.
             None if was_closed => "is missing: which segments the volume had is not known",
             None => return None,
             Some(copy) => {

@@ -27,16 +27,17 @@ fn a_reload_tells_the_keys_that_need_a_new_start_and_no_others() {
 fn a_number_beyond_what_toml_has_is_told_with_its_key_and_what_is_allowed() {
     let file = "[limits]\nidle_s = 99999999999999999999\n[cache]\nsize_mib = 1\nmemory_mib = -99999999999999999999\n";
     let problems = read(file, flags(ENOUGH)).map(drop).expect_err("too large").problems;
-    let told = problems.iter().map(|problem| format!("{} {}", problem.key, problem.what)).collect::<Vec<_>>();
+    let reported =
+        problems.iter().map(|problem| format!("{} {}", problem.key, problem.what)).collect::<Vec<_>>();
     let allowed = "and should be from -9223372036854775808 to 9223372036854775807";
     assert_eq!(
-        told,
+        reported,
         [
             format!("cache.memory_mib is -99999999999999999999, {allowed}"),
             format!("limits.idle_s is 99999999999999999999, {allowed}"),
         ]
     );
-    // What is no TOML is told by the parser.
+    // What is no TOML is reported by the parser.
     let error = read("[limits]\nidle_s = = 3", flags(ENOUGH)).map(drop).expect_err("no TOML");
     assert_eq!(error.problems[0].key, "");
 }

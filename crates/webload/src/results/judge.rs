@@ -353,7 +353,7 @@ fn phase_record(phase: &Phase, tally: &Tally) -> PhaseRecord {
     }
 }
 
-/// What speaks against single levels: all of it where the figures rest on them, else only what is false whoever was late.
+/// What speaks against single levels: all of it where the figures rest on them, else only what is false in any case.
 fn levels(
     config: &WebloadConfig,
     points: &[LoadPoint],

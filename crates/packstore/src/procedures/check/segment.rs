@@ -7,7 +7,7 @@ use crate::format::{IndexRecord, IndexRecords, Put, damaged_behind};
 use crate::objects::Objects;
 use crate::objects::read::Depth;
 use crate::procedures::recover::cut::{CutRecord, cut_records, looks_cut};
-use crate::procedures::recover::index::untold;
+use crate::procedures::recover::index::unindexed;
 use crate::segments::index_file::{IndexRead, Lost};
 use crate::segments::segment::{Onward, Segment};
 use crate::store::iterate::index_of_live;
@@ -41,14 +41,14 @@ pub(super) fn check_segment(
     }
     wrong.extend(read.repaired.iter().map(|at| format!("the index has a flipped bit after byte {at}")));
     report.faults.extend(wrong.into_iter().map(|what| fault(segment, None, what)));
-    let told = live.blocks(objects);
+    let indexed = live.blocks(objects);
     check_objects(objects, segment, live.puts, report);
     if segment.lacks_data() {
         return Ok(());
     }
     check_cut(objects, segment, &read, report)?;
-    if told < segment.live_blocks.load(Ordering::Relaxed) {
-        for key in untold(objects, segment, &read)?.keys {
+    if indexed < segment.live_blocks.load(Ordering::Relaxed) {
+        for key in unindexed(objects, segment, &read)?.keys {
             let what = match key {
                 Some(key) => format!("the index lacks the index record of {}", printable(&key)),
                 None => "the index lacks the index record of a part of an object".to_owned(),
@@ -60,7 +60,7 @@ pub(super) fn check_segment(
     Ok(())
 }
 
-/// What an index tells of records that count.
+/// What an index says of records that count.
 struct Live<'a> {
     puts: Vec<Put<'a>>,
     /// Up to here it was complete once.
@@ -121,7 +121,7 @@ fn wrong_with_index(segment: &Segment, read: &IndexRead, live: &Live<'_>) -> Vec
     wrong
 }
 
-/// Reads the objects that an index tells of, in the order in which they lie.
+/// Reads the objects that an index names, in the order in which they lie.
 fn check_objects(objects: &Objects, segment: &Segment, mut puts: Vec<Put<'_>>, report: &mut CheckReport) {
     puts.sort_unstable_by_key(|put| put.block);
     let mut end = 0;
@@ -162,14 +162,14 @@ fn check_cut(
     for put in cut.iter().map(CutRecord::put).filter(|put| !put.name.internal) {
         let found = objects.find(put.name, put.name.hash(objects.setup.hash_seed), Depth::Head);
         if !found.is_ok_and(|found| found.is_some_and(|found| found.head.sequence >= put.sequence)) {
-            let what = "it may be missing: no index record tells of it".to_owned();
+            let what = "it may be missing: no index record names it".to_owned();
             report.faults.push(Fault { is_damaged: false, ..fault(segment, Some(put.name.key), what) });
         }
     }
     Ok(())
 }
 
-/// What an index lacks since it was cut off. After a clean stop the table tells better.
+/// What an index lacks since it was cut off. After a clean stop the table knows better.
 pub(in crate::procedures) fn cut_off(
     objects: &Objects,
     segment: &Segment,
@@ -181,14 +181,14 @@ pub(in crate::procedures) fn cut_off(
     cut_records(objects, segment, read)
 }
 
-/// Why objects may be missing that an index told of.
+/// Why objects may be missing that an index named.
 pub(super) fn what_an_index_lacks(objects: &Objects, segment: &Segment, read: &IndexRead) -> Option<String> {
     let live = Live::of(objects, segment, read);
     if live.damaged_before_end().next().is_some() {
         return Some("its index has index records that cannot be read".to_owned());
     }
     let is_short = match objects.index.is_rebuilt() {
-        // Its index alone told what there is.
+        // Its index alone said what there is.
         true => read.lost.is_none() && looks_cut(objects, segment, read),
         false => live.blocks(objects) < segment.live_blocks.load(Ordering::Relaxed),
     };

@@ -36,12 +36,12 @@ pub(super) fn resolve(
 ) -> Result<Resolved, StoreError> {
     let mut ours = Ours::default();
     let mut internals = Vec::new();
-    let mut untold = HashMap::new();
+    let mut unindexed = HashMap::new();
     let parts = (0..PARTS).map(|_| Mutex::new(Vec::new())).collect::<Vec<Mutex<Vec<Vec<Found>>>>>();
     let mut sequence_max = 0;
     for heap in heaps {
         ours.specials.extend(heap.specials);
-        untold.extend(heap.uncertain);
+        unindexed.extend(heap.uncertain);
         internals.extend(heap.internals);
         sequence_max = sequence_max.max(heap.sequence_max);
         for (part, found) in parts.iter().zip(heap.parts) {
@@ -73,7 +73,7 @@ pub(super) fn resolve(
             resolved.part(objects, &ours, part);
         }
     };
-    let mut resolved = Resolved { next_sequence, untold, ..Resolved::default() };
+    let mut resolved = Resolved { next_sequence, unindexed, ..Resolved::default() };
     std::thread::scope(|scope| {
         let threads = (0..threads).map(|_| scope.spawn(decide)).collect::<Vec<_>>();
         for thread in threads {
@@ -157,11 +157,11 @@ pub(super) struct Resolved {
     torn: HashSet<u64>,
     /// Hash and sequence number.
     uncertain: Vec<(u64, u64)>,
-    /// Records of which no index record tells, by sequence number.
-    untold: HashMap<u64, Uncertain>,
+    /// Records that no index record names, by sequence number.
+    unindexed: HashMap<u64, Uncertain>,
     /// Sequence number, hash and file of records that get a tombstone.
     superseded: Vec<(u64, u64, u32)>,
-    /// As [`resolve`] was told.
+    /// As given to [`resolve`].
     lost: bool,
 }
 
@@ -234,7 +234,7 @@ impl Resolved {
         objects.index.learn(self.objects, self.torn);
         objects.set_links(self.links);
         for (hash, sequence) in self.uncertain {
-            if let Some(what) = self.untold.remove(&sequence) {
+            if let Some(what) = self.unindexed.remove(&sequence) {
                 objects.index.doubt(hash, what);
             }
         }
@@ -248,7 +248,7 @@ impl Resolved {
             && !objects.setup.read_only
             && let Err(error) = objects.queue.stage_tombstones(&superseded)
         {
-            tracing::warn!(%error, "what a damaged index record made void could not be told again");
+            tracing::warn!(%error, "what a damaged index record made void could not be recorded again");
         }
     }
 }
@@ -259,12 +259,12 @@ fn unnamed_superseded(objects: &Objects, group: &[Found]) -> Vec<(u64, u64, u32)
     let file =
         |found: &Found| found.location().map(|location| Address::of(location, objects.setup.shape).file);
     let older = group.iter().enumerate().skip(1).filter(|(_, older)| older.sequence < group[0].sequence);
-    let untold = older.filter_map(|(at, older)| {
+    let unindexed = older.filter_map(|(at, older)| {
         let file = file(older)?;
-        let told = group[..at].iter().any(|newer| newer.superseded == file);
-        (!told).then_some((older.sequence, older.hash, file))
+        let recorded = group[..at].iter().any(|newer| newer.superseded == file);
+        (!recorded).then_some((older.sequence, older.hash, file))
     });
-    untold.collect()
+    unindexed.collect()
 }
 
 fn count(objects: &Objects, found: &Found, location: Location) {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::index::{end_of, put_of, told_blocks};
+use super::index::{end_of, indexed_blocks, put_of};
 use super::records::each_record;
 use crate::error::StoreError;
 use crate::format::{
@@ -32,14 +32,14 @@ impl CutRecord {
     }
 }
 
-/// Records that were written after an index that was longer than it is now, and of which it tells nothing, when one of them
+/// Records that were written after an index that was longer than it is now, and that it does not name, when one of them
 /// says so. Records that power loss left without an index record say nothing of the sort.
 pub(crate) fn cut_records(
     objects: &Objects,
     segment: &Segment,
     read: &IndexRead,
 ) -> Result<Vec<CutRecord>, StoreError> {
-    let (told, end, salt) = (told_blocks(objects, read), end_of(read), read.salt);
+    let (indexed, end, salt) = (indexed_blocks(objects, read), end_of(read), read.salt);
     let (mut cut, mut index_end) = (Vec::new(), 0);
     each_record(objects, segment, |record| {
         // Older ones were dropped from the index when it was rewritten, or may have been.
@@ -47,7 +47,7 @@ pub(crate) fn cut_records(
             return;
         }
         index_end = index_end.max(record.index_end);
-        if !told.is_taken(record.block)
+        if !indexed.is_taken(record.block)
             && let Some(put) = put_of(objects, record, true)
         {
             let mut bytes = Vec::new();
@@ -64,7 +64,7 @@ pub(crate) fn cut_records(
 /// Whether an index seems to be cut off, by what lies where the next record would have been written. A look, not a proof of
 /// the contrary: what is in the file is not overwritten then.
 pub(crate) fn looks_cut(objects: &Objects, segment: &Segment, read: &IndexRead) -> bool {
-    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+    let mut indexed = Bitmap::new(objects.setup.shape.segment_blocks);
     let mut newest = (0, 0);
     for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
         let IndexRecord::Put(put) = index_record else { continue };
@@ -74,10 +74,10 @@ pub(crate) fn looks_cut(objects: &Objects, segment: &Segment, read: &IndexRead) 
         else {
             continue;
         };
-        told.mark(put.block, blocks);
+        indexed.mark(put.block, blocks);
         newest = newest.max((put.sequence, end));
     }
-    let first_free = (0..objects.setup.shape.segment_blocks).find(|&block| !told.is_taken(block));
+    let first_free = (0..objects.setup.shape.segment_blocks).find(|&block| !indexed.is_taken(block));
     let end = end_of(read);
     let Ok(body) = segment.body() else { return false };
     let mut bytes = vec![0; LOOK_BYTES];

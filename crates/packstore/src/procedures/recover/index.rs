@@ -24,7 +24,7 @@ pub(crate) fn index_or_records(objects: &Objects, segment: &Segment) -> Result<I
     if let Some(read) = without_head(objects, segment) {
         return Ok(read);
     }
-    // When the body cannot be read either, the index is what is to be told of.
+    // When the body cannot be read either, the index is what is to be reported.
     index_from_records(objects, segment).map_err(|_| why)
 }
 
@@ -108,43 +108,47 @@ fn length_of_shared(objects: &Objects, id: u64) -> u64 {
 
 /// What an index lacks.
 #[derive(Default)]
-pub(crate) struct Untold {
+pub(crate) struct Unindexed {
     pub index_records: Vec<u8>,
     pub keys: Vec<Option<Vec<u8>>>,
 }
 
-/// Index records of the records that count by the table and of which the index tells nothing; and their keys, where they are
+/// Index records of the records that count by the table and that the index does not name; and their keys, where they are
 /// a user's.
-pub(crate) fn untold(objects: &Objects, segment: &Segment, read: &IndexRead) -> Result<Untold, StoreError> {
-    let told = told_blocks(objects, read);
+pub(crate) fn unindexed(
+    objects: &Objects,
+    segment: &Segment,
+    read: &IndexRead,
+) -> Result<Unindexed, StoreError> {
+    let indexed = indexed_blocks(objects, read);
     let recovered = segment.recovered.load(Ordering::SeqCst);
-    let mut untold = Untold::default();
+    let mut unindexed = Unindexed::default();
     each_record(objects, segment, |record| {
         let hash = record.name().hash(objects.setup.hash_seed);
-        if told.is_taken(record.block)
+        if indexed.is_taken(record.block)
             || objects.index.location_of(hash, segment.number, record.block).is_none()
         {
             return;
         }
         if let Some(put) = put_of(objects, record, recovered) {
-            IndexRecord::Put(put).encode(read.salt, &mut untold.index_records);
-            untold.keys.push((!record.head.internal).then(|| record.key.to_vec()));
+            IndexRecord::Put(put).encode(read.salt, &mut unindexed.index_records);
+            unindexed.keys.push((!record.head.internal).then(|| record.key.to_vec()));
         }
     })?;
-    Ok(untold)
+    Ok(unindexed)
 }
 
-/// First blocks of the records that an index tells of.
-pub(super) fn told_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
-    let mut told = Bitmap::new(objects.setup.shape.segment_blocks);
+/// First blocks of the records that an index names.
+pub(super) fn indexed_blocks(objects: &Objects, read: &IndexRead) -> Bitmap {
+    let mut indexed = Bitmap::new(objects.setup.shape.segment_blocks);
     for (_, index_record) in IndexRecords::new(&read.bytes, read.salt) {
         if let IndexRecord::Put(put) = index_record
             && put.block < objects.setup.shape.segment_blocks
         {
-            told.mark(put.block, 1);
+            indexed.mark(put.block, 1);
         }
     }
-    told
+    indexed
 }
 
 /// Where the last index record of an index ends.

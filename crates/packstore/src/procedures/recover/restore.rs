@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::index::{index_or_records, untold};
+use super::index::{index_or_records, unindexed};
 use crate::error::StoreError;
 use crate::objects::Objects;
 use crate::procedures::make_room::NoRoom;
@@ -30,7 +30,7 @@ pub(crate) fn restore(objects: &Objects, others: bool) {
         for segment in &turns[&false] {
             let done = write_anew(objects, segment, false);
             if let Err(error) = done {
-                tracing::error!(%error, file = segment.number, "an index could not be written anew: lost ones stay lost");
+                tracing::error!(%error, file = segment.number, "an index could not be rewritten: lost ones stay lost");
                 return;
             }
         }
@@ -41,7 +41,7 @@ pub(crate) fn restore(objects: &Objects, others: bool) {
             Ok(()) => segment.index_lost.store(false, Ordering::SeqCst),
             Err(error) => {
                 segment.never_fill();
-                tracing::error!(%error, file = segment.number, "a lost index could not be written anew");
+                tracing::error!(%error, file = segment.number, "a lost index could not be rewritten");
             }
         }
     }
@@ -75,8 +75,8 @@ pub(crate) fn write_anew(objects: &Objects, segment: &Arc<Segment>, lost: bool) 
 /// All that counts in a file, whatever its index lacks.
 fn all_told(objects: &Objects, segment: &Segment) -> Result<IndexRead, StoreError> {
     let mut read = index_or_records(objects, segment)?;
-    let untold = untold(objects, segment, &read)?;
+    let unindexed = unindexed(objects, segment, &read)?;
     read.bytes.resize(read.bytes.len().next_multiple_of(8), 0);
-    read.bytes.extend_from_slice(&untold.index_records);
+    read.bytes.extend_from_slice(&unindexed.index_records);
     Ok(read)
 }

@@ -354,7 +354,7 @@ impl RequestHandler {
     }
 }
 
-/// A fetch that no other request may share is in no table, so that it cannot be told; it sees the purge when it ends.
+/// A fetch that no other request may share is in no table, so that it cannot be notified; it sees the purge when it ends.
 const NOTHING_TO_PURGE: &str =
     "nothing is stored for this URL; what is being fetched for it now will not be stored";
 

@@ -69,11 +69,12 @@ pub struct FstressArgs {
     #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
-    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick 2000
+    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick
+    /// 2000 [default: the workload's number for each request a second]
     #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = quick_files(), value_parser = count::<NonZeroU64>)]
     files: Option<NonZeroU64>,
 
-    /// Files per offered request per second, instead of the workload's number
+    /// Files per offered request per second [default: the workload's number]
     #[arg(long, value_name = "N", value_parser = number_in(0.0..=1e9))]
     files_per_op: Option<f64>,
 

@@ -22,7 +22,7 @@ pub struct WorkloadArgs {
     #[arg(long)]
     pub quick: bool,
 
-    /// What the robots ask for; with --quick hits
+    /// Requests of the robots; with --quick hits
     #[arg(
         long,
         short,
@@ -49,7 +49,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fill_share: Option<f64>,
 
-    /// PolyMix and traces: times, and the lives of objects, are so many times shorter; [default: 1; PolyMix with
+    /// PolyMix and traces: factor by which times, and the lives of objects, are shorter [default: 1; PolyMix with
     /// --quick: 1500]
     #[arg(long, value_name = "TIMES", value_parser = number_in(0.001..=1_000_000.0))]
     time_scale: Option<f64>,
