@@ -386,7 +386,10 @@ fn ctrl_c_while_files_are_made_leaves_no_run_and_no_file() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{told}");
     assert!(told.contains("interrupted before anything was measured"), "{told}");
-    assert!(output.stdout.is_empty() && !store.exists());
+    assert!(output.stdout.is_empty());
+    let mut listed = Command::cargo_bin("crumb").expect("the binary is built");
+    let listed = listed.args(["runs", "list", "--json", "--store"]).arg(&store).output().expect("crumb runs");
+    assert_eq!(String::from_utf8_lossy(&listed.stdout).trim(), "[]", "no run is kept");
     assert_eq!(entries(&files), Vec::<String>::new(), "the file set is removed");
 }
 
