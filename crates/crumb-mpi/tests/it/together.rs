@@ -150,7 +150,7 @@ fn wrong_usage_is_told_once() {
     }
     let dir = place();
     let ended = Job::start(3, dir.path(), &["fstress", "null:", "--rate", "fast"]).end(LIMIT);
-    assert_eq!((ended.code, times(&ended.said, "--rate: `fast`")), (2, 1), "{}", ended.said);
+    assert_eq!((ended.code, times(&ended.said, "for '--rate <RATES>'")), (2, 1), "{}", ended.said);
     let ended = Job::start(3, dir.path(), &["fstress", "null:", "--no-such-flag"]).end(LIMIT);
     assert_eq!((ended.code, times(&ended.said, "Usage:")), (2, 1), "{}", ended.said);
 }
