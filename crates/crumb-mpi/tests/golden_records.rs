@@ -53,9 +53,8 @@ fn record(args: &[&str], start: impl FnOnce(&Path, &[&str]) -> Job) -> String {
     run.to_json().replace(&target, TARGET).replace(&own, "DIR")
 }
 
-const POSTMARK: [&str; 10] = [
-    "postmark", TARGET, "--number", "40", "--transactions", "300", "--subdirectories", "2", "--seed", "42",
-];
+const POSTMARK: [&str; 10] =
+    ["postmark", TARGET, "--number", "40", "--transactions", "300", "--subdirectories", "2", "--seed", "42"];
 const NETNEWS: [&str; 8] = ["netnews", TARGET, "--articles", "400", "--seed", "5", "--retention", "1"];
 const FSTRESS: [&str; 8] = ["fstress", "null:", "--seed", "3", "--warm", "50ms", "--files", "100"];
 

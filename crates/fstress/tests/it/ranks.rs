@@ -403,7 +403,7 @@ fn what_was_measured_before_a_rank_was_lost_is_kept() {
     let outcome = kept.into_inner().unwrap().unwrap();
     assert!(!outcome.complete && outcome.verdict.has("incomplete"));
     assert_eq!(outcome.points.len(), 2);
-    let told = outcome.error.unwrap().to_string();
+    let told = measure::error_chain(&outcome.error.unwrap());
     assert!(told.contains("rank 1 on host1") && told.contains("another step"), "{told}");
 }
 
