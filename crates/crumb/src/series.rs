@@ -59,7 +59,7 @@ pub struct SeriesArgs {
     pub until_ci: Option<f64>,
 
     /// With --until-ci: start no new round after this time
-    #[arg(long, default_value = "1h", value_parser = time, value_name = "TIME")]
+    #[arg(long, default_value = "1h", value_parser = time, value_name = "TIME", requires = "until_ci")]
     pub time_limit: Duration,
 }
 

@@ -69,6 +69,9 @@ fn repeats_on_one_target_give_medians_and_stop_when_they_are_known_well_enough()
     let limited = bench.crumb(&["run", "postmark", "a", "--until-ci", "0.001%", "--time-limit", "1ms"]);
     assert!(limited.is_fine() && limited.err.contains("time limit is reached"), "{}", limited.err);
     assert!(limited.out.starts_with("1 run; "), "{}", limited.out);
+    // Without --until-ci it would be ignored.
+    let useless = bench.crumb(&["run", "postmark", "a", "--time-limit", "5s"]);
+    assert!(useless.code == 2 && useless.err.contains("--until-ci"), "{}", useless.err);
 }
 
 #[test]
