@@ -18,7 +18,7 @@ use std::sync::{Arc, mpsc};
 
 use files::FileSystem;
 use harness::{Benchmark, Context, Ended, Figures, PhaseGate as _, Surroundings};
-use measure::{EndedThreads, MeterScope, MetricDeclaration, RankPart};
+use measure::{EndedThreads, MachineMeter, MeterScope, MetricDeclaration, RankPart};
 
 pub use self::config::PostmarkConfig;
 use self::folder::Folder;
@@ -59,8 +59,11 @@ impl Benchmark for Postmark {
             has_ranks,
             ..MeterScope::of_threads(self.config.threads.get())
         };
-        let mut watch = Watch::new(&**storage, has_ranks, scope);
+        let mut watch = Watch::new(&**storage, has_ranks, scope.clone());
+        // Read in the thread that measures: the watch beside it may wake when all is over.
+        let meter = MachineMeter::start(scope);
         let outcome = self.drive(&folder, &mut watch, ended, context);
+        watch.note_machine(meter.stop());
         // Also after an error: the folder is ours and empty, unless something in it could not be removed.
         let removed = folder.remove();
         match outcome {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use files::FileSystem;
 use harness::ranks::Steps;
 use harness::{Events, Step};
-use measure::{DiskMeter, DiskUse, MachineLog, MachineMeter, MeterScope, Phase};
+use measure::{DiskMeter, DiskUse, MachineLog, MachineMeter, MachineUse, MeterScope, Phase};
 
 use crate::engine::{self, Event, Outcome};
 use crate::figures::per_sec;
@@ -38,7 +38,7 @@ pub(super) struct Watch {
     whole: Option<DiskMeter>,
     by_phase: Vec<(engine::Phase, DiskUse)>,
     scope: MeterScope,
-    /// What else the machine did, in the phases that count.
+    /// What else the machine did over the run, and in its phases.
     machine: MachineLog,
     /// How much was done at which moments, when others will ask.
     samples: Option<Vec<(Instant, u64)>>,
@@ -69,6 +69,11 @@ impl Watch {
     /// What else the machine did.
     pub fn machine(&self) -> MachineLog {
         self.machine.clone()
+    }
+
+    /// Notes what else the machine did from the begin of the run to its end.
+    pub fn note_machine(&mut self, whole: MachineUse) {
+        self.machine.set_whole(whole);
     }
 
     /// What the device did in the run; of a copy among others without the time in which it waited for them.
