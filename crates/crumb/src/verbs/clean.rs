@@ -103,6 +103,11 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
         refuse_store(context, path)?;
         can_be_written(path)?;
     }
+    if let Target::Directory(path) = &args.target
+        && !path.is_dir()
+    {
+        bail!("{}: there is no such directory", path.display());
+    }
     // As a target of a run a directory that is empty or missing becomes a store: there is nothing to find in one.
     if let Target::Pack(path) = &args.target
         && std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none())
@@ -147,7 +152,7 @@ pub fn run(args: &CleanArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 }
 
 /// A file system that is mounted in a directory, or on it, is somebody's who did not expect it to be emptied. A bind mount has the
-/// device number of what is around it, so that only the table of mounts tells.
+/// device number of what is around it, so that only the table of mounts shows it.
 fn leave_what_has_mounts(target: &Path, found: &mut [Found]) -> anyhow::Result<()> {
     let target = target.canonicalize().with_context(|| format!("cannot use {}", target.display()))?;
     let mounts = MountInfo::all().context("cannot read the table of mounts")?;
@@ -165,7 +170,7 @@ fn leave_what_has_mounts(target: &Path, found: &mut [Found]) -> anyhow::Result<(
 fn names_of_runs(fs: &dyn FileSystem) -> Result<Vec<String>, FsError> {
     let mut names = Vec::new();
     fs.readdir(Path::new(""), &mut |entry| {
-        // A name that is no text is none of ours.
+        // Names of runs are text.
         names.extend(std::str::from_utf8(entry.name).map(str::to_owned));
     })?;
     names.retain(|name| PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
