@@ -9,16 +9,6 @@ use super::{project_files, root};
 
 /// Files that sleep in tests: file, how often, why there is nothing else to wait for.
 const SLEEPERS: &[(&str, usize, &str)] = &[
-    (
-        "crates/crumb/tests/it/clean.rs",
-        1,
-        "between two looks at whether a run of another process has marked its directory",
-    ),
-    (
-        "crates/crumb/tests/it/ends.rs",
-        1,
-        "a removal that is to be interrupted: another process makes it, and says only that it begins",
-    ),
     ("crates/sys/src/arrivals.rs", 1, "the kernel's own clock is under test: bytes lie for a while"),
     ("crates/testkit/src/ganesha.rs", 2, "between two looks at whether the server is ready, or has ended"),
     ("crates/testkit/src/inn/server.rs", 2, "between two looks at whether the server is ready, or has ended"),
