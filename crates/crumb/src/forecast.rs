@@ -153,7 +153,7 @@ impl Forecast {
 }
 
 impl Levels {
-    /// So many exactly.
+    /// Exactly this number.
     pub fn exactly(what: &'static str, number: u64) -> Self {
         Self { what, least: number, most: number }
     }
@@ -161,7 +161,7 @@ impl Levels {
     fn text(self) -> String {
         let Self { what, least, most } = self;
         if least == most {
-            // One load level is none of several.
+            // "1 load level", "4 load levels".
             let what = if most == 1 { what.trim_end_matches('s').to_owned() } else { what.to_owned() };
             format!("{} {what}", count_text(most))
         } else {
@@ -186,7 +186,7 @@ impl Seconds {
 /// Whole seconds below ten minutes, whole minutes above.
 fn span(seconds: f64) -> String {
     let unit = if seconds < 600.0 { 1.0 } else { 60.0 };
-    // Beyond a thousand years nobody counts.
+    // More than a thousand years is shown as a thousand.
     let seconds = ((seconds / unit).ceil() * unit).clamp(0.0, 3e10);
     humantime::format_duration(Duration::from_secs(seconds as u64)).to_string()
 }

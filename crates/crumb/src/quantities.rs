@@ -62,7 +62,7 @@ whole!(u8 NonZeroU8, u16 NonZeroU16, u32 NonZeroU32, u64 NonZeroU64, usize NonZe
 /// A count, as `20000` or `20k`.
 ///
 /// # Errors
-/// When it is none, or does not fit the type.
+/// When the text is not one, or the value does not fit the type.
 pub fn count<W: Whole>(text: &str) -> Result<W, QuantityError> {
     count_in(W::RANGE)(text)
 }
@@ -77,7 +77,7 @@ pub fn count_in<W: Whole>(
 /// A size in bytes, as `64KiB` or `1.5G`.
 ///
 /// # Errors
-/// When it is none, or does not fit the type.
+/// When the text is not one, or the value does not fit the type.
 pub fn size<W: Whole>(text: &str) -> Result<W, QuantityError> {
     size_in(W::RANGE)(text)
 }

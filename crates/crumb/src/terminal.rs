@@ -1,4 +1,4 @@
-//! What people and programs read of a run while it goes on and when it ended: results, notes, progress, tables.
+//! What people and programs read of a run, during it and at its end: results, notes, progress, tables.
 //!
 //! Always holds: results go to standard output, everything else to standard error.
 //! Not here: errors and exit codes (`exit`), HTML and SVG (`report`).

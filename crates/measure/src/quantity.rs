@@ -104,7 +104,7 @@ const DECIMALS_MAX: usize = 18;
 /// A whole number, such as `20000` or `20k`.
 ///
 /// # Errors
-/// When it is none, or does not fit.
+/// When the text is not one, or the value does not fit.
 pub fn count(text: &str) -> Result<u64, QuantityError> {
     count_in(text, &(0..=u64::MAX))
 }
@@ -133,7 +133,7 @@ pub fn count_in(text: &str, range: &RangeInclusive<u64>) -> Result<u64, Quantity
 /// A number of bytes, such as `64KiB`, `64k` (of 1000 bytes each) or `1.5G`.
 ///
 /// # Errors
-/// When it is none, or does not fit.
+/// When the text is not one, or the value does not fit.
 pub fn size(text: &str) -> Result<u64, QuantityError> {
     size_in(text, &(0..=u64::MAX))
 }

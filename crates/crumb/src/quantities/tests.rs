@@ -90,7 +90,7 @@ fn every_flag_with_a_number_names_its_value_as_one() {
     for flag in Flag::all() {
         let is_number = numbers.iter().any(|number| flag.arg.get_value_parser().type_id() == *number);
         let is_named = flag.names.iter().any(|name| VALUE_NAMES.contains(&name.as_str()) || name == "PID");
-        assert!(!is_number || is_named, "{}: {:?} is none of {VALUE_NAMES:?}", flag.shown(), flag.names);
+        assert!(!is_number || is_named, "{}: {:?} is not among {VALUE_NAMES:?}", flag.shown(), flag.names);
     }
 }
 

@@ -1,4 +1,4 @@
-//! An error prints its own layer alone: its source prints the next one. So whoever prints the chain prints each cause once.
+//! An error prints its own layer alone: its source prints the next one. Then a chain that is printed has each cause once.
 
 use std::fs;
 

@@ -23,7 +23,7 @@ Examples:
     crumb proxy --print-config > crumb.toml
     crumb proxy --config crumb.toml
 
-SIGHUP reads the file again and opens the log anew; no connection is dropped. SIGTERM and Ctrl-C let
+SIGHUP rereads the file and reopens the log; no connection is dropped. SIGTERM and Ctrl-C let
 requests end (proxy.drain_s) and close the store.")]
 pub struct ProxyArgs {
     /// TOML file with the settings that differ from the defaults
