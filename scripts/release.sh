@@ -3,8 +3,8 @@
 #
 #   scripts/release.sh [--no-static]     --no-static leaves out the tarball and the Containerfile
 #
-# The same commit gives the same files on every machine with the same toolchain, in any directory: dates are the commit's
-# (SOURCE_DATE_EPOCH), and no path of this machine is in the program. VERSIONS names the toolchain. From a source tree
+# Meant to give the same files for the same commit and toolchain: dates are the commit's (SOURCE_DATE_EPOCH), and paths of this
+# machine are replaced. VERSIONS names the toolchain. From a source tree
 # without git, set CRUMB_COMMIT and SOURCE_DATE_EPOCH.
 #
 # Needs: Rust as rust-toolchain.toml names it, a C compiler, dpkg-deb, objdump; for the static program
