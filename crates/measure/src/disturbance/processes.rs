@@ -11,27 +11,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::of_ticks;
+use crate::proc::{ProcessStat, process_ids};
 
-/// Less is not worth a look at what a process holds open.
-const TICKS_MIN: u64 = 2;
-/// Flag of the kernel's threads (PF_KTHREAD).
-const KERNEL_THREAD: u64 = 0x0020_0000;
+/// Less CPU time is not worth a look at what a process holds open.
+const USED_MIN: Duration = Duration::from_millis(20);
 
 /// All processes at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
-    by_id: HashMap<u32, Process>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Process {
-    name: String,
-    parent: u32,
-    is_kernel: bool,
-    ticks: u64,
-    /// Distinguishes it from an earlier one of its number.
-    started: u64,
+    by_id: HashMap<u32, ProcessStat>,
 }
 
 /// What processes used between two readings.
@@ -62,15 +50,8 @@ enum Role {
 
 impl Processes {
     pub fn read() -> Self {
-        let mut by_id = HashMap::new();
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            if let Some(process) = Process::of_stat(&stat) {
-                by_id.insert(id, process);
-            }
-        }
-        Self { by_id }
+        let of = |id| Some((id, ProcessStat::of(id)?));
+        Self { by_id: process_ids().into_iter().filter_map(of).collect() }
     }
 
     /// What each used since an earlier reading.
@@ -85,15 +66,14 @@ impl Processes {
         let mut found = Found::default();
         let mut by_name: BTreeMap<&str, (u32, Duration)> = BTreeMap::new();
         for (&id, process) in self.by_id.iter().filter(|(id, _)| **id != own) {
-            let earlier = before.by_id.get(&id).filter(|earlier| earlier.started == process.started);
-            let ticks = process.ticks.saturating_sub(earlier.map_or(0, |earlier| earlier.ticks));
-            if ticks == 0 {
+            let earlier = before.by_id.get(&id).filter(|earlier| earlier.began_ticks == process.began_ticks);
+            let used = used_by(process).saturating_sub(earlier.map_or(Duration::ZERO, used_by));
+            if used.is_zero() {
                 continue;
             }
-            let used = of_ticks(ticks);
-            let is_ours = process.is_kernel
+            let is_ours = process.is_kernel_thread
                 || self.descends(id, own)
-                || ticks >= TICKS_MIN
+                || used >= USED_MIN
                     && match role(id) {
                         Role::Ours => true,
                         Role::Other => false,
@@ -127,21 +107,9 @@ impl Processes {
     }
 }
 
-impl Process {
-    /// Fields of proc(5), counted from behind the command's closing parenthesis, as the command may hold blanks and
-    /// parentheses itself: parent, flags, user and system time, start.
-    fn of_stat(stat: &str) -> Option<Self> {
-        let (head, tail) = stat.rsplit_once(')')?;
-        let fields: Vec<&str> = tail.split_whitespace().collect();
-        let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
-        Some(Self {
-            name: head.split_once('(')?.1.to_owned(),
-            parent: u32::try_from(number(1)?).ok()?,
-            is_kernel: number(6)? & KERNEL_THREAD != 0,
-            ticks: number(11)? + number(12)?,
-            started: number(19)?,
-        })
-    }
+/// CPU time of a process itself.
+fn used_by(process: &ProcessStat) -> Duration {
+    process.user + process.sys
 }
 
 /// By what a process, whose files are in `process`, holds open.
@@ -236,11 +204,20 @@ impl ServerPorts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disturbance::of_ticks;
 
     fn processes(of: &[(u32, &str, u32, u64)]) -> Processes {
         let process = |&(id, name, parent, ticks): &(u32, &str, u32, u64)| {
-            let name = name.to_owned();
-            (id, Process { is_kernel: name.starts_with('k'), name, parent, ticks, started: 7 })
+            let process = ProcessStat {
+                name: name.to_owned(),
+                parent,
+                is_kernel_thread: name.starts_with('k'),
+                user: of_ticks(ticks),
+                sys: Duration::ZERO,
+                ended_children: Duration::ZERO,
+                began_ticks: 7,
+            };
+            (id, process)
         };
         Processes { by_id: of.iter().map(process).collect() }
     }
@@ -279,19 +256,9 @@ mod tests {
     #[test]
     fn a_number_that_is_used_again_is_another_process() {
         let mut before = processes(&[(40, "sh", 1, 500)]);
-        before.by_id.get_mut(&40).unwrap().started = 3;
+        before.by_id.get_mut(&40).unwrap().began_ticks = 3;
         let found = processes(&[(40, "sh", 1, 20)]).since_by(&before, 10, false, |_| Role::Other);
         assert_eq!(found.others, of_ticks(20));
-    }
-
-    #[test]
-    fn the_fields_of_a_process_are_found_behind_a_name_with_parentheses() {
-        let stat = "7 (a) b) S 3 7 7 0 -1 4194304 0 0 0 0 100 50 30 20 20 0 1 0 4711 0";
-        let process = Process::of_stat(stat).unwrap();
-        assert_eq!((&*process.name, process.parent, process.ticks, process.started), ("a) b", 3, 150, 4711));
-        assert!(!process.is_kernel);
-        let kernel = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 5 0 0 20 0 1 0 1 0";
-        assert!(Process::of_stat(kernel).unwrap().is_kernel);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub struct ProcessStat {
     pub name: String,
     /// The process that started it.
     pub parent: u32,
+    /// A thread of the kernel, and no program.
+    pub is_kernel_thread: bool,
     /// CPU time in user mode, of all its threads.
     pub user: Duration,
     /// CPU time in the kernel, of all its threads.
@@ -21,6 +23,9 @@ pub struct ProcessStat {
     /// When it began, in clock ticks since the machine started. With the process number it names a process: numbers come again.
     pub began_ticks: u64,
 }
+
+/// Flag of the kernel's threads (PF_KTHREAD).
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl ProcessStat {
     /// None when there is no such process.
@@ -33,7 +38,7 @@ impl ProcessStat {
         Self::parse(&read("/proc/self/stat")?)
     }
 
-    /// Fields 4, 14 to 17 and 22. They are counted from behind the last closing parenthesis, as the name may hold blanks and
+    /// Fields 4, 9, 14 to 17 and 22. They are counted from behind the last closing parenthesis, as the name may hold blanks and
     /// parentheses itself.
     fn parse(stat: &str) -> Option<Self> {
         let (before, after) = stat.rsplit_once(')')?;
@@ -42,6 +47,7 @@ impl ProcessStat {
         Some(Self {
             name: before.split_once('(')?.1.to_owned(),
             parent: u32::try_from(number(4)?).ok()?,
+            is_kernel_thread: number(9)? & KERNEL_THREAD != 0,
             user: of_ticks(number(14)?),
             sys: of_ticks(number(15)?),
             ended_children: of_ticks(number(16)? + number(17)?),
@@ -76,12 +82,15 @@ mod tests {
         let expected = ProcessStat {
             name: "a) b) (c".to_owned(),
             parent: 4,
+            is_kernel_thread: false,
             user: of_ticks(300),
             sys: of_ticks(200),
             ended_children: of_ticks(50),
             began_ticks: 4711,
         };
         assert_eq!(ProcessStat::parse(stat), Some(expected));
+        let kernel = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 5 0 0 20 0 1 0 1 0";
+        assert!(ProcessStat::parse(kernel).unwrap().is_kernel_thread);
         assert_eq!(ProcessStat::parse("7 (cut off) S 4"), None);
         assert_eq!(ProcessStat::parse(""), None);
     }
