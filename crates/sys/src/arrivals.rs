@@ -94,9 +94,13 @@ fn stamp(message: &libc::msghdr) -> Option<libc::timespec> {
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
+            // The type of a length differs between C libraries.
             let libc::cmsghdr { cmsg_level, cmsg_type, cmsg_len, .. } = *header;
-            let wanted = libc::CMSG_LEN(size_of::<libc::timespec>() as u32) as usize;
-            if cmsg_level == libc::SOL_SOCKET && cmsg_type == libc::SO_TIMESTAMPNS && cmsg_len >= wanted {
+            let wanted = u64::from(libc::CMSG_LEN(size_of::<libc::timespec>() as u32));
+            if cmsg_level == libc::SOL_SOCKET
+                && cmsg_type == libc::SO_TIMESTAMPNS
+                && cmsg_len as u64 >= wanted
+            {
                 // The data of a message need not be aligned for it.
                 return Some(libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned());
             }
