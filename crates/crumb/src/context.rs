@@ -21,7 +21,7 @@ use crate::signals::Interruption;
 /// Flags that every verb understands.
 #[derive(Args, Debug)]
 pub struct GlobalArgs {
-    /// SQLite file that stores the runs [default: $CRUMB_STORE, else crumb/runs.db in the user's data directory]
+    /// SQLite file of the results of runs (not a packed store) [default: $CRUMB_STORE, else crumb/runs.db in the user's data directory]
     #[arg(long, value_name = "FILE", global = true, help_heading = "Everywhere")]
     pub store: Option<PathBuf>,
     /// Print less: no progress, no notes

@@ -44,8 +44,8 @@ use crate::verbs::compare;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Repeating and comparing")]
 pub struct SeriesArgs {
-    /// Runs of each side, the sides in turns: each pair of rounds as A B, B A or B A, A B, drawn from the
-    /// seed [default: 6 with --vs, 1 without; with --until-ci as often as it takes, up to 1000]
+    /// Runs of each side. The sides take turns: two rounds run as A B B A or as B A A B, drawn from the seed
+    /// [default: 6 with --vs, 1 without; with --until-ci as often as it takes, up to 1000]
     #[arg(long, value_name = "N", value_parser = count::<NonZeroU32>)]
     pub repeat: Option<NonZeroU32>,
 

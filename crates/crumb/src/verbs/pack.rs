@@ -37,6 +37,11 @@ use crate::output::Destination;
 
 /// Create, fill, inspect and repair a packed store: millions of small objects in few files.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  crumb pack create /srv/objects --size 10G
+  crumb pack put /srv/objects images
+  crumb pack get /srv/objects --all -o restored")]
 pub struct PackArgs {
     #[command(subcommand)]
     verb: PackVerb,
@@ -66,7 +71,7 @@ enum PackVerb {
     Compact(compact::CompactArgs),
     /// Add a directory to a store
     Grow(create::GrowArgs),
-    /// Remove, give up or replace a directory of a store
+    /// Remove a directory of a store, continue without a lost one, or replace one
     Member(member::MemberArgs),
     /// Measure a directory: packed objects beside one file per object
     Bench(bench::BenchArgs),

@@ -23,7 +23,7 @@ Examples:
     crumb pack create /srv/objects --size 10G
   On three disks, the last one larger:
     crumb pack create /disk1/objects --size 10G --volume /disk2/objects --volume /disk3/objects=40G
-  A cache that evicts when it is full, as KOTETU packed it:
+  A cache that evicts when it is full, in blocks as in the KOTETU paper:
     crumb pack create /srv/cache --size 2G --mode cache --block-size 8KiB --packed-blocks 1500")]
 pub struct CreateArgs {
     /// Directory of the store; created if missing

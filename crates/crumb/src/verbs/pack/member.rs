@@ -15,7 +15,7 @@ use crate::layout::{counted, wrapped};
 use crate::output::note;
 use crate::quantities::size;
 
-/// Remove, give up or replace a directory of a store.
+/// Remove a directory of a store, continue without a lost one, or replace one.
 #[derive(Args, Debug)]
 pub struct MemberArgs {
     #[command(subcommand)]

@@ -30,27 +30,28 @@ pub struct ProxyArgs {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Cache directories, ideally one per disk; created if missing [cache.directories]
+    /// Cache directories, separated by commas, ideally one per disk; created if missing (key: cache.directories)
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     cache: Vec<String>,
 
-    /// Address to listen on for clients; port 0 takes a free one [forward.listen, with --origin reverse.listen]
+    /// Address to listen on for clients; port 0 takes a free one (key: forward.listen, with --origin reverse.listen)
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
 
-    /// Origin for requests to any host (reverse proxy), such as http://127.0.0.1:80 [site]
+    /// Origin for requests to any host (reverse proxy), such as http://127.0.0.1:80 (key: site)
     #[arg(long, value_name = "URL")]
     origin: Vec<String>,
 
-    /// Space to use in each directory in MiB, set when the store is created [cache.size_mib] [default: 1024]
+    /// Space to use in each directory in MiB; counts when its store is created, later it has no effect (key:
+    /// cache.size_mib) [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = count::<u32>)]
     size_mib: Option<u32>,
 
-    /// Address to listen on for metrics and the status page [admin.listen]
+    /// Address to listen on for metrics and the status page (key: admin.listen) [default: none]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 
-    /// Access log file, - for standard output [log.file]
+    /// Access log file, - for standard output (key: log.file) [default: none]
     #[arg(long, value_name = "FILE")]
     log: Option<String>,
 

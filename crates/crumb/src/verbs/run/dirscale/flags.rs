@@ -22,7 +22,7 @@ use crate::verbs::run::SEED_DEFAULT;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DirscaleArgs {
-    /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
+    /// A directory, nfs://host[:port]/export[?proto=udp|tcp&mountport=N], or a packed store: pack:/path
     pub(super) target: Target,
 
     /// Take a first look, done within a minute and without root: directories of 16, 256 and 2048 files in memory. Sets

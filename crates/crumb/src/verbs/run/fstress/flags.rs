@@ -40,7 +40,7 @@ pub struct FstressArgs {
     pub(super) quick: bool,
 
     /// Requests a second: 1000 or 20k, or 500,1000,4000, or FROM..TO/STEP, or auto[:FIRST] to find saturation, or max
-    /// for a closed loop (see --outstanding). What may be one number, such as 20,300, is refused: write 20300 or '20, 300'; with
+    /// for a closed loop (see --outstanding). 20,300 could mean 20300 and is refused: write 20300, or '20, 300' for two rates. With
     /// --quick: 500,1000,2000,4000
     #[arg(long, short, default_value = "auto", default_value_ifs = quick_rate(), value_name = "RATES", value_parser = rates)]
     pub(super) rate: String,
@@ -69,12 +69,11 @@ pub struct FstressArgs {
     #[arg(long, default_value_t = u64::from(SEED_DEFAULT), value_name = "N", value_parser = count::<u64>)]
     pub(super) seed: u64,
 
-    /// Files in the set at any rate, instead of the workload's number for each request a second; with --quick
-    /// 2000 [default: the workload's number for each request a second]
+    /// Files in the set, the same at every rate; with --quick 2000 [default: as many as --files-per-op asks for at the rate]
     #[arg(long, value_name = "N", conflicts_with = "files_per_op", default_value_ifs = quick_files(), value_parser = count::<NonZeroU64>)]
     files: Option<NonZeroU64>,
 
-    /// Files per offered request per second [default: the workload's number]
+    /// Files for each offered request per second [default: the workload's number]
     #[arg(long, value_name = "N", value_parser = number_in(0.0..=1e9))]
     files_per_op: Option<f64>,
 

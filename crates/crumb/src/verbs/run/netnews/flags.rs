@@ -26,7 +26,7 @@ use crate::verbs::run::SEED_DEFAULT;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct NetnewsArgs {
-    /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
+    /// A directory, nfs://host[:port]/export[?proto=udp|tcp&mountport=N], or a packed store: pack:/path
     pub(super) target: Target,
 
     /// Feed to store (`crumb feed`) [default: synthesized for the run, see --articles]

@@ -22,7 +22,7 @@ use crate::verbs::run::SEED_DEFAULT;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunPostmarkArgs {
-    /// A directory, or nfs://host[:port]/export[?proto=udp|tcp&mountport=N]
+    /// A directory, nfs://host[:port]/export[?proto=udp|tcp&mountport=N], or a packed store: pack:/path
     pub(super) target: Target,
 
     /// Take a first look, done within a minute: 1000 files and 4000 transactions. Sets defaults only; flags that are given
@@ -105,7 +105,7 @@ Examples:
     crumb run postmark /mnt/disk --preset 2001 --beside-2001
   A filer, over NFS without a mount, with eight threads:
     crumb run postmark nfs://filer/vol --threads 8
-  Does every file survive a power cut, and at what price?
+  What does it cost to make each file durable before it is closed?
     crumb run postmark /mnt/disk --sync close
   Is the new volume faster? Runs in turns, with a confidence interval:
     crumb run postmark /mnt/old --vs /mnt/new --preset 2001 --sync close --repeat 6
