@@ -28,11 +28,11 @@
 //! Not here: what a mount does, converting while mounted.
 
 pub(crate) mod calls;
-pub(crate) mod dress;
 pub(crate) mod error;
 pub(crate) mod guard;
 #[cfg(test)]
 mod killed;
+pub(crate) mod level_attributes;
 pub(crate) mod levels;
 pub(crate) mod lost;
 mod moves;

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use super::finding::{Finding, FindingKind, Mended};
 use crate::convert::calls::{Call, Calls};
-use crate::convert::dress::Dress;
 use crate::convert::guard::Guard;
+use crate::convert::level_attributes::Dress;
 use crate::convert::levels::{Levels, joined};
 use crate::convert::state::{Names, open_below, open_own};
 use crate::managed::{LAYOUT_UNMARKED, layout_mark};

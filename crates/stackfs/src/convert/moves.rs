@@ -22,8 +22,8 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::calls::{Call, Calls};
-use super::dress::Dress;
 use super::error::ConvertError;
+use super::level_attributes::Dress;
 use super::levels::{Levels, joined};
 use super::state::{Names, is_reserved, open_own};
 use super::{KEEPSAKE, Watch, Work};
