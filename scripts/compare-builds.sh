@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Speed of the hot paths of two builds, in turns: closed loops of Fstress over TCP and UDP with two mixes of calls, hits of
-# the web-cache benchmark against an origin, PostMark on tmpfs. Prints for each row the median of the paired ratios after/before
-# with its 95% interval (order statistics of the pairs, no assumption on their distribution).
-#   scripts/compare-builds.sh --before PROGRAM [--after PROGRAM] [--pairs 20] [--rows 'tcp-null|udp-null|tcp-sfs97|udp-sfs97|hits|postmark']
-# Servers (one null responder, one origin) are the first build's and stay the same for both sides.
+# the web-cache benchmark against an origin, PostMark on tmpfs; the proxy's hits and stores, puts, gets and misses of the packed
+# store, all on tmpfs. Prints for each row the median of the paired ratios after/before with its 95% interval (order
+# statistics of the pairs, no assumption on their distribution).
+#   scripts/compare-builds.sh --before PROGRAM [--after PROGRAM] [--pairs 20] [--rows 'tcp-null|udp-null|tcp-sfs97|udp-sfs97|
+#       hits|postmark|proxy-hits|proxy-stores|pack'], an extended regular expression; `pack` has three rows
+# Servers (one null responder, one origin) and the proxy's clients are the first build's and stay the same for both sides.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 before='' after=${CARGO_TARGET_DIR:-target}/release/crumb pairs=20 rows='.*'
@@ -13,7 +15,7 @@ while (($#)); do
     --after) after=$2 ;;
     --pairs) pairs=$2 ;;
     --rows) rows=$2 ;;
-    *) sed -n '2,7s/^# \?//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,9s/^# \?//p' "$0" >&2; exit 2 ;;
     esac
     shift 2
 done
@@ -22,10 +24,11 @@ work=$(mktemp -d) files=$(mktemp -d -p /dev/shm)
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; rm -rf "$work" "$files"' EXIT
 
-address() { # a server's first line -> HOST:PORT
+address() { # what a server prints -> HOST:PORT
     local line
-    read -r -t 30 line <"$1"
-    grep -oE '127\.0\.0\.1:[0-9]+' <<<"$line" | head -1
+    while read -r -t 30 line; do
+        grep -oE '127\.0\.0\.1:[0-9]+' <<<"$line" | head -1 | grep . && return
+    done <"$1"
 }
 mkfifo "$work/null" "$work/origin"
 "$before" serve null --listen 127.0.0.1:0 --pin 0 --spin >"$work/null" 2>&1 & pids+=($!)
@@ -35,33 +38,53 @@ fstress() { # PROGRAM PROTO MIX
     "$1" --quiet run fstress "nfs://$null/" --proto "$2" -w "$3" --rate max --outstanding 64 --warm 300ms --measure 1s \
         --files 1000 --file-size 64KiB --no-store --pin 1 --spin --json - 2>"$work/errors" || true
 }
+proxy() { # PROGRAM WORKLOAD: a proxy of its own for each measurement, on an empty cache
+    local id to
+    rm -rf "$files/cache" "$work/proxy"; mkfifo "$work/proxy"
+    taskset -c 0 "$1" proxy --cache "$files/cache" --listen 127.0.0.1:0 --set access.internal=\"allow\" >"$work/proxy" 2>&1 & id=$!
+    to=$(address "$work/proxy")
+    cat "$work/proxy" >/dev/null & # what else it says
+    taskset -c 1 "$before" --quiet run webload --proxy "http://$to" -w "$2" --objects 3000 --connections 64 \
+        --warm 300ms --measure 1500ms --no-store --json - 2>"$work/errors" || true
+    kill "$id"; wait "$id" 2>/dev/null || true
+}
 measure() { # ROW PROGRAM
     case $1 in
     tcp-* | udp-*) fstress "$2" "${1%%-*}" "${1#*-}" ;;
     hits) "$2" --quiet run webload --direct --origin "$origin" -w hits --objects 300 --object-size 2KB --connections 16 \
         --warm 300ms --measure 1500ms --no-store --pin 1 --json - 2>"$work/errors" || true ;;
+    proxy-*) proxy "$2" "${1#*-}" ;;
+    pack) mkdir -p "$files/pack" && "$2" --quiet pack bench "$files/pack" --objects 100000 --mean 1KB --rounds 1 --json ;;
     postmark) "$2" --quiet run postmark "$files" --number 20000 --transactions 40000 --no-store --json - 2>"$work/errors" || true ;;
     esac >"$work/record.json"
-    # The first is that of the only level; of PostMark that of its transactions.
-    local key=achieved_per_sec
-    [ "$1" = postmark ] && key=transactions_per_sec
-    sed -n "s/^ *\"$key\": \([0-9.]*\).*/\1/p" "$work/record.json" | head -1 | grep . || { cat "$work/errors" >&2; exit 1; }
+    # The first achieved rate is that of the only level; of PostMark it is that of the transactions. Of the proxy the last phase
+    # counts, after the one that fills; of `pack bench` three figures of the packed side, which comes after that of plain files: get
+    # again (left out), get, miss, put.
+    local key=achieved_per_sec which=1p
+    case $1 in
+    postmark) key=transactions_per_sec ;;
+    proxy-*) key=items_per_sec which='$p' ;;
+    pack) sed -i '1,/"packed"/d' "$work/record.json"; key=median which=2,4p ;;
+    esac
+    sed -n "s/^ *\"$key\": \([0-9.]*\).*/\1/p" "$work/record.json" | sed -n "$which" | grep . || { cat "$work/errors" >&2; exit 1; }
 }
-for row in tcp-null udp-null tcp-sfs97 udp-sfs97 hits postmark; do
+for row in tcp-null udp-null tcp-sfs97 udp-sfs97 hits postmark proxy-hits proxy-stores pack; do
     [[ $row =~ ^($rows)$ ]] || continue
     if [ "$row" = hits ]; then
         # The null responder spins and would share the origin's processor.
         kill "${pids[@]}"; pids=()
         "$before" serve origin --listen 127.0.0.1:0 --pin 0 >"$work/origin" 2>&1 & pids+=($!)
         origin=$(address "$work/origin")
-    elif [ "$row" = postmark ]; then
+    elif [ ${#pids[@]} -gt 0 ] && ! [[ $row =~ ^(tcp|udp)- ]]; then
         kill "${pids[@]}" 2>/dev/null || true; pids=()
     fi
     for ((pair = 1; pair <= pairs; pair++)); do
         # Which side is first changes by pair, so that a drift meets both alike.
         if ((pair % 2)); then b=$(measure $row "$before") a=$(measure $row "$after")
         else a=$(measure $row "$after") b=$(measure $row "$before"); fi
-        echo "$row $b $a"
+        names=$row
+        [ "$row" = pack ] && names=$'pack-get\npack-miss\npack-put'
+        paste -d ' ' <(echo "$names") <(echo "$b") <(echo "$a")
     done
 done | tee "$work/figures"
 echo
