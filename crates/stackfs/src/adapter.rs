@@ -33,7 +33,7 @@ use crate::counters::{Census, Counters, Operation};
 use crate::mount::claims::Claim;
 use crate::mount::options::{StackOptions, Timeouts};
 use crate::tree::identity::{Caller, prepare_thread};
-use crate::tree::listing::Told;
+use crate::tree::listing::ListedEntry;
 use crate::tree::nodes::Kind;
 use crate::tree::opened::OpenFile;
 use crate::tree::shares::{Share, Shares};
@@ -131,7 +131,7 @@ impl Adapter {
         })
     }
 
-    /// Settles with the kernel what both can.
+    /// Negotiates capabilities with the kernel.
     fn agree(&mut self, config: &mut KernelConfig) {
         let offered = config.capabilities();
         let mut wanted = InitFlags::FUSE_DO_READDIRPLUS
@@ -188,7 +188,7 @@ impl Adapter {
         self.timed(operation, |tree| if self.extended { work(tree) } else { Err(rustix::io::Errno::NOSYS) })
     }
 
-    /// Has data of an open file pass by; `None` when it goes through the daemon.
+    /// Sets up pass-through for an open file; `None` when its data goes through the daemon.
     fn backing(
         &self,
         id: u64,
@@ -214,7 +214,7 @@ impl Adapter {
         FileHandle(self.tree().opened.add(file))
     }
 
-    /// The kernel gives references to a node back.
+    /// The kernel returns references to a node (FORGET).
     fn forget_node(&self, id: u64, lookups: u64) {
         let Some(kind) = self.tree().nodes.forget(id, lookups) else { return };
         self.tree().descriptors.drop_of(id);
@@ -241,9 +241,9 @@ impl Adapter {
         &self,
         handle: FileHandle,
         position: u64,
-        tell: impl FnMut(&Told<'_>) -> Done<bool>,
+        emit: impl FnMut(&ListedEntry<'_>) -> Done<bool>,
     ) -> Result<(), Errno> {
-        self.timed(Operation::Readdir, |tree| tree.list(handle.0, position, tell))
+        self.timed(Operation::Readdir, |tree| tree.list(handle.0, position, emit))
     }
 
     fn answer_entry(&self, done: Result<Entry, Errno>, reply: ReplyEntry) {

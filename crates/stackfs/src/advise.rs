@@ -8,15 +8,15 @@
 //! gain a day = operations a day x (files here / files in all) x (cost flat - cost laid out - what a mount adds), all at
 //! its size.
 //!
-//! The share is an estimate: operations are taken to fall on files evenly, as in the paper's figure 6. What a mount adds
-//! falls on all directories of the tree, managed or not: [`total`] takes it off. What is measured errs on its own, so the
-//! interval of a gain is as wide as the root of the sum of the squares of its parts' intervals. Extrapolation does not err by chance:
-//! its whole width is added. Beyond the sizes measured a
-//! cost is extrapolated, and its interval widens with the distance (`costs`): the lower end is a cost that no longer grows,
-//! or, where three sizes show that it grows with each file, one that keeps three quarters of that growth. The lower end of
-//! a gain that was growing is at least what it was at the largest size.
+//! The share is an estimate: it assumes that operations fall evenly on files, as in the paper's figure 6. A mount adds its
+//! cost to all directories of the tree, managed or not; [`total`] subtracts it. Measured parts err independently, so the
+//! interval of a gain is the root of the sum of the squares of its parts' intervals. Extrapolation errors are not
+//! random, so their whole width is added. Beyond the measured sizes a cost is extrapolated, and its interval widens with
+//! the distance (`costs`): the lower end is a cost that stops growing or, if three sizes show that it grows with each
+//! file, one that keeps three quarters of that growth. If a gain was growing, its lower end is at least the gain at the
+//! largest measured size.
 //!
-//! Always holds: nothing is told to gain whose interval reaches zero.
+//! Always holds: no gain is reported whose interval includes zero.
 //! Not here: measuring costs (the binary joins this with `dirscale`), converting.
 //! Source: Zadok and Badulescu, "Usenetfs", CUCS-022-98, section 5, figure 6.
 
@@ -187,7 +187,7 @@ pub fn weigh(
     worth
 }
 
-/// How far a sum may be off whose parts may be off by so much each: by chance, or extrapolated.
+/// The error of a sum from the errors of its parts, random or extrapolated.
 fn combined(parts: [(f64, bool); 3]) -> f64 {
     let by_chance: f64 =
         parts.iter().filter(|(_, extrapolated)| !extrapolated).map(|(off, _)| off * off).sum();

@@ -1,27 +1,27 @@
-//! Looks at a lower tree: is every managed directory as a mount needs it, and no conversion left half way?
+//! Checks a lower tree: is every managed directory as a mount needs it, and is no conversion unfinished?
 //!
 //! ```text
 //! TREE -> each directory: flat --------> its subdirectories in turn
-//!                         half way ----> Finding, and with repair: finished in the direction its bit tells
+//!                         half way ----> Finding, and with repair: finished in the direction of its bit
 //!                         managed -----> hidden level: names, places, permissions, mark -> Findings
 //!                                        `-> entries that are directories in turn
 //! ```
 //!
 //! | finding | repair |
 //! |---|---|
-//! | a conversion under way or cut off | the bit decides: on, to managed; off, to flat |
-//! | entries as in a managed directory, but no bit | the bit set, and the mark of their layout |
-//! | an entry in the wrong subdirectory, or beside the hidden level | moved to its place |
-//! | a subdirectory unlike the directory (group, permissions, lists) | made like it |
-//! | a subdirectory of another user than the directory's owner | none, and nothing in it is looked at: its owner is to be changed by hand |
-//! | the mark speaks of one layout, the places of another | marked as the places are, when all but few are so |
-//! | a mark that names no layout | taken away, or set as the places are |
-//! | a mark on a directory that is not managed | taken away |
-//! | empty subdirectories of the hidden level | none: they cost nothing and are made again |
+//! | an unfinished conversion | finishes it: to managed if the bit is on, to flat if it is off |
+//! | entries as in a managed directory, but no bit | sets the bit and the layout mark |
+//! | an entry in the wrong subdirectory, or beside the hidden level | moves it to its place |
+//! | a subdirectory whose group, permissions or lists differ from the directory's | copies them from the directory |
+//! | a subdirectory of another user than the directory's owner | none, and its contents are not read: change its owner by hand |
+//! | a mark of another layout than the entries' places | sets the mark, if all but few entries agree |
+//! | a mark that names no layout | removes it, or sets it from the entries' places |
+//! | a mark on a directory that is not managed | removes it |
+//! | empty subdirectories of the hidden level | none: they cost nothing and are created again on demand |
 //!
-//! Always holds: nothing is changed without `repair`; repair moves by renames that replace nothing, so that a name
-//! that is taken leaves both where they are, and is told. No symbolic link is followed below the tree's root, also none
-//! that is put there meanwhile: users own what root repairs.
+//! Always holds: nothing is changed without `repair`. Repair moves by renames that replace nothing: if a name is taken,
+//! both entries stay where they are and the finding stays open. No symbolic link is followed below the tree's root, not even
+//! one created during the check: users own what root repairs.
 //! A tree that a mount covers is refused: the mount shows no hidden level, and all would look right.
 //! Not here: what is in files; whether anybody uses the tree (its mounts are looked at before anything is repaired).
 
@@ -46,13 +46,13 @@ use crate::convert::state::{Names, Survey, finishing_verb, is_reserved};
 use crate::convert::{ConvertError, Goal, State, Watch, convert_as_is};
 use crate::managed::{MANAGED_BIT, is_managed, layout_mark, open_directory, open_without_links};
 
-/// Findings that are kept with their words; beyond, they are only counted.
+/// Findings kept in full; further ones are only counted.
 pub const FINDINGS_KEPT_MAX: usize = 1000;
 
-/// What was looked at and what was found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// Directories looked at, those of hidden levels not counted.
+    /// Directories checked, without those of hidden levels.
     pub directories: u64,
     /// Managed ones among them.
     pub managed: u64,
@@ -62,19 +62,19 @@ pub struct Checked {
     pub empty_subdirectories: u64,
     /// By kind, all of them, in the order of [`FindingKind::ALL`].
     pub counts: Vec<(FindingKind, u64)>,
-    /// Those that are not mended, or cannot be.
+    /// Findings that are not repaired, or cannot be.
     pub open: u64,
     /// In order of the walk, at most [`FINDINGS_KEPT_MAX`].
     pub findings: Vec<Finding>,
-    /// False when it was stopped.
+    /// False if the check was stopped early.
     pub complete: bool,
 }
 
-/// Who hears of progress, and who ends it early.
+/// How a caller follows a check and stops it.
 pub struct CheckWatch<'a> {
-    /// Directories looked at so far, entries of managed ones, and where it is.
+    /// Called with the directories checked so far, the entries of managed ones, and the current path.
     pub progress: &'a mut dyn FnMut(u64, u64, &Path),
-    /// Ends the work soon when raised.
+    /// Set it to stop the check soon.
     pub stop: &'a AtomicBool,
 }
 
@@ -99,11 +99,11 @@ impl Checked {
     }
 }
 
-/// Walks a lower tree; with `repair`, mends what it finds.
+/// Checks a lower tree; with `repair`, also repairs what it finds.
 ///
 /// # Errors
-/// When the tree is not there, or a mount hides what lies below; with `repair`, also when it is in use. What cannot be
-/// read within it is a finding.
+/// When the tree does not exist, or a mount hides the lower tree; with `repair`, also when the tree is in use. A directory
+/// within it that cannot be read is a finding.
 pub fn check(tree: &Path, repair: bool, watch: &mut CheckWatch<'_>) -> Result<Checked, ConvertError> {
     let open = |source| ConvertError::Open { path: tree.to_owned(), source };
     refuse_covered(tree)?;
@@ -119,7 +119,7 @@ pub fn check(tree: &Path, repair: bool, watch: &mut CheckWatch<'_>) -> Result<Ch
         }
         let begun = waiting.len();
         walk.directory(&path, &mut waiting);
-        // Depth first, in order of names: what is told last is where it is.
+        // Depth first, in order of names, so that the last path reported is where the walk is.
         waiting[begun..].sort_by(|a, b| b.cmp(a));
     }
     Ok(walk.checked)
@@ -133,7 +133,7 @@ struct Walk<'a, 'w> {
 }
 
 impl Walk<'_, '_> {
-    /// One directory; what is to be looked at below it goes to `waiting`.
+    /// Checks one directory and appends its subdirectories to `waiting`.
     fn directory(&mut self, path: &Path, waiting: &mut Vec<PathBuf>) {
         self.checked.directories += 1;
         (self.watch.progress)(self.checked.directories, self.checked.entries, path);
@@ -240,7 +240,7 @@ impl Walk<'_, '_> {
         );
         let mut finding = Finding::new(FindingKind::LostBit, path, text);
         if self.repair && !marked {
-            // Files that a user sorted by hand would disappear behind a mount.
+            // A user may have sorted files by hand; with the bit they would disappear behind a mount.
             finding.mended = Mended::Not(mended_by(path, marked));
         } else if self.repair {
             finding.mended = match Guard::take_as_is(path) {
@@ -262,7 +262,7 @@ impl Walk<'_, '_> {
     }
 
     fn stray_mark(&mut self, path: &Path, directory: &std::fs::File) {
-        let told = match layout_mark(directory) {
+        let text = match layout_mark(directory) {
             Ok(None) => return,
             Ok(Some(layout)) => format!("has a mark of layout {layout} and is not managed"),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -271,7 +271,7 @@ impl Walk<'_, '_> {
             // Not ours to read; a directory that is not managed needs no mark.
             Err(_) => return,
         };
-        let mut finding = Finding::new(FindingKind::StrayMark, path, told);
+        let mut finding = Finding::new(FindingKind::StrayMark, path, text);
         if self.repair {
             use std::os::fd::AsFd as _;
             let unmark = Call::Mark { of: directory.as_fd(), layout: None };

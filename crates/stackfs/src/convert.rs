@@ -1,30 +1,36 @@
-//! Turns a flat directory into a managed one and back, offline: every entry by one rename.
+//! Turns a flat directory into a managed one and back, offline, with one rename per entry.
+//!
+//! `manage` takes these steps from left to right, `unmanage` from right to left:
 //!
 //! ```text
-//!            sort ->                 bit on ->               lift ->
-//!   Flat ------------- Sorting ---------------- Lifting ------------- Managed
-//!            <- spread               <- bit off              <- stow
+//!   Flat <--1--> MovingEntries <--2--> MovingLevels <--3--> Managed
 //! ```
 //!
-//! The staging directory, `DIR/.crumb-converting-345` (the layout is in its name), is all the journal there is. It is
-//! made first and removed last, and while it is there the set-user-id bit tells what `DIR/345` is:
+//! 1. `entries_into_staging` moves the entries into subdirectories of the staging directory; `entries_out_of_staging`
+//!    moves them back.
+//! 2. `switch` sets or clears the set-user-id bit.
+//! 3. `levels_out_of_staging` moves the subdirectories up into DIR; `levels_into_staging` moves them back.
 //!
-//! | state | bit | staging | what lies in DIR | in the staging directory | `manage` goes on by | `unmanage` by |
+//! The staging directory, `DIR/.crumb-converting-345` (its name holds the layout), is the only journal. It is
+//! made first and removed last. While it exists, the set-user-id bit says what `DIR/345` is:
+//!
+//! | state | bit | staging | DIR holds | the staging directory holds | next step of `manage` | of `unmanage` |
 //! |---|---|---|---|---|---|---|
-//! | Flat | off | none | all entries | | making it | nothing |
-//! | Sorting | off | there | entries: `345` is a user's | the others, in leaves | sort, then the bit | spread |
-//! | Lifting | on | there | hidden level: `345` is ours | the rest of the hidden level | lift | stow, then no bit |
-//! | Managed | on | none | hidden level | | nothing | making it |
+//! | Flat | off | missing | all entries | | create it | none |
+//! | MovingEntries | off | exists | entries; `345` is a user's | the other entries, in subdirectories | 1, then 2 | 1 |
+//! | MovingLevels | on | exists | subdirectories; `345` is ours | the other subdirectories | 3 | 3, then 2 |
+//! | Managed | on | missing | all subdirectories | | none | create it |
 //!
-//! A user's own `345` or `aaa` is therefore never mistaken: the bit changes only when DIR holds nothing but the staging
-//! directory. Either command finishes what either began, so a conversion that cannot go on (no room, an immutable
-//! file) can go back. The staging directory also holds an empty file with DIR's times, which are put back at the end.
+//! The bit changes only while DIR holds nothing but the staging directory, so a user's own `345` or `aaa` is never
+//! mistaken for ours. Either command finishes what the other began: a conversion that cannot continue (no space, an
+//! immutable file) can be reversed. The staging directory also holds an empty file with DIR's times (the times file), from
+//! which they are restored at the end.
 //!
-//! Power failures: journaling file systems keep the order of renames, so that what is left is the state after some
-//! step. Where order matters to us (around the bit, and at the end) everything is flushed by syncfs besides.
+//! Power failures: journaling file systems keep the order of renames, so a crash leaves the state after some
+//! step. Where we depend on order (around the bit, and at the end) we also call syncfs.
 //!
-//! Always holds: an entry is in one place at any time, under its own name, as the same inode; nothing is ever
-//! replaced; DIR stays the same inode, with its owner, permissions, lists and other attributes.
+//! Always holds: an entry is in one place at any time, under its own name, as the same inode; no rename replaces
+//! anything; DIR stays the same inode, with its owner, permissions, access lists and other attributes.
 //! Not here: what a mount does, converting while mounted.
 
 pub(crate) mod calls;
@@ -58,60 +64,60 @@ pub use self::state::State;
 use self::state::{Names, Survey, open_own, staging_name};
 use crate::managed::{LAYOUT_UNMARKED, MANAGED_BIT};
 
-/// Staging directories are called this and the layout's name, with `-` for `/`. No entry may begin so.
+/// A staging directory's name is this prefix and the layout's name, with `-` for `/`. No entry's name may begin with it.
 pub const STAGING_PREFIX: &str = ".crumb-converting-";
-/// The empty file in a staging directory that has the times of the directory above.
-pub(crate) const KEEPSAKE: &CStr = c".times";
+/// The empty file in a staging directory whose times are those of the directory above.
+pub(crate) const TIMES_FILE: &CStr = c".times";
 
 const MODE_BITS: u32 = 0o7777;
 
 /// What a directory is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// In this layout; none: as it was begun, or 345.
+    /// Managed in this layout. `None`: the layout of the unfinished conversion, or else 345.
     Managed(Option<Layout>),
-    /// As any directory.
+    /// An ordinary directory.
     Flat,
 }
 
-/// How far long work has come.
+/// How far a conversion has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Which.
+    /// The step under way.
     pub work: Work,
-    /// Entries or subdirectories moved by this run.
+    /// Entries or subdirectories that this run has moved.
     pub done: u64,
-    /// Of how many, as far as known.
+    /// How many there are to move, as far as known.
     pub of: u64,
 }
 
-/// Long work.
+/// A step of a conversion that can take long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Entries into their subdirectories.
-    Sort,
-    /// Subdirectories to their places.
-    Lift,
-    /// Subdirectories out of their places.
-    Stow,
-    /// Entries out of their subdirectories.
-    Spread,
+    /// Entries move into subdirectories of the staging directory.
+    EntriesIntoStaging,
+    /// Subdirectories move from the staging directory up into the directory.
+    LevelsOutOfStaging,
+    /// Subdirectories move from the directory into the staging directory.
+    LevelsIntoStaging,
+    /// Entries move out of the staging directory's subdirectories.
+    EntriesOutOfStaging,
 }
 
-/// Who hears of progress, and who ends it early.
+/// How a caller follows a conversion and stops it.
 pub struct Watch<'a> {
-    /// Hears of it now and then.
+    /// Called every 64 moves or so.
     pub progress: &'a mut dyn FnMut(Progress),
-    /// Ends the work soon when raised; the same command continues from there.
+    /// Set it to stop the work soon; the same command later continues from there.
     pub stop: &'a AtomicBool,
 }
 
-/// What came of it.
+/// The result of a conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Converted {
-    /// As it was found.
+    /// The state in which it was found.
     pub before: State,
-    /// As it is left; half way only when it was stopped.
+    /// The state in which it is left: unfinished only if it was stopped.
     pub after: State,
     /// Entries of users moved by this run.
     pub entries_moved: u64,
@@ -122,23 +128,23 @@ pub struct Converted {
 /// What a conversion would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// As it is.
+    /// Its state now.
     pub before: State,
-    /// As it would be.
+    /// The state it would reach.
     pub after: State,
-    /// What lies in the directory now: entries or, when it is managed, subdirectories.
+    /// How many entries the directory holds now or, when it is managed, subdirectories.
     pub entries: u64,
 }
 
 /// Converts a directory of the lower tree.
 ///
 /// # Errors
-/// When it is refused, and nothing was done; or when a step failed, and the same call continues from there.
+/// When the conversion is refused (nothing has changed then), or a step fails (the same call continues from there).
 pub fn convert(path: &Path, goal: Goal, watch: &mut Watch<'_>) -> Result<Converted, ConvertError> {
     convert_by(path, goal, watch, &mut Kernel)
 }
 
-/// Looks at what [`convert`] would do and whether it would be refused; changes nothing.
+/// Reports what [`convert`] would do and whether it would be refused; changes nothing.
 ///
 /// # Errors
 /// As [`convert`] before its first step.
@@ -150,10 +156,10 @@ pub fn plan(path: &Path, goal: Goal) -> Result<Plan, ConvertError> {
     Ok(Plan { before: survey.state, after, entries: survey.entries })
 }
 
-/// In which state a directory is.
+/// The state of a directory.
 ///
 /// # Errors
-/// When it cannot be read, or holds names that only a conversion may use.
+/// When the directory cannot be read, or holds names that only a conversion may use.
 pub fn state_of(path: &Path) -> Result<State, ConvertError> {
     let opened = crate::managed::open_directory(path);
     let directory = opened.map_err(|source| ConvertError::Open { path: path.to_owned(), source })?;
@@ -169,7 +175,7 @@ pub(crate) fn convert_by(
     convert_guarded(&Guard::take(path)?, goal, watch, calls)
 }
 
-/// The same of a directory that a walk without symbolic links has found at this path.
+/// Like [`convert`], for a directory that a walk without symbolic links has found at this path.
 pub(crate) fn convert_as_is(
     path: &Path,
     goal: Goal,
@@ -191,9 +197,9 @@ fn convert_guarded(
         if after != State::Flat {
             refuse_foreign(guard, survey.state)?;
         } else {
-            // What a conversion leaves that was killed before its first move.
+            // A conversion that was killed before its first move leaves the mark.
             let unmark = Call::Mark { of: guard.directory.as_fd(), layout: None };
-            let doing = "take its layout's mark away";
+            let doing = "remove its layout mark";
             calls.call(&unmark).map_err(|error| failed_at(&guard.path, b"", doing, error))?;
         }
         return Ok(converted);
@@ -234,34 +240,34 @@ fn convert_guarded(
     }
 }
 
-/// From state to state.
+/// Takes the steps from the state found to `after`.
 fn go(mover: &mut Mover<'_, '_>, survey: &Survey, after: State, layout: Layout) -> Result<(), Cut> {
-    let is_sorted_below = matches!(survey.state, State::Flat | State::Sorting(_));
+    let is_sorted_below = matches!(survey.state, State::Flat | State::MovingEntries(_));
     match after {
         State::Managed(_) => {
             if is_sorted_below {
-                mover.sort(survey.entries)?;
+                mover.entries_into_staging(survey.entries)?;
                 switch(mover, Some(layout))?;
             }
-            mover.lift()?;
+            mover.levels_out_of_staging()?;
         }
         _ => {
             if !is_sorted_below {
-                mover.stow()?;
+                mover.levels_into_staging()?;
                 switch(mover, None)?;
             }
-            mover.spread()?;
+            mover.entries_out_of_staging()?;
             let of = mover.directory.as_fd();
-            step(mover, "take its layout's mark away", &Call::Mark { of, layout: None })?;
+            step(mover, "remove its layout mark", &Call::Mark { of, layout: None })?;
         }
     }
     finish(mover)
 }
 
-/// Sets or clears the bit, when the directory holds nothing but the staging directory.
+/// Sets or clears the bit. The directory holds nothing but the staging directory now.
 fn switch(mover: &mut Mover<'_, '_>, layout: Option<Layout>) -> Result<(), Cut> {
     let of = mover.directory.as_fd();
-    // On the disk before the bit: what lay here is in the staging directory.
+    // The moves into the staging directory must reach the disk before the bit does.
     step(mover, "flush what was moved", &Call::Sync { of })?;
     let stat = rustix::fs::fstat(of).map_err(|e| failed_at(mover.path, b"", "read its mode", e))?;
     let mode = stat.st_mode & MODE_BITS & !MANAGED_BIT;
@@ -270,27 +276,31 @@ fn switch(mover: &mut Mover<'_, '_>, layout: Option<Layout>) -> Result<(), Cut> 
         step(mover, "mark it with its layout", &Call::Mark { of, layout })?;
     }
     step(mover, "set or clear its set-user-id bit", &Call::Mode { of, mode })?;
-    // And the bit before anything that it gives a meaning to.
+    // The bit must reach the disk before the moves that depend on it.
     step(mover, "flush its set-user-id bit", &Call::Sync { of })
 }
 
-/// Removes the staging directory, and puts back the times of the one above.
+/// Removes the staging directory and restores the times of the one above.
 fn finish(mover: &mut Mover<'_, '_>) -> Result<(), Cut> {
     let times =
-        rustix::fs::statat(&mover.staging, KEEPSAKE, AtFlags::SYMLINK_NOFOLLOW).map(|stat| times_of(&stat));
+        rustix::fs::statat(&mover.staging, TIMES_FILE, AtFlags::SYMLINK_NOFOLLOW).map(|stat| times_of(&stat));
     let staging = mover.staging.try_clone().map_err(|source| {
         Cut::Failed(ConvertError::Step { path: mover.staging_path.clone(), doing: "open it", source })
     })?;
     let of = mover.directory.as_fd();
     if times.is_ok() {
-        step(mover, "remove its keepsake", &Call::RemoveFile { at: staging.as_fd(), name: KEEPSAKE })?;
+        step(
+            mover,
+            "remove the file that kept its times",
+            &Call::RemoveFile { at: staging.as_fd(), name: TIMES_FILE },
+        )?;
     }
     let name = staging_name(mover.levels.layout());
     step(mover, "remove the staging directory", &Call::RemoveDirectory { at: of, name: &name })?;
     if let Ok(times) = times {
-        step(mover, "put its times back", &Call::Times { of, times: &times })?;
+        step(mover, "restore its times", &Call::Times { of, times: &times })?;
     }
-    step(mover, "flush the end", &Call::Sync { of })
+    step(mover, "flush the last steps", &Call::Sync { of })
 }
 
 fn step(mover: &mut Mover<'_, '_>, doing: &'static str, call: &Call<'_>) -> Result<(), Cut> {
@@ -306,7 +316,7 @@ fn times_of(stat: &Stat) -> Timestamps {
     }
 }
 
-/// The state to go to, or why not.
+/// The state to reach, or why the conversion is refused.
 fn aim(guard: &Guard, survey: &Survey, goal: Goal) -> Result<State, ConvertError> {
     let path = || guard.path.clone();
     if survey.state == State::Flat {
@@ -337,7 +347,7 @@ fn aim(guard: &Guard, survey: &Survey, goal: Goal) -> Result<State, ConvertError
     }
 }
 
-/// Subdirectories take an inode and a block each; so do the staging directory and the file in it.
+/// Refuses when inodes or blocks are short: each subdirectory, the staging directory and its times file take one of each.
 fn refuse_no_room(guard: &Guard, layout: Layout) -> Result<(), ConvertError> {
     let subdirectories = subdirectories_to_make(&guard.directory, layout);
     let subdirectories = subdirectories
@@ -345,7 +355,7 @@ fn refuse_no_room(guard: &Guard, layout: Layout) -> Result<(), ConvertError> {
     let needed = subdirectories + 2;
     let Ok(space) = rustix::fs::fstatvfs(&guard.directory) else { return Ok(()) };
     let refused = |free, what| Err(ConvertError::NoRoom { path: guard.path.clone(), needed, free, what });
-    // Some file systems have no fixed number of inodes and say that they have none in all.
+    // File systems without a fixed number of inodes report a total of 0.
     if space.f_files > 0 && space.f_favail < needed {
         return refused(space.f_favail, "inodes");
     }
@@ -355,7 +365,7 @@ fn refuse_no_room(guard: &Guard, layout: Layout) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Subdirectories that the entries of a flat directory are sorted into: the hidden level is made as entries need it.
+/// How many subdirectories the entries of a flat directory need: only those with entries are created.
 fn subdirectories_to_make(directory: impl AsFd, layout: Layout) -> rustix::io::Result<u64> {
     let mut paths: HashSet<Vec<u8>> = HashSet::new();
     let mut path = Vec::new();
@@ -371,7 +381,7 @@ fn subdirectories_to_make(directory: impl AsFd, layout: Layout) -> rustix::io::R
     Ok(paths.len() as u64)
 }
 
-/// An entry with a name of ours in the hidden level could not be told from the staging directory when it comes out.
+/// Refuses an entry in the hidden level that has a staging directory's name: once moved out, it would pass for one.
 fn refuse_reserved_within(guard: &Guard, state: State) -> Result<(), ConvertError> {
     let State::Managed(layout) = state else { return Ok(()) };
     for other in Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat) {
@@ -385,8 +395,8 @@ fn refuse_reserved_within(guard: &Guard, state: State) -> Result<(), ConvertErro
     Ok(())
 }
 
-/// Directories of other users in the places of hidden ones: they are neither looked into nor given away. The owner of
-/// the directory, whose those are that are part of it.
+/// Refuses directories of other users in the places of hidden ones: we neither read them nor change their owner.
+/// Returns the owner of the directory and thereby of its hidden ones.
 fn refuse_foreign(guard: &Guard, state: State) -> Result<u32, ConvertError> {
     let failed = |error: Errno| ConvertError::Open { path: guard.path.clone(), source: error.into() };
     let of = rustix::fs::fstat(&guard.directory).map_err(failed)?.st_uid;
@@ -400,7 +410,7 @@ fn refuse_foreign(guard: &Guard, state: State) -> Result<u32, ConvertError> {
         return Ok(of);
     }
     let levels = Levels::of(state.layout());
-    if matches!(state, State::Managed(_) | State::Lifting(_))
+    if matches!(state, State::Managed(_) | State::MovingLevels(_))
         && let Some(found) = foreign_in(&guard.directory, b"", &levels, of).map_err(failed)?
     {
         return Err(foreign(found));
@@ -415,7 +425,7 @@ fn refuse_foreign(guard: &Guard, state: State) -> Result<u32, ConvertError> {
     Ok(of)
 }
 
-/// The first directory in the place of a hidden one that belongs to somebody else, and its owner.
+/// The first directory in the place of a hidden one that belongs to another user, and that user.
 fn foreign_in(
     level: impl AsFd,
     at: &[u8],
@@ -451,7 +461,7 @@ struct Conversion<'a> {
 }
 
 impl Conversion<'_> {
-    /// Opens the staging directory, made now when the directory is in a state of rest.
+    /// Opens the staging directory; creates it unless a conversion is under way.
     fn staging(&mut self, state: State) -> Result<OwnedFd, ConvertError> {
         let (at, name): (_, CString) = (self.guard.directory.as_fd(), staging_name(self.layout));
         let failed = |doing, error: Errno| failed_at(&self.guard.path, b"", doing, error);
@@ -459,7 +469,7 @@ impl Conversion<'_> {
             rustix::fs::fstat(at).map(|stat| times_of(&stat)).map_err(|e| failed("read its times", e))?;
         if !state.is_half_way() {
             if state == State::Flat {
-                // First of all, so that a file system that cannot keep it refuses before anything has moved.
+                // First, so that a file system without extended attributes refuses before anything has moved.
                 let mark = Call::Mark { of: at, layout: Some(self.layout) };
                 self.calls.call(&mark).map_err(|e| failed("mark it with its layout", e))?;
             }
@@ -467,15 +477,16 @@ impl Conversion<'_> {
             self.calls.call(&make).map_err(|e| failed("make the staging directory", e))?;
         }
         let staging = open_own(at, &name, self.owner).map_err(|e| failed("open the staging directory", e))?;
-        // Also when it was there: killed between the two, it would look like somebody else's once anything is in it.
-        let keepsake = rustix::fs::statat(&staging, KEEPSAKE, AtFlags::SYMLINK_NOFOLLOW);
-        if keepsake.is_err_and(|error| error == Errno::NOENT) {
-            let make = Call::MakeFile { at: staging.as_fd(), name: KEEPSAKE };
+        // Also in a staging directory that already existed: after a kill between the two steps it has no times file, and
+        // with an entry in it, it would not be recognized as ours.
+        let times_file = rustix::fs::statat(&staging, TIMES_FILE, AtFlags::SYMLINK_NOFOLLOW);
+        if times_file.is_err_and(|error| error == Errno::NOENT) {
+            let make = Call::MakeFile { at: staging.as_fd(), name: TIMES_FILE };
             self.calls.call(&make).map_err(|e| failed("keep its times", e))?;
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let opened = rustix::fs::openat(&staging, KEEPSAKE, flags, Mode::empty());
+            let opened = rustix::fs::openat(&staging, TIMES_FILE, flags, Mode::empty());
             let opened = opened.map_err(|e| failed("keep its times", e))?;
-            // The directory's owner may put something else there meanwhile.
+            // The directory's owner may have replaced the file since.
             let is = rustix::fs::fstat(&opened).map_err(|e| failed("keep its times", e))?;
             if (is.st_uid, is.st_nlink) != (self.owner, 1) {
                 return Err(failed("keep its times", Errno::PERM));

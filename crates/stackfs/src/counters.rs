@@ -1,8 +1,8 @@
 //! Operations by type, with their latencies, as the paper's table 1 counts them.
 //!
-//! What the kernel answers from its caches, and file data that passes by the daemon, never comes here: the counts
-//! are of what the mount was asked. Each worker thread counts for itself (a histogram when it first does an
-//! operation of its type); a reader merges them.
+//! The counts are of requests that reached the daemon: not of those that the kernel answers from its caches, nor of file
+//! data that bypasses the daemon. Each worker thread has its own counts, with a histogram per type of operation that it has
+//! done; a reader merges them.
 //!
 //! Locks: a thread's own, a leaf, contended only while somebody reads the counts.
 

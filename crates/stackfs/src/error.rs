@@ -79,7 +79,7 @@ pub enum StackError {
     },
     /// No remount changes this.
     #[error(
-        "{}: `{option}` cannot be changed while it is mounted; `crumb unmount` and mount anew, or leave it out",
+        "{}: `{option}` cannot be changed while it is mounted; `crumb unmount` and mount again, or leave it out",
         mountpoint.display()
     )]
     Fixed {

@@ -5,7 +5,7 @@
 //! stop:  unmounted -> threads joined;  in use: detached, the threads end with the last user
 //! ```
 //!
-//! The lower root is opened before anything is mounted, so that a mount over LOWER itself still sees what is below.
+//! The lower root is opened before anything is mounted, so that a mount over LOWER itself still sees the lower tree.
 //!
 //! Always holds: when `start` returns, the mount answers. A daemon that is killed leaves a lower tree that needs no
 //! repair: each operation is one system call there, and hidden directories may stay empty.
@@ -42,9 +42,9 @@ pub struct Mount {
 /// How a mount ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Nobody used it.
+    /// Unmounted; no program used it.
     Unmounted,
-    /// It was in use: out of sight for new users, and served until the last one is gone.
+    /// Detached: hidden from new users, and served until the last present one is gone.
     Detached,
 }
 
@@ -107,12 +107,12 @@ impl Mount {
         &self.mountpoint
     }
 
-    /// What it was asked up to now.
+    /// Operation statistics since the mount was made.
     pub fn census(&self) -> Census {
         self.shared.census()
     }
 
-    /// Something that tells the same when the mount is gone.
+    /// A handle to the operation statistics that outlives the mount.
     pub fn watch(&self) -> Watch {
         Watch { shared: Arc::clone(&self.shared) }
     }
@@ -130,7 +130,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts it; detaches it when it is in use. `wait` then tells when the last user has gone.
+    /// Unmounts it; detaches it when it is in use. `wait` then returns when the last user has gone.
     pub fn stop(&self) -> Result<Ending, StackError> {
         if self.is_over() {
             return Ok(Ending::Unmounted);
@@ -172,14 +172,14 @@ impl Drop for Mount {
     }
 }
 
-/// Tells a mount's counts, also after its end.
+/// A handle to a mount's operation statistics that outlives the mount.
 #[derive(Clone)]
 pub struct Watch {
     shared: Arc<Shared>,
 }
 
 impl Watch {
-    /// What the mount was asked up to now.
+    /// Operation statistics since the mount was made.
     pub fn census(&self) -> Census {
         self.shared.census()
     }
@@ -216,8 +216,7 @@ fn is_mounted(mountpoint: &Path) -> bool {
     mounted.iter().any(|Mounted { mountpoint: other, .. }| other == mountpoint)
 }
 
-/// Every file open through the mount costs a descriptor here: the process may have as many as the kernel lets it. How
-/// many those are.
+/// Raises the process's descriptor limit to the maximum, because each file open through the mount takes one; returns it.
 fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -241,16 +240,16 @@ fn raise_descriptor_limit() -> u64 {
 }
 
 fn refusal(error: &io::Error, allow_other: bool) -> String {
-    let told = error.to_string();
-    let told = told.trim();
+    let cause = error.to_string();
+    let cause = cause.trim();
     if rustix::process::geteuid().is_root() {
-        return format!("{told}; mounting needs the capability SYS_ADMIN, which containers may lack");
+        return format!("{cause}; mounting needs the capability SYS_ADMIN, which containers may lack");
     }
     if error.kind() == io::ErrorKind::NotFound {
         return "not root, and fusermount3 is not installed (package fuse3)".into();
     }
     if allow_other {
-        return format!("{told}; user_allow_other must be in /etc/fuse.conf for allow_other");
+        return format!("{cause}; user_allow_other must be in /etc/fuse.conf for allow_other");
     }
-    format!("{told}; an ordinary user needs fusermount3 (package fuse3) and a mount point of his own")
+    format!("{cause}; an ordinary user needs fusermount3 (package fuse3) and a mount point of his own")
 }

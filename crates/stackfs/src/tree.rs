@@ -4,15 +4,15 @@
 //! number --nodes--> parent, name --descriptors--> lower directory, 345/123456 --> one system call there
 //! ```
 //!
-//! Every operation by number goes by the node's name and checks that the inode found is the one meant: a lower tree
-//! changed underneath gives ESTALE, on which the kernel looks the name up again, and never another file.
+//! Every operation by number uses the node's name and checks that it leads to the expected inode. If the lower tree was
+//! changed underneath, the operation fails with ESTALE, and the kernel looks the name up again; it never reaches another file.
 //!
-//! Always holds: no descriptor is kept for a node that is not open, but those of a bounded number of directories. No
-//! system call gets a path of more than one component, but the one that opens hidden directories (`holders`).
+//! Always holds: only open nodes and a bounded number of directories keep a descriptor. Only the system call that opens
+//! hidden directories (`holders`) gets a path of more than one component.
 //! Not here: the protocol (`adapter`), names to places (`files::Layout`), directory reading (`listing`).
-//! Locks: `renames` is held over a rename's system call (shared), and taken alone by who found a name wrong: then no
-//! rename is under way and the node tells the name as it is. `hiding` is held while a hidden directory is made.
-//! Within both, the leaves of `nodes` and `descriptors`.
+//! Locks: a rename holds `renames` shared over its system call. An operation that found a stale name takes it exclusively:
+//! then no rename is under way and the node's name is current. `hiding` is held while a hidden directory is created.
+//! Within both, the leaf locks of `nodes` and `descriptors`.
 
 mod attributes;
 pub(super) mod descriptors;
@@ -47,10 +47,10 @@ pub(crate) use attributes::{Change, Set};
 pub(crate) use hidden::by_descriptor;
 pub(crate) use naming::New;
 
-/// What an operation comes to.
+/// The result of an operation.
 pub(crate) type Done<T> = Result<T, Errno>;
 
-/// The lower tree, and what is known of it.
+/// The lower tree and its cached state.
 pub(crate) struct Tree {
     root: Arc<OwnedFd>,
     /// Device and inode of the root.
@@ -66,11 +66,11 @@ pub(crate) struct Tree {
     hiding: Mutex<()>,
 }
 
-/// A node and its attributes, as the kernel is told them.
+/// A node and its attributes, as returned to the kernel.
 pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) kind: Kind,
-    /// Tells an inode from a later one of the same number.
+    /// Distinguishes an inode from a later one with the same number.
     pub(crate) generation: u64,
     pub(crate) attributes: Statx,
 }
@@ -116,7 +116,7 @@ impl Tree {
         const OVERLAYFS: i64 = 0x794c_7630;
         const ECRYPTFS: i64 = 0xf15f;
         const FUSE: i64 = 0x6573_5546;
-        // What cannot be asked for is taken for the worse.
+        // If the query fails, assume the worse case.
         rustix::fs::fstatfs(&self.root).map_or(true, |of| STACKED.contains(&of.f_type))
     }
 
@@ -129,13 +129,13 @@ impl Tree {
         self.number_on(of.0, of.1)
     }
 
-    /// The same from a directory entry, which tells no device: the directory's is meant.
+    /// The same for a directory entry, which has no device number: `device` is the directory's.
     pub(crate) fn number_on(&self, device: u64, inode: u64) -> u64 {
         if device == self.root_of.0 && inode > ROOT && inode >> 63 == 0 {
             return inode;
         }
-        // File systems mounted below and subvolumes number their inodes anew: a hash of both numbers, in the upper
-        // half, where lower file systems have none.
+        // Other file systems mounted below, and subvolumes, reuse inode numbers. Hash device and inode into the upper
+        // half, which lower file systems do not use.
         let mixed = (device.rotate_left(32) ^ inode).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 29) | 1 << 63
     }

@@ -1,4 +1,4 @@
-//! What a page shows of a mount's census: operations by type with their shares and latencies, beside the paper's day.
+//! What a page shows of a mount: its operations by type with their shares and latencies, beside the paper's day.
 //!
 //! ```text
 //! phase `mounted`: lookup_count, lookup_failed, lookup_mean_us, lookup_p50_us, ... -> bars, ranges, table
@@ -21,7 +21,7 @@ const TABLE_1: [(&str, f64); 5] =
     [("lookup", 88.41), ("unlink", 5.41), ("create", 4.32), ("readdir", 0.48), (OTHERS, 1.38)];
 const OTHERS: &str = "all other";
 const LATENCIES: [&str; 6] = ["mean", "p50", "p90", "p99", "p999", "max"];
-/// Counts and times beyond are not believed: an imported record is wrong.
+/// Larger counts and times are rejected: the imported record must be wrong.
 const LIMIT: f64 = 1e15;
 const ASKED: Option<&str> = Some("Asked");
 const TIME: Option<&str> = Some("Time in the mount's program, µs");
@@ -47,7 +47,7 @@ struct Counted<'a> {
     latency_us: [Option<f64>; 6],
 }
 
-/// A section for each mount that was asked something.
+/// One section per mount that served requests.
 pub fn views(runs: &[&RunRecord]) -> Vec<Section> {
     let counted: Vec<(usize, &Phase, Vec<Counted<'_>>)> = runs
         .iter()
@@ -110,7 +110,7 @@ fn section(at: usize, phase: &Phase, all: &[Counted<'_>], (label, several): (&st
             rate_text(total / wall_s)
         ),
         runs: vec![at],
-        // Hundreds of counters say less than the table.
+        // The table says more than hundreds of counters.
         instead_of: &[Usual::Metrics, Usual::Phases],
         items,
         ..Section::default()
@@ -178,7 +178,7 @@ fn table(label: &str, all: &[Counted<'_>], total: f64, wall_s: f64) -> Table {
     }
 }
 
-/// Three digits that count, of microseconds.
+/// Microseconds with three significant digits.
 fn us_text(us: f64) -> String {
     ms_text(us * 1e3)
 }

@@ -66,7 +66,7 @@ fn a_request_that_takes_long_holds_up_no_other() {
         }
         assert!(answered.try_recv().is_err(), "nothing was held up, so nothing is shown");
         drop(frozen);
-        answered.recv_timeout(Duration::from_secs(10)).expect("it goes on").expect("it is made");
+        answered.recv_timeout(Duration::from_secs(10)).expect("the thread continues").expect("it is made");
         maker.join().unwrap().unwrap();
         asker.join().unwrap();
     }

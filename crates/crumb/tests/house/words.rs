@@ -22,7 +22,6 @@ const CEILINGS: &[(&str, [usize; 3])] = &[
     ("netnews", [58, 29, 30]),
     ("packstore", [1, 0, 0]),
     ("postmark", [27, 6, 0]),
-    ("stackfs", [128, 24, 25]),
     ("sys", [0, 1, 0]),
     ("webcache", [2, 3, 2]),
     ("webload", [26, 14, 0]),

@@ -7,7 +7,7 @@
 //! Each thread has names of its own in all the directories, knows which of them are there and what is in them, and
 //! does random operations: make, read and compare, append, cut, rename within and across the directories, link, stat,
 //! list, remove. Names that all threads share are made, opened and removed as well; there alone may something be
-//! there or missing. Anything else is an error, told and counted; at the end what remains is compared and removed.
+//! there or missing. Anything else is an error, printed and counted; at the end the bench compares and removes what remains.
 //! Prints operations and errors; exit status 1 when there were errors. Around it `scripts/measure-stackfs.sh soak`
 //! looks at the daemon's memory and descriptors. Without `--bench`, as `cargo test` starts it, it takes a moment.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -24,8 +24,8 @@ const NAMES_MAX: u64 = 400;
 const BYTES_MAX: u64 = 16_384;
 /// Names that all threads fight about.
 const SHARED_NAMES: u64 = 20;
-/// An error is told this often, and counted afterwards.
-const TOLD_MAX: u64 = 20;
+/// Errors printed before they are only counted.
+const PRINTED_MAX: u64 = 20;
 
 fn main() -> ExitCode {
     let (mut seconds, mut threads, mut directories) = (0.2, 8, Vec::<PathBuf>::new());
@@ -95,7 +95,7 @@ impl<'a> Hammer<'a> {
         self.operations += 1;
         if let Err(error) = done {
             self.errors += 1;
-            if self.errors <= TOLD_MAX {
+            if self.errors <= PRINTED_MAX {
                 eprintln!("thread {}, {when}: {error}", self.thread);
             }
         }

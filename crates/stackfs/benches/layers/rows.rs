@@ -55,7 +55,7 @@ impl Row {
         if self.amount > 0.0 { self.amount / seconds } else { seconds }
     }
 
-    /// What the table shows for so many seconds.
+    /// Formats a time for the table.
     pub fn figure(&self, seconds: f64) -> String {
         if self.amount > 0.0 { format!("{:.0}", self.value(seconds)) } else { format!("{seconds:.2}") }
     }

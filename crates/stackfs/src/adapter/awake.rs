@@ -1,4 +1,4 @@
-//! Keeps the processors from sleeping while requests come.
+//! Keeps CPUs out of idle states while requests arrive.
 //!
 //! A request goes from the caller's processor to the daemon's and back, and each time one of them has just gone idle. It
 //! then has to be woken: from a deep C-state that takes tens of microseconds, in a virtual machine, where the hypervisor
@@ -10,7 +10,7 @@
 //! watcher: each IDLE_FOR: no request since? -> not held, waits to be woken
 //! ```
 //!
-//! It is the whole machine that stays awake, and the power is spent: by request only (`-o awake`).
+//! This keeps the whole machine awake and costs power, so it is off by default (`-o awake`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::tree::nodes::lock;
 
-/// How long after the last request the processors may sleep again.
+/// CPUs may sleep again this long after the last request.
 const IDLE_FOR: Duration = Duration::from_millis(20);
 const DEVICE: &str = "/dev/cpu_dma_latency";
 /// Microseconds a processor may take to wake up; `WHENEVER` is `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`.
@@ -30,7 +30,7 @@ const WHENEVER: i32 = 2_000_000_000;
 pub(super) struct Awake {
     /// A request came since the watcher last looked.
     recent: AtomicBool,
-    /// What the device was last told; changed under the lock of `asked`.
+    /// Whether the last value written to the device was 0; changed under the lock of `asked`.
     held: AtomicBool,
     asked: Mutex<Asked>,
     woken: Condvar,

@@ -1,17 +1,17 @@
-//! Files registered with the kernel, whose data passes by the daemon.
+//! Files registered for the kernel's pass-through: their data bypasses the daemon.
 //!
 //! ```text
 //! open -> registered, users 1, 2 … -> last release -> idle -> opened again: no system call below
 //!                                                       `-> forgotten, too many, or idle for long: ended
 //! ```
 //!
-//! The kernel takes one registration of an inode, so all its opens share it, whatever they are for; and those for
-//! reading share a descriptor as well. Such a file is kept for a while after its last release: headers of a build
-//! and articles read by many are opened again and again.
+//! The kernel accepts one registration per inode, so all opens of a file share it; opens for reading
+//! also share a descriptor. A file opened for reading stays registered for a while after its last release, because
+//! a build's headers and popular articles are opened again and again.
 //!
-//! Always holds: an idle file has been opened for reading only, so that nobody is kept from running it; no more than
-//! `IDLE_MAX` are idle, none for longer than `IDLE_FOR` and the time between two calls of `expire`.
-//! Lock: one, a leaf but for the registering call, which does no input or output; what is ended is dropped outside.
+//! Always holds: an idle file was opened for reading only, so that it can still be executed. At most
+//! `IDLE_MAX` files are idle, none for longer than `IDLE_FOR` plus the time between two calls of `expire`.
+//! Lock: one, held over the registering call, which does no I/O, and over no other; registrations are dropped outside it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -25,8 +25,8 @@ use crate::tree::nodes::{ByInode, lock};
 /// The registrations, by inode number.
 pub(super) struct Backings<Registration> {
     backings: Mutex<Held<Registration>>,
-    /// Whether it was said that some data does not pass by.
-    refusal_told: AtomicBool,
+    /// Whether the log already mentions that some data does not bypass the daemon.
+    refusal_logged: AtomicBool,
 }
 
 struct Held<Registration> {
@@ -45,7 +45,7 @@ struct Backing<Registration> {
     idle_since: Option<Instant>,
 }
 
-/// A file whose data passes by: its registration, and a descriptor of it for what comes to the daemon.
+/// A registered file: its registration, and a descriptor for the requests that still reach the daemon.
 pub(super) type Ready<Registration> = (Arc<Registration>, Arc<OwnedFd>);
 
 /// Files kept after their last release.
@@ -56,12 +56,12 @@ pub(super) const IDLE_FOR: Duration = Duration::from_secs(5);
 impl<Registration> Default for Backings<Registration> {
     fn default() -> Self {
         let held = Held { by_inode: HashMap::default(), idle: VecDeque::new() };
-        Self { backings: Mutex::new(held), refusal_told: AtomicBool::new(false) }
+        Self { backings: Mutex::new(held), refusal_logged: AtomicBool::new(false) }
     }
 }
 
 impl<Registration> Backings<Registration> {
-    /// Opens a file for reading that is open for reading already, or was lately.
+    /// Opens a file for reading that is registered already and was opened for reading.
     pub(super) fn open_again(&self, inode: u64) -> Option<Ready<Registration>> {
         let mut held = lock(&self.backings);
         let backing = held.by_inode.get_mut(&inode)?;
@@ -87,14 +87,14 @@ impl<Registration> Backings<Registration> {
         match register() {
             Ok(registered) => {
                 let registration = Arc::new(registered);
-                let told = Arc::clone(&registration);
+                let registered = Arc::clone(&registration);
                 let for_reading = for_reading.cloned();
                 held.by_inode
                     .insert(inode, Backing { registration, users: 1, for_reading, idle_since: None });
-                Some(told)
+                Some(registered)
             }
             Err(error) => {
-                if !self.refusal_told.swap(true, Ordering::Relaxed) {
+                if !self.refusal_logged.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         "data of a file goes through the daemon: the kernel's pass-through says {error}"
                     );

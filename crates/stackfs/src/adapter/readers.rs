@@ -1,20 +1,20 @@
-//! How many of the threads wait for requests: one, while it keeps up.
+//! Limits how many threads wait for requests: one, while it keeps up.
 //!
-//! The kernel wakes another waiting thread for each request. When a program works alone (opening, closing, opening), two
-//! threads take turns, fight for the queue's lock and, where processors are few, take the program's own: 72 us instead of
-//! 50 for opening, reading and closing a file on two processors. So a thread that has answered, and finds another waiting,
-//! parks. It goes back
+//! For each request the kernel wakes another waiting thread. When a single program works (open, close, open), two
+//! threads alternate, contend for the queue's lock and, on few CPUs, displace the program: opening, reading and closing
+//! a file took 72 us instead of 50 on two CPUs. So a thread that has answered and finds another one waiting
+//! parks. It resumes in one of two ways:
 //!
-//! ```text
-//! called by a thread that takes a request, leaves nobody waiting, and has seen a queue again and again (many programs)
-//! by itself, having seen that nobody waits and none has come back for a tick  (a request that takes long)
-//! ```
+//! 1. A thread that takes a request, leaves no thread waiting, and has repeatedly found more requests queued (many
+//!    programs) calls a parked one.
+//! 2. A parked thread sees that no thread waits and none has come back for a tick (a request takes long).
 //!
-//! One parked thread looks, every `TICK_MIN` while requests come, more and more seldom while none do, and then not before
-//! the next one comes: an idle mount wakes no processor. It also sees the connection's end, and lets all go.
+//! One parked thread, the looking one, checks every `TICK_MIN` while requests arrive, ever less often while none do, and
+//! finally only when the next one arrives: an idle mount wakes no CPU. It also notices the end of the connection, and
+//! releases all threads.
 //!
-//! Always holds: while a thread is parked, a request waits no longer than two ticks of `TICK_MIN` for others to be served.
-//! What is counted as waiting may for a moment be wrong by one: then a thread too many waits, or parking is put off.
+//! Always holds: while a thread is parked, a request waits at most two ticks of `TICK_MIN` behind others.
+//! The count of waiting threads may briefly be wrong by one: then one thread too many waits, or parks later.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,17 +31,17 @@ const TICK_MIN: Duration = Duration::from_millis(2);
 const TICK_MAX: Duration = Duration::from_millis(64);
 
 pub(super) struct Readers {
-    /// What requests come by; until it is there nobody parks.
+    /// The FUSE connection; until it is set, no thread parks.
     connection: OnceLock<OwnedFd>,
-    /// Threads that read, or are on their way there.
+    /// Threads that read requests, or are about to.
     waiting: AtomicUsize,
     /// Requests taken.
     taken: AtomicU64,
     /// Requests taken, one after another, with more in the queue.
     queued_in_a_row: AtomicUsize,
-    /// `Parked::threads`, to be looked at without the lock.
+    /// A copy of `Parked::threads` that can be read without the lock.
     parked_hint: AtomicUsize,
-    /// The looking thread ticks slowly, because nothing was asked for.
+    /// The looking thread ticks slowly, because no requests arrive.
     slow: AtomicBool,
     parked: Mutex<Parked>,
     woken: Condvar,
@@ -50,7 +50,7 @@ pub(super) struct Readers {
 #[derive(Default)]
 struct Parked {
     threads: usize,
-    /// Of these, to go back to reading; counted as waiting already.
+    /// How many of these were called back to reading; `waiting` already counts them.
     called: usize,
     /// One of them looks.
     looking: bool,
@@ -58,11 +58,11 @@ struct Parked {
     over: bool,
 }
 
-/// A request being served. Dropped when it is answered, and may then hold the thread.
+/// A request being served. Dropped when it is answered; the drop may park the thread.
 pub(super) struct Turn<'a>(&'a Readers);
 
 impl Readers {
-    /// For so many threads.
+    /// For this many threads.
     pub(super) fn new(threads: usize) -> Self {
         Self {
             connection: OnceLock::new(),
@@ -76,7 +76,7 @@ impl Readers {
         }
     }
 
-    /// From now on threads may park. A descriptor that cannot be doubled leaves all of them reading.
+    /// Allows threads to park. If the descriptor cannot be duplicated, all threads keep reading.
     pub(super) fn connected(&self, connection: impl AsFd) {
         if let Ok(connection) = connection.as_fd().try_clone_to_owned() {
             let _ = self.connection.set(connection);
@@ -95,7 +95,7 @@ impl Readers {
                 self.queued_in_a_row.store(0, Ordering::Relaxed);
                 self.call_one();
             } else if self.slow.swap(false, Ordering::Relaxed) {
-                // Somebody shall look soon whether this one takes long.
+                // Wake the looking thread: this request may take long.
                 self.woken.notify_all();
             }
         }
@@ -114,7 +114,7 @@ impl Readers {
         let Some(connection) = self.connection.get() else { return false };
         let mut polled = [PollFd::new(connection, PollFlags::IN)];
         match poll(&mut polled, None) {
-            // Where it cannot be waited for, nobody is held.
+            // If poll fails, release all threads.
             Err(errno) => errno != rustix::io::Errno::INTR,
             Ok(_) => polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),
         }
@@ -129,7 +129,7 @@ impl Readers {
         }
     }
 
-    /// Until this thread is called, or has seen that it is needed.
+    /// Waits until this thread is called, or sees that it is needed.
     fn park(&self) {
         let mut parked = lock(&self.parked);
         parked.threads += 1;
@@ -149,7 +149,7 @@ impl Readers {
             if !passed.timed_out() || taken != taken_before {
                 tick = TICK_MIN;
             } else if self.waiting.load(Ordering::SeqCst) == 0 || self.asked(PollFlags::IN) {
-                // The others are all held up by what they serve, or one that was counted as waiting is gone.
+                // All other threads are busy with long requests, or one counted as waiting is gone.
                 parked.called += 1;
                 self.waiting.fetch_add(1, Ordering::SeqCst);
             } else if tick < TICK_MAX {
@@ -157,7 +157,7 @@ impl Readers {
                 self.slow.store(true, Ordering::Relaxed);
                 parked.over = self.asked(PollFlags::ERR);
             } else {
-                // Nothing has come for a while: the next request wakes this thread too, which then looks again.
+                // No request for a while: sleep until the next one arrives, then look again.
                 drop(parked);
                 let over = self.until_asked();
                 parked = lock(&self.parked);
@@ -177,7 +177,7 @@ impl Readers {
             parked.looking = false;
         }
         if looks || parked.over {
-            // Another one looks from now on.
+            // Another parked thread takes over looking.
             self.woken.notify_all();
         }
     }

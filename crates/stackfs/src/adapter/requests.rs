@@ -248,7 +248,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let _turn = self.readers.turn();
-        // The kernel asks for no more than it was told it may; a wrong size shall not be believed all the same.
+        // The kernel requests no more than the negotiated maximum; we bound the size all the same.
         let mut buffer = vec![0; size.min(4 * DATA_BYTES_MAX) as usize];
         match self.timed(Operation::Read, |tree| tree.read(fh.0, offset, &mut buffer)) {
             Ok(read) => reply.data(&buffer[..read]),
@@ -340,13 +340,14 @@ impl Filesystem for Adapter {
         let _turn = self.readers.turn();
         let tree = self.tree();
         let device = tree.opened.directory(fh.0).map_or(0, |directory| lock(&directory.listing).device);
-        let done = self.list(fh, offset, |told| {
-            let inode = if told.holder.is_some() { tree.number_on(device, told.inode) } else { told.inode };
+        let done = self.list(fh, offset, |listed| {
+            let inode =
+                if listed.holder.is_some() { tree.number_on(device, listed.inode) } else { listed.inode };
             Ok(!reply.add(
                 INodeNo(inode),
-                told.position,
-                shown::kind(told.kind),
-                OsStr::from_bytes(told.name),
+                listed.position,
+                shown::kind(listed.kind),
+                OsStr::from_bytes(listed.name),
             ))
         });
         match done {
@@ -368,28 +369,28 @@ impl Filesystem for Adapter {
         let Some(directory) = tree.opened.directory(fh.0) else { return reply.error(Errno::EBADF) };
         // fuser has one time for names and attributes.
         let ttl = self.timeouts.attributes.min(self.timeouts.entry);
-        let done = self.list(fh, offset, |told| {
-            let name = OsStr::from_bytes(told.name);
-            let Some(holder) = told.holder else {
+        let done = self.list(fh, offset, |listed| {
+            let name = OsStr::from_bytes(listed.name);
+            let Some(holder) = listed.holder else {
                 // The kernel takes no reference to the two dots, and nothing but the inode number.
                 let dot =
-                    FileAttr { ino: INodeNo(told.inode), kind: FileType::Directory, ..shown::missing() };
+                    FileAttr { ino: INodeNo(listed.inode), kind: FileType::Directory, ..shown::missing() };
                 return Ok(!reply.add(
-                    INodeNo(told.inode),
-                    told.position,
+                    INodeNo(listed.inode),
+                    listed.position,
                     name,
                     &Duration::ZERO,
                     &dot,
                     Generation(0),
                 ));
             };
-            let Some(entry) = tree.listed(holder, told.name)? else { return Ok(true) };
+            let Some(entry) = tree.listed(holder, listed.name)? else { return Ok(true) };
             let attributes = shown::attributes(entry.id, &entry.attributes);
             let generation = Generation(entry.generation);
-            if reply.add(INodeNo(entry.id), told.position, name, &ttl, &attributes, generation) {
+            if reply.add(INodeNo(entry.id), listed.position, name, &ttl, &attributes, generation) {
                 return Ok(false);
             }
-            tree.nodes.refer(entry.id, directory.id, told.name, entry.kind);
+            tree.nodes.refer(entry.id, directory.id, listed.name, entry.kind);
             Ok(true)
         });
         match done {

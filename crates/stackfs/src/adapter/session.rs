@@ -66,7 +66,7 @@ fn helper(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
 
 /// An ordinary user's options.
 fn for_fusermount(options: &StackOptions, source: &Path) -> Vec<MountOption> {
-    let mut told = vec![
+    let mut mount_options = vec![
         MountOption::FSName(escaped(source)),
         MountOption::DefaultPermissions,
         MountOption::Subtype("crumb".into()),
@@ -80,8 +80,8 @@ fn for_fusermount(options: &StackOptions, source: &Path) -> Vec<MountOption> {
         (flags.noatime, MountOption::NoAtime),
         (flags.sync, MountOption::Sync),
     ];
-    told.extend(chosen.into_iter().filter(|(wanted, _)| *wanted).map(|(_, option)| option));
-    told
+    mount_options.extend(chosen.into_iter().filter(|(wanted, _)| *wanted).map(|(_, option)| option));
+    mount_options
 }
 
 /// The threads of a mount.
@@ -138,9 +138,9 @@ impl Session {
     }
 }
 
-/// What the threads ended with, for whoever waits for the mount. A thread is told `ENODEV` when the mount is gone, but
-/// `ECONNABORTED` when it was just taking a request (Linux, `fuse_dev_do_read`), as the RELEASE of the last file that was
-/// open in a detached mount.
+/// What the threads ended with, for the caller that waits for the mount. A thread's read fails with `ENODEV` when the mount
+/// is gone, but with `ECONNABORTED` when it was just taking a request (Linux, `fuse_dev_do_read`), such as the RELEASE of
+/// the last file that was open in a detached mount.
 fn end_of(threads: io::Result<()>) -> io::Result<()> {
     match threads {
         Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),

@@ -43,11 +43,11 @@ pub struct Scan {
     pub complete: bool,
 }
 
-/// Who hears of progress, and who ends it early.
+/// How a caller follows a scan and stops it.
 pub struct ScanWatch<'a> {
-    /// Directories and files so far.
+    /// Called with the directories and files counted so far.
     pub progress: &'a mut dyn FnMut(u64, u64),
-    /// Ends the work soon when raised.
+    /// Set it to stop the scan soon.
     pub stop: &'a AtomicBool,
 }
 
@@ -117,8 +117,8 @@ struct Tally<'a, 'w> {
     before: (u64, u64),
 }
 
-/// Progress is told each so many files within a directory.
-const TOLD_EVERY: u64 = 4096;
+/// Report progress every 4,096 files within a directory.
+const PROGRESS_EVERY: u64 = 4096;
 
 impl Tally<'_, '_> {
     fn level(&mut self, level: impl AsFd, at: &[u8]) -> io::Result<()> {
@@ -126,7 +126,7 @@ impl Tally<'_, '_> {
             let (name, kind) = entry?;
             if kind != FileType::Directory {
                 self.files += 1;
-                if self.files.is_multiple_of(TOLD_EVERY) {
+                if self.files.is_multiple_of(PROGRESS_EVERY) {
                     (self.watch.progress)(self.before.0, self.before.1 + self.files);
                 }
                 continue;

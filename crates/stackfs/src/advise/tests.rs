@@ -31,8 +31,8 @@ fn where_costs_grow_with_the_size_the_large_directories_gain_and_the_small_ones_
     let directories =
         [counted("small", 500, false), counted("large", 50_000, false), counted("old", 500, true)];
     let worth = weigh(&directories, 100_000, 1e6, &costs(&linear, &constant));
-    let told: Vec<_> = worth.iter().map(|worth| (worth.path.to_str().unwrap(), worth.advice)).collect();
-    assert_eq!(told, [("large", Advice::Manage), ("old", Advice::Unmanage), ("small", Advice::LeaveFlat)]);
+    let advised: Vec<_> = worth.iter().map(|worth| (worth.path.to_str().unwrap(), worth.advice)).collect();
+    assert_eq!(advised, [("large", Advice::Manage), ("old", Advice::Unmanage), ("small", Advice::LeaveFlat)]);
     // Half of a million operations, 500 us less 30 us each.
     assert!((worth[0].gain_s - 235.0).abs() < 1.0, "{:?}", worth[0]);
     assert!(worth[0].gain_s_range.0 < worth[0].gain_s && worth[0].gain_s < worth[0].gain_s_range.1);

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::finding::{Finding, FindingKind, Mended};
 use crate::convert::calls::{Call, Calls};
 use crate::convert::guard::Guard;
-use crate::convert::level_attributes::Dress;
+use crate::convert::level_attributes::LevelAttributes;
 use crate::convert::levels::{Levels, joined};
 use crate::convert::state::{Names, open_below, open_own};
 use crate::managed::{LAYOUT_UNMARKED, layout_mark};
@@ -69,27 +69,27 @@ impl Examined {
     ) -> Self {
         let mut examined = Self::default();
         let marked = layout_mark(directory);
-        let dress = match Dress::for_level_of(directory) {
-            Ok(dress) => dress,
+        let attributes = match LevelAttributes::for_level_of(directory) {
+            Ok(attributes) => attributes,
             Err(error) => {
                 let text = format!("its permissions cannot be read: {}", std::io::Error::from(error));
                 examined.findings.push(Finding::new(FindingKind::Unreadable, path, text));
                 return examined;
             }
         };
-        let told = marked.as_ref().ok().copied().flatten().unwrap_or(LAYOUT_UNMARKED);
-        let mut layout = told;
-        let mut look = Look::at(directory, &Levels::of(told), &dress, stop);
+        let marked_layout = marked.as_ref().ok().copied().flatten().unwrap_or(LAYOUT_UNMARKED);
+        let mut layout = marked_layout;
+        let mut look = Look::at(directory, &Levels::of(marked_layout), &attributes, stop);
         // As long as all is in its place, the mark is right.
         if (marked.is_err() || look.wrong_count() > 0)
-            && let Some((better, as_better)) = look.better(directory, &dress, told, stop)
+            && let Some((better, as_better)) = look.better(directory, &attributes, marked_layout, stop)
         {
             (layout, look) = (better, as_better);
         }
-        // Somebody may be at work: only whoever has the directory to himself mends it.
+        // Another program may be at work: repair only under the guard's exclusive lock.
         let guard = if repair { Some(Guard::take_as_is(path)) } else { None };
-        let mut mender = Mender { directory, calls, guard, dress: &dress };
-        if let Some(finding) = mark_finding(path, &marked, told, layout, &look) {
+        let mut mender = Mender { directory, calls, guard, attributes: &attributes };
+        if let Some(finding) = mark_finding(path, &marked, marked_layout, layout, &look) {
             let mended = mender.mend(|mender| {
                 let call = Call::Mark { of: mender.directory.as_fd(), layout: Some(layout) };
                 mender.calls.call(&call)
@@ -103,12 +103,12 @@ impl Examined {
             let text = format!(
                 "belongs to user {owner}, and not to user {} as the directory that it would be part of; it was not \
                  looked into",
-                dress.owner()
+                attributes.owner()
             );
             let mended = match repair {
                 false => Mended::NotTried,
                 true => Mended::Not(
-                    "whoever owns the directory above could have put it there; if it is part of it, change its \
+                    "the owner of the directory above could have put it there; if it is part of it, change its \
                      owner (chown), and repair again; otherwise move it away"
                         .to_owned(),
                 ),
@@ -121,7 +121,7 @@ impl Examined {
                 "its group, permissions or access lists are not those of the directory that it is part of";
             let mended = mender.mend(|mender| {
                 let level = mender.descend(level)?;
-                mender.dress.put_on(&level, mender.calls).map(drop)
+                mender.attributes.apply_to(&level, mender.calls).map(drop)
             });
             let finding = Finding::new(FindingKind::Permissions, below(path, level), text);
             examined.findings.push(Finding { mended, ..finding });
@@ -156,15 +156,15 @@ impl Examined {
 fn mark_finding(
     path: &Path,
     marked: &std::io::Result<Option<Layout>>,
-    told: Layout,
+    marked_layout: Layout,
     layout: Layout,
     look: &Look,
 ) -> Option<Finding> {
     let text = match marked {
         Err(error) => format!("its mark cannot be read: {error}; its entries lie as in layout {layout}"),
-        Ok(_) if told == layout => return None,
+        Ok(_) if marked_layout == layout => return None,
         Ok(mark) => format!(
-            "{} layout {told}, but {} of {} entries lie as in layout {layout}",
+            "{} layout {marked_layout}, but {} of {} entries lie as in layout {layout}",
             if mark.is_some() { "is marked as" } else { "has no mark, which says" },
             look.right,
             look.right + look.wrong_count(),
@@ -174,9 +174,9 @@ fn mark_finding(
 }
 
 impl Look {
-    fn at(directory: &File, levels: &Levels, dress: &Dress, stop: &AtomicBool) -> Self {
+    fn at(directory: &File, levels: &Levels, attributes: &LevelAttributes, stop: &AtomicBool) -> Self {
         let mut look = Self::default();
-        if let Err(error) = look.level(directory, b"", levels, dress, stop) {
+        if let Err(error) = look.level(directory, b"", levels, attributes, stop) {
             look.unreadable.push((Vec::new(), error));
         }
         look
@@ -187,7 +187,7 @@ impl Look {
         level: impl AsFd,
         at: &[u8],
         levels: &Levels,
-        dress: &Dress,
+        attributes: &LevelAttributes,
         stop: &AtomicBool,
     ) -> rustix::io::Result<()> {
         let mut found = 0;
@@ -199,14 +199,14 @@ impl Look {
             if is_directory && levels.is_level(&path) {
                 let looked = open_below(&level, &name).and_then(|inner| {
                     let owner = rustix::fs::fstat(&inner)?.st_uid;
-                    if owner != dress.owner() {
+                    if owner != attributes.owner() {
                         self.foreign.push((path.clone(), owner));
                         return Ok(());
                     }
-                    if Dress::of(&inner)? != *dress {
+                    if LevelAttributes::of(&inner)? != *attributes {
                         self.unlike.push(path.clone());
                     }
-                    self.level(&inner, &path, levels, dress, stop)
+                    self.level(&inner, &path, levels, attributes, stop)
                 });
                 if let Err(error) = looked {
                     self.unreadable.push((path, error));
@@ -246,12 +246,13 @@ impl Look {
     fn better(
         &self,
         directory: &File,
-        dress: &Dress,
-        told: Layout,
+        attributes: &LevelAttributes,
+        marked_layout: Layout,
         stop: &AtomicBool,
     ) -> Option<(Layout, Self)> {
-        let others = Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat && *layout != told);
-        let looks = others.map(|layout| (layout, Self::at(directory, &Levels::of(layout), dress, stop)));
+        let others =
+            Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat && *layout != marked_layout);
+        let looks = others.map(|layout| (layout, Self::at(directory, &Levels::of(layout), attributes, stop)));
         let (layout, look) = looks.max_by_key(|(_, look)| look.right)?;
         let is_better = look.right > self.right && look.right >= 9 * look.wrong_count();
         is_better.then_some((layout, look))
@@ -263,7 +264,7 @@ struct Mender<'a> {
     directory: &'a File,
     calls: &'a mut dyn Calls,
     guard: Option<Result<Guard, crate::convert::ConvertError>>,
-    dress: &'a Dress,
+    attributes: &'a LevelAttributes,
 }
 
 impl Mender<'_> {
@@ -280,7 +281,7 @@ impl Mender<'_> {
         let mut level = rustix::io::fcntl_dupfd_cloexec(self.directory, 0)?;
         for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             let name = CString::new(part).map_err(|_| Errno::INVAL)?;
-            level = open_own(&level, &name, self.dress.owner())?;
+            level = open_own(&level, &name, self.attributes.owner())?;
         }
         Ok(level)
     }
@@ -290,11 +291,11 @@ impl Mender<'_> {
         let mut to = rustix::io::fcntl_dupfd_cloexec(self.directory, 0)?;
         for part in leaf.split(|byte| *byte == b'/') {
             let name = CString::new(part).map_err(|_| Errno::INVAL)?;
-            to = match open_own(&to, &name, self.dress.owner()) {
+            to = match open_own(&to, &name, self.attributes.owner()) {
                 Err(Errno::NOENT) => {
                     self.calls.call(&Call::MakeDirectory { at: to.as_fd(), name: &name })?;
-                    let made = open_own(&to, &name, self.dress.owner())?;
-                    self.dress.put_on(&made, self.calls)?;
+                    let made = open_own(&to, &name, self.attributes.owner())?;
+                    self.attributes.apply_to(&made, self.calls)?;
                     made
                 }
                 // A file has the name of the subdirectory: it is misplaced itself, and goes first or next time.

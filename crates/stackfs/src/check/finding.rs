@@ -3,20 +3,20 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// One thing that is not as it should be.
+/// One defect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Of what sort.
+    /// The kind of defect.
     pub kind: FindingKind,
     /// Where.
     pub path: PathBuf,
-    /// What is wrong, to go on behind the path.
+    /// What is wrong: a predicate that follows the path in a message.
     pub text: String,
-    /// What came of repairing it.
+    /// The result of repairing it.
     pub mended: Mended,
 }
 
-/// Sorts of findings.
+/// Kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FindingKind {
@@ -38,14 +38,14 @@ pub enum FindingKind {
     Unreadable,
 }
 
-/// What came of repairing.
+/// The result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mended {
-    /// Nobody asked for it.
+    /// No repair was requested.
     NotTried,
-    /// It is right now.
+    /// Repaired.
     Done,
-    /// It is as it was; why.
+    /// Not repaired, for this reason.
     Not(String),
 }
 
@@ -56,7 +56,7 @@ impl Finding {
 }
 
 impl FindingKind {
-    /// In the order of telling.
+    /// In the order in which they are reported.
     pub const ALL: [Self; 8] = [
         Self::HalfWay,
         Self::LostBit,

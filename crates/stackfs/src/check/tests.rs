@@ -47,8 +47,8 @@ impl Spool {
     /// One repair mends it all, and nothing is found afterwards.
     fn mends(&self, kinds: &[FindingKind]) {
         let found = self.check(false);
-        let told: Vec<FindingKind> = found.counts.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(told, kinds, "{:#?}", found.findings);
+        let kinds_found: Vec<FindingKind> = found.counts.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds_found, kinds, "{:#?}", found.findings);
         assert!(!found.is_right());
         let mended = self.check(true);
         assert!(mended.is_right(), "{:#?}", mended.findings);
@@ -139,12 +139,12 @@ fn a_bit_that_was_lost_is_found_and_set_again_and_no_mark_is_taken_away() {
         assert_eq!(found.counts, [(FindingKind::LostBit, 1)], "{layout}");
         if without_mark {
             // It could be a user's own order: then files would disappear behind a mount.
-            let told = spool.check(true);
-            assert_eq!((told.counts, told.open), (vec![(FindingKind::LostBit, 1)], 1));
+            let found = spool.check(true);
+            assert_eq!((found.counts, found.open), (vec![(FindingKind::LostBit, 1)], 1));
             assert!(
-                matches!(&told.findings[0].mended, Mended::Not(why) if why.contains("chmod u+s")),
+                matches!(&found.findings[0].mended, Mended::Not(why) if why.contains("chmod u+s")),
                 "{:#?}",
-                told.findings
+                found.findings
             );
             assert!(!crate::managed::is_managed(fs::metadata(spool.group()).unwrap().permissions().mode()));
             fs::set_permissions(spool.group(), fs::Permissions::from_mode(0o4755)).unwrap();
@@ -321,9 +321,9 @@ fn a_subdirectory_of_another_user_is_not_given_away_nor_looked_into_nor_emptied(
         assert_eq!(snapshot(&spool.group()), before, "{layout}");
         assert_eq!(mended.counts, [(FindingKind::Permissions, 2)], "{layout}: {:#?}", mended.findings);
         for path in [&foreign, &empty] {
-            let told = mended.findings.iter().find(|finding| finding.path == *path).unwrap();
-            assert!(told.text.contains("user 0"), "{told:?}");
-            assert!(matches!(&told.mended, Mended::Not(why) if why.contains("chown")), "{told:?}");
+            let finding = mended.findings.iter().find(|finding| finding.path == *path).unwrap();
+            assert!(finding.text.contains("user 0"), "{finding:?}");
+            assert!(matches!(&finding.mended, Mended::Not(why) if why.contains("chown")), "{finding:?}");
             of_users(path);
         }
         // Then they are part of it.

@@ -16,8 +16,8 @@ use crate::tree::identity::{Caller, Identity};
 /// One change.
 #[derive(Debug)]
 pub(crate) enum Call<'a> {
-    /// The directory's in which it is made, from the start, and for its owner only until it is dressed like that one.
-    /// So there is never one of root's, which could be anybody's.
+    /// Owned by the parent directory's owner from the start, with mode 0700 until it gets the parent's attributes.
+    /// So root never owns it: a directory of root's in its place could come from anybody.
     MakeDirectory {
         at: BorrowedFd<'a>,
         name: &'a CStr,

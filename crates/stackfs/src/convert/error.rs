@@ -142,7 +142,7 @@ pub enum ConvertError {
     /// A hidden directory or a staging directory of another user.
     #[error(
         "{entry}: belongs to user {owner}, and not to user {of} as {path}, so it is not taken for a part of that: \
-         whoever owns {path} could have put it there; move it away or, if it is part of it, change its owner \
+         the owner of {path} could have put it there; move it away or, if it is part of it, change its owner \
          (chown), and run this again", entry = entry.display(), path = path.display()
     )]
     Foreign {

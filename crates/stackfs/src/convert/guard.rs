@@ -8,7 +8,7 @@
 //! /news        exclusive   a mount of /news, from before it opens its root until the kernel's table has it
 //! ```
 //!
-//! A mount that was detached while in use is in no table, and is still served: its program's claim tells (`claims`),
+//! A mount that was detached while in use is in no table but is still served. Its program holds a claim (`claims`),
 //! which it takes under that lock.
 //!
 //! So a conversion is refused in, above or below another one, and a mount at or above one under way. A mount that is
@@ -91,7 +91,7 @@ impl Guard {
         refuse_hidden(path, &real)?;
         let mut above = Vec::new();
         for ancestor in real.ancestors().skip(1) {
-            // Whoever may not read a directory cannot have mounted it either; nor can all storage lock.
+            // A user who may not read a directory cannot have mounted it. Some storage has no locks.
             let Ok(opened) = open_directory(ancestor) else { continue };
             above.push(lock(path, ancestor, opened, FlockOperation::NonBlockingLockShared)?);
         }
@@ -124,8 +124,8 @@ fn unmounted(path: &Path) -> Result<(PathBuf, Vec<MountInfo>), ConvertError> {
     Ok((real, mounts))
 }
 
-/// Refuses a symbolic link in the place of the directory that was named, with slashes behind it as well: whoever owns
-/// the directory that it lies in may have put it there, and it may lead anywhere.
+/// Refuses a path that is a symbolic link, also with slashes after it: the owner of the directory above could have
+/// put it there, and it may lead anywhere.
 fn refuse_link(path: &Path) -> Result<(), ConvertError> {
     let bare: PathBuf = path.components().collect();
     match std::fs::symlink_metadata(&bare) {
@@ -133,7 +133,7 @@ fn refuse_link(path: &Path) -> Result<(), ConvertError> {
             path: path.to_owned(),
             leads_to: path.canonicalize().or_else(|_| std::fs::read_link(&bare)).unwrap_or_default(),
         }),
-        // What is not there is told by who opens it.
+        // The caller's open reports a missing directory.
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-/// Does as told for a number of calls and is gone from then on.
+/// Makes a number of calls and fails every later one, like a process that was killed.
 struct Stopping {
     left: u64,
     made: Vec<String>,
@@ -28,8 +28,8 @@ impl Calls for Stopping {
             return Err(Errno::IO);
         }
         self.left -= 1;
-        let told = format!("{call:?}");
-        self.made.push(told.split([' ', '{']).next().unwrap_or_default().to_owned());
+        let context = format!("{call:?}");
+        self.made.push(context.split([' ', '{']).next().unwrap_or_default().to_owned());
         self.kernel.call(call)
     }
 }
@@ -100,7 +100,8 @@ fn take_level(path: &Path, at: &[u8], levels: &Levels, seen: &mut Seen) {
     for entry in fs::read_dir(path).unwrap().flatten() {
         let name = entry.file_name();
         let below = levels::joined(at, name.as_bytes());
-        if at.is_empty() && (state::is_reserved(name.as_bytes()) || name.as_bytes() == KEEPSAKE.to_bytes()) {
+        if at.is_empty() && (state::is_reserved(name.as_bytes()) || name.as_bytes() == TIMES_FILE.to_bytes())
+        {
             continue;
         }
         if levels.is_level(&below) {
@@ -117,7 +118,7 @@ fn users_view(directory: &Path) -> Seen {
     let mut seen = Seen::new();
     let state = state_of(directory).unwrap();
     let levels = Levels::of(state.layout());
-    if matches!(state, State::Lifting(_) | State::Managed(_)) {
+    if matches!(state, State::MovingLevels(_) | State::Managed(_)) {
         take_level(directory, b"", &levels, &mut seen);
     } else {
         for entry in fs::read_dir(directory).unwrap().flatten() {
@@ -155,22 +156,22 @@ fn stop_everywhere(begin: Option<Goal>, goal: Goal) {
         let mut stopping = Stopping::after(calls);
         let ended = quietly(|watch| convert_by(&directory, goal, watch, &mut stopping));
         kinds.extend(stopping.made.last().cloned());
-        let told = format!("stopped after call {calls}, {:?}", stopping.made.last());
-        assert!(users_view(&directory) == before, "{told}: entries lost or twice");
+        let context = format!("stopped after call {calls}, {:?}", stopping.made.last());
+        assert!(users_view(&directory) == before, "{context}: entries lost or twice");
         let finished = ended.is_ok();
         // Most are stopped again on their way, and again; every fourth goes back where it came from.
         for again in [calls % 3, calls / 2].into_iter().filter(|again| *again > 0) {
             let _ = quietly(|watch| convert_by(&directory, goal, watch, &mut Stopping::after(again)));
-            assert!(users_view(&directory) == before, "{told}, and after {again}: entries lost or twice");
+            assert!(users_view(&directory) == before, "{context}, and after {again}: entries lost or twice");
         }
         if calls % 4 == 0 {
             whole(&directory, back);
-            assert!(users_view(&directory) == before, "{told}, and back: entries lost or twice");
-            assert!(!state_of(&directory).unwrap().is_half_way(), "{told}");
+            assert!(users_view(&directory) == before, "{context}, and back: entries lost or twice");
+            assert!(!state_of(&directory).unwrap().is_half_way(), "{context}");
         }
         let done = whole(&directory, goal);
-        assert!(users_view(&directory) == before, "{told}, and finished: entries lost or twice");
-        assert_eq!(state_of(&directory).unwrap(), done.after, "{told}");
+        assert!(users_view(&directory) == before, "{context}, and finished: entries lost or twice");
+        assert_eq!(state_of(&directory).unwrap(), done.after, "{context}");
         assert!(!done.after.is_half_way());
         let after = fs::metadata(&directory).unwrap();
         assert_eq!(
@@ -178,7 +179,7 @@ fn stop_everywhere(begin: Option<Goal>, goal: Goal) {
             (stat.ino(), stat.uid(), stat.mode() & 0o3777)
         );
         if calls == 0 || finished {
-            assert_eq!(after.mtime(), stat.mtime(), "{told}");
+            assert_eq!(after.mtime(), stat.mtime(), "{context}");
         }
         assert_right_shape(&directory, done.after);
         if finished {
@@ -249,7 +250,7 @@ fn a_name_that_is_taken_on_either_way_is_told_and_both_are_kept() {
     let stopped =
         quietly(|watch| convert_by(&directory, Goal::Managed(None), watch, &mut Stopping::after(12)));
     assert!(stopped.is_err());
-    let State::Sorting(_) = state_of(&directory).unwrap() else { panic!("not half way") };
+    let State::MovingEntries(_) = state_of(&directory).unwrap() else { panic!("not half way") };
     // Somebody writes into the directory while it is half converted.
     let staging = directory.join(".crumb-converting-345");
     let leaves = fs::read_dir(&staging).unwrap().flatten().filter(|entry| entry.path().is_dir());
@@ -278,7 +279,7 @@ fn subdirectories_that_are_there_on_both_sides_are_merged() {
         calls += 1;
         let _ =
             quietly(|watch| convert_by(&directory, Goal::Managed(None), watch, &mut Stopping::after(calls)));
-        if matches!(state_of(&directory).unwrap(), State::Lifting(_)) {
+        if matches!(state_of(&directory).unwrap(), State::MovingLevels(_)) {
             break;
         }
     }

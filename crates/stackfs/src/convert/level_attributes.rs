@@ -1,8 +1,8 @@
-//! What a directory of the hidden level looks like to the lower file system: like the directory that it is part of.
+//! Owner and permissions of the hidden level's subdirectories: those of the managed directory.
 //!
-//! Owner, group, permissions with the sticky and set-group-id bits, and both access control lists are those of the
-//! managed directory, so that who may do something in the one may do it in the other, and files made in the hidden
-//! level inherit what they would have inherited. The set-user-id bit, which says "managed", is not passed on.
+//! They copy its owner, group, permissions with the sticky and set-group-id bits, and both access control lists. So a
+//! user has the same rights in both, and files created in the hidden level inherit what they would have inherited
+//! in the directory. They do not copy the set-user-id bit, which means "managed".
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -15,27 +15,27 @@ use crate::managed::MANAGED_BIT;
 /// Access control lists as the kernel gives them.
 const LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 const MODE_BITS: u32 = 0o7777;
-/// An access control list has 8 bytes an entry; file systems keep them below a block or so.
+/// An access control list takes 8 bytes per entry; file systems limit one to about a block.
 const LIST_BYTES_MAX: usize = 64 << 10;
 
-/// Owner and permissions.
+/// Owner, group, permissions and access control lists of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Dress {
+pub(crate) struct LevelAttributes {
     uid: u32,
     gid: u32,
     mode: u32,
     lists: [Option<Vec<u8>>; 2],
 }
 
-impl Dress {
-    /// What subdirectories of the hidden level of this directory are to look like.
+impl LevelAttributes {
+    /// The attributes that subdirectories of this directory's hidden level must have.
     pub(crate) fn for_level_of(directory: impl AsFd) -> Result<Self> {
-        let mut dress = Self::of(directory)?;
-        dress.mode &= !MANAGED_BIT;
-        Ok(dress)
+        let mut attributes = Self::of(directory)?;
+        attributes.mode &= !MANAGED_BIT;
+        Ok(attributes)
     }
 
-    /// What this directory looks like.
+    /// The attributes of this directory.
     pub(crate) fn of(directory: impl AsFd) -> Result<Self> {
         let stat: Stat = rustix::fs::fstat(&directory)?;
         let mut lists = [None, None];
@@ -50,9 +50,9 @@ impl Dress {
         self.uid
     }
 
-    /// Makes a directory look like this, by as few calls as it takes; how many there were. `EPERM` when it belongs to
-    /// another user: nothing is given away.
-    pub(crate) fn put_on(&self, directory: impl AsFd, calls: &mut dyn Calls) -> Result<u32> {
+    /// Gives a directory these attributes with as few calls as possible; returns their number. `EPERM` when the
+    /// directory belongs to another user: we never change an owner.
+    pub(crate) fn apply_to(&self, directory: impl AsFd, calls: &mut dyn Calls) -> Result<u32> {
         let of = directory.as_fd();
         let now = Self::of(of)?;
         if now.uid != self.uid {
@@ -69,7 +69,7 @@ impl Dress {
                 changes += 1;
             }
         }
-        // Last: a change of owner clears bits, and an access list sets those of the group.
+        // Last, because chown clears mode bits and an access list sets the group's.
         if changes > 0 || now.mode != self.mode {
             calls.call(&Call::Mode { of, mode: self.mode })?;
             changes += 1;

@@ -36,15 +36,15 @@ pub(crate) struct Lost {
 #[derive(Default)]
 struct Places {
     right: u64,
-    /// Of these, those that no user would have put there by chance.
-    telling: u64,
+    /// Those of `right` that a user would not have put there by chance.
+    significant: u64,
     wrong: u64,
 }
 
-/// Of so many entries in their places one may be elsewhere: what was made since the bit was lost.
+/// One misplaced entry is accepted per this many in their places: entries created since the bit was lost.
 const RIGHT_FOR_EACH_WRONG: u64 = 9;
 /// The places of a hash have only 256 names, those of digits say the digits.
-const TELLING_BY_HASH: u64 = 3;
+const SIGNIFICANT_BY_HASH: u64 = 3;
 
 /// All layouts' hidden levels: a check asks of each directory of a tree.
 pub(crate) fn levels_of(layout: Layout) -> &'static Levels {
@@ -69,12 +69,12 @@ pub(crate) fn lost_bit(directory: &File) -> rustix::io::Result<Option<Lost>> {
         }
         let mut places = Places::default();
         places.count(directory, b"", levels_of(layout), stat.st_uid)?;
-        let telling = match marked {
+        let significant = match marked {
             Some(_) => places.right >= 1,
-            None if layout == Layout::Hash2 => places.telling >= TELLING_BY_HASH,
-            None => places.telling >= 1,
+            None if layout == Layout::Hash2 => places.significant >= SIGNIFICANT_BY_HASH,
+            None => places.significant >= 1,
         };
-        if telling && places.right >= RIGHT_FOR_EACH_WRONG * places.wrong {
+        if significant && places.right >= RIGHT_FOR_EACH_WRONG * places.wrong {
             return Ok(Some(Lost { layout, entries: places.right, marked: marked.is_some() }));
         }
     }
@@ -97,7 +97,7 @@ impl Places {
                 self.right += 1;
                 // All names that are no numbers lie together, and all small numbers.
                 let anywhere = at == Layout::OTHERS.as_bytes() || at.iter().all(|byte| b"0/".contains(byte));
-                self.telling += u64::from(!anywhere || levels.layout() == Layout::Hash2);
+                self.significant += u64::from(!anywhere || levels.layout() == Layout::Hash2);
             } else {
                 self.wrong += 1;
             }

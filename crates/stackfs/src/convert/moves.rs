@@ -1,15 +1,17 @@
-//! The four ways between the states: entries and subdirectories moved by one rename each.
+//! The moves between the states of a conversion: one rename per entry or subdirectory.
 //!
-//! | way | from | to | what a step moves |
+//! | function | from | to | one rename moves |
 //! |---|---|---|---|
-//! | sort | the directory | a leaf in the staging directory | an entry |
-//! | lift | the staging directory | the directory | a subdirectory with all in it |
-//! | stow | the directory | the staging directory | a subdirectory with all in it |
-//! | spread | a leaf in the staging directory | the directory | an entry |
+//! | `entries_into_staging` | the directory | a leaf in the staging directory | an entry |
+//! | `levels_out_of_staging` | the staging directory | the directory | a subdirectory with its contents |
+//! | `levels_into_staging` | the directory | the staging directory | a subdirectory with its contents |
+//! | `entries_out_of_staging` | a leaf in the staging directory | the directory | an entry |
 //!
-//! Always holds: a step keeps the name and replaces nothing; a name that is taken is remembered as a collision, both
-//! are kept, and the others go on; no directory that belongs to another user than DIR is looked into or given away; no
-//! step looks back at an earlier one, so any of them may be the first of a run.
+//! A leaf is a subdirectory of the hidden level that holds entries.
+//!
+//! Always holds: a rename keeps the name and replaces nothing. When a name is taken, both entries stay, the collision is
+//! reported at the end, and the other moves continue. We never read a directory of another user than DIR's owner, nor
+//! change its owner. No function relies on an earlier one, so a run may begin with any of them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -23,20 +25,20 @@ use rustix::io::Errno;
 
 use super::calls::{Call, Calls};
 use super::error::ConvertError;
-use super::level_attributes::Dress;
+use super::level_attributes::LevelAttributes;
 use super::levels::{Levels, joined};
 use super::state::{Names, is_reserved, open_own};
-use super::{KEEPSAKE, Watch, Work};
+use super::{TIMES_FILE, Watch, Work};
 
-/// Descriptors of leaves that are kept open: far below any limit, and most of `345` is met again soon.
+/// Leaves kept open: far below any descriptor limit, and most of a `345` layout's leaves are needed again soon.
 const LEAVES_OPEN_MAX: usize = 256;
-/// Progress is told each so many steps.
-const TOLD_EVERY: u64 = 64;
+/// Report progress every 64 moves.
+const PROGRESS_EVERY: u64 = 64;
 
 /// Why the work ends early.
 #[derive(Debug)]
 pub(super) enum Cut {
-    /// The user has asked for it.
+    /// The caller has set `Watch::stop`.
     Stopped,
     Failed(ConvertError),
 }
@@ -47,11 +49,11 @@ impl From<ConvertError> for Cut {
     }
 }
 
-/// A directory and its staging directory, and what is done there.
+/// Moves entries and subdirectories between a directory and its staging directory.
 pub(super) struct Mover<'a, 'w> {
     pub path: &'a Path,
     pub directory: &'a OwnedFd,
-    /// Of the directory: only what belongs to this user is a subdirectory of the hidden level.
+    /// The directory's owner: only this user's subdirectories belong to the hidden level.
     pub owner: u32,
     pub staging: OwnedFd,
     pub staging_path: PathBuf,
@@ -65,7 +67,7 @@ pub(super) struct Mover<'a, 'w> {
     pub levels_moved: u64,
 }
 
-/// Names that are there twice.
+/// Names that exist on both sides.
 #[derive(Debug, Default)]
 pub(super) struct Collisions {
     count: u64,
@@ -73,8 +75,8 @@ pub(super) struct Collisions {
 }
 
 impl Mover<'_, '_> {
-    /// From the directory into the leaves, until nothing is left.
-    pub(super) fn sort(&mut self, entries: u64) -> Result<(), Cut> {
+    /// Moves entries from the directory into the leaves until none is left.
+    pub(super) fn entries_into_staging(&mut self, entries: u64) -> Result<(), Cut> {
         let mut leaves = Leaves::default();
         self.until_none_moves(|mover| {
             let mut moved = 0;
@@ -83,14 +85,14 @@ impl Mover<'_, '_> {
                 if is_reserved(name.to_bytes()) {
                     continue;
                 }
-                moved += u64::from(mover.sort_one(&name, &mut leaves)?);
-                mover.told(Work::Sort, mover.entries_moved, entries)?;
+                moved += u64::from(mover.entry_into_staging(&name, &mut leaves)?);
+                mover.report_progress(Work::EntriesIntoStaging, mover.entries_moved, entries)?;
             }
             Ok(moved)
         })
     }
 
-    fn sort_one(&mut self, name: &CStr, leaves: &mut Leaves) -> Result<bool, Cut> {
+    fn entry_into_staging(&mut self, name: &CStr, leaves: &mut Leaves) -> Result<bool, Cut> {
         let leaf = self.levels.leaf_of(name.to_bytes());
         let to = leaves.opened(&leaf, &self.staging, self.owner, self.calls);
         let to = to.map_err(|error| failed_at(&self.staging_path, &leaf, "make a subdirectory", error))?;
@@ -112,32 +114,32 @@ impl Mover<'_, '_> {
         }
     }
 
-    /// Subdirectories from the staging directory up, dressed like the directory before they get there.
-    pub(super) fn lift(&mut self) -> Result<(), Cut> {
-        let dress =
-            Dress::for_level_of(self.directory).map_err(|e| self.failed("read its permissions", e))?;
+    /// Moves subdirectories from the staging directory up. Each gets the directory's owner and permissions first.
+    pub(super) fn levels_out_of_staging(&mut self) -> Result<(), Cut> {
+        let attributes = LevelAttributes::for_level_of(self.directory)
+            .map_err(|e| self.failed("read its permissions", e))?;
         let of = self.count_tops(self.staging.try_clone().map_err(|e| self.failed_io("open", e))?)?;
         self.until_none_moves(|mover| {
             let mut moved = 0;
             let staging = mover.staging.try_clone().map_err(|e| mover.failed_io("open", e))?;
             for entry in Names::of(&staging).map_err(|e| mover.failed("read the staging directory", e))? {
                 let (name, kind) = entry.map_err(|e| mover.failed("read the staging directory", e))?;
-                if name.as_c_str() == KEEPSAKE {
+                if name.as_c_str() == TIMES_FILE {
                     continue;
                 }
                 if kind == FileType::Directory && mover.levels.is_level(name.to_bytes()) {
-                    mover.dress(&staging, &name, name.to_bytes(), &dress)?;
+                    mover.apply_attributes(&staging, &name, name.to_bytes(), &attributes)?;
                 }
                 moved += mover.carry(Side::Staging, &name)?;
-                mover.told(Work::Lift, mover.levels_moved, of)?;
+                mover.report_progress(Work::LevelsOutOfStaging, mover.levels_moved, of)?;
             }
             Ok(moved)
         })
     }
 
-    /// Subdirectories of the hidden level from the directory into the staging directory; what else lies in the
-    /// directory goes to its place there.
-    pub(super) fn stow(&mut self) -> Result<(), Cut> {
+    /// Moves subdirectories of the hidden level from the directory into the staging directory, and stray entries of the
+    /// directory into their leaves there.
+    pub(super) fn levels_into_staging(&mut self) -> Result<(), Cut> {
         let mut leaves = Leaves::default();
         let of = self.count_tops(self.directory.try_clone().map_err(|e| self.failed_io("open", e))?)?;
         self.until_none_moves(|mover| {
@@ -150,37 +152,37 @@ impl Mover<'_, '_> {
                 if kind == FileType::Directory && mover.levels.is_level(name.to_bytes()) {
                     moved += mover.carry(Side::Directory, &name)?;
                 } else {
-                    moved += u64::from(mover.sort_one(&name, &mut leaves)?);
+                    moved += u64::from(mover.entry_into_staging(&name, &mut leaves)?);
                 }
-                mover.told(Work::Stow, mover.levels_moved, of)?;
+                mover.report_progress(Work::LevelsIntoStaging, mover.levels_moved, of)?;
             }
             Ok(moved)
         })
     }
 
     /// From the leaves into the directory; leaves that are empty are removed.
-    pub(super) fn spread(&mut self) -> Result<(), Cut> {
+    pub(super) fn entries_out_of_staging(&mut self) -> Result<(), Cut> {
         let root = self.staging.try_clone().map_err(|e| self.failed_io("open", e))?;
         let of = self.count_entries(&root, b"").map_err(|e| self.failed("read the staging directory", e))?;
-        self.spread_level(&root, b"", of)?;
+        self.entries_out_of_level(&root, b"", of)?;
         self.collisions.refuse(self.path)
     }
 
-    fn spread_level(&mut self, level: &OwnedFd, at: &[u8], of: u64) -> Result<(), Cut> {
+    fn entries_out_of_level(&mut self, level: &OwnedFd, at: &[u8], of: u64) -> Result<(), Cut> {
         let failed = |mover: &Self, error| failed_at(&mover.staging_path, at, "read a subdirectory", error);
         loop {
             let mut moved = 0;
             for entry in Names::of(level).map_err(|e| failed(self, e))? {
                 let (name, kind) = entry.map_err(|e| failed(self, e))?;
-                if at.is_empty() && name.as_c_str() == KEEPSAKE {
+                if at.is_empty() && name.as_c_str() == TIMES_FILE {
                     continue;
                 }
                 let below = joined(at, name.to_bytes());
                 if kind == FileType::Directory && self.levels.is_level(&below) {
                     let inner = open_own(level, &name, self.owner).map_err(|e| failed(self, e))?;
-                    self.spread_level(&inner, &below, of)?;
+                    self.entries_out_of_level(&inner, &below, of)?;
                     match self.calls.call(&Call::RemoveDirectory { at: level.as_fd(), name: &name }) {
-                        // Collisions are in it, and told at the end.
+                        // It still holds collisions, which are reported at the end.
                         Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST) => continue,
                         Err(error) => {
                             let doing = "remove a subdirectory that is empty";
@@ -203,17 +205,17 @@ impl Mover<'_, '_> {
                         return Err(failed_at(&self.staging_path, &below, doing, error).into());
                     }
                 }
-                self.told(Work::Spread, self.entries_moved, of)?;
+                self.report_progress(Work::EntriesOutOfStaging, self.entries_moved, of)?;
             }
-            // Listing while renaming may pass an entry by; an empty round is the proof that it did not.
+            // A listing may miss entries while we rename; only a pass that moves nothing proves that none is left.
             if moved == 0 {
                 return Ok(());
             }
         }
     }
 
-    /// Moves one entry of one side's top to the other. Where a subdirectory of that name is there already, what is
-    /// in it follows one by one. How much has moved.
+    /// Moves one top-level entry of `side` to the other side. If a subdirectory of that name exists there, moves its
+    /// contents one by one. Returns the number of moves.
     fn carry(&mut self, side: Side, name: &CStr) -> Result<u64, Cut> {
         let (directory, staging) = (self.directory.as_fd(), self.staging.as_fd());
         let (from, to) = match side {
@@ -283,7 +285,13 @@ impl Mover<'_, '_> {
         Ok(moved)
     }
 
-    fn dress(&mut self, at: &OwnedFd, name: &CStr, path: &[u8], dress: &Dress) -> Result<(), Cut> {
+    fn apply_attributes(
+        &mut self,
+        at: &OwnedFd,
+        name: &CStr,
+        path: &[u8],
+        attributes: &LevelAttributes,
+    ) -> Result<(), Cut> {
         let failed = |mover: &Self, error| {
             failed_at(&mover.staging_path, path, "give a subdirectory its owner and permissions", error)
         };
@@ -293,18 +301,18 @@ impl Mover<'_, '_> {
                 let (name, kind) = entry.map_err(|e| failed(self, e))?;
                 let below = joined(path, name.to_bytes());
                 if kind == FileType::Directory && self.levels.is_level(&below) {
-                    self.dress(&level, &name, &below, dress)?;
+                    self.apply_attributes(&level, &name, &below, attributes)?;
                 }
             }
         }
-        dress.put_on(&level, self.calls).map_err(|e| failed(self, e))?;
+        attributes.apply_to(&level, self.calls).map_err(|e| failed(self, e))?;
         Ok(())
     }
 
     fn until_none_moves(&mut self, mut pass: impl FnMut(&mut Self) -> Result<u64, Cut>) -> Result<(), Cut> {
         loop {
             self.collisions = Collisions::default();
-            // Listing while renaming may pass an entry by; an empty round is the proof that it did not.
+            // A listing may miss entries while we rename; only a pass that moves nothing proves that none is left.
             if pass(self)? == 0 {
                 return self.collisions.refuse(self.path);
             }
@@ -330,8 +338,8 @@ impl Mover<'_, '_> {
         Ok(count)
     }
 
-    fn told(&mut self, work: Work, done: u64, of: u64) -> Result<(), Cut> {
-        if done.is_multiple_of(TOLD_EVERY) {
+    fn report_progress(&mut self, work: Work, done: u64, of: u64) -> Result<(), Cut> {
+        if done.is_multiple_of(PROGRESS_EVERY) {
             (self.watch.progress)(super::Progress { work, done, of: of.max(done) });
         }
         self.go_on()
@@ -363,7 +371,7 @@ impl Mover<'_, '_> {
     }
 }
 
-/// Where something comes from.
+/// The side that an entry is moved from.
 #[derive(Clone, Copy)]
 enum Side {
     Directory,
@@ -396,7 +404,7 @@ impl Collisions {
     }
 }
 
-/// Leaves in the staging directory, made as they are needed, some of them open.
+/// Leaves in the staging directory, created on demand; up to `LEAVES_OPEN_MAX` stay open.
 #[derive(Default)]
 struct Leaves {
     open: HashMap<Vec<u8>, OwnedFd>,

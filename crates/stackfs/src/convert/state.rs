@@ -1,4 +1,4 @@
-//! In which state a directory is, told from nothing but the directory.
+//! Determines a directory's conversion state from the directory alone.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -13,34 +13,34 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::ConvertError;
-use super::{KEEPSAKE, STAGING_PREFIX};
+use super::{STAGING_PREFIX, TIMES_FILE};
 use crate::managed::{is_managed, layout_of};
 
-/// See the table in the header of [`super`].
+/// A conversion state; the header of [`super`] has a table of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As any directory.
+    /// An ordinary directory.
     Flat,
-    /// No bit; entries are between the directory and the hidden level inside the staging directory.
-    Sorting(Layout),
-    /// The bit; subdirectories of the hidden level are between the staging directory and the directory.
-    Lifting(Layout),
-    /// Converted.
+    /// Bit off: some entries are in the directory, the others in the staging directory.
+    MovingEntries(Layout),
+    /// Bit on: some subdirectories of the hidden level are in the directory, the others in the staging directory.
+    MovingLevels(Layout),
+    /// Managed, no conversion under way.
     Managed(Layout),
 }
 
 impl State {
-    /// The layout that it is in, or on its way from or to.
+    /// The layout it has, or that a conversion is moving it into or out of.
     pub fn layout(self) -> Layout {
         match self {
             Self::Flat => Layout::Flat,
-            Self::Sorting(layout) | Self::Lifting(layout) | Self::Managed(layout) => layout,
+            Self::MovingEntries(layout) | Self::MovingLevels(layout) | Self::Managed(layout) => layout,
         }
     }
 
-    /// Whether a conversion was begun and not finished.
+    /// Whether an unfinished conversion left this state.
     pub fn is_half_way(self) -> bool {
-        matches!(self, Self::Sorting(_) | Self::Lifting(_))
+        matches!(self, Self::MovingEntries(_) | Self::MovingLevels(_))
     }
 }
 
@@ -58,15 +58,15 @@ pub(crate) fn staging_name(layout: Layout) -> CString {
     CString::new(name).expect("layouts have no NUL in their names")
 }
 
-/// The verb that finishes the conversion that was begun in this directory; none where there was none. Costs a look-up
-/// of a missing name for each layout.
+/// The verb that finishes this directory's unfinished conversion; `None` if there is none. Costs one failing look-up
+/// per layout.
 pub(crate) fn unfinished(directory: impl AsFd) -> Option<&'static str> {
     static STAGING: LazyLock<Vec<CString>> = LazyLock::new(|| {
         Layout::ALL.into_iter().filter(|layout| *layout != Layout::Flat).map(staging_name).collect()
     });
     let is_there = |name: &&CString| {
         let found = rustix::fs::statat(&directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
-        // One that may not be looked into is taken for what its name says.
+        // Trust the name of a staging directory that we may not read.
         found.is_ok() && is_staging(&directory, name).unwrap_or(true)
     };
     STAGING.iter().find(is_there)?;
@@ -74,24 +74,24 @@ pub(crate) fn unfinished(directory: impl AsFd) -> Option<&'static str> {
     Some(finishing_verb(is_managed(mode)))
 }
 
-/// The verb that goes on in the direction that the bit of a half converted directory tells.
+/// The verb that finishes an unfinished conversion in the direction given by the bit.
 pub(crate) fn finishing_verb(managed: bool) -> &'static str {
     if managed { "manage" } else { "unmanage" }
 }
 
-/// Whether a name is one that a conversion uses.
+/// Whether a name is reserved for staging directories.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(STAGING_PREFIX.as_bytes())
 }
 
-/// The layout that a staging directory's name speaks of.
+/// The layout in a staging directory's name.
 fn staged_layout(name: &[u8]) -> Option<Layout> {
     let named = |layout: &Layout| *layout != Layout::Flat && staging_name(*layout).as_bytes() == name;
     Layout::ALL.into_iter().find(named)
 }
 
 impl Survey {
-    /// Reads it whole.
+    /// Reads the whole directory.
     pub(crate) fn of(path: &Path, directory: &File) -> Result<Self, ConvertError> {
         let failed = |error: Errno| ConvertError::Open { path: path.to_owned(), source: error.into() };
         let stat = rustix::fs::fstat(directory).map_err(failed)?;
@@ -127,7 +127,7 @@ impl Survey {
                 if !is_staging(directory, name).map_err(failed)? {
                     return Err(reserved(name));
                 }
-                if managed { State::Lifting(layout) } else { State::Sorting(layout) }
+                if managed { State::MovingLevels(layout) } else { State::MovingEntries(layout) }
             }
             (names, _) => return Err(reserved(&names[0])),
         };
@@ -139,14 +139,14 @@ fn marked_layout(path: &Path, directory: &File) -> Result<Layout, ConvertError> 
     layout_of(directory).map_err(|source: io::Error| ConvertError::Mark { path: path.to_owned(), source })
 }
 
-/// A staging directory of ours is empty, or holds the keepsake.
+/// Whether this is a staging directory of ours: it is empty or holds the times file.
 fn is_staging(directory: impl AsFd, name: &CStr) -> rustix::io::Result<bool> {
     let staging = match open_below(directory, name) {
         Err(Errno::NOTDIR | Errno::LOOP) => return Ok(false),
         opened => opened?,
     };
-    let keepsake = rustix::fs::statat(&staging, KEEPSAKE, AtFlags::SYMLINK_NOFOLLOW);
-    if keepsake.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile) {
+    let times_file = rustix::fs::statat(&staging, TIMES_FILE, AtFlags::SYMLINK_NOFOLLOW);
+    if times_file.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile) {
         return Ok(true);
     }
     Ok(Names::of(&staging)?.next().is_none())
@@ -159,7 +159,7 @@ pub(crate) fn open_below(directory: impl AsFd, name: &CStr) -> rustix::io::Resul
 }
 
 /// The same of one that is to be part of `owner`'s managed directory: `EPERM` when it belongs to anybody else, who may
-/// not know of it: whoever owns a directory can rename what others have made there.
+/// not know of it: the owner of a directory can rename what others have created there.
 pub(crate) fn open_own(directory: impl AsFd, name: &CStr, owner: u32) -> rustix::io::Result<OwnedFd> {
     let opened = open_below(directory, name)?;
     if rustix::fs::fstat(&opened)?.st_uid == owner { Ok(opened) } else { Err(Errno::PERM) }
@@ -173,7 +173,7 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn of(directory: impl AsFd) -> rustix::io::Result<Self> {
-        // Opens the directory anew: the listing has a place of its own in it.
+        // A second open of the directory, so that the listing has its own position.
         let listing = Dir::read_from(&directory)?;
         Ok(Self { listing, directory: rustix::io::fcntl_dupfd_cloexec(&directory, 0)? })
     }
@@ -196,7 +196,7 @@ impl Iterator for Names {
                 // Some file systems do not tell in the listing. One that is gone by now is of no type.
                 FileType::Unknown => rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-                told => told,
+                known => known,
             };
             return Some(Ok((name.to_owned(), kind)));
         }

@@ -1,4 +1,4 @@
-//! What a serving program holds of its lower tree for its whole life, also when its mount has left the kernel's table.
+//! Locks that a serving program holds on its lower tree for its whole life, even after its mount has left the kernel's table.
 //!
 //! ```text
 //! /            byte 1      a mount of /news/spool holds shared locks of open file descriptions (F_OFD_SETLK) on single
@@ -6,10 +6,10 @@
 //! /news/spool  byte 0      2 and 3 besides
 //! ```
 //!
-//! Directories cannot be written, so that these locks are shared ones always, and mounts do not hinder one another. Whoever
-//! must be alone asks whether anybody else holds one (F_OFD_GETLK for a lock that would conflict), which takes none.
-//! The locks end with their last descriptor, also when the program is killed. Storage without locks has none: then only
-//! the kernel's table tells.
+//! Directories cannot be opened for writing, so these locks are always shared, and mounts do not block one another. A program
+//! that must be alone queries for another holder (F_OFD_GETLK with a conflicting lock), which takes no lock.
+//! The locks end with their last descriptor, also when the program is killed. On storage without locks, only the kernel's
+//! table of mounts shows who serves a tree.
 
 use std::fs::File;
 use std::os::fd::AsFd;

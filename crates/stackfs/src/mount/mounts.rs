@@ -49,11 +49,11 @@ pub fn serving(path: &Path) -> Vec<Mounted> {
 /// Whether the mount at this place has lost its daemon, which was killed: then each call on it fails with ENOTCONN.
 pub fn is_dead(mountpoint: &Path) -> bool {
     let place = mountpoint.to_owned();
-    let (told, heard) = std::sync::mpsc::channel();
+    let (answer, heard) = std::sync::mpsc::channel();
     let ask = move || {
         let dead = rustix::fs::statfs(&place).is_err_and(|errno| errno == Errno::NOTCONN);
-        // Nobody listens any more when it took too long.
-        let _ = told.send(dead);
+        // The receiver is gone if this took too long.
+        let _ = answer.send(dead);
     };
     // In a thread of its own: a daemon that hangs would hang the caller.
     match std::thread::Builder::new().name("is-dead".into()).spawn(ask) {
@@ -139,8 +139,12 @@ fn by_fusermount(place: &Path, lazy: bool) -> Result<(), StackError> {
     if output.status.success() {
         return Ok(());
     }
-    let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if told.contains("busy") { Err(StackError::Busy { mountpoint: place.into() }) } else { Err(failed(told)) }
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if stderr.contains("busy") {
+        Err(StackError::Busy { mountpoint: place.into() })
+    } else {
+        Err(failed(stderr))
+    }
 }
 
 /// The path without links in what leads to its last component.

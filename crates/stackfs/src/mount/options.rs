@@ -11,7 +11,7 @@ use files::Layout;
 use crate::StackError;
 use crate::managed::LAYOUT_UNMARKED;
 
-/// How long the kernel may believe what it was told without asking again.
+/// How long the kernel may cache names and attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// That a name leads to an inode. Default 1 s, as in libfuse: what is changed in the lower tree by others shows
@@ -47,7 +47,7 @@ pub struct StackOptions {
     pub mountpoint: PathBuf,
     /// Layout for directories that are managed, unmarked and empty (see `managed`). Default 345, the paper's.
     pub layout_new: Layout,
-    /// How long the kernel may believe what it was told.
+    /// How long the kernel may cache names and attributes.
     pub timeouts: Timeouts,
     /// Nothing else changes the lower tree: caches are kept over opens.
     pub exclusive: bool,
@@ -213,7 +213,7 @@ impl StackOptions {
         self.named.iter().map(String::as_str).find(|name| FIXED.contains(name) && !is_so(name))
     }
 
-    /// What was not asked for by name stays as `has` tells of the mount that is there.
+    /// Options that were not given by name keep the existing mount's setting, which `has` returns.
     pub(crate) fn over(mut self, has: impl Fn(&str) -> bool) -> Self {
         let named = std::mem::take(&mut self.named);
         let keep = |names: [&str; 2], asked: &mut bool, now: bool| {

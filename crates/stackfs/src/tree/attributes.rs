@@ -1,4 +1,4 @@
-//! Attributes by node number: told and changed.
+//! Reads and changes attributes by node number.
 
 use std::os::fd::OwnedFd;
 
@@ -51,7 +51,7 @@ impl Tree {
         }
     }
 
-    /// Changes attributes, by the open file when there is one, and tells what they are then.
+    /// Changes attributes, through the open file if there is one, and returns the new ones.
     pub(crate) fn change(
         &self,
         id: u64,

@@ -60,10 +60,10 @@ impl Tree {
         }
     }
 
-    /// Makes the hidden directory that `name` belongs in.
+    /// Creates the hidden directory that `name` belongs in.
     fn hide(&self, inside: &mut Inside, name: &[u8]) -> Done<()> {
         let _hiding = lock(&self.hiding);
-        // Whoever held the lock before may have given the directory its layout.
+        // The previous holder of the lock may have given the directory its layout.
         inside.kind = self.nodes.kind(inside.id).unwrap_or(inside.kind);
         let Kind::Managed(mut layout) = inside.kind else { return Ok(()) };
         if layout == managed::LAYOUT_UNMARKED && self.layout_new != layout && self.is_bare(inside)? {
@@ -81,13 +81,13 @@ impl Tree {
         self.with_descriptors(|| make_hidden(&inside.directory, &path, strict, &self.identity))
     }
 
-    /// Whether nothing at all lies in a managed directory, and no mark on it.
+    /// Whether a managed directory is empty and unmarked.
     fn is_bare(&self, inside: &Inside) -> Done<bool> {
         let unmarked = managed::layout_mark(&inside.directory).map_err(|_| Errno::IO)?.is_none();
         Ok(unmarked && is_empty(&inside.directory)?)
     }
 
-    /// Removes the hidden level, which must hold nothing: ENOTEMPTY otherwise, with some empty ones gone.
+    /// Removes the hidden level. ENOTEMPTY if it holds an entry; some empty hidden directories may be gone then.
     pub(crate) fn bare(&self, managed: &OwnedFd, layout: Layout) -> Done<()> {
         for (name, kind) in names(managed)? {
             if kind != FileType::Directory {
@@ -252,7 +252,7 @@ fn make_hidden(managed: &OwnedFd, path: &[u8], strict: bool, identity: &Identity
     Ok(())
 }
 
-/// Whether a hidden directory belongs to whoever owns, or has owned `before`, the managed one.
+/// Whether a hidden directory belongs to the managed one's owner, now or `before`.
 fn is_ours(managed: &OwnedFd, hidden: &OwnedFd, before: Option<u32>) -> Done<bool> {
     let its = owner(hidden)?;
     Ok(its == owner(managed)? || before == Some(its))

@@ -5,14 +5,14 @@
 //!                                   `-- openat2: beneath DIR, no symbolic link, no mount point, DIR's owner
 //! ```
 //!
-//! Whoever owns a directory below may put anything in the place of a hidden directory, also while the daemon works.
-//! `mkdirat`, `renameat`, `unlinkat` and `statx` follow symbolic links in all but the last component, and know no flag
-//! against it. So they never get more than one component here, below a descriptor that was opened safely.
+//! The owner of a lower directory may put anything in the place of a hidden directory, even while the daemon runs.
+//! `mkdirat`, `renameat`, `unlinkat` and `statx` follow symbolic links in all but the last component, and no flag
+//! prevents it. So we only pass them a single component, below a descriptor that was opened safely.
 //!
-//! Always holds: a path of two components or more is only ever resolved by [`open_hidden`]. A hidden directory's
-//! descriptor is used for no longer than the kernel believes a name (`entry_timeout`) or 10 s, then opened again. A daemon
-//! with root's rights works in no hidden directory that belongs to somebody else than the managed directory does, nor in
-//! one within such a one.
+//! Always holds: only [`open_hidden`] resolves a path of two components or more. A hidden directory's
+//! descriptor is reopened after the time for which the kernel caches a name (`entry_timeout`), at most 10 s. A daemon
+//! with root's rights does not work in a hidden directory of another user than the managed directory's owner, nor in
+//! one below it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use super::descriptors::Descriptors;
 use super::nodes::{Kind, lock};
 use super::{Done, Inside, LOOK, Tree, WANTED, hidden};
 
-/// What is kept of hidden directories.
+/// Cached descriptors of hidden directories.
 pub(crate) struct Holders {
     /// By the managed directory's number and the hidden directory's path as a number.
     kept: Descriptors<(u64, u64)>,
     trusted_for: Duration,
-    /// Whether it was said that something is in a hidden directory's place that is none.
-    refusal_told: AtomicBool,
+    /// Whether the log already mentions a stranger in a hidden directory's place.
+    refusal_logged: AtomicBool,
 }
 
 /// The longest that a descriptor is used. Also who mounts with `exclusive` may be wrong about who changes the tree.
@@ -41,7 +41,7 @@ const TRUSTED_MAX: Duration = Duration::from_secs(10);
 impl Holders {
     pub(crate) fn new(kept_max: usize, trusted_for: Duration) -> Self {
         let (kept, trusted_for) = (Descriptors::new(kept_max), trusted_for.min(TRUSTED_MAX));
-        Self { kept, trusted_for, refusal_told: AtomicBool::new(false) }
+        Self { kept, trusted_for, refusal_logged: AtomicBool::new(false) }
     }
 
     /// The kernel has forgotten a managed directory; its number may come back as another directory's.
@@ -181,7 +181,7 @@ impl Tree {
 
     /// Once: the owner of the directory could otherwise fill the log.
     fn tell_refusal(&self, managed: &OwnedFd, path: &[u8], why: &str) {
-        if !self.holders.refusal_told.swap(true, Ordering::Relaxed) {
+        if !self.holders.refusal_logged.swap(true, Ordering::Relaxed) {
             let managed = std::fs::read_link(hidden::by_descriptor(managed)).unwrap_or_default();
             tracing::error!(
                 "{}/{} {why}, so what the mount keeps there is not shown; run `crumb check {}` (not said again \

@@ -1,14 +1,14 @@
-//! Who a thread is while it makes something: the caller, so that owner and group come out right at once.
+//! Creates files as the caller, so that owner and group are right from the start.
 //!
-//! A daemon with root's rights makes files as the caller by changing its thread's file system identity (setfsuid),
-//! rather than making them as root and giving them away: nobody ever sees a file of root's, set-group-ID
-//! directories, access control lists and quotas work as below. Permission was checked by the kernel before
-//! (`default_permissions`), with the caller's supplementary groups, which this thread does not have; so the
-//! capabilities that changing the identity takes away are given back, all but CAP_FSETID, whose absence makes the
-//! lower file system clear set-user-ID bits as it does for ordinary callers.
+//! A daemon with root's rights changes its thread's file system identity (setfsuid) to the caller's, instead of creating
+//! files as root and changing their owner. So no file of root's is ever visible, and set-group-ID directories, access
+//! control lists and quotas work as on the lower file system. The kernel has checked permissions before
+//! (`default_permissions`), with the caller's supplementary groups, which this thread lacks. So we restore the
+//! capabilities that setfsuid drops, except CAP_FSETID: without it the lower file system clears set-user-ID bits as it
+//! does for ordinary callers.
 //!
-//! Always holds: when a closure has run the thread is root again, with CAP_FSETID or without it: who minds says so, by
-//! `with_fsetid` or `without_fsetid`. A worker thread has a umask of its own, 0.
+//! Always holds: after a closure has run, the thread is root again, with or without CAP_FSETID: code that depends on it
+//! uses `with_fsetid` or `without_fsetid`. Each worker thread has its own umask, 0.
 //! Not here: any check of permission.
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use nix::unistd::{Gid, Uid};
 use rustix::fs::Mode;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Whom an operation is done for.
+/// The user and group for whom an operation is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
@@ -65,7 +65,7 @@ impl Identity {
         nix::unistd::setfsgid(Gid::from_raw(caller.gid));
         if caller.uid != 0 {
             nix::unistd::setfsuid(Uid::from_raw(caller.uid));
-            // The kernel took all that concerns files.
+            // setfsuid dropped all capabilities that concern files.
             WITH_FSETID.set(true);
             self.have_fsetid(false);
         } else {
@@ -74,7 +74,7 @@ impl Identity {
         let done = work();
         if caller.uid != 0 {
             nix::unistd::setfsuid(Uid::from_raw(0));
-            // And gave it back.
+            // Returning to root restored them.
             WITH_FSETID.set(true);
         }
         nix::unistd::setfsgid(Gid::from_raw(0));
@@ -87,7 +87,7 @@ impl Identity {
         work()
     }
 
-    /// Runs `work` so that modes are set as they are told, and stay when something is written.
+    /// Runs `work` with CAP_FSETID: modes are set exactly as given, and writing clears no bits.
     pub(crate) fn with_fsetid<T>(&self, work: impl FnOnce() -> T) -> T {
         self.have_fsetid(true);
         work()

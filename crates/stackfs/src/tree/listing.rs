@@ -7,13 +7,13 @@
 //!
 //! A plain directory's positions are the lower one's. In a managed one they follow from names alone: hidden directories
 //! are read in the order of their numbers, and each one's entries in the order of their names' hashes. So a position
-//! means the same after the directory was closed and opened again, and after a remount: NFS servers go on from there.
-//! For that a hidden directory is read whole: it is one of the small ones, of some hundred names.
+//! means the same after the directory was closed and opened again, and after a remount, which NFS servers rely on.
+//! This requires reading a hidden directory whole; it is small (some hundred names).
 //!
-//! Always holds: `.` and `..` first, then `aaa`, then the others in order. An entry that is there all the while is
-//! told exactly once: nothing that happens to other names changes its place. Only where two names in one hidden
-//! directory have the same hash (once in 30 million directories of 4,000 names), and a reader stops just between
-//! them, the first is told again.
+//! Always holds: `.` and `..` first, then `aaa`, then the others in order. An entry that exists during the whole listing is
+//! returned exactly once: changes to other names do not move it. One exception: if two names in one hidden
+//! directory have the same hash (once in 30 million directories of 4,000 names) and a reader stops just between
+//! them, it gets the first one twice.
 //! Not here: attributes of entries (`tree`), the protocol.
 
 use std::mem::MaybeUninit;
@@ -26,12 +26,12 @@ use rustix::io::Errno;
 
 use super::Done;
 
-/// An entry as the lower file system tells it.
+/// An entry as the lower file system returns it.
 pub(crate) struct Raw<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) kind: FileType,
     pub(crate) inode: u64,
-    /// Where reading goes on behind it.
+    /// The position of the next entry.
     pub(crate) offset: u64,
 }
 
@@ -122,13 +122,13 @@ impl Entries {
     }
 }
 
-/// One entry to be told.
-pub(crate) struct Told<'a> {
+/// One entry of a listing.
+pub(crate) struct ListedEntry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) kind: FileType,
-    /// As the lower directory tells it; of the two dots, as it is shown.
+    /// As in the lower directory; for the two dots, as shown by the mount.
     pub(crate) inode: u64,
-    /// Where reading goes on behind it.
+    /// The position of the next entry.
     pub(crate) position: u64,
     /// The lower directory that holds it; `None` for the two dots.
     pub(crate) holder: Option<&'a OwnedFd>,
@@ -189,17 +189,17 @@ impl Listing {
         Self { dots, ..self }
     }
 
-    /// Tells entries from `position` on, until `tell` says that it took no more (false).
+    /// Passes entries from `position` on to `emit`, until it returns false (no room for the entry).
     /// `open` opens hidden directories.
     pub(crate) fn read(
         &mut self,
         position: u64,
         open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
-        mut tell: impl FnMut(&Told<'_>) -> Done<bool>,
+        mut emit: impl FnMut(&ListedEntry<'_>) -> Done<bool>,
     ) -> Done<()> {
         match &mut self.spread {
-            None => self.read_plain(position, &mut tell),
-            Some(_) => self.read_managed(position, open, &mut tell),
+            None => self.read_plain(position, &mut emit),
+            Some(_) => self.read_managed(position, open, &mut emit),
         }
     }
 
@@ -227,7 +227,11 @@ impl Listing {
         work(&self.directory)
     }
 
-    fn read_plain(&mut self, position: u64, tell: &mut impl FnMut(&Told<'_>) -> Done<bool>) -> Done<()> {
+    fn read_plain(
+        &mut self,
+        position: u64,
+        emit: &mut impl FnMut(&ListedEntry<'_>) -> Done<bool>,
+    ) -> Done<()> {
         if position != self.position || position == 0 {
             rustix::fs::seek(&self.directory, SeekFrom::Start(position))?;
             self.entries.clear();
@@ -244,8 +248,8 @@ impl Listing {
                     _ => (entry.inode, Some(&self.directory)),
                 };
                 let position = entry.offset;
-                let told = Told { name: entry.name, kind: entry.kind, inode, position, holder };
-                if !tell(&told)? {
+                let listed = ListedEntry { name: entry.name, kind: entry.kind, inode, position, holder };
+                if !emit(&listed)? {
                     return Ok(());
                 }
                 self.entries.at += 1;
@@ -258,7 +262,7 @@ impl Listing {
         &mut self,
         position: u64,
         open: &impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd>,
-        tell: &mut impl FnMut(&Told<'_>) -> Done<bool>,
+        emit: &mut impl FnMut(&ListedEntry<'_>) -> Done<bool>,
     ) -> Done<()> {
         let Some(spread) = &mut self.spread else { return Ok(()) };
         if position != self.position || position == 0 || position == BEHIND_DOTS {
@@ -277,7 +281,7 @@ impl Listing {
         for (at, name, inode) in [(0, &b"."[..], self.dots.0), (1, b"..", self.dots.1)] {
             if self.position == at {
                 let kind = FileType::Directory;
-                if !tell(&Told { name, kind, inode, position: at + 1, holder: None })? {
+                if !emit(&ListedEntry { name, kind, inode, position: at + 1, holder: None })? {
                     return Ok(());
                 }
                 self.position = at + 1;
@@ -291,7 +295,7 @@ impl Listing {
             while let Some((entry, position)) = leaf.peek() {
                 let holder = Some(&leaf.directory);
                 let (name, kind, inode) = (entry.name, entry.kind, entry.inode);
-                if !tell(&Told { name, kind, inode, position, holder })? {
+                if !emit(&ListedEntry { name, kind, inode, position, holder })? {
                     return Ok(());
                 }
                 leaf.at += 1;
@@ -350,7 +354,7 @@ impl Leaf {
     fn peek(&self) -> Option<(Raw<'_>, u64)> {
         let (hash, at) = *self.order.get(self.at)?;
         let behind = self.base + hash;
-        // Nothing would tell a second name of the same hash from the first: whoever stops here reads both again.
+        // A position cannot distinguish two names of the same hash: a reader that stops between them reads both again.
         let shared = self.order.get(self.at + 1).is_some_and(|(next, _)| *next == hash);
         Some((self.names.raw(at)?, if shared { behind - 1 } else { behind }))
     }
@@ -426,7 +430,7 @@ fn are_digits(name: &[u8], len: usize) -> bool {
     name.len() == len && name.iter().all(u8::is_ascii_digit)
 }
 
-/// Names of the directories in a directory. A type not told is taken for one: what is none fails to open.
+/// Names of the directories in a directory. An entry of unknown type is included: if it is not one, opening it fails.
 fn names(directory: &OwnedFd) -> Done<Vec<Vec<u8>>> {
     rustix::fs::seek(directory, SeekFrom::Start(0))?;
     let mut names = Vec::new();

@@ -1,15 +1,15 @@
-//! What the kernel knows by number, and where that lies: a tree of names, without any descriptor.
+//! The nodes that the kernel knows by number, and their names: a tree of names, without descriptors.
 //!
 //! ```text
 //! number (the lower inode's) -> parent's number, name, how often looked up, what it is
 //! ```
 //!
-//! A directory that is renamed takes all below along, as they name it by number. A file with several names known to
-//! the kernel has its latest here and the others aside; a name that proves wrong is dropped when it is used, and the
-//! next one tried, so unlinking needs no bookkeeping. A million nodes cost about 110 bytes each (a test below
-//! measures it), names of more than 24 bytes on top.
+//! Renaming a directory renames everything below it, because entries refer to it by number. If the kernel knows several
+//! names of a file, the node holds the latest and `aside` the others. A stale name is dropped when an operation finds it
+//! wrong, and the next one is tried, so unlinking needs no bookkeeping. A node costs about 110 bytes (a test below
+//! measures it), plus the name if it is longer than 24 bytes.
 //!
-//! Always holds: a node is here as long as the kernel holds a reference; node 1 is the root and stays.
+//! Always holds: a node exists as long as the kernel holds a reference; node 1 is the root and stays.
 //! Locks, each a leaf: a shard's, `aside`.
 
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ use files::Layout;
 
 /// The root's number in the protocol, whatever its inode is.
 pub(crate) const ROOT: u64 = 1;
-/// Further names remembered of one file; beyond, the oldest is given up.
+/// Further names remembered per file; beyond this, the oldest is forgotten.
 const ASIDE_MAX: usize = 256;
 const SHARDS: usize = 64;
-/// Room of a shard that is kept however few nodes it has.
+/// A shard never shrinks below this capacity.
 const ROOM_MIN: usize = 256;
 
 /// What a node is, as far as names are concerned.
@@ -30,9 +30,9 @@ const ROOM_MIN: usize = 256;
 pub(crate) enum Kind {
     /// Anything that is not a directory.
     Leaf,
-    /// A directory as it is.
+    /// An ordinary directory.
     Plain,
-    /// A directory whose entries lie a level (or two) deeper.
+    /// A directory whose entries are stored one or two levels deeper.
     Managed(Layout),
     /// A managed directory whose layout is not known: nothing in it can be found.
     Unreadable,
@@ -47,7 +47,7 @@ pub(crate) struct Place {
 
 struct Node {
     place: Place,
-    /// References that the kernel holds. At the end of its range it sticks, and the node stays.
+    /// References that the kernel holds. Saturates at the maximum; the node then stays forever.
     lookups: u32,
     kind: Kind,
 }
@@ -68,7 +68,7 @@ impl Nodes {
         nodes
     }
 
-    /// The kernel gets a reference to what lies at `name` in `parent`.
+    /// Counts a reference of the kernel to the node at `name` in `parent`.
     pub(crate) fn refer(&self, id: u64, parent: u64, name: &[u8], kind: Kind) {
         let mut shard = self.shard(id);
         let Some(node) = shard.get_mut(&id) else {
@@ -81,14 +81,14 @@ impl Nodes {
         if id != ROOT && (node.place.parent != parent || *node.place.name != *name) {
             let before = std::mem::replace(&mut node.place, Place { parent, name: name.into() });
             drop(shard);
-            // A directory has one name: the one before is history.
+            // A directory has only one name: drop the previous one.
             if kind == Kind::Leaf {
                 self.put_aside(id, before, parent, name);
             }
         }
     }
 
-    /// The kernel gives references back. What the node was, when it is gone with them.
+    /// Returns references of the kernel. If the last one is gone, removes the node and returns its kind.
     pub(crate) fn forget(&self, id: u64, lookups: u64) -> Option<Kind> {
         let mut shard = self.shard(id);
         let node = shard.get_mut(&id)?;
@@ -101,7 +101,7 @@ impl Nodes {
         }
         let kind = node.kind;
         shard.remove(&id);
-        // After a walk through a million files their room is given back.
+        // Release memory after a walk through a million files.
         if shard.capacity() > ROOM_MIN && shard.len() < shard.capacity() / 8 {
             let room = shard.len() * 2;
             shard.shrink_to(room);
@@ -148,7 +148,7 @@ impl Nodes {
         }
     }
 
-    /// Gives up `wrong`, which proved not to lead to the node; false when no other name is known.
+    /// Drops `wrong`, which does not lead to the node; false if no other name is known.
     pub(crate) fn next_place(&self, id: u64, wrong: &Place) -> bool {
         let Some(next) = lock(&self.aside).get_mut(&id).and_then(Vec::pop) else { return false };
         let mut shard = self.shard(id);

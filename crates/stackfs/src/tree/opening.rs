@@ -7,7 +7,7 @@ use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, SeekFrom, Statx};
 use rustix::io::Errno;
 
 use super::identity::Caller;
-use super::listing::{Listing, Told};
+use super::listing::{ListedEntry, Listing};
 use super::nodes::{Kind, lock};
 use super::opened::{OpenDirectory, OpenFile};
 use super::{Done, Tree};
@@ -18,7 +18,7 @@ impl Tree {
         let opened = self
             .by_name(id, |parent, name| self.open_leaf(id, parent, name, flags).map(|(opened, _)| opened));
         match opened {
-            // Opened anew by /proc/self/fd of a file that has no name any more.
+            // The file has no name any more: reopen it by /proc/self/fd.
             Err(Errno::STALE) => {
                 let file = self.opened.any_of(id).ok_or(Errno::STALE)?;
                 let flags = flags - OFlags::NOFOLLOW;
@@ -28,8 +28,8 @@ impl Tree {
         }
     }
 
-    /// Opens what is no directory by a name of it, and tells its attributes. A refusal counts only when the name still leads to
-    /// the node: a stranger that took it may be a FIFO without readers, or a running program.
+    /// Opens a non-directory by one of its names and returns its attributes. An error counts only if the name still leads to
+    /// the node: the name may now belong to a FIFO without readers, or to a running program.
     pub(super) fn open_leaf(
         &self,
         id: u64,
@@ -68,15 +68,15 @@ impl Tree {
         Ok(self.opened.add_directory(OpenDirectory { id, listing }))
     }
 
-    /// Tells entries of an open directory from `position` on, until `tell` says that it took no more (false).
+    /// Passes entries of an open directory from `position` on to `emit`, until it returns false (no room for the entry).
     pub(crate) fn list(
         &self,
         handle: u64,
         position: u64,
-        tell: impl FnMut(&Told<'_>) -> Done<bool>,
+        emit: impl FnMut(&ListedEntry<'_>) -> Done<bool>,
     ) -> Done<()> {
         let directory = self.opened.directory(handle).ok_or(Errno::BADF)?;
-        lock(&directory.listing).read(position, &self.hidden_opener(), tell)
+        lock(&directory.listing).read(position, &self.hidden_opener(), emit)
     }
 
     fn hidden_opener(&self) -> impl Fn(&OwnedFd, &[u8]) -> Done<OwnedFd> {
@@ -181,7 +181,7 @@ impl Tree {
         })
     }
 
-    /// Does something to an open file or directory.
+    /// Runs `work` on an open file or directory.
     fn by_handle<T>(&self, id: u64, handle: u64, work: impl FnOnce(&OwnedFd) -> Done<T>) -> Done<T> {
         if self.nodes.kind(id) == Some(Kind::Leaf) {
             return work(&self.file(handle)?.descriptor);

@@ -45,7 +45,7 @@ fn contents(directory: &Path) -> BTreeMap<String, (u64, Vec<u8>)> {
     entries.collect()
 }
 
-fn there_and_back(image: &LoopImage, told: &str) {
+fn there_and_back(image: &LoopImage, context: &str) {
     let directory = image.path().join("control");
     fs::create_dir(&directory).unwrap();
     for number in 0..FILES {
@@ -66,31 +66,31 @@ fn there_and_back(image: &LoopImage, told: &str) {
     let mut open = fs::File::open(directory.join("98007")).unwrap();
 
     let done = to(&directory, Goal::Managed(None)).unwrap();
-    assert_eq!((done.after, done.entries_moved), (State::Managed(Layout::D345), FILES + 1), "{told}");
-    assert_eq!(fs::read(directory.join("800/98007")).unwrap(), b"1", "{told}");
-    assert_eq!(fs::read(directory.join("034/345/1")).unwrap(), b"a group called 345", "{told}");
+    assert_eq!((done.after, done.entries_moved), (State::Managed(Layout::D345), FILES + 1), "{context}");
+    assert_eq!(fs::read(directory.join("800/98007")).unwrap(), b"1", "{context}");
+    assert_eq!(fs::read(directory.join("034/345/1")).unwrap(), b"a group called 345", "{context}");
     let managed = fs::metadata(&directory).unwrap();
-    assert_eq!((managed.mode() & 0o7777, managed.ino()), (mode | 0o4000, stat.ino()), "{told}");
-    assert_eq!(managed.modified().unwrap(), long_ago, "{told}");
+    assert_eq!((managed.mode() & 0o7777, managed.ino()), (mode | 0o4000, stat.ino()), "{context}");
+    assert_eq!(managed.modified().unwrap(), long_ago, "{context}");
     for hidden in ["800", "034"] {
         let hidden = directory.join(hidden);
-        assert_eq!(fs::metadata(&hidden).unwrap().mode() & 0o7777, mode, "{told}");
+        assert_eq!(fs::metadata(&hidden).unwrap().mode() & 0o7777, mode, "{context}");
         for list in ["system.posix_acl_access", "system.posix_acl_default"] {
-            assert_eq!(attribute(&hidden, list), attribute(&directory, list), "{told}: {list}");
-            assert!(attribute(&hidden, list).is_some(), "{told}: {list}");
+            assert_eq!(attribute(&hidden, list), attribute(&directory, list), "{context}: {list}");
+            assert!(attribute(&hidden, list).is_some(), "{context}: {list}");
         }
     }
     let mut read = String::new();
     open.read_to_string(&mut read).unwrap();
-    assert_eq!(read, "1", "{told}: what was open is not what it was");
+    assert_eq!(read, "1", "{context}: what was open is not what it was");
 
-    assert_eq!(to(&directory, Goal::Managed(None)).unwrap().entries_moved, 0, "{told}");
-    assert_eq!(to(&directory, Goal::Flat).unwrap().entries_moved, FILES + 1, "{told}");
+    assert_eq!(to(&directory, Goal::Managed(None)).unwrap().entries_moved, 0, "{context}");
+    assert_eq!(to(&directory, Goal::Flat).unwrap().entries_moved, FILES + 1, "{context}");
     let flat = fs::metadata(&directory).unwrap();
-    assert_eq!((flat.mode(), flat.ino(), flat.uid()), (stat.mode(), stat.ino(), stat.uid()), "{told}");
-    assert_eq!(flat.modified().unwrap(), long_ago, "{told}");
-    assert!(contents(&directory) == before, "{told}");
-    assert_eq!(attribute(&directory, "user.of.mine").as_deref(), Some(&b"kept"[..]), "{told}");
+    assert_eq!((flat.mode(), flat.ino(), flat.uid()), (stat.mode(), stat.ino(), stat.uid()), "{context}");
+    assert_eq!(flat.modified().unwrap(), long_ago, "{context}");
+    assert!(contents(&directory) == before, "{context}");
+    assert_eq!(attribute(&directory, "user.of.mine").as_deref(), Some(&b"kept"[..]), "{context}");
 }
 
 #[test]
@@ -208,14 +208,14 @@ fn stopped_by_its_user_it_is_half_way_and_goes_on_from_there() {
     let planned = plan(&directory, Goal::Managed(Some(Layout::Hash2))).unwrap();
     assert_eq!((planned.before, planned.after), (State::Flat, State::Managed(Layout::Hash2)));
     let stop = AtomicBool::new(false);
-    let mut told = 0;
+    let mut reports = 0;
     let mut progress = |_| {
-        told += 1;
-        stop.store(told == 5, Ordering::Relaxed);
+        reports += 1;
+        stop.store(reports == 5, Ordering::Relaxed);
     };
     let goal = Goal::Managed(Some(Layout::Hash2));
     let done = convert(&directory, goal, &mut Watch { progress: &mut progress, stop: &stop }).unwrap();
-    assert_eq!(done.after, State::Sorting(Layout::Hash2));
+    assert_eq!(done.after, State::MovingEntries(Layout::Hash2));
     assert!(done.entries_moved > 0 && done.entries_moved < 1000, "{done:?}");
     let rest = to(&directory, Goal::Managed(None)).unwrap();
     assert_eq!(rest.entries_moved, 1000 - done.entries_moved);
@@ -280,7 +280,7 @@ fn unmanaging_leaves_a_subdirectory_of_another_user_and_all_in_it_alone() {
             assert!(matches!(refused, ConvertError::Foreign { owner: 0, of: USER, .. }), "{refused}");
             assert!(refused.to_string().starts_with(directory.join(place).to_str().unwrap()), "{refused}");
             assert_eq!(snapshot(&directory), before, "{layout} {place}");
-            // Whoever says that it is part of it has it converted with the rest.
+            // After a chown to the owner it is converted with the rest.
             chown(directory.join(place), Some(USER), Some(USER)).unwrap();
             to(&directory, Goal::Flat).unwrap();
             assert_eq!(directory.join("key").exists(), !empty);

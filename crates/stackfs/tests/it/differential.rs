@@ -64,7 +64,7 @@ fn difference(scene: &Scene, attempt: &str, steps: &[Step]) -> Option<String> {
 
 /// Takes pieces out of a sequence, large ones first, as long as what is left still `differs`.
 fn cut_down(mut steps: Vec<Step>, mut differs: impl FnMut(&[Step]) -> Option<String>) -> (Vec<Step>, String) {
-    let mut told = differs(&steps).unwrap_or_else(|| "differed once and not again".to_owned());
+    let mut report = differs(&steps).unwrap_or_else(|| "differed once and not again".to_owned());
     let mut chunk = steps.len() / 2;
     while chunk > 0 {
         let mut at = 0;
@@ -72,13 +72,13 @@ fn cut_down(mut steps: Vec<Step>, mut differs: impl FnMut(&[Step]) -> Option<Str
             let mut fewer = steps.clone();
             fewer.drain(at..(at + chunk).min(steps.len()));
             match differs(&fewer) {
-                Some(still) => (steps, told) = (fewer, still),
+                Some(still) => (steps, report) = (fewer, still),
                 None => at += chunk,
             }
         }
         chunk /= 2;
     }
-    (steps, told)
+    (steps, report)
 }
 
 fn sequence(seed: u64) -> Vec<Step> {
@@ -88,12 +88,12 @@ fn sequence(seed: u64) -> Vec<Step> {
 
 fn fail(scene: &Scene, seed: u64) -> ! {
     let mut tries = 0;
-    let (steps, told) = cut_down(sequence(seed), |steps| {
+    let (steps, report) = cut_down(sequence(seed), |steps| {
         tries += 1;
         difference(scene, &format!("cut{tries}"), steps)
     });
     let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
-    panic!("seed {seed}: {told}\nin\n{}", steps.join("\n"));
+    panic!("seed {seed}: {report}\nin\n{}", steps.join("\n"));
 }
 
 fn compare(scene: &Scene, operations: u64) {
@@ -146,6 +146,6 @@ fn a_sequence_that_fails_is_cut_down_to_the_steps_that_matter() {
     let steps = sequence(7);
     let unlinks = |steps: &[Step]| steps.iter().filter(|step| matches!(step, Step::Unlink(_))).count();
     assert!(unlinks(&steps) > 10);
-    let (cut, told) = cut_down(steps, |steps| (unlinks(steps) >= 2).then(|| "two removals".to_owned()));
-    assert_eq!((cut.len(), unlinks(&cut), &told[..]), (2, 2, "two removals"));
+    let (cut, report) = cut_down(steps, |steps| (unlinks(steps) >= 2).then(|| "two removals".to_owned()));
+    assert_eq!((cut.len(), unlinks(&cut), &report[..]), (2, 2, "two removals"));
 }

@@ -25,7 +25,7 @@ fn cut_off(directory: &Path, at: Work) {
     let goal = Goal::Managed(None);
     let cut = convert(directory, goal, &mut Watch { progress: &mut progress, stop: &stop }).unwrap();
     assert!(cut.after.is_half_way(), "{cut:?}");
-    assert_eq!(matches!(cut.after, State::Lifting(_)), at == Work::Lift, "{cut:?}");
+    assert_eq!(matches!(cut.after, State::MovingLevels(_)), at == Work::LevelsOutOfStaging, "{cut:?}");
 }
 
 fn finish(directory: &Path, goal: Goal) {
@@ -38,7 +38,7 @@ fn a_half_converted_directory_is_an_error_and_never_a_directory_with_less_in_it(
     if cannot_mount() {
         return;
     }
-    for at in [Work::Sort, Work::Lift] {
+    for at in [Work::EntriesIntoStaging, Work::LevelsOutOfStaging] {
         let folder = memory();
         let lower = folder.path().join("lower");
         cut_off(&lower.join("cut"), at);
@@ -81,13 +81,14 @@ fn a_tree_whose_root_is_half_converted_is_not_mounted_and_the_verb_is_named() {
     let folder = memory();
     let (lower, at) = (folder.path().join("lower"), folder.path().join("at"));
     fs::create_dir(&at).unwrap();
-    for (work, verb, goal) in
-        [(Work::Sort, "unmanage", Goal::Flat), (Work::Lift, "manage", Goal::Managed(None))]
-    {
+    for (work, verb, goal) in [
+        (Work::EntriesIntoStaging, "unmanage", Goal::Flat),
+        (Work::LevelsOutOfStaging, "manage", Goal::Managed(None)),
+    ] {
         cut_off(&lower, work);
         let Err(refused) = Mount::start(StackOptions::new(&lower, &at)) else { panic!("mounted") };
-        let told = refused.to_string();
-        assert!(told.contains(&format!("`crumb {verb} {}`", lower.display())), "{told}");
+        let message = refused.to_string();
+        assert!(message.contains(&format!("`crumb {verb} {}`", lower.display())), "{message}");
         finish(&lower, goal);
         drop(Mount::start(StackOptions::new(&lower, &at)).unwrap());
         finish(&lower, Goal::Flat);

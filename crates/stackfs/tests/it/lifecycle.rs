@@ -35,8 +35,8 @@ fn places_that_cannot_be_used_are_named_in_one_line() {
         ("lower", "full", "not empty"),
         ("lower", "lower/inside", "lies within"),
     ] {
-        let told = refused(&at(lower), &at(mountpoint));
-        assert!(told.contains(says) && !told.contains('\n'), "{lower} at {mountpoint}: {told}");
+        let error = refused(&at(lower), &at(mountpoint));
+        assert!(error.contains(says) && !error.contains('\n'), "{lower} at {mountpoint}: {error}");
     }
     let first = Mount::start(StackOptions::new(at("lower"), at("at"))).unwrap();
     assert!(refused(&at("lower"), &at("at")).contains("already mounted"));
@@ -85,8 +85,8 @@ fn a_mount_in_use_is_detached_and_serves_its_last_user() {
     assert!(!mount.is_over());
     drop(open);
     mount.wait().unwrap();
-    let told = stackfs::mounts::unmount(&scene.at(""), false).unwrap_err().to_string();
-    assert!(told.contains("no mount of Crumb's"), "{told}");
+    let error = stackfs::mounts::unmount(&scene.at(""), false).unwrap_err().to_string();
+    assert!(error.contains("no mount of Crumb's"), "{error}");
 }
 
 #[test]

@@ -48,24 +48,24 @@ fn what_a_user_makes_is_his_with_his_umask_and_the_directorys_group_where_it_say
         let _ = fs::create_dir(&directory);
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
         let script = "umask 027; echo x > 123; mkdir sub; ln -s 123 link; mkfifo 77; chmod 4751 123";
-        let (told, fine) = as_user(&directory, script);
-        assert!(fine, "{told}");
+        let (output, fine) = as_user(&directory, script);
+        assert!(fine, "{output}");
         for (name, mode) in [("123", 0o4751), ("sub", 0o750), ("link", 0o777), ("77", 0o640)] {
             let of = fs::symlink_metadata(directory.join(name)).unwrap();
             assert_eq!((of.uid(), of.gid(), of.mode() & 0o7777), (12_345, 23_456, mode), "{name}");
         }
         chown(&directory, None, Some(34_567)).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o2777)).unwrap();
-        let (told, fine) = as_user(&directory, "echo x > 98765; echo y > 124");
-        assert!(fine, "{told}");
+        let (output, fine) = as_user(&directory, "echo x > 98765; echo y > 124");
+        assert!(fine, "{output}");
         for name in ["98765", "124"] {
             assert_eq!(fs::metadata(directory.join(name)).unwrap().gid(), 34_567, "{name}");
         }
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
-        let (told, fine) = as_user(&directory, "echo x > 5");
-        assert!(!fine && told.contains("ermission denied"), "{told}");
-        let (told, fine) = as_user(&directory, "rm -f 123");
-        assert!(!fine && told.contains("ermission denied"), "{told}");
+        let (output, fine) = as_user(&directory, "echo x > 5");
+        assert!(!fine && output.contains("ermission denied"), "{output}");
+        let (output, fine) = as_user(&directory, "rm -f 123");
+        assert!(!fine && output.contains("ermission denied"), "{output}");
     }
 }
 
@@ -80,8 +80,8 @@ fn writing_clears_set_user_id_bits_unless_root_writes_or_the_bits_stay_below_too
         for script in ["echo y >> 1", "dd if=/dev/zero of=1 bs=1 count=1 conv=notrunc", ": > 1"] {
             fs::write(group.join("1"), "program").unwrap();
             fs::set_permissions(group.join("1"), fs::Permissions::from_mode(0o6777)).unwrap();
-            let (told, fine) = as_user(&group, script);
-            assert!(fine, "{told}");
+            let (output, fine) = as_user(&group, script);
+            assert!(fine, "{output}");
             let mode = fs::metadata(group.join("1")).unwrap().mode() & 0o7777;
             let below = fs::metadata(scene.lower("group/000/1")).unwrap().mode() & 0o7777;
             assert_eq!((mode, below), (0o777, 0o777), "pass-through {passthrough}, {script}");
@@ -430,8 +430,8 @@ fn file_flags_are_shown_and_set_and_every_other_ioctl_is_counted_and_refused() {
     }
     // Only root makes a file immutable.
     chown(group.join("1"), Some(12_345), None).unwrap();
-    let (told, fine) = as_user(&group, "chattr +i 1");
-    assert!(!fine && told.contains("not permitted"), "{told}");
+    let (output, fine) = as_user(&group, "chattr +i 1");
+    assert!(!fine && output.contains("not permitted"), "{output}");
     assert!(!flags(&scene.lower("group/000/1")).unwrap().contains(IFlags::IMMUTABLE));
     let of = |scene: &Scene| {
         scene.mount.as_ref().unwrap().census().operations.get(&Operation::Ioctl).map(|of| of.failed)

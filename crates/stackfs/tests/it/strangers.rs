@@ -136,7 +136,7 @@ fn a_directory_of_somebody_else_is_not_taken_for_a_hidden_one_nor_given_away() {
     try_everything(&at);
     assert!(fs::metadata(at.join("victim")).is_err());
     assert_eq!(snapshot(&foreign), before);
-    // Nor is an empty one: whoever made it may be about to write into it.
+    // Nor is an empty one: its creator may be about to write into it.
     let empty = scene.lower("group/777");
     fs::create_dir(&empty).unwrap();
     fs::set_permissions(&empty, fs::Permissions::from_mode(0o700)).unwrap();

@@ -155,8 +155,8 @@ fn links_and_renames_cross_between_managed_and_plain_directories() {
     fs::hard_link(one.join("123"), plain.join("name")).unwrap();
     let inode = fs::metadata(one.join("123")).unwrap().ino();
     for other in [two.join("98765"), plain.join("name")] {
-        let told = fs::metadata(&other).unwrap();
-        assert_eq!((told.ino(), told.nlink()), (inode, 3), "{}", other.display());
+        let others = fs::metadata(&other).unwrap();
+        assert_eq!((others.ino(), others.nlink()), (inode, 3), "{}", other.display());
     }
     assert_eq!(fs::metadata(scene.lower("two/876/98765")).unwrap().ino(), inode, "the lower inode's number");
     fs::remove_file(one.join("123")).unwrap();
@@ -174,7 +174,7 @@ fn links_and_renames_cross_between_managed_and_plain_directories() {
     }
     symlink("../plain/name", two.join("2600")).unwrap();
     assert_eq!(fs::read_to_string(two.join("2600")).unwrap(), "article");
-    // A managed directory moves into another, and what was open in it goes on.
+    // A managed directory moves into another, and files open in it stay usable.
     fs::write(one.join("11"), "eleven").unwrap();
     let open = fs::File::open(one.join("11")).unwrap();
     fs::rename(&one, two.join("sub")).unwrap();

@@ -179,7 +179,7 @@ fn what_passes_below_passes_through_the_mount() {
     assert!(idle.is_empty(), "exceptions that are not needed: {idle:?}");
 }
 
-/// Of each configuration, unless told otherwise, and of one process.
+/// Operations per configuration (CRUMB_FSX_OPERATIONS overrides it) and per fsx process.
 const FSX_OPERATIONS: usize = 100_000;
 
 #[test]
@@ -204,8 +204,8 @@ fn a_file_is_the_bytes_that_were_written_to_it() {
                 let (program, settings, folder) = (&program, &settings, &folder);
                 let file = point.path().join(place).join("123456");
                 scope.spawn(move || {
-                    // A process of its own for each so many: fsx leaves a thread behind for each of some operations, and
-                    // slows down by the square of them.
+                    // Start a new process every FSX_OPERATIONS: fsx leaks a thread on some operations and
+                    // slows down with the square of their number.
                     for (turn, done) in (0..operations).step_by(FSX_OPERATIONS).enumerate() {
                         let (seed, count) = (first_seed + 2 * turn, FSX_OPERATIONS.min(operations - done));
                         let mut fsx = Command::new(program);

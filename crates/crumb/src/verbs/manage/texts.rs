@@ -12,7 +12,9 @@ fn state_text(state: State) -> String {
     match state {
         State::Flat => "flat".to_owned(),
         State::Managed(layout) => format!("managed in layout {layout}"),
-        State::Sorting(layout) | State::Lifting(layout) => format!("half converted (layout {layout})"),
+        State::MovingEntries(layout) | State::MovingLevels(layout) => {
+            format!("half converted (layout {layout})")
+        }
     }
 }
 
@@ -53,11 +55,11 @@ pub(super) fn converted_text(directory: &Path, converted: &Converted, took: Dura
 pub(super) fn blocks_kept(directory: &Path, converted: &Converted) -> Option<u64> {
     let managed = matches!(converted.after, State::Managed(_)) && converted.before != converted.after;
     let bytes = std::fs::metadata(directory).ok()?.len();
-    (managed && bytes >= BLOCKS_TOLD_MIN).then_some(bytes)
+    (managed && bytes >= BLOCKS_REPORTED_MIN).then_some(bytes)
 }
 
 /// A hidden level of a thousand names takes 12 to 40 kB.
-const BLOCKS_TOLD_MIN: u64 = 256 << 10;
+const BLOCKS_REPORTED_MIN: u64 = 256 << 10;
 
 pub(super) fn blocks_text(bytes: u64) -> String {
     format!(
@@ -67,7 +69,7 @@ pub(super) fn blocks_text(bytes: u64) -> String {
     )
 }
 
-/// How fast it goes, since the work at hand began.
+/// Rate and time left of the current step.
 pub(super) struct Pace {
     work: Option<Work>,
     begun: Instant,
@@ -83,10 +85,10 @@ impl Pace {
             self.begun = Instant::now();
         }
         let what = match work {
-            Work::Sort => "entries into subdirectories",
-            Work::Spread => "entries out of subdirectories",
-            Work::Lift => "subdirectories to their places",
-            Work::Stow => "subdirectories out of their places",
+            Work::EntriesIntoStaging => "entries into subdirectories",
+            Work::EntriesOutOfStaging => "entries out of subdirectories",
+            Work::LevelsOutOfStaging => "subdirectories to their places",
+            Work::LevelsIntoStaging => "subdirectories out of their places",
         };
         let rate = done as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
         let rest_s = if rate > 0.0 { of.saturating_sub(done) as f64 / rate } else { 0.0 };

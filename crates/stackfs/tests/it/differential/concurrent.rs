@@ -60,7 +60,7 @@ fn difference(scene: &Scene, attempt: &str, sequences: &[Vec<Step>]) -> Option<(
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
         over.store(true, Ordering::Relaxed);
         lister.join().expect("no panic");
-        outcomes.into_iter().enumerate().find_map(|(thread, told)| told.map(|told| (thread, told)))
+        outcomes.into_iter().enumerate().find_map(|(thread, report)| report.map(|report| (thread, report)))
     });
     if found.is_none() {
         let (through, beside) = (tree(&mounted), tree(&plain));
@@ -89,7 +89,9 @@ fn several_threads_at_once_get_what_each_would_get_alone() {
     for round in 0..share(20) / (THREADS * STEPS) {
         let seed = first_seed() + round;
         let mut sequences: Vec<_> = (0..THREADS).map(|thread| sequence(seed, thread)).collect();
-        let Some((thread, told)) = difference(&scene, &format!("round{round}"), &sequences) else { continue };
+        let Some((thread, report)) = difference(&scene, &format!("round{round}"), &sequences) else {
+            continue;
+        };
         // The others stay whole: without them it may never differ again. Each cut is tried a few times.
         let mut tries = 0;
         let steps = std::mem::take(&mut sequences[thread]);
@@ -97,11 +99,11 @@ fn several_threads_at_once_get_what_each_would_get_alone() {
             sequences[thread] = steps.to_vec();
             (0..3).find_map(|_| {
                 tries += 1;
-                difference(&scene, &format!("cut{tries}"), &sequences).map(|(_, told)| told)
+                difference(&scene, &format!("cut{tries}"), &sequences).map(|(_, report)| report)
             })
         });
         let steps: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
-        panic!("seed {seed}, {told}\nthread {thread} cut down: {again}\nin\n{}", steps.join("\n"));
+        panic!("seed {seed}, {report}\nthread {thread} cut down: {again}\nin\n{}", steps.join("\n"));
     }
 }
 
@@ -109,7 +111,7 @@ const CONTESTS: usize = 400;
 /// Entries that nobody touches while all around them come and go.
 const PINNED: usize = 200;
 
-/// Adds to `won` when it was done; any other error than that of a loser is told.
+/// Adds to `won` when it was done; any other error than that of a loser is reported.
 fn contest(won: &AtomicU32, outcome: std::io::Result<()>, losing: std::io::ErrorKind) {
     match outcome {
         Ok(()) => {

@@ -113,7 +113,7 @@ pub struct Ground {
     shared: Option<u64>,
 }
 
-/// Names by number in the shared directory: ten neighbours share a hidden directory, whoever's they are.
+/// Names by number in the shared directory: ten neighbours share a hidden directory, whatever thread owns them.
 const SHARED_FIRST: u64 = 41_230;
 
 impl Ground {
@@ -123,7 +123,7 @@ impl Ground {
 
     /// The one of several that share a directory beside their roots.
     pub fn sharing(number: u64) -> Self {
-        assert!(number < 10, "a digit tells whose a name is");
+        assert!(number < 10, "a digit says whose a name is");
         Self { tops: ["m1", "m2", "p", "../shared"], shared: Some(number) }
     }
 
@@ -158,13 +158,13 @@ impl Ground {
 /// What came of it, as text: equal on both sides.
 pub fn apply(ground: &Ground, root: &Path, step: &Step) -> String {
     let path = |at: At| ground.path(root, at);
-    let told = |outcome: std::io::Result<String>| match outcome {
+    let outcome_text = |outcome: std::io::Result<String>| match outcome {
         Ok(text) => text,
         Err(error) => {
             format!("{:?}", rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
         }
     };
-    let done = |outcome: std::io::Result<()>| told(outcome.map(|()| "done".to_owned()));
+    let done = |outcome: std::io::Result<()>| outcome_text(outcome.map(|()| "done".to_owned()));
     let raw = |outcome: rustix::io::Result<()>| done(outcome.map_err(Into::into));
     // Never opens a FIFO for good, and follows no link out of the tree.
     let open = |at: At| {
@@ -191,7 +191,7 @@ pub fn apply(ground: &Ground, root: &Path, step: &Step) -> String {
         Step::Read(at) => {
             let (mut options, path) = open(*at);
             let mut text = Vec::new();
-            told(options.read(true).open(path).and_then(|mut file| {
+            outcome_text(options.read(true).open(path).and_then(|mut file| {
                 file.read_to_end(&mut text)?;
                 Ok(format!("{} {}", text.len(), text.iter().map(|byte| u64::from(*byte)).sum::<u64>()))
             }))
@@ -235,10 +235,10 @@ pub fn apply(ground: &Ground, root: &Path, step: &Step) -> String {
                 done(fs::set_permissions(path, fs::Permissions::from_mode((*mode).into())))
             }
         }
-        Step::Stat(at) => told(fs::symlink_metadata(path(*at)).map(|of| shown(&of))),
-        Step::List(at) => told(listed(&path(*at), |_| true)),
+        Step::Stat(at) => outcome_text(fs::symlink_metadata(path(*at)).map(|of| shown(&of))),
+        Step::List(at) => outcome_text(listed(&path(*at), |_| true)),
         Step::ListTop(top) => {
-            told(listed(&root.join(ground.tops[*top as usize]), |name| ground.owns(*top, name)))
+            outcome_text(listed(&root.join(ground.tops[*top as usize]), |name| ground.owns(*top, name)))
         }
         Step::Xattr(at) => {
             let path = path(*at);
@@ -252,7 +252,7 @@ pub fn apply(ground: &Ground, root: &Path, step: &Step) -> String {
         }
         Step::ReadRemoved(at) => {
             let (mut options, path) = open(*at);
-            told(options.read(true).write(true).open(&path).and_then(|mut file| {
+            outcome_text(options.read(true).write(true).open(&path).and_then(|mut file| {
                 fs::remove_file(&path)?;
                 file.write_all(b"after all")?;
                 Ok(format!("{} {}", file.metadata()?.len(), file.metadata()?.nlink()))
@@ -267,13 +267,13 @@ fn shown(of: &fs::Metadata) -> String {
     format!("{:o} {size} {links} {}", of.mode(), kind.is_fifo())
 }
 
-fn listed(directory: &Path, told: impl Fn(&str) -> bool) -> std::io::Result<String> {
+fn listed(directory: &Path, wanted: impl Fn(&str) -> bool) -> std::io::Result<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let (kind, name) = (entry.file_type()?, entry.file_name());
         let name = name.to_string_lossy();
-        if told(&name) {
+        if wanted(&name) {
             names.push(format!("{name}{}", if kind.is_dir() { "/" } else { "" }));
         }
     }
