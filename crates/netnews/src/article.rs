@@ -135,7 +135,7 @@ impl<'a> Article<'a> {
         let (mut control, mut supersedes, mut date) = (None, None, None);
         let (mut path, mut xref) = (None, None);
         while let Some(field) = fields.next_field()? {
-            // The length tells most fields apart before any letter is looked at.
+            // The length rules out most fields before any letter is compared.
             match field.name.len() {
                 4 if path.is_none() && field.is("path") => path = Some(field),
                 4 if xref.is_none() && field.is("xref") => xref = Some(field),

@@ -1,11 +1,11 @@
-//! rnews batches: articles one after another, each with its byte count in front.
+//! rnews batches: articles one after another, each after its byte count.
 //!
 //! ```text
 //! #! rnews 5 LF | abcde | #! rnews 2 LF | xy | ...        plain, gzipped, or gzipped after a line `#! cunbatch`
 //! ```
 //!
-//! Always holds: memory is bounded by the largest article allowed; a count that does not lead to another `#!` is
-//! told with its offset, and reading goes on at the next line `#! rnews N`; every byte read is in an article or in
+//! Always holds: memory is bounded by the largest article allowed. A count that does not lead to another `#!` is
+//! reported with its offset, and reading continues at the next line `#! rnews N`. Every byte read is in an article or in
 //! [`BatchReader::damaged_bytes`].
 //! Not here: whether the bytes are an article (see `article`), files of batches (see `feed`).
 
@@ -17,7 +17,7 @@ pub use write::BatchWriter;
 
 use crate::article::Broken;
 
-/// What can be wrong with a batch. After all but [`BatchError::Io`] and [`BatchError::Compressed`] reading can go on.
+/// What can be wrong with a batch. Reading can continue after all but [`BatchError::Io`] and [`BatchError::Compressed`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {

@@ -1,4 +1,4 @@
-//! The news spool as one of the benchmarks: each rank stores a feed of its own on a spool of its own.
+//! The news spool as a `Benchmark`: each rank stores its own feed in its own spool.
 //!
 //! ```text
 //! Netnews { config } -- run --> Part (phases, counts, latencies of one rank) -- merge --> Part -- figures --> record
@@ -118,7 +118,7 @@ impl Netnews {
     }
 }
 
-/// What the user hears of an event; nothing of the end of a phase, whose figures come with those of all.
+/// The user's message for an event; `None` for the end of a phase, whose figures are reported at the end.
 fn reported(event: spool::Event) -> Option<Event> {
     match event {
         spool::Event::Note(text) => Some(Event::Note(text)),

@@ -1,4 +1,4 @@
-//! What can go wrong with feeds and spools; the text says where and what to do.
+//! Errors of feeds and spools.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ pub enum NetnewsError {
         /// Which process, and what to do where that cannot be known here; empty where the kernel keeps the lock.
         who: String,
     },
-    /// A spool that is to be gone on with in another way than it was begun.
+    /// A spool to be continued with a different configuration.
     #[error("spool {name} was begun with {was} and is to go on with {asked}: ask for the same")]
     OtherSpool {
         /// Its name.
@@ -185,7 +185,7 @@ pub enum NetnewsError {
     /// Spools of ranks that were not stopped together.
     #[error(
         "cannot continue spool {name}: {first}, {last}: they were not stopped in the same run; bring each to the same pass by \
-         itself (crumb run netnews --resume, --passes), or begin anew"
+         itself (crumb run netnews --resume, --passes), or start again"
     )]
     SpoolsApart {
         /// Their common name.
@@ -235,7 +235,7 @@ pub enum NetnewsError {
         /// The feed to be made.
         path: PathBuf,
     },
-    /// Ended by whoever watched.
+    /// Stopped by the caller.
     #[error("stopped before the end; nothing is left half-made")]
     Stopped,
 }

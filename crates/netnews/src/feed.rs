@@ -1,15 +1,15 @@
-//! Feeds: rnews batches in a directory, in the order they came in, and where they come from.
+//! Feeds: directories of rnews batches in order of arrival, and how feeds are made.
 //!
 //! ```text
 //! FEED/000001.rnews         batches, `.rnews.gz` when packed
 //! FEED/000002.rnews ...
-//! FEED/feed.json            what it is: Manifest; written last
-//! FEED/broken/              what an import found that is no article, and reasons.tsv
+//! FEED/feed.json            the Manifest, which describes the feed; written last
+//! FEED/broken/              files that an import refused as articles, and reasons.tsv
 //! FEED/feed.unfinished      while it is being made
 //! ```
 //!
-//! Always holds: a directory with a `feed.json` is a whole feed; what a stopped maker wrote is removed, what a killed
-//! one left is refused with what to do; no file is changed once it has its name.
+//! Always holds: a directory with a `feed.json` is a complete feed. A command that is stopped while it makes a feed removes
+//! the feed; one that is killed leaves a feed that is refused, with advice. No file changes once it has its name.
 //! Not here: what an article is (`article`), the form of batches (`batch`), storing them (`spool`).
 //! Source: Swartz, "The Brave Little Toaster Meets Usenet", section "All the News That's Fit to Test".
 
@@ -38,7 +38,7 @@ pub const MANIFEST_NAME: &str = "feed.json";
 const UNFINISHED_NAME: &str = "feed.unfinished";
 const BROKEN_NAME: &str = "broken";
 
-/// How far long work on feeds has come.
+/// Progress of a long operation on feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedProgress {
     /// Articles written or read so far.
@@ -51,16 +51,16 @@ pub struct FeedProgress {
     pub files_sorted: u64,
 }
 
-/// Who watches long work, and may end it.
+/// How a caller follows a long operation and stops it.
 pub struct Watch<'a> {
-    /// Told now and then.
+    /// Called every 1,024 articles.
     pub progress: &'a mut dyn FnMut(FeedProgress),
-    /// Looked at between articles; true ends the work.
+    /// Set it to stop the operation soon.
     pub stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    /// Tells and looks, every 1,024 articles: both cost more than an article.
+    /// Reports progress and checks `stop`, only every 1,024 articles because both cost more than an article.
     fn tick(&mut self, now: FeedProgress) -> Result<(), NetnewsError> {
         if now.articles.is_multiple_of(1024) {
             (self.progress)(now);
@@ -72,7 +72,7 @@ impl Watch<'_> {
     }
 }
 
-/// A whole feed on disk.
+/// A complete feed on disk.
 #[derive(Clone, Debug)]
 pub struct Feed {
     path: PathBuf,
@@ -80,10 +80,10 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Opens it and checks that all batches are there in their sizes.
+    /// Opens a feed and checks that all batches exist with their sizes.
     ///
     /// # Errors
-    /// When it is none, not whole, or of a later form.
+    /// When it is not a feed, is incomplete, or has a later format.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, NetnewsError> {
         let path = path.into();
         let manifest = Manifest::read(&path)?;

@@ -1,4 +1,4 @@
-//! A real news feed stored, fed on and expired, pass after pass: a macro-benchmark of storage for many small files.
+//! A macro-benchmark of storage for many small files: stores a real news feed, forwards and expires it, pass after pass.
 //!
 //! ```text
 //! tree, mbox, spool, rnews --import--+

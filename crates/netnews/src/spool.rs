@@ -5,12 +5,12 @@
 //!                    |------> history     the ids seen, and an index                      (history::index)
 //!                    |------> active      the groups' numbers
 //!                    `------> outgoing    the next pass's batch file --> batcher --> sink
-//! history --> expire --> dumbrm | fastrm          recovery: whole again after a kill          verify: is it right?
+//! history --> expire --> dumbrm | fastrm          recovery: whole again after a kill          verify: is it correct?
 //! ```
 //!
-//! All of it lies on `files::FileSystem`, so that the same feed runs on a directory, an NFS server or whatever comes.
+//! All storage access goes through `files::FileSystem`, so the same feed runs on a directory or an NFS server.
 //!
-//! Always holds: history alone says what is accepted; the order of writes that this rests on stands in `unbatch`.
+//! Always holds: history alone says what is accepted; the header of `unbatch` has the order of writes this relies on.
 //! Not here: feeds (see `crate::feed`), which storage there is, drawing.
 //! Source: Swartz, "The Brave Little Toaster Meets Usenet", LISA X 1996; formats as INN 1.7.2 has them.
 

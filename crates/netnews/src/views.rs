@@ -177,9 +177,7 @@ fn expire(configurations: &[Configuration<'_>]) -> Found {
         id: "expire-passes",
         like: "Figure 4",
         title: "Time to delete what has expired, pass by pass",
-        read: format!(
-            "Deleting alone; reading history and making it anew is not in it. Lower is better.{files}"
-        ),
+        read: format!("Time to delete, without reading and rewriting history. Lower is better.{files}"),
         over: Over::Passes,
         what: "time to delete",
         unit: SECONDS,

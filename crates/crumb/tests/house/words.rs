@@ -19,7 +19,6 @@ const CEILINGS: &[(&str, [usize; 3])] = &[
     ("files", [10, 0, 0]),
     ("fstress", [21, 20, 7]),
     ("measure", [2, 0, 0]),
-    ("netnews", [58, 29, 30]),
     ("packstore", [1, 0, 0]),
     ("postmark", [27, 6, 0]),
     ("sys", [0, 1, 0]),

@@ -206,7 +206,7 @@ fn crumb(feed: &Feed, folder: &Path, spent: Option<timed::Spent>) -> Took {
     let seconds = || spent.as_ref().map_or(0.0, timed::Spent::seconds);
     let stop = AtomicBool::new(false);
     let outcome = netnews::spool::run(&config, &Storage::of(fs), feed, &stop, &mut |event| match event {
-        // Making the empty spool before it is some twenty calls, too few to be told apart.
+        // Creating the empty spool before it takes some twenty calls, too few to matter.
         Event::PhaseDone { phase, .. } if phase.name == "unbatch" => within_s = seconds(),
         _ => {}
     });

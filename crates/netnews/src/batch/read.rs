@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use super::BatchError;
 use crate::article::Broken;
 
-/// Largest article read unless told otherwise, bytes.
+/// Default limit for the size of an article, bytes.
 pub const ARTICLE_BYTES_MAX: usize = 16 << 20;
 /// What is read at once at first, bytes; the buffer grows as bytes come, never by what a count claims.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -83,7 +83,7 @@ impl<R: Read> BatchReader<R> {
     /// The next article, or none at the end.
     ///
     /// # Errors
-    /// [`BatchError::Damaged`], after which the next call goes on behind the damage; all others are the end.
+    /// [`BatchError::Damaged`], after which the next call continues behind the damage; all others end the batch.
     #[expect(clippy::should_implement_trait, reason = "lends from the buffer, which Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<&[u8]>, BatchError> {
         match self.advance() {

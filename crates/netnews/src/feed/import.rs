@@ -280,7 +280,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Of the first article; none when the file cannot be read now, which will be told when it is its turn.
+    /// The date of the file's first article; `None` if the file cannot be read, which is reported when it is imported.
     fn first_date(&self, path: &Path) -> Option<i64> {
         let (_, input) = opened(path).ok()?;
         let mut head = Vec::new();

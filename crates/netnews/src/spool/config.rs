@@ -1,4 +1,4 @@
-//! What a run is to do.
+//! The configuration of a run.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
@@ -11,27 +11,27 @@ use super::expire::Removal;
 use super::history::index::HistoryIndex;
 use crate::spool::unbatch::storing::LinkKind;
 
-/// What becomes of the spool, and whether there is one.
+/// Whether the run creates the spool, and what happens to it at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Made anew and removed at the end, however the run ends.
+    /// Created by the run, and removed at its end, however it ends.
     #[default]
     Remove,
-    /// Made anew and left.
+    /// Created by the run, and kept.
     Keep,
-    /// There since a run with `Keep`, gone on with, and left.
+    /// Continued from an earlier run with `Keep`, and kept.
     Resume,
 }
 
 /// When stored articles must be durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncWhen {
-    /// When the storage likes, as in INN and C News. What a pass left in memory is flushed and timed at its end.
+    /// Whenever the storage writes them back, as in INN and C News. The end of a pass flushes the rest, and times it.
     #[default]
     None,
-    /// Each article's file before it is closed, and all else at the end of its batch.
+    /// Each article's file before it is closed, and everything else at the end of its batch.
     Article,
-    /// All of a batch at its end.
+    /// Everything in a batch at its end.
     Batch,
 }
 
@@ -81,9 +81,9 @@ pub struct NetnewsConfig {
     pub removal: Removal,
     /// How cross-posts get their other names.
     pub link: LinkKind,
-    /// Where ids are looked up. Default memory; in the paper's time it was the file, which its figure 6 shows.
+    /// Where ids are looked up. Default memory; in the paper it was the file, as its figure 6 shows.
     pub history_index: HistoryIndex,
-    /// When stored articles must be durable. Default when the storage likes.
+    /// When stored articles must be durable. Default: whenever the storage writes them back.
     pub sync: SyncWhen,
     /// Drop the kernel's caches before each batching and each expiry, and prove that they are empty.
     pub cold: bool,
@@ -91,15 +91,15 @@ pub struct NetnewsConfig {
     pub readers: u32,
     /// Seed of what the readers pick.
     pub seed: u64,
-    /// What is put in front of `Path:` and into `Xref:`.
+    /// The host name put in front of `Path:` and into `Xref:`.
     pub host: String,
     /// Bytes after which an outgoing batch ends; 0: one batch. Default 60,000, as batcher(8).
     pub batch_bytes: u64,
     /// Where outgoing batches go.
     pub batches_to: BatchSink,
-    /// End the run with what it has after this time; none: never.
+    /// End the run early after this time; none: never.
     pub time_limit: Option<Duration>,
-    /// What becomes of the spool.
+    /// Whether the spool is created, and kept.
     pub keep: Keep,
 }
 

@@ -1,17 +1,17 @@
-//! Expiry: what is too old leaves history, then the spool.
+//! Expiry: removes old articles from history, then from the spool.
 //!
 //! ```text
 //! scan       history -> history.new without the files of what is old; a list of these files       not timed
-//! rebuild    history.new -> history, its index made anew, active's lows raised                    not timed
+//! rebuild    history.new -> history, its index rebuilt, active's lows raised                      not timed
 //! delete     the files of the list, by dumbrm, or sorted by directory and then by fastrm           timed, sorting too
 //! ```
 //!
-//! Sorting belongs to what fastrm costs: the paper times `sort|fastrm`, "to produce a more fair comparison to dumbrm".
+//! Sorting counts as part of fastrm: the paper times `sort|fastrm`, "to produce a more fair comparison to dumbrm".
 //!
 //! The list is left in `expire.list`, a path a line in the order of deletion, as the paper's expire leaves one to rm.
 //!
-//! Always holds: history is replaced before the first file is deleted, so that it never names a file that is gone;
-//! files that are missing are no error and are counted.
+//! Always holds: history is replaced before the first file is deleted, so that it never names a deleted file;
+//! missing files are counted and are not an error.
 //! Source: Swartz 1996; fastrm(8) of INN (`-c3`).
 
 use std::path::Path;
@@ -198,7 +198,7 @@ fn write_list(lib: &dyn FileSystem, groups: &Groups, names: &[(GroupId, u64)]) -
     file.close()
 }
 
-/// Puts what is to be deleted in order, and deletes it; `told` hears how many names are done. `go_on` is asked now and then.
+/// Sorts the names to delete and deletes them. Calls `go_on` about every 64 names with their number; false stops.
 pub(crate) fn delete(
     places: &Places,
     groups: &Groups,
@@ -209,7 +209,7 @@ pub(crate) fn delete(
     let mut names = std::mem::take(&mut doomed.names);
     put_in_order(&mut names, groups, removal);
     let mut path = Vec::new();
-    let (mut done, mut next_told) = (0, TOLD_EVERY);
+    let (mut done, mut next_call) = (0, NAMES_BETWEEN_CALLS);
     for run in names.chunk_by(|a, b| removal == Removal::Fastrm && a.0 == b.0) {
         let group = groups.get(run[0].0);
         let root = places.root(group.place);
@@ -228,8 +228,8 @@ pub(crate) fn delete(
             }
         }
         done += run.len() as u64;
-        if done >= next_told {
-            next_told = done + TOLD_EVERY;
+        if done >= next_call {
+            next_call = done + NAMES_BETWEEN_CALLS;
             if !go_on(done) {
                 break;
             }
@@ -238,8 +238,8 @@ pub(crate) fn delete(
     Ok(done)
 }
 
-/// Names between two looks at whether to go on.
-const TOLD_EVERY: u64 = 64;
+/// Names deleted between two calls of `go_on`.
+const NAMES_BETWEEN_CALLS: u64 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -266,14 +266,14 @@ mod tests {
                     doomed.names.push((*id, number));
                 }
             }
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             let deleted = delete(&places, &groups, &mut doomed, removal, |done| {
-                told.push(done);
+                reported.push(done);
                 true
             });
             assert_eq!((deleted.unwrap(), doomed.counts.names_missing), (200, 0));
             // A directory at a time, where they are sorted.
-            assert_eq!(told, expected, "{removal:?}");
+            assert_eq!(reported, expected, "{removal:?}");
         }
     }
 }

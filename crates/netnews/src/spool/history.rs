@@ -76,7 +76,7 @@ impl History {
         Ok(Self { text, index, how, counts: LookupCounts::default() })
     }
 
-    /// Opens the text and makes its index anew, with room for `articles` more than are in it.
+    /// Opens the text and rebuilds its index, with space for `articles` more than are in it.
     pub(crate) fn open_with_new_index(
         lib: &dyn FileSystem,
         articles: u64,

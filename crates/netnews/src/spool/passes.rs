@@ -272,7 +272,7 @@ impl Runner<'_> {
         if standing.stage == Stage::Unbatch {
             if spool.state.standing().stage == Stage::Done {
                 spool.outgoing = Outgoing::create(&*spool.lib, pass)?;
-                // Expiry made the text anew: what is there now is of batches that are done.
+                // Expiry rewrote the text: all its lines belong to batches that are done.
                 standing.history_bytes = spool.history.text_bytes();
             }
             spool.state.write(standing)?;

@@ -1,19 +1,19 @@
-//! Opens a spool: as it is when it was closed in order, or made whole after a kill.
+//! Opens a spool: as it is if it was closed in order, otherwise after recovering from a kill.
 //!
-//! What a kill can leave, by the order of writes in `unbatch`, and what becomes of it:
+//! What a kill can leave, by the order of writes in `unbatch`, and what recovery does with it:
 //!
 //! ```text
-//! files and links that no line of history names     removed: the article was not accepted and comes again
+//! files and links that no line of history names     removed: the article was not accepted and is offered again
 //! a torn last line of history                       cut off; its files are then of the kind above
-//! lines of a batch not done                         kept, and known when the batch comes again
-//! files of a cancelled article                      removed: its line says that it is gone
-//! expired files (history made anew, rm not done)    removed, for the same reason
-//! an index, an active, an outgoing file behind      made anew from history
-//! *.new                                             removed: what they were to replace is still there
+//! lines of an unfinished batch                      kept, and recognized when the batch is offered again
+//! files of a cancelled article                      removed: its line says that it is cancelled
+//! expired files (history rewritten, rm not done)    removed, for the same reason
+//! an outdated index, active or outgoing file        rebuilt from history
+//! *.new                                             removed: the files they were to replace still exist
 //! ```
 //!
-//! Always holds: history says what is accepted, and nothing else does; a kill during recovery is recovered from by
-//! beginning again, as each step leaves a state of the kinds above.
+//! Always holds: only history says what is accepted; after a kill during recovery, recovery starts again, because
+//! each step leaves a state of the kinds above.
 //! Costs: one reading of history's text and one listing of every group's directory.
 
 use std::path::Path;
@@ -39,7 +39,7 @@ use crate::spool::resume::state::{Stage, Standing, State};
 use crate::spool::unbatch::outgoing::{Outgoing, Remake};
 use crate::spool::unbatch::storing::{LinkKind, Storer};
 
-/// What had to be done to open a spool.
+/// What opening a spool had to repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     /// The spool had not been closed in order.
@@ -67,7 +67,7 @@ impl Recovered {
     }
 }
 
-/// How a spool is to be worked on.
+/// How a spool is opened.
 pub(crate) struct Opening<'a> {
     pub(crate) host: &'a str,
     pub(crate) link: LinkKind,

@@ -1,9 +1,9 @@
-//! Where a kept spool goes on, told before anything is done to it: for those who must know it of several spools at once.
+//! Finds where a kept spool continues, before the run changes it: several ranks must compare this first.
 //!
-//! What a spool keeps for it: `state`, how far it has come, and `journal`, the passes done on it.
+//! A spool keeps two files for it: `state`, how far the run has come, and `journal`, the passes done.
 //!
-//! Always holds: nothing is written here; a run with `Keep::Resume` begins with the phase told here.
-//! Not here: making a spool whole (see `recovery`), the passes (see `passes`).
+//! Always holds: nothing is written here; a run with `Keep::Resume` begins with the phase returned here.
+//! Not here: recovery after a kill (see `recovery`), the passes (see `passes`).
 
 pub(crate) mod alignment;
 pub(super) mod journal;
@@ -17,11 +17,11 @@ use crate::NetnewsError;
 /// What a resumed run does first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumption {
-    /// The pass, from 1; one more than there are when all is done.
+    /// The pass, from 1; one more than the last if all are done.
     pub pass: u32,
-    /// `unbatch`, or the first phase of what comes after it.
+    /// The first phase to do.
     pub phase: &'static str,
-    /// Part of it may have been done.
+    /// Whether part of it may be done already.
     pub begun: bool,
 }
 
@@ -50,11 +50,11 @@ impl Resumption {
         Whereabouts::read(&*storage.spool, &config.name)?;
         let from = |pass| Self { pass, phase: "unbatch", begun: false };
         let state = storage.lib(&config.name)?.map(|lib| State::standing_in(&*lib)).transpose()?.flatten();
-        // Killed while it was made.
+        // Killed while the spool was created.
         let Some(standing) = state else { return Ok(from(1)) };
         let pass = standing.pass;
         let phases = config.phases_of(pass);
-        // Batches that were not all written are written anew.
+        // If batching did not finish, all outgoing batches are written again.
         let (next, begun): (&[&str], bool) = match standing.stage {
             Stage::Unbatch => (&["unbatch"], true),
             Stage::Batch => (&["batch", "expire-scan", "flush"], false),
@@ -73,22 +73,22 @@ mod tests {
     use crate::spool::resume::state::Standing;
 
     #[test]
-    fn a_spool_goes_on_with_what_its_state_names_or_with_the_next_thing_that_is_due() {
+    fn a_spool_continues_with_the_phase_in_its_state_or_the_next_one_due() {
         let (_folder, fs) = scratch::folder();
         let storage = Storage::of(fs);
         // Batches in passes 3, 6, 9 and expiries from pass 7 on.
         let config = NetnewsConfig::paper("x");
         assert!(matches!(Resumption::of(&config, &storage), Err(NetnewsError::NoSpool { .. })));
         let homes = storage.make("x").unwrap();
-        let told = || {
+        let resumption = || {
             let Resumption { pass, phase, begun } = Resumption::of(&config, &storage).unwrap();
             (pass, phase, begun)
         };
-        assert_eq!(told(), (1, "unbatch", false));
+        assert_eq!(resumption(), (1, "unbatch", false));
         let mut state = State::create(&*homes.lib, Standing::begin(6)).unwrap();
         let mut at = |pass, stage| {
             state.write(Standing { pass, stage, ..Standing::begin(6) }).unwrap();
-            told()
+            resumption()
         };
         assert_eq!(at(2, Stage::Unbatch), (2, "unbatch", true));
         assert_eq!(at(2, Stage::Batch), (2, "flush", false));

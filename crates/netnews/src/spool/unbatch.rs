@@ -1,31 +1,32 @@
-//! Takes articles in, one after another, as relaynews does: looked up, numbered, stored, noted, passed on.
+//! Accepts articles one after another, as relaynews does: looks each up, numbers, stores, logs and forwards it.
 //!
-//! Articles come in batches of the feed, and a batch is what becomes part of the spool at once. In this order:
+//! Articles come in batches of the feed. A batch becomes part of the spool as a whole, in this order:
 //!
 //! ```text
-//! while it is taken in   1  files and links of its articles                one create, write and close each; link
-//! at its end             2  history's text: the lines of its articles      one write     <- accepted from here on
+//! for each article       1  its file and links                             create, write, close; link
+//! at the batch's end     2  history's text: the lines of its articles      one write     <- accepted from here on
 //!                        3  the outgoing batch file: their paths           one write
 //!                        4  files of cancelled and superseded articles     unlink
-//!                        5  the index of history, now and then: its slots  one write a stretch
-//!                        6  active: lines of groups that changed           one write a stretch
+//!                        5  the index of history, not every time: slots    one write per run of slots
+//!                        6  active: lines of groups that changed           one write per run of lines
 //!                        7  state: this many batches are done              one write
 //! ```
 //!
 //! With `SyncWhen::Article` each file is synced before it is closed, and with it or `SyncWhen::Batch` the file systems
 //! between 6 and 7.
 //!
-//! With the index of history in its file (`HistoryIndex::File`), 2 and 5 are done for each article as soon as it is
-//! there, its line by one write and then its slot by another; what is said below of 2 holds for each line.
+//! With the index of history in its file (`HistoryIndex::File`), steps 2 and 5 run for each article after step 1: one
+//! write of its line, then one of its slot. What follows about step 2 then holds for each line.
 //!
-//! A kill within 1 leaves files that history does not have: recovery removes them, and the batch comes again. Within
-//! 2 it leaves some of the lines and perhaps a torn one: the whole lines are of articles that are there with all
-//! their names, so they stay, and are known when the batch comes again. After 2 all that is missing is made from
-//! history: 3, 5 and 6 anew, 4 because recovery removes what history does not have. The kernel keeps what was
-//! written when the program is killed. When the machine stops it may not: nothing is synced, as in INN and C News.
+//! A kill during step 1 leaves files that history does not name: recovery removes them, and the batch is offered again.
+//! During step 2 it leaves some of the lines and perhaps a torn one: the complete lines belong to articles whose names all
+//! exist, so they stay, and the articles are recognized when the batch is offered again. After step 2, recovery rebuilds
+//! the rest from history: it repeats 3, 5 and 6, and removes the files of step 4, which history does not name. The
+//! kernel keeps what a killed program has written. After a crash of the machine writes may be lost: by default nothing is
+//! synced, as in INN and C News.
 //!
 //! Always holds: what history has is in the spool; memory besides the index is bounded by one batch.
-//! Not here: making whole what a kill left (see `recovery`), reading the feed (see `passes`).
+//! Not here: recovery after a kill (see `recovery`), reading the feed (see `passes`).
 
 pub(super) mod outgoing;
 pub(super) mod storing;
@@ -53,7 +54,7 @@ use crate::spool::resume::state::{Standing, State};
 const CONTROL_GROUP: &[u8] = b"control";
 
 counts! {
-    /// What became of the articles offered.
+    /// What happened to the articles offered.
     pub struct UnbatchCounts {
         /// Articles offered.
         pub offered: u64,
@@ -61,15 +62,15 @@ counts! {
         pub stored: u64,
         /// Refused because history has their id.
         pub duplicates: u64,
-        /// The same, but stored from this very batch before a run was interrupted: neither new nor refused.
+        /// History has their id, but from this same batch before the run was interrupted: neither new nor refused.
         pub offered_again: u64,
-        /// Refused because they are no articles, or in no group that can be had.
+        /// Refused because they are not valid articles, or in no group that can be created.
         pub broken: u64,
         /// Removed by `Control: cancel`.
         pub cancelled: u64,
         /// Removed by `Supersedes:`.
         pub superseded: u64,
-        /// Ids cancelled or superseded before they came, and refused from then on.
+        /// Ids cancelled or superseded before they arrived, and refused since.
         pub removed_ahead: u64,
         /// Files and links of removed articles that were unlinked.
         pub names_removed: u64,
@@ -87,14 +88,14 @@ pub(crate) struct Spool {
     pub(crate) storer: Storer,
     pub(crate) state: State,
     pub(crate) counts: UnbatchCounts,
-    /// Lines of history in this stretch are of the batch that a kill cut short.
+    /// The range of history whose lines belong to the batch that a kill interrupted.
     pub(crate) cut_short: std::ops::Range<u64>,
     sync: SyncWhen,
     /// Files to be unlinked at the batch's end.
     removals: Vec<(PlaceId, Box<[u8]>)>,
     /// First names of the articles stored since they were taken by [`Self::take_stored`].
     stored: Vec<(GroupId, u64)>,
-    /// Whether anyone takes them.
+    /// Whether readers use them.
     tell_stored: bool,
     wanted: Vec<GroupId>,
     path: Vec<u8>,
@@ -154,7 +155,7 @@ impl Spool {
         self.stored.drain(..)
     }
 
-    /// Takes in one article that arrives at `arrived` (Unix time, seconds); whether it was stored.
+    /// Offers one article that arrives at `arrived` (Unix time, seconds); returns whether it was stored.
     pub(crate) fn offer(&mut self, bytes: &[u8], arrived: u64) -> Result<bool, NetnewsError> {
         self.counts.offered += 1;
         let Ok(article) = Article::parse(bytes) else {
@@ -165,9 +166,9 @@ impl Spool {
         if let Some(offset) = self.history.find(id)? {
             if self.cut_short.contains(&offset) {
                 self.counts.offered_again += 1;
-                // Its own line was written before the kill, that of what it removes perhaps not. One without files was
-                // refused, as its removal came before it, and removes nothing; or it was removed since, and then its
-                // own removals stand before that line.
+                // Its own line was written before the kill, but perhaps not the line of the article that it removes. If
+                // it has no files, it was either refused (cancelled before it arrived) and removes nothing, or removed
+                // later, and then history has its removals before that line.
                 let accepted = self.history.line_at(offset)?.is_some_and(|line| line.files.is_some());
                 if accepted {
                     self.remove_what_it_names(&article, arrived)?;
@@ -205,13 +206,13 @@ impl Spool {
         Ok(())
     }
 
-    /// Ends a batch: all that was taken in is part of the spool, in the order above.
+    /// Ends a batch: its articles become part of the spool, in the order above.
     pub(crate) fn end_batch(&mut self, standing: Standing) -> Result<(), NetnewsError> {
         let history_bytes = self.history.text_bytes();
         self.write_through(Standing { history_bytes, ..standing })
     }
 
-    /// The same in the middle of a batch, which will come again.
+    /// The same in the middle of a batch, which will be offered again.
     pub(crate) fn write_through(&mut self, standing: Standing) -> Result<(), NetnewsError> {
         self.history.flush()?;
         self.outgoing.flush()?;
@@ -228,13 +229,13 @@ impl Spool {
         Ok(())
     }
 
-    /// Makes all durable that was written to the spool, wherever its parts are.
+    /// Makes everything written to the spool durable, on all its storage.
     pub(crate) fn make_durable(&self) -> Result<(), FsError> {
         self.places.roots().iter().try_for_each(|root| root.sync_all())?;
         self.lib.sync_all()
     }
 
-    /// Writes everything and says that it agrees.
+    /// Writes everything and marks the spool as closed in order.
     pub(crate) fn settle(&mut self) -> Result<(), NetnewsError> {
         let standing = self.state.standing();
         self.write_through(standing)?;
@@ -243,7 +244,7 @@ impl Spool {
         Ok(())
     }
 
-    /// A group by its name, made when it is new; none is added when its directory cannot be had.
+    /// The group of this name, created if it is new; `None` if its directory cannot be created.
     fn want(&mut self, name: &[u8]) -> Result<(), FsError> {
         let id = match self.groups.find(name) {
             Some(id) => id,
@@ -281,7 +282,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Lets an id be gone: its files are unlinked at the batch's end, and it is refused when it comes later.
+    /// Removes an id: its files are unlinked at the batch's end, and a later article with this id is refused.
     fn remove(&mut self, id: &[u8], arrived: u64, why: Why) -> Result<(), NetnewsError> {
         let Some(offset) = self.history.find(id)? else {
             self.counts.removed_ahead += 1;

@@ -1,4 +1,4 @@
-//! Is what is stored right? Every line of history against the spool, and every file of the spool against history.
+//! Checks a spool: every line of history against the files, and every file against history.
 //!
 //! ```text
 //! history line -> each name: there once, the first a file, the others its links (same inode, or a symlink to it)
@@ -9,7 +9,7 @@
 //! spool        -> each file: named by a line, once
 //! ```
 //!
-//! It reads only, and shares with storing no more than the form of names and lines.
+//! It only reads, and shares with storing nothing but the format of names and lines.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -165,7 +165,7 @@ impl Verified {
     }
 }
 
-/// Checks the spool `name`; against `feed` when it is given. `told` hears of articles done and how many there are.
+/// Checks the spool `name`, and compares it with `feed` if given. Calls `progress` with the articles done and their total.
 ///
 /// # Errors
 /// When there is no such spool, the storage fails, the feed cannot be read, or `stop` is raised.
@@ -174,12 +174,12 @@ pub fn verify(
     name: &str,
     feed: Option<&Feed>,
     stop: &AtomicBool,
-    told: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Verified, NetnewsError> {
     if !storage.has(name)? {
         return Err(NetnewsError::NoSpool { target: storage.spool.place(), name: name.to_owned() });
     }
-    // What another process changes meanwhile would look like damage.
+    // A concurrent writer's changes would look like damage.
     let _lock = SpoolLock::look(&storage.spool, name)?;
     let Homes { places, lib } = storage.homes(name)?;
     let mut check =
@@ -196,11 +196,11 @@ pub fn verify(
         }
         check.article(id, feed.is_none())?;
         if done % 256 == 0 {
-            told(done as u64, of);
+            progress(done as u64, of);
         }
     }
     if let Some(feed) = feed {
-        check.against(feed, stop, told)?;
+        check.against(feed, stop, progress)?;
     }
     check.verified.groups = check.groups.len() as u64;
     Ok(check.verified)
@@ -275,7 +275,7 @@ impl Check {
         self.index(lib, &current, whole)
     }
 
-    /// The index leads from each id to its last line. One of a run cut short is not looked at: it is made anew.
+    /// The index must lead from each id to its last line. After an interrupted run it is not checked: recovery rebuilds it.
     fn index(
         &mut self,
         lib: &dyn FileSystem,
@@ -334,7 +334,7 @@ impl Check {
         Ok(())
     }
 
-    /// Every file is named by one line.
+    /// Every file must be named by exactly one line.
     fn spool(&mut self) -> Result<(), NetnewsError> {
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); self.groups.len()];
         self.live.values().flatten().for_each(|name| numbers[name.group.0 as usize].push(name.number));
@@ -369,17 +369,17 @@ impl Check {
         Ok(())
     }
 
-    /// Names and links of one article; with `content` also what it says of itself.
+    /// Checks names and links of one article; with `content` also its headers.
     fn article(&mut self, id: &[u8], content: bool) -> Result<(), NetnewsError> {
         let names = &self.live[id];
         let (groups, places, verified) = (&self.groups, &self.places, &mut self.verified);
         let mut path = Vec::new();
         let first = groups.get(names[0].group);
         put_path(&mut path, first, names[0].number);
-        let told = |path: &[u8]| format!("{} of {}", path.escape_ascii(), id.escape_ascii());
+        let described = |path: &[u8]| format!("{} of {}", path.escape_ascii(), id.escape_ascii());
         let file = match places.root(first.place).stat(path_of(&path)) {
             Err(error) if error.status() == Some(Status::NOENT) => {
-                verified.found(FindingKind::Missing, || told(&path));
+                verified.found(FindingKind::Missing, || described(&path));
                 return Ok(());
             }
             other => other?,
@@ -391,7 +391,7 @@ impl Check {
             put_path(&mut path, group, name.number);
             let link = match root.stat(path_of(&path)) {
                 Err(error) if error.status() == Some(Status::NOENT) => {
-                    verified.found(FindingKind::Missing, || told(&path));
+                    verified.found(FindingKind::Missing, || described(&path));
                     continue;
                 }
                 other => other?,
@@ -411,32 +411,32 @@ impl Check {
                 }
             };
             if !leads {
-                verified.found(FindingKind::NotLinked, || told(&path));
+                verified.found(FindingKind::NotLinked, || described(&path));
             }
         }
         put_path(&mut path, first, names[0].number);
         if file.kind != FileKind::Regular || file.links != hard {
-            let text = || format!("{}: {} links for {hard} names", told(&path), file.links);
+            let text = || format!("{}: {} links for {hard} names", described(&path), file.links);
             verified.found(FindingKind::WrongLinks, text);
         }
         if content {
             let mut bytes = Vec::new();
             read_whole(places.root(first.place), path_of(&path), &mut bytes, ARTICLE_FILE_BYTES_MAX)?;
             if let Err(why) = speaks_of(&bytes, id, names, groups) {
-                verified.found(FindingKind::WrongContent, || format!("{}: {why}", told(&path)));
+                verified.found(FindingKind::WrongContent, || format!("{}: {why}", described(&path)));
             }
         }
         Ok(())
     }
 
-    /// Bytes of every article against the feed's.
+    /// Compares the bytes of every article with the feed's.
     fn against(
         &mut self,
         feed: &Feed,
         stop: &AtomicBool,
-        told: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), NetnewsError> {
-        // An id may come several times, with other bytes: one that is the stored one is enough.
+        // The feed may have an id several times, with different bytes: one match is enough.
         let mut right: HashSet<Box<[u8]>> = HashSet::new();
         let mut wrong: HashMap<Box<[u8]>, String> = HashMap::new();
         let (mut path, mut stored, mut expected) = (Vec::new(), Vec::new(), Vec::new());
@@ -455,7 +455,7 @@ impl Check {
                 };
                 done += 1;
                 if done % 1024 == 0 {
-                    told(done, feed.articles());
+                    progress(done, feed.articles());
                 }
                 let Ok(article) = Article::parse(bytes) else { continue };
                 let id = article.message_id();
@@ -470,7 +470,7 @@ impl Check {
                     ARTICLE_FILE_BYTES_MAX,
                 );
                 match read {
-                    // Told as missing before.
+                    // Already reported as missing.
                     Err(error) if error.status() == Some(Status::NOENT) => {
                         right.insert(id.into());
                         continue;

@@ -19,16 +19,16 @@ pub(crate) struct Trait {
     pub weight: Weight,
 }
 
-/// How a trait stands in a name.
+/// When a trait is part of a configuration's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// The user's own word: where it tells all apart, nothing else is said.
+    /// The user's own label: if it distinguishes all configurations, it is the whole name.
     Own,
-    /// Said where not all share it.
+    /// In the name unless all configurations share it.
     Plain,
-    /// Nobody asked for it: said only where the name would be empty or taken without it.
+    /// A default: in the name only if the name would otherwise be empty or taken.
     Usual,
-    /// Said last, and only where nothing else tells two apart.
+    /// In the name, last, only if nothing else distinguishes two configurations.
     Last,
 }
 

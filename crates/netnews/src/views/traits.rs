@@ -33,7 +33,7 @@ struct Configured {
     rest: BTreeMap<String, Value>,
 }
 
-/// Made anew for each run, or what the feed and the passes say already.
+/// Fields that differ between any two runs, or follow from the feed and the passes.
 const SAYS_NOTHING: [&str; 3] = ["spool", "feed_bytes", "feed_batches"];
 
 impl Configured {

@@ -194,7 +194,7 @@ fn a_stopped_import_leaves_nothing_and_a_killed_one_says_what_to_do() {
         assert!(error.to_string().contains("rm -r"), "{error}");
     }
     assert!(out.join("000001.rnews").exists(), "what another maker may still write is not removed");
-    fs::remove_dir_all(&out).expect("removed as told");
+    fs::remove_dir_all(&out).expect("removed as advised");
     imported(&ImportConfig::new(&source), &out).expect("made again");
     assert!(matches!(imported(&ImportConfig::new(&source), &out), Err(NetnewsError::FeedExists { .. })));
     assert!(matches!(

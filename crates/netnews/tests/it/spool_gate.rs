@@ -1,4 +1,4 @@
-//! The gate at which the ranks of a run wait for each other: what a rank says there, and what it does when told to stop.
+//! The gate at which the ranks of a run wait for each other: what a rank passes to it, and what it does when the gate stops it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -18,7 +18,7 @@ use files::{
 use netnews::feed::Feed;
 use netnews::spool::{Event, HistoryIndex, Keep, NetnewsConfig, Storage};
 
-/// Storage that does as it is told for a number of calls and is gone from then on.
+/// Storage that works for a number of calls and fails from then on.
 #[derive(Clone)]
 struct Stopping {
     inner: Arc<dyn FileSystem>,
@@ -203,7 +203,7 @@ fn resuming(config: NetnewsConfig) -> NetnewsConfig {
 }
 
 /// Goes on with what a stop left, with another stop after `again` calls when there is one, and looks at the end.
-fn mend(scene: &Scene, feed: &Feed, small: &NetnewsConfig, again: Option<u64>, told: &str) {
+fn recover(scene: &Scene, feed: &Feed, small: &NetnewsConfig, again: Option<u64>, context: &str) {
     let real = Storage::of(scene.fs("target"));
     if !scene.path("target/crumb-netnews-s/where").exists() {
         // Stopped before there was a spool: begun anew, over what there is of it.
@@ -218,8 +218,8 @@ fn mend(scene: &Scene, feed: &Feed, small: &NetnewsConfig, again: Option<u64>, t
     }
     // Opened and closed only: what recovery alone makes of it.
     let outcome = run_until(&resuming(small.clone()), &real, feed, &AtomicBool::new(true), &mut |_| {});
-    assert!(outcome.error.is_none(), "{told}: {:?}", outcome.error);
-    assert_eq!(outcome.part.recovered.expect("resumed").names_missing, 0, "{told}");
+    assert!(outcome.error.is_none(), "{context}: {:?}", outcome.error);
+    assert_eq!(outcome.part.recovered.expect("resumed").names_missing, 0, "{context}");
     assert_right(&real, feed);
     run(&resuming(small.clone()), &real, feed);
 }
@@ -237,15 +237,15 @@ fn stop_everywhere(tears: bool, index: HistoryIndex) {
     assert!(made.len() > 300 && expected.len() > 15, "{} calls, {} files", made.len(), expected.len());
     let of = made.len() as u64;
     for call in (1..of).filter(|call| !tears || made[*call as usize - 1] == FsOp::Write) {
-        let told = format!("stopped at call {call} of {of}, {}", made[call as usize - 1]);
+        let context = format!("stopped at call {call} of {of}, {}", made[call as usize - 1]);
         let stopping = Stopping { inner: scene.fs("target"), left: Left::new(call, tears) };
         let storage = Storage::of(Arc::new(stopping));
         let outcome = run_until(&small, &storage, &feed, &AtomicBool::new(false), &mut |_| {});
-        assert!(outcome.error.is_some(), "{told}");
+        assert!(outcome.error.is_some(), "{context}");
         // Every few calls the resumed run is stopped as well, somewhere else.
         let again = (call % 5 == 0).then_some(call * 31 % of + 1);
-        mend(&scene, &feed, &small, again, &told);
-        assert!(contents(&scene.path("target")) == expected, "{told}");
+        recover(&scene, &feed, &small, again, &context);
+        assert!(contents(&scene.path("target")) == expected, "{context}");
         std::fs::remove_dir_all(scene.path("target")).unwrap();
     }
 }

@@ -320,8 +320,8 @@ fn a_spool_that_is_being_worked_on_is_neither_gone_on_with_nor_begun_nor_verifie
         }
         for keep in [Keep::Resume, Keep::Keep, Keep::Remove] {
             let second = run_until(&config(3, 1, keep), &storage, &feed, &stop, &mut |_| {});
-            let told = second.error.expect("refused").to_string();
-            assert!(told.contains("another process works on spool s"), "{keep:?}: {told}");
+            let message = second.error.expect("refused").to_string();
+            assert!(message.contains("another process works on spool s"), "{keep:?}: {message}");
             tried += 1;
         }
         let verified = spool::verify(&storage, "s", None, &stop, &mut |_, _| {});
@@ -344,8 +344,8 @@ fn history_of_another_spool_is_not_written_over_and_one_killed_while_it_was_made
     run(&config(2, 1, Keep::Keep), &with("one"), &feed);
     let stop = AtomicBool::new(false);
     let second = run_until(&config(2, 1, Keep::Keep), &with("two"), &feed, &stop, &mut |_| {});
-    let told = second.error.expect("refused").to_string();
-    assert!(told.contains("history: there is a spool named s"), "{told}");
+    let message = second.error.expect("refused").to_string();
+    assert!(message.contains("history: there is a spool named s"), "{message}");
     assert_right(&with("one"), &feed);
 
     let killed = Storage::of(scene.fs("killed"));

@@ -1,4 +1,4 @@
-//! The model: figures of real news, each with its source. docs/design/netnews-feeds.md tells how they were fitted.
+//! The model: figures of real news, each with its source. docs/design/netnews-feeds.md says how they were fitted.
 //!
 //! - N93: 10,000 articles of April and May 1993 with their headers (half of the public "20 Newsgroups" set).
 //! - NOR: counts of two archives of `no.*`, 613,016 and 5,981,974 articles, 1994 to 2013.

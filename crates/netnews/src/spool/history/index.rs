@@ -9,7 +9,7 @@
 //! differs is of another id, so that the text is read for an id that is not there about once in 2^24 slots looked at.
 //!
 //! [`HistoryIndex`] says where the table is looked up: in memory (see `table`), or in the file (see `slot_file`). The
-//! file is the same. `text_bytes` is 0 while it is in use, so that a table not settled is made anew from the text.
+//! file is the same. `text_bytes` is 0 while it is in use, so that a table left in that state is rebuilt from the text.
 //!
 //! Always holds: at most two thirds of the slots are used; the number of slots is a power of two.
 //! Source: dbz(3); spec `netnews.md`, formats.

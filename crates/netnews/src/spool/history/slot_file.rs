@@ -49,7 +49,7 @@ struct Window {
 }
 
 impl SlotFile {
-    /// Goes on with a table that is in memory and in its file.
+    /// Continues with a table that is in memory and in its file.
     pub(crate) fn of(table: Table, lib: &dyn FileSystem) -> Result<Self, FsError> {
         let (slots, used) = (table.len(), table.used() as usize);
         table.close()?;

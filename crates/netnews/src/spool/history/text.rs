@@ -25,7 +25,7 @@ pub(crate) struct Text {
     waiting: Vec<u8>,
     /// Of one line read.
     read: Vec<u8>,
-    /// A write failed: how much of it is there is unknown until the text is opened anew.
+    /// A write failed: how much of it was written is unknown until the text is reopened.
     broken: bool,
     writes_since_opened: u32,
 }
@@ -72,7 +72,7 @@ impl Text {
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), FsError> {
-        assert!(!self.broken, "after a failed write the spool is opened anew");
+        assert!(!self.broken, "after a failed write the spool must be reopened");
         if self.waiting.is_empty() {
             return Ok(());
         }

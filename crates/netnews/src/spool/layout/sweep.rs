@@ -6,13 +6,13 @@ use files::{FsError, RUN_MARK, remove_tree};
 
 use super::{Storage, directory_of};
 
-/// Removes the spool `name` from every target; `told` hears now and then how many files are gone. What is not there is
-/// gone already.
-pub(crate) fn remove(storage: &Storage, name: &str, told: &mut dyn FnMut(u64)) -> Result<u64, FsError> {
+/// Removes the spool `name` from every target; calls `progress` now and then with the files removed. Missing parts are
+/// not an error.
+pub(crate) fn remove(storage: &Storage, name: &str, progress: &mut dyn FnMut(u64)) -> Result<u64, FsError> {
     let mut removed = 0;
     for fs in storage.targets() {
         let before = removed;
-        let mut count = |here: u64| told(before + here);
+        let mut count = |here: u64| progress(before + here);
         removed += remove_tree(&**fs, &directory_of(name), Path::new(RUN_MARK), &mut count)?;
     }
     Ok(removed)

@@ -47,7 +47,7 @@ impl ColdLog {
                 let Some(id) = spool.groups.find(group) else { continue };
                 let names = &mut by_place[usize::from(spool.groups.get(id).place.0)];
                 seen += 1;
-                // Spread over all: one in so many takes the place of an earlier one.
+                // A ring: later names replace earlier ones.
                 if names.len() < 4 * PROBES {
                     names.push((id, number));
                 } else {

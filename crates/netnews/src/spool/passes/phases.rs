@@ -112,7 +112,7 @@ impl Runner<'_> {
         counts.index_writes += now.slots.writes - before.slots.writes;
     }
 
-    /// Readers with all that is in the spool on their shelf.
+    /// Starts readers that may read any article of the spool.
     fn start_readers(&mut self, spool: &mut Spool) -> Result<Option<Readers>, NetnewsError> {
         if self.config.readers == 0 {
             return Ok(None);

@@ -1,13 +1,13 @@
 //! People reading while articles come in: threads that open, read and close articles at random.
 //!
 //! ```text
-//! unbatch --stored--> shelf (group, number), a batch at a time --pick--> reader: open, read all, close; timed
+//! unbatch --stored articles, a batch at a time--> (group, number) --pick--> reader: open, read all, close; timed
 //! ```
 //!
 //! Every article in the spool is as likely as any other. A reader reads the next as soon as one is done: a closed
 //! loop, one article at a time for each reader.
 //!
-//! Always holds: the shelf's lock is held to pick or to add, never across a call to the storage; a reader's latencies
+//! Always holds: the lock of the stored articles is held to pick or to add, never across a call to storage; a reader's latencies
 //! are its own until it ends.
 //! Not here: which articles people prefer. Beyond the paper, which names reading and leaves it out.
 
@@ -63,17 +63,17 @@ impl Readings {
     }
 }
 
-/// What there is to read.
+/// The articles stored so far, from which readers pick.
 #[derive(Default)]
-struct Shelf {
+struct Stored {
     articles: Vec<(GroupId, u64)>,
     /// By group.
     directories: Vec<(PlaceId, Box<[u8]>)>,
 }
 
-/// The threads.
+/// The reader threads.
 pub(crate) struct Readers {
-    shelf: Arc<RwLock<Shelf>>,
+    stored: Arc<RwLock<Stored>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Readings>>,
 }
@@ -81,26 +81,26 @@ pub(crate) struct Readers {
 impl Readers {
     /// Starts `count` readers with nothing to read yet.
     pub(crate) fn start(count: u32, places: &Places, seed: u64) -> std::io::Result<Self> {
-        let mut readers = Self { shelf: Arc::default(), stop: Arc::default(), threads: Vec::new() };
+        let mut readers = Self { stored: Arc::default(), stop: Arc::default(), threads: Vec::new() };
         for number in 0..count {
-            let (shelf, stop) = (Arc::clone(&readers.shelf), Arc::clone(&readers.stop));
+            let (stored, stop) = (Arc::clone(&readers.stored), Arc::clone(&readers.stop));
             let roots = places.roots().to_vec();
             let rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(number) << 32));
             let thread = std::thread::Builder::new().name(format!("reader-{number}"));
-            readers.threads.push(thread.spawn(move || read_until(&stop, &shelf, &roots, rng))?);
+            readers.threads.push(thread.spawn(move || read_until(&stop, &stored, &roots, rng))?);
         }
         Ok(readers)
     }
 
-    /// Puts articles on the shelf.
+    /// Adds stored articles to pick from.
     pub(crate) fn add(&self, groups: &Groups, articles: impl Iterator<Item = (GroupId, u64)>) {
-        let mut shelf = self.shelf.write().expect("nobody panics while holding the shelf");
-        for id in groups.ids().skip(shelf.directories.len()) {
+        let mut stored = self.stored.write().expect("no thread panics while holding this lock");
+        for id in groups.ids().skip(stored.directories.len()) {
             let group = groups.get(id);
-            shelf.directories.push((group.place, group.directory.clone()));
+            stored.directories.push((group.place, group.directory.clone()));
         }
-        shelf.articles.extend(articles);
-        drop(shelf);
+        stored.articles.extend(articles);
+        drop(stored);
         self.threads.iter().for_each(|thread| thread.thread().unpark());
     }
 
@@ -109,7 +109,7 @@ impl Readers {
         self.threads.iter().for_each(|thread| thread.thread().unpark());
     }
 
-    /// Ends all and gives what they found.
+    /// Stops all readers and returns their merged readings.
     pub(crate) fn end(mut self) -> Readings {
         self.stop();
         let mut all = Readings::default();
@@ -127,7 +127,7 @@ impl Drop for Readers {
     fn drop(&mut self) {
         self.stop();
         for thread in self.threads.drain(..) {
-            // A panic of a reader while another error is under way: that one is told.
+            // If a reader panicked while another error is being returned, the other error is reported.
             let _ = thread.join();
         }
     }
@@ -135,14 +135,14 @@ impl Drop for Readers {
 
 fn read_until(
     stop: &AtomicBool,
-    shelf: &RwLock<Shelf>,
+    stored: &RwLock<Stored>,
     roots: &[Arc<dyn FileSystem>],
     mut rng: Xoshiro256PlusPlus,
 ) -> Readings {
     let mut readings = Readings::default();
     let (mut path, mut article) = (Vec::new(), Vec::new());
     while !stop.load(Ordering::Relaxed) {
-        let Some(place) = pick(shelf, &mut rng, &mut path) else {
+        let Some(place) = pick(stored, &mut rng, &mut path) else {
             // Nothing stored yet: the first batch wakes us.
             std::thread::park();
             continue;
@@ -163,13 +163,13 @@ fn read_until(
     readings
 }
 
-fn pick(shelf: &RwLock<Shelf>, rng: &mut Xoshiro256PlusPlus, path: &mut Vec<u8>) -> Option<PlaceId> {
-    let shelf = shelf.read().expect("nobody panics while holding the shelf");
-    if shelf.articles.is_empty() {
+fn pick(stored: &RwLock<Stored>, rng: &mut Xoshiro256PlusPlus, path: &mut Vec<u8>) -> Option<PlaceId> {
+    let stored = stored.read().expect("no thread panics while holding this lock");
+    if stored.articles.is_empty() {
         return None;
     }
-    let (group, number) = shelf.articles[rng.random_range(0..shelf.articles.len())];
-    let (place, directory) = &shelf.directories[group.0 as usize];
+    let (group, number) = stored.articles[rng.random_range(0..stored.articles.len())];
+    let (place, directory) = &stored.directories[group.0 as usize];
     path.clear();
     path.extend_from_slice(directory);
     path.push(b'/');

@@ -120,8 +120,8 @@ mod tests {
     fn a_pass_without_a_batch_is_refused_and_what_is_left_out_is_known() {
         assert_eq!(split(10, 3, 2).unwrap().offered(), 6);
         for (batches, passes, per_pass) in [(3, 4, 0), (10, 4, 4), (0, 1, 0), (592, 2, 592)] {
-            let told = split(batches, passes, per_pass).unwrap_err().to_string();
-            assert!(told.contains(&format!("{batches} batches")), "{told}");
+            let message = split(batches, passes, per_pass).unwrap_err().to_string();
+            assert!(message.contains(&format!("{batches} batches")), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether memory held a run up rather than the storage below it, by the counters of the devices.
+//! Determines from the device counters whether a run measured memory rather than the storage below it.
 //!
 //! ```text
 //! unbatch   bytes written to the device while it was timed, against the bytes of the articles
@@ -6,7 +6,7 @@
 //! expire    share of the time that the device was busy
 //! ```
 //!
-//! Always holds: nothing is said of what is out of sight: a server, or a file system whose device the kernel does not tell.
+//! Always holds: no statement about storage that cannot be observed: a server, or a file system whose device is unknown.
 //! Not here: runs as a whole (`measure::Usage::bound`, which PostMark has).
 
 use std::collections::BTreeSet;
@@ -24,12 +24,12 @@ const BUSY: f64 = 0.7;
 pub(crate) fn held_by_memory(phases: &[Phase], storage: &Storage) -> Option<String> {
     let mount = MountPoint::of(storage.spool.local_root()?)?;
     let memory = matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs").then_some(&*mount.fs_type);
-    told_of(phases, &prefixes_of_devices(storage), memory)
+    memory_bound_phases(phases, &prefixes_of_devices(storage), memory)
 }
 
 /// `prefixes` are in front of the devices' counters; `memory` is the kind of file system when it is one in memory.
-fn told_of(phases: &[Phase], prefixes: &[String], memory: Option<&str>) -> Option<String> {
-    let mut told = Vec::new();
+fn memory_bound_phases(phases: &[Phase], prefixes: &[String], memory: Option<&str>) -> Option<String> {
+    let mut phases_in_memory = Vec::new();
     for (name, counter, verb) in
         [("unbatch", "written", "wrote"), ("batch", "read", "read"), ("expire", "", "deleted")]
     {
@@ -46,14 +46,14 @@ fn told_of(phases: &[Phase], prefixes: &[String], memory: Option<&str>) -> Optio
         };
         let busy = prefixes.iter().filter_map(|prefix| sum(prefix, "busy_percent")).reduce(f64::max);
         let Some(busy) = busy.map(|busy| busy / wall_s / 100.0) else {
-            // Elsewhere what is below is out of sight: a network, several disks.
-            told.extend(memory.map(|kind| format!("{name} was done in memory, on {kind}")));
+            // Other storage cannot be observed: a network, several disks.
+            phases_in_memory.extend(memory.map(|kind| format!("{name} was done in memory, on {kind}")));
             continue;
         };
         let percent = |share: f64| format!("{:.0}%", 100.0 * share);
         if counter.is_empty() {
             if busy < SHARE_MIN {
-                told.push(format!("{name} kept the device busy {} of the time", percent(busy)));
+                phases_in_memory.push(format!("{name} kept the device busy {} of the time", percent(busy)));
             }
             continue;
         }
@@ -63,14 +63,15 @@ fn told_of(phases: &[Phase], prefixes: &[String], memory: Option<&str>) -> Optio
         let share = moved / (bytes as f64).max(1.0);
         if share < SHARE_MIN && busy < BUSY {
             let (share, busy, megabytes) = (percent(share), percent(busy), bytes as f64 / 1e6);
-            told.push(format!("{name} {verb} {megabytes:.1} MB, {share} of them at the device, busy {busy}"));
+            phases_in_memory
+                .push(format!("{name} {verb} {megabytes:.1} MB, {share} of them at the device, busy {busy}"));
         }
     }
-    (!told.is_empty()).then(|| {
+    (!phases_in_memory.is_empty()).then(|| {
         format!(
             "cache-bound: {}; such rates are those of memory. For the storage's own use a feed larger than memory \
              (--feed-bytes auto), --sync, or --cold",
-            told.join("; ")
+            phases_in_memory.join("; ")
         )
     })
 }
@@ -108,25 +109,25 @@ mod tests {
                 ("device_read_bytes_per_sec", 1e3 * read),
             ]
         };
-        let told = |phases: &[Phase]| told_of(phases, &[String::new()], None);
+        let remark = |phases: &[Phase]| memory_bound_phases(phases, &[String::new()], None);
         let busy = phase("unbatch", 1_000_000, &device(80.0, 0.0, 0.0));
         let written = phase("unbatch", 1_000_000, &device(5.0, 400.0, 0.0));
         let read = phase("batch", 1_000_000, &device(5.0, 0.0, 400.0));
         let deleting = phase("expire", 0, &device(30.0, 0.0, 0.0));
-        assert_eq!(told(&[busy, written, read, deleting]), None);
+        assert_eq!(remark(&[busy, written, read, deleting]), None);
 
         let stored = phase("unbatch", 1_000_000, &device(5.0, 10.0, 900.0));
         let sent = phase("batch", 4_000_000, &device(0.0, 900.0, 0.0));
         let deleted = phase("expire", 0, &device(2.0, 0.0, 0.0));
-        let text = told(&[stored, sent, deleted]).unwrap();
+        let text = remark(&[stored, sent, deleted]).unwrap();
         for part in
             ["unbatch wrote 1.0 MB, 2% of them", "batch read 4.0 MB, 0%", "expire kept the device busy 2%"]
         {
             assert!(text.contains(part), "{part}: {text}");
         }
         let unseen = [phase("unbatch", 1000, &[])];
-        assert_eq!(told(&unseen), None);
-        let text = told_of(&unseen, &[String::new()], Some("tmpfs")).unwrap();
+        assert_eq!(remark(&unseen), None);
+        let text = memory_bound_phases(&unseen, &[String::new()], Some("tmpfs")).unwrap();
         assert!(text.contains("unbatch was done in memory, on tmpfs"), "{text}");
     }
 }

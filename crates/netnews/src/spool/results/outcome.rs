@@ -1,4 +1,4 @@
-//! What a run tells while it runs, what it comes to, and what only the machine that it ran on shows of it.
+//! The events and the outcome of a run, and what only the machine that it ran on can observe.
 
 use measure::{MountPoint, Phase};
 
@@ -12,14 +12,14 @@ use crate::spool::layout::Storage;
 use crate::spool::unbatch::UnbatchCounts;
 use crate::spool::unbatch::storing::StoreCounts;
 
-/// What is being done.
+/// The work under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Storing articles.
     Unbatch,
     /// Writing outgoing batches.
     Batch,
-    /// Reading history and making it anew.
+    /// Reading and rewriting history.
     ExpireScan,
     /// Deleting expired files.
     Expire,
@@ -27,7 +27,7 @@ pub enum Work {
     Remove,
 }
 
-/// What a run tells while it runs.
+/// What a run reports while it runs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -51,11 +51,11 @@ pub enum Event {
     },
     /// Something the user should know.
     Note(String),
-    /// All that will be measured is: what follows is the removal of the spool.
+    /// Measuring is over; the removal of the spool follows.
     Measured(Box<Part>),
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// What was measured.

@@ -65,13 +65,16 @@ impl ResumeAlignment {
         let first = ranks.clone().min_by_key(|&rank| place(rank)).unwrap_or(rank);
         let last = ranks.max_by_key(|&rank| place(rank)).unwrap_or(rank);
         let mut apart = between(place(first), place(last), config);
-        // A spool's state has one stage for all that follows batching: where it stands within is not known.
+        // A spool's state has a single stage for everything after batching, so its exact phase is unknown.
         let of_one_stage = |phase: &str| matches!(phase, "expire" | "flush");
         let stages_apart = apart.iter().filter(|(phase, _)| !of_one_stage(phase)).count();
         if stages_apart > 1 {
             let stands = |rank: usize| {
                 let phase = config.phases_of(all[rank].0)[all[rank].1 as usize];
-                format!("that of rank {rank} on {} goes on with {phase} of pass {}", hosts[rank], all[rank].0)
+                format!(
+                    "that of rank {rank} on {} continues with {phase} of pass {}",
+                    hosts[rank], all[rank].0
+                )
             };
             let (first, last) = (stands(first), stands(last));
             return Err(NetnewsError::SpoolsApart { name: config.name.clone(), first, last });
@@ -80,7 +83,7 @@ impl ResumeAlignment {
         if all.iter().any(|one| one.2 && (one.0, one.1) == place(last)) {
             let (pass, at) = place(last);
             let phases = config.phases_of(pass).split_off(at as usize);
-            // Deleting is begun again with its scan.
+            // Deletion restarts with its scan.
             let begun = if phases[0] == "expire-scan" { 2 } else { 1 };
             apart.extend(phases.into_iter().take(begun).map(|phase| (phase.to_owned(), pass)));
         }
@@ -172,14 +175,20 @@ mod tests {
     }
 
     #[test]
-    fn spools_further_apart_than_a_stop_leaves_them_are_refused_with_who_stands_where() {
-        for (all, told) in [
-            ([(3, 0, true), (5, 0, false)], "rank 0 on host0 goes on with unbatch of pass 3, that of rank 1"),
-            ([(9, 2, true), (9, 0, true)], "rank 1 on host1 goes on with unbatch of pass 9, that of rank 0"),
+    fn spools_further_apart_than_a_stop_leaves_them_are_refused_with_the_ranks_and_phases() {
+        for (all, message) in [
+            (
+                [(3, 0, true), (5, 0, false)],
+                "rank 0 on host0 continues with unbatch of pass 3, that of rank 1",
+            ),
+            (
+                [(9, 2, true), (9, 0, true)],
+                "rank 1 on host1 continues with unbatch of pass 9, that of rank 0",
+            ),
             ([(2, 0, true), (4_000_000_000, 0, true)], "unbatch of pass 4000000000"),
         ] {
             let refused = aligned(&all, 0).unwrap_err().to_string();
-            assert!(refused.contains(told), "{refused}");
+            assert!(refused.contains(message), "{refused}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a kept spool remembers of the passes done on it, so that a resumed run tells of all of them.
+//! The journal of a kept spool: the passes done on it, so that a resumed run reports all of them.
 
 use std::path::Path;
 
@@ -48,9 +48,9 @@ impl Journal {
         })
     }
 
-    /// Whether a run of `asked` may go on with it.
+    /// Refuses a run whose feed, split or host differ from the journal's.
     pub(crate) fn fits(&self, asked: &Self, name: &str) -> Result<(), NetnewsError> {
-        let told = |journal: &Self| {
+        let described = |journal: &Self| {
             let split = match journal.spread_over_passes {
                 Some(passes) => format!("spread over {passes} passes"),
                 None => format!("{} batches a pass", journal.batches_per_pass),
@@ -60,7 +60,7 @@ impl Journal {
                 journal.feed_articles, journal.feed_bytes, journal.host
             )
         };
-        let (was, asked) = (told(self), told(asked));
+        let (was, asked) = (described(self), described(asked));
         if was == asked {
             Ok(())
         } else {

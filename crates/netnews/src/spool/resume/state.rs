@@ -72,7 +72,7 @@ impl Standing {
     pub(crate) fn cut_short(&self, text_bytes: u64) -> std::ops::Range<u64> {
         match self.stage {
             Stage::Unbatch => self.history_bytes..text_bytes,
-            // Expiry has made the text anew.
+            // Expiry has rewritten the text.
             _ => 0..0,
         }
     }

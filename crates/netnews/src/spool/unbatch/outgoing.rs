@@ -31,7 +31,7 @@ impl Outgoing {
         Ok(Self { file: create_anew(lib, &file_of(pass))?, waiting: Vec::new() })
     }
 
-    /// Goes on with the file of a pass.
+    /// Continues the file of a pass.
     pub(crate) fn open(lib: &dyn FileSystem, pass: u32) -> Result<Self, FsError> {
         Ok(Self { file: lib.open(&file_of(pass), files::Access::Append)?, waiting: Vec::new() })
     }
@@ -52,7 +52,7 @@ impl Outgoing {
     }
 }
 
-/// Makes the file of a pass anew from group names and numbers.
+/// Rewrites the file of a pass from group names and numbers.
 pub(crate) struct Remake {
     file: Box<dyn OpenFile>,
     new: String,

@@ -42,10 +42,10 @@ impl Bench {
             }
         }
         let names = self.storer.store(&article, &self.places, &mut self.groups, &wanted).unwrap().to_vec();
-        let told = |name: &Name| {
+        let group_and_number = |name: &Name| {
             (String::from_utf8(self.groups.get(name.group).name.to_vec()).unwrap(), name.number)
         };
-        names.iter().map(told).collect()
+        names.iter().map(group_and_number).collect()
     }
 
     fn read(&self, path: &str) -> String {
