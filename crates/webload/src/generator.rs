@@ -11,11 +11,11 @@
 //! Not here: what is asked (see `plan`), when (see `schedule`), one connection (see `client`), all of them (see
 //! `connections`), what the figures mean (see `judge`).
 
-mod books;
 pub(super) mod client;
 mod connections;
 mod request;
 mod schedule;
+mod statistics;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +23,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harness::open_loop::{Pacer, WaitChoice, Waiter};
 
-use self::books::Books;
 use self::client::{Fault, Flight, Progress, Reply};
 use self::connections::Connections;
 use self::request::RequestText;
 use self::schedule::{Next, Schedule};
+use self::statistics::Books;
 use crate::error::WebloadError;
 use crate::plan::body::BodyCheck;
 use crate::plan::{Planned, Share};
