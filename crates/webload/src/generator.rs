@@ -1,14 +1,14 @@
-//! One generator: the loop that sends requests when they are due and takes replies in between.
+//! One generator: the loop that sends requests when they are due and handles replies in between.
 //!
 //! ```text
 //! schedule -> due now? -> idle connection of its robot, or a new one, or (shared pool) the queue -> socket
-//! epoll -> reply, checked -> books: tally of the phase it was due in, moment it was due at
+//! epoll -> reply, checked -> statistics: tally of the phase it was due in, moment it was due at
 //! ```
 //!
 //! Always holds: latency counts from the planned moment, so that a stall of the proxy, of the origin or of this loop
-//! stays in the figures; what was due and never sent is counted as such; a request lost with a connection that had
-//! been idle goes out once more, as any client does it, and its latency goes on.
-//! Not here: what is asked (see `plan`), when (see `schedule`), one connection (see `client`), all of them (see
+//! stays in the figures. Requests that were due and never sent are counted as such. A request lost with a connection that
+//! had been idle is sent once more, as any client does, and its latency keeps counting.
+//! Not here: what is requested (see `plan`), when (see `schedule`), one connection (see `client`), all of them (see
 //! `connections`), what the figures mean (see `judge`).
 
 pub(super) mod client;
@@ -27,7 +27,7 @@ use self::client::{Fault, Flight, Progress, Reply};
 use self::connections::Connections;
 use self::request::RequestText;
 use self::schedule::{Next, Schedule};
-use self::statistics::Books;
+use self::statistics::Statistics;
 use crate::error::WebloadError;
 use crate::plan::body::BodyCheck;
 use crate::plan::{Planned, Share};
@@ -72,14 +72,14 @@ pub(crate) struct Generator<'a> {
     in_flight: usize,
     requests: u64,
     request: RequestText,
-    books: Books,
+    statistics: Statistics,
 }
 
 /// The sockets of one wait, for the pacer.
 struct Replies<'r> {
     connections: &'r Connections,
     batch: &'r mut Batch,
-    books: &'r mut Books,
+    statistics: &'r mut Statistics,
     looks: u32,
     /// The last look was a sleep.
     slept: bool,
@@ -96,7 +96,7 @@ impl Waiter for Replies<'_> {
     fn look(&mut self, until: Option<Instant>) -> std::io::Result<usize> {
         self.looks += 1;
         self.slept = until.is_some();
-        self.books.looks();
+        self.statistics.looks();
         self.connections.look(until, self.batch)
     }
 }
@@ -118,7 +118,7 @@ impl<'a> Generator<'a> {
             begin_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             requests: 0,
             request: RequestText::new(),
-            books: Books::new(&config.phases, begin, watch),
+            statistics: Statistics::new(&config.phases, begin, watch),
             share,
             config,
         })
@@ -140,7 +140,7 @@ impl<'a> Generator<'a> {
             }
             if now >= next_tell {
                 next_tell = now + TELL_EVERY;
-                tell(Event::Live(self.books.live(now, self.schedule.progress(now), self.share.of)));
+                tell(Event::Live(self.statistics.live(now, self.schedule.progress(now), self.share.of)));
             }
             if now >= next_sweep {
                 next_sweep = now + SWEEP_EVERY;
@@ -161,25 +161,25 @@ impl<'a> Generator<'a> {
                 until = until.min(due);
             }
             let waits_from = Instant::now();
-            let (connections, books) = (&self.connections, &mut self.books);
-            let mut replies = Replies { connections, batch: &mut batch, books, looks: 0, slept: false };
+            let (connections, statistics) = (&self.connections, &mut self.statistics);
+            let mut replies = Replies { connections, batch: &mut batch, statistics, looks: 0, slept: false };
             let ready = self.pacer.wait(Some(until), &mut replies);
             let Replies { looks, slept, .. } = replies;
             let ready = ready.map_err(WebloadError::setup("the generator's wait for replies"))?;
             // What the first look finds was there already.
             if (ready == 0 || looks > 1)
-                && let Some(tally) = self.books.of(self.schedule.phase())
+                && let Some(tally) = self.statistics.of(self.schedule.phase())
             {
                 tally.idle += waits_from.elapsed();
             }
             for event in &batch.ready {
                 self.on_ready(*event);
             }
-            self.books.looked(slept);
+            self.statistics.looked(slept);
         }
         self.end_phase(Instant::now());
         self.give_up(stopped);
-        Ok(self.books.close(self.pacer.choice(), stopped))
+        Ok(self.statistics.close(self.pacer.choice(), stopped))
     }
 
     /// Sends what is due, up to a batch; when the next one is due, where that is known.
@@ -208,7 +208,7 @@ impl<'a> Generator<'a> {
     fn end_phase(&mut self, at: Instant) {
         self.note_room(at);
         self.full_since = (!self.waiting.is_empty()).then_some(at);
-        self.books.end_phase(self.schedule.phase(), self.schedule.phase_begin(), at);
+        self.statistics.end_phase(self.schedule.phase(), self.schedule.phase_begin(), at);
     }
 
     fn unix_s(&self, at: Instant) -> f64 {
@@ -217,8 +217,8 @@ impl<'a> Generator<'a> {
 
     /// Sends a request that is due, or has it wait for a connection.
     fn dispatch(&mut self, planned: Planned, due: Instant, open: bool) {
-        let phase = self.books.phase_of(self.schedule.phase());
-        self.books.planned(phase, due, &planned);
+        let phase = self.statistics.phase_of(self.schedule.phase());
+        self.statistics.planned(phase, due, &planned);
         self.requests += 1;
         let now_s = self.unix_s(due);
         let object = planned.object;
@@ -239,7 +239,7 @@ impl<'a> Generator<'a> {
         match self.connection_for(planned.robot) {
             Ok(Some(token)) => {
                 if open {
-                    self.books.late(&flight, Instant::now().saturating_duration_since(due));
+                    self.statistics.late(&flight, Instant::now().saturating_duration_since(due));
                 }
                 self.send(token, flight);
             }
@@ -250,8 +250,8 @@ impl<'a> Generator<'a> {
                 }
             }
             Err(fault) => {
-                self.books.sent(&flight);
-                self.books.failed(&flight, fault);
+                self.statistics.sent(&flight);
+                self.statistics.failed(&flight, fault);
             }
         }
     }
@@ -267,7 +267,7 @@ impl<'a> Generator<'a> {
 
     fn connect(&mut self, robot: u32) -> Result<Token, Fault> {
         let token = self.connections.connect(robot)?;
-        if let Some(tally) = self.books.of(self.schedule.phase()) {
+        if let Some(tally) = self.statistics.of(self.schedule.phase()) {
             tally.connections += 1;
         }
         Ok(token)
@@ -281,7 +281,7 @@ impl<'a> Generator<'a> {
         let request = self.request.write(&flight, &self.config.route, tail, due_unix_s, last);
         if !flight.retried {
             flight.sent = Instant::now();
-            self.books.sent(&flight);
+            self.statistics.sent(&flight);
         }
         self.in_flight += 1;
         if let Err(fault) = self.connections.send(token, flight, request) {
@@ -307,8 +307,8 @@ impl<'a> Generator<'a> {
         client.idle_since = now;
         self.in_flight -= 1;
         match reply.fault {
-            Some(fault) => self.books.failed(&flight, fault),
-            None => self.books.succeeded(&flight, reply, self.schedule.phase(), now),
+            Some(fault) => self.statistics.failed(&flight, fault),
+            None => self.statistics.succeeded(&flight, reply, self.schedule.phase(), now),
         }
         if stays {
             self.serve_waiting(Some(token));
@@ -327,13 +327,13 @@ impl<'a> Generator<'a> {
         self.in_flight -= 1;
         if unanswered && was_idle && !flight.retried {
             flight.retried = true;
-            self.books.reconnects(&flight);
+            self.statistics.reconnects(&flight);
             match self.connect(robot) {
                 Ok(token) => return self.send(token, flight),
-                Err(fault) => self.books.failed(&flight, fault),
+                Err(fault) => self.statistics.failed(&flight, fault),
             }
         } else {
-            self.books.failed(&flight, fault);
+            self.statistics.failed(&flight, fault);
         }
         self.serve_waiting(None);
     }
@@ -341,7 +341,7 @@ impl<'a> Generator<'a> {
     /// No request waits for a connection any more, or those that do are counted up to now.
     fn note_room(&mut self, now: Instant) {
         if let Some(since) = self.full_since.take()
-            && let Some(tally) = self.books.of(self.schedule.phase())
+            && let Some(tally) = self.statistics.of(self.schedule.phase())
         {
             tally.full += now.saturating_duration_since(since);
         }
@@ -360,8 +360,8 @@ impl<'a> Generator<'a> {
             Ok(Some(token)) => self.send(token, flight),
             Ok(None) => self.waiting.push_front(flight),
             Err(fault) => {
-                self.books.sent(&flight);
-                self.books.failed(&flight, fault);
+                self.statistics.sent(&flight);
+                self.statistics.failed(&flight, fault);
             }
         }
     }
@@ -381,7 +381,7 @@ impl<'a> Generator<'a> {
         while let Some(flight) = self.waiting.front()
             && now.saturating_duration_since(flight.due) > self.config.timeout
         {
-            // Never sent: planned, and that is what tells.
+            // Never sent: it counts as planned and never as answered.
             self.waiting.pop_front();
         }
     }
@@ -390,7 +390,7 @@ impl<'a> Generator<'a> {
     fn give_up(&mut self, cut_short: bool) {
         for token in self.connections.tokens() {
             if let Some(flight) = self.connections.of(token).and_then(|client| client.flight.take()) {
-                self.books.cancelled(&flight, cut_short);
+                self.statistics.cancelled(&flight, cut_short);
             }
         }
     }

@@ -167,7 +167,7 @@ impl Drop for Origin {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic of its own has been told already.
+            // The panic hook has already printed a panic of the thread.
             let _ = thread.join();
         }
     }

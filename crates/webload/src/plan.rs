@@ -19,14 +19,14 @@ use self::polymix::{Generation, PolyMix, PolyMixPlanner};
 use self::trace::{Trace, TracePlanner};
 use crate::origin::ThinkTime;
 
-/// How a request asks.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// For the object, whoever has it.
+    /// Unconditional: cache or origin may answer.
     Plain,
-    /// If it changed since a time before its last change: the whole object must come.
+    /// If-Modified-Since a time before its last change: the whole object must come.
     ImsChanged,
-    /// If it changed since its last change: 304 will do.
+    /// If-Modified-Since its last change: 304 is enough.
     ImsUnchanged,
     /// Past all caches.
     Reload,

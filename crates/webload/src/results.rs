@@ -4,7 +4,7 @@
 //! generators --> Tally (one a phase), Curves --merged--> Part --judge--> points, phases, metrics, verdict
 //! ```
 //!
-//! Not here: counting while a generator runs (see `generator::books`), what a page shows (`views`).
+//! Not here: counting while a generator runs (see `generator::statistics`), what a page shows (`views`).
 
 pub(super) mod curves;
 pub(super) mod judge;

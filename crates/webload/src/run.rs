@@ -60,7 +60,7 @@ pub enum Pool {
         /// A connection at rest is closed after this.
         idle_timeout: Duration,
     },
-    /// All requests share so many; what finds none free waits.
+    /// All requests share this many connections; a request that finds none free waits.
     Shared {
         /// How many.
         connections: u32,
@@ -71,11 +71,11 @@ pub enum Pool {
 #[derive(Clone, Debug, Serialize)]
 #[serde(into = "Fields")]
 pub struct WebloadConfig {
-    /// What is asked.
+    /// What is requested.
     pub plan: Plan,
     /// When.
     pub phases: Vec<Phase>,
-    /// Of whom.
+    /// From which proxy or server.
     pub route: Route,
     /// On which connections.
     pub pool: Pool,
@@ -91,11 +91,11 @@ pub struct WebloadConfig {
     pub check_one_in: NonZeroU32,
     /// Same seed, same requests.
     pub seed: u64,
-    /// The proxy's process, when it is on this machine and its use of CPU and disk is to be told.
+    /// The proxy's process, if it runs on this machine and the record should hold its use of CPU and disk.
     pub watch: Option<u32>,
 }
 
-/// How it goes, a few times a second.
+/// The state of a run, reported a few times a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
     /// Name of the phase under way.
@@ -118,13 +118,13 @@ pub struct Live {
     pub failed: u64,
 }
 
-/// What is told while a run goes on.
+/// What a run reports while it runs.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// How the generators wait between requests, chosen as the first phases end.
     Waits(WaitChoice),
-    /// How it goes.
+    /// The state of the run.
     Live(Live),
 }
 

@@ -66,7 +66,7 @@ fn digits(text: &[u8]) -> Option<u64> {
 /// How the end of a body is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     Chunked,
     UntilClose,
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(chunked.framing, Framing::Chunked);
         let old = of("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n").unwrap();
         assert!(old.keep_alive && !of("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n").unwrap().keep_alive);
-        assert!(!of("HTTP/1.1 200 OK\r\n\r\n").unwrap().keep_alive, "only its end tells the length");
+        assert!(!of("HTTP/1.1 200 OK\r\n\r\n").unwrap().keep_alive, "only its end gives the length");
         assert_eq!(
             of("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n").unwrap().framing,
             Framing::Length(0)

@@ -23,7 +23,6 @@ const CEILINGS: &[(&str, [usize; 3])] = &[
     ("postmark", [27, 6, 0]),
     ("sys", [0, 1, 0]),
     ("webcache", [2, 3, 2]),
-    ("webload", [26, 14, 0]),
 ];
 
 /// So far may a ceiling be above what is found, so that two changes at once need not both correct it.

@@ -162,7 +162,7 @@ impl Connections {
         }
     }
 
-    /// Goes on with one that can; nothing when it is gone.
+    /// Continues with a ready connection; `None` if it is gone.
     pub fn on_ready(&mut self, ready: Ready) -> Option<Progress> {
         let client = self.clients.of(Token(ready.token))?;
         let before = client.interest();

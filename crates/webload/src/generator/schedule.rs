@@ -162,7 +162,7 @@ impl Schedule {
         Some(planned)
     }
 
-    /// Goes on with the next phase, from `at` on.
+    /// Starts the next phase at `at`.
     pub fn next_phase(&mut self, at: Instant) {
         self.cursor = Cursor { phase: self.cursor.phase + 1, begin: at, at, requests: 0, new_bytes: 0 };
     }

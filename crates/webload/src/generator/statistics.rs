@@ -1,4 +1,4 @@
-//! The books of one generator: what became of each request, by the phase and by the moment it was due in.
+//! The statistics of one generator: the outcome of each request, by the phase and the moment in which it was due.
 //!
 //! Always holds: a request counts where it was due; only `ok_within` and `answered` count a reply where it came.
 //! Not here: the counts themselves (see `tally`, `curves`), what they mean (see `judge`).
@@ -18,7 +18,7 @@ use crate::results::tally::{Good, Moment, Source, Tally};
 use crate::run::Live;
 use crate::run::watch::Watch;
 
-pub(super) struct Books {
+pub(super) struct Statistics {
     begin: Instant,
     tallies: Vec<Tally>,
     /// Whether a phase is an open loop: only there is the generator's lateness a part of the latencies.
@@ -29,22 +29,22 @@ pub(super) struct Books {
     /// Replies of the look under way, by the phase they were due in.
     times: ReplyTimes<Instant, u32>,
     run_delay: RunDelay,
-    /// Lateness of sending since it was last told how it goes.
+    /// Lateness of sending since the last report.
     recent_late: LatencyHistogram,
-    told: Told,
+    last_report: LastReport,
 }
 
-/// What stood in the books when it was last told how it goes.
-struct Told {
+/// The counts at the last report.
+struct LastReport {
     at: Instant,
     planned: u64,
     ok: u64,
     hits: u64,
-    /// Of the good replies since.
+    /// Summed over the good replies since then.
     latency_sum: Duration,
 }
 
-impl Books {
+impl Statistics {
     pub fn new(phases: &[Phase], begin: Instant, watch: Option<Watch>) -> Self {
         Self {
             begin,
@@ -55,7 +55,7 @@ impl Books {
             times: ReplyTimes::new(),
             run_delay: RunDelay::of_this_thread(),
             recent_late: LatencyHistogram::new(),
-            told: Told { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
+            last_report: LastReport { at: begin, planned: 0, ok: 0, hits: 0, latency_sum: Duration::ZERO },
         }
     }
 
@@ -144,7 +144,7 @@ impl Books {
         }
         self.moment(flight.due).good(&flight.planned, &good);
         self.moment(now).answered += 1;
-        self.told.latency_sum += latency;
+        self.last_report.latency_sum += latency;
     }
 
     /// It has none.
@@ -177,13 +177,14 @@ impl Books {
         tally.proxy = self.watch.as_mut().and_then(Watch::lap);
     }
 
-    /// How it goes, of `of` generators alike; `progress` is the phase under way and how far it has come.
+    /// A report of the rates since the last one, extrapolated to `of` generators; `progress` is the phase under way and
+    /// the share of it that is done.
     pub fn live(&mut self, now: Instant, progress: (&'static str, f64), of: u64) -> Live {
         let sum = |count: &dyn Fn(&Tally) -> u64| self.tallies.iter().map(count).sum::<u64>();
         let (planned, ok) = (sum(&|tally| tally.planned), sum(&Tally::ok));
         let (hits, failed) = (sum(&|tally| tally.hits), sum(&Tally::failed));
-        let told = Told { at: now, planned, ok, hits, latency_sum: Duration::ZERO };
-        let before = std::mem::replace(&mut self.told, told);
+        let this_report = LastReport { at: now, planned, ok, hits, latency_sum: Duration::ZERO };
+        let before = std::mem::replace(&mut self.last_report, this_report);
         let seconds = now.saturating_duration_since(before.at).as_secs_f64().max(1e-9);
         let answered = ok - before.ok;
         Live {

@@ -25,9 +25,10 @@ pub(super) struct Connection {
     /// Requests it will still serve.
     requests_left: Option<u32>,
     last_active: Instant,
-    /// What epoll watches for now.
+    /// The events this connection waits for.
     interest: Interest,
-    told: Interest,
+    /// The events registered with epoll.
+    registered: Interest,
 }
 
 enum State {
@@ -86,7 +87,7 @@ impl Connection {
             requests_left,
             last_active: Instant::now(),
             interest: Interest::Read,
-            told: Interest::Read,
+            registered: Interest::Read,
         }
     }
 
@@ -94,10 +95,10 @@ impl Connection {
         &self.stream
     }
 
-    /// What epoll is to watch for, when that is new.
+    /// The events to register with epoll, if they have changed.
     pub fn interest_changed(&mut self) -> Option<Interest> {
-        (self.interest != self.told).then(|| {
-            self.told = self.interest;
+        (self.interest != self.registered).then(|| {
+            self.registered = self.interest;
             self.interest
         })
     }

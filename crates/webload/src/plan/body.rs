@@ -57,7 +57,7 @@ impl Body {
         self.walk(offset, bytes.len(), |at, expected| bytes[at..at + expected.len()] == *expected)
     }
 
-    /// Shows the bytes of a stretch piece by piece, until told to stop.
+    /// Passes the bytes of a range piece by piece to `piece`, until it returns false.
     #[inline]
     fn walk(&self, offset: u64, len: usize, mut piece: impl FnMut(usize, &[u8]) -> bool) -> bool {
         let mut at = 0;
@@ -93,15 +93,15 @@ fn mask(key: u64) -> u64 {
 /// What is wrong with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
-    /// From its first bytes on it is no version of this object.
+    /// Its first bytes belong to no version of this object.
     Wrong,
-    /// It begins as this object and goes on as something else.
+    /// It begins as this object and continues as something else.
     Mixed,
     /// An older version than a cache may still show.
     Stale,
     /// It ends too early.
     Cut,
-    /// It goes on after its end.
+    /// It continues after the object's end.
     TooLong,
 }
 

@@ -1,14 +1,14 @@
-//! What an object is, read off its URL alone: size, whether it may be cached, and when it changes.
+//! Derives an object from its URL alone: its size, whether it may be cached, and when it changes.
 //!
 //! ```text
 //! /i/1f3a                           an image; all else follows from kind and number by PolyMix's laws
 //! /f/2a/s10700                      anything of 10,700 bytes
 //! /h/7/s8500/p3600/u                HTML that changes every hour and may not be cached (c: may be)
-//! /f/9bd2/s1713/-/images/logo.gif   what follows /-/ is for the eye and the proxy only
+//! /f/9bd2/s1713/-/images/logo.gif   the part after /-/ matters only to readers and the proxy
 //! ```
 //!
-//! Always holds: robots and origin compute the same object from the same path, whoever wrote it and on whatever
-//! machine, so that the origin keeps no state and every reply can be checked.
+//! Always holds: robots and origin compute the same object from the same path, on any machine, so the origin keeps no
+//! state and every reply can be checked.
 //! Not here: the bytes (see `body`), which objects are asked for (see `polymix`).
 //! Source: Web Polygraph's PolyMix-3, content types.
 

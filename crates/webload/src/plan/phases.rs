@@ -45,9 +45,9 @@ pub enum Pace {
 pub enum End {
     /// After this time.
     Time(Duration),
-    /// When cacheable objects of so many bytes have been asked for the first time.
+    /// When this many bytes of cacheable objects have been requested for the first time.
     NewBytes(u64),
-    /// After so many requests.
+    /// After this many requests.
     Requests(u64),
     /// When the plan has no more.
     OfPlan,

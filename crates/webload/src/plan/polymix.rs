@@ -41,9 +41,9 @@ pub struct PolyMix {
     pub cache_bytes: u64,
     /// Rate of filling as a share of the peak.
     pub fill_share: f64,
-    /// Objects that are asked for again, bytes; none: as `WORKING_SET_SHARE` of the cache.
+    /// Bytes of the objects that are requested again; none: `WORKING_SET_SHARE` of the cache.
     pub working_set_bytes: Option<u64>,
-    /// Times and objects' lives are so many times shorter than published.
+    /// How many times shorter than published all times and object lifetimes are.
     pub time_scale: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Requests that others made once: web servers' and proxies' logs, and sequences of object ids.
+//! Recorded requests: logs of web servers and proxies, and sequences of object ids.
 //!
 //! | format | a line | times |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //!
 //! Files may be packed with gzip (by its first bytes) or zstd (`zstd` is called).
 //!
-//! Always holds: a request's object has the largest size that the trace shows for its URL, so that the origin can
-//! make it from the URL alone; only successful GETs are replayed; a line that is no request is told by its number.
+//! Always holds: an object has the largest size that the trace shows for its URL, so that the origin can
+//! make it from the URL alone; only successful GETs are replayed; a line that is not a request is reported by its number.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -76,7 +76,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 impl Trace {
-    /// Reads a file; the format is told by its name and first line where it is not given. Objects of a trace without
+    /// Reads a file. If the format is not given, its name and first line decide. Objects of a trace without
     /// sizes have `mean_bytes` on average.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Trace {
         self.requests.last().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
-    /// Times shortened so many times.
+    /// Divides all times by `times`.
     pub fn faster(mut self, times: f64) -> Self {
         self.requests.iter_mut().for_each(|(at, _)| *at = at.div_f64(times));
         self

@@ -1,7 +1,7 @@
-//! Turns what was counted into the record's points, phases and metrics, and says whether to believe it.
+//! Turns counts into the record's points, phases and metrics, and judges whether they are valid.
 //!
-//! A load point is INVALID for what the generator did: late, busy, or with content that was false. That a proxy did
-//! not keep up is a finding about the proxy, and told as such (`rate-off`, the point is marked saturated).
+//! A load point is INVALID if the generator was late or busy, or if replies had wrong content. If only the proxy did
+//! not keep up, that is a finding about the proxy, reported as such (`rate-off`; the point is marked saturated).
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 /// Events taken at once.
 const EVENTS_MAX: usize = 512;
 
-/// What to be told of.
+/// The events to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     Read,
