@@ -7,8 +7,8 @@
 //!                              `--> Outcome: counts added up, times of the phases, latencies merged
 //! ```
 //!
-//! Always holds: whatever fails or whoever interrupts, the removing phases run, so that nothing of the run stays;
-//! the clock is read between phases alone, once, or twice where ranks wait for each other; one worker's counts are PostMark 1.51's.
+//! Always holds: after a failure or an interrupt the removing phases still run, so that no file of the run stays;
+//! the clock is read only between phases, once, or twice if ranks wait for each other; one worker's counts are PostMark 1.51's.
 //! Not here: what a worker does (see `worker`), words for people (see `report` and `Session`).
 
 mod outcome;
@@ -49,8 +49,8 @@ pub struct RunOptions {
     pub latencies: bool,
     /// Times the phases.
     pub clock: Arc<dyn Clock>,
-    /// Counts up while the run works: files made before the transactions, transactions, files removed after them.
-    /// For whoever shows how far it is.
+    /// Counts up during the run, for a progress display: files created before the transactions, transactions, files
+    /// removed after them.
     pub done: Arc<AtomicU64>,
     /// Where threads of workers leave behind how long they waited for a CPU.
     pub ended: EndedThreads,
@@ -138,7 +138,7 @@ pub enum Event {
         phase: Phase,
         /// Nothing went wrong.
         well: bool,
-        /// It ended for want of files, as told before.
+        /// It ran out of files, as [`Event::OutOfFiles`] has reported.
         out_of_files: bool,
     },
     /// Something else went wrong besides what the run returns: most often when cleaning up.
@@ -149,7 +149,7 @@ pub enum Event {
 ///
 /// # Errors
 /// When the storage refuses something, or something is in the way. What the run had made is removed by then; what
-/// could not be was told in an [`Event::Trouble`].
+/// could not be removed was reported as [`Event::Trouble`].
 pub fn run(
     settings: &Settings,
     places: &[Place],
@@ -275,7 +275,7 @@ impl Homes<'_> {
     }
 }
 
-/// What is in the way is named as such; all else is told as the storage tells it.
+/// Turns an existing name into [`PostmarkError::Taken`]; passes on all other errors of the storage.
 fn refused(source: FsError, phase: Phase) -> PostmarkError {
     match &source {
         FsError::Failed { path, status: Status::EXIST, .. } => {

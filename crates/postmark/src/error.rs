@@ -50,7 +50,7 @@ pub enum PostmarkError {
         size_bytes: u32,
     },
     /// The storage takes no bytes and gives no error.
-    #[error("{name} takes no more bytes, although the storage tells no error")]
+    #[error("{name} takes no more bytes, although the storage reports no error")]
     NothingWritten {
         /// Which file.
         name: String,

@@ -1,4 +1,4 @@
-//! One conversation in PostMark's command language, prompts included: what the original's process is.
+//! A session in PostMark's command language, prompts included: what the original's process does.
 //!
 //! ```text
 //! configuration file --+
@@ -6,9 +6,8 @@
 //! input, after `pm>` --+
 //! ```
 //!
-//! Where the original goes astray this one does not: a run that cannot be done says why on standard error, goes on
-//! with the next command, and makes the session end with a status other than 0; an interrupted run removes its files
-//! and ends the session.
+//! Errors are handled better than in the original: if a run fails, the session prints why on standard error, continues
+//! with the next command, and ends with a status other than 0; an interrupted run removes its files and ends the session.
 //!
 //! Always holds: `idle` is false exactly while a run or a shell command is on, so that a signal can end an idle
 //! session at once and leave a busy one to clean up.
@@ -72,7 +71,7 @@ pub enum Shell {
 pub enum SessionEnd {
     /// All runs could be done.
     Fine,
-    /// So many could not.
+    /// Some runs failed.
     Failed {
         /// How many.
         runs: u32,
@@ -283,17 +282,17 @@ impl<'a> Session<'a> {
             Err(error) => return Ok(Err(error)),
         };
         let (out, err) = (&mut *self.around.out, &mut *self.around.err);
-        let mut told = Ok(());
+        let mut written = Ok(());
         let done = engine::run(&self.settings, &places, &self.around.how, self.around.stop, &mut |event| {
-            if told.is_ok() {
-                told = tell(out, err, &event);
-                if told.is_err() {
-                    // Nobody would ever see what the rest of the run gives.
+            if written.is_ok() {
+                written = tell(out, err, &event);
+                if written.is_err() {
+                    // The output is gone: the rest of the run would be lost.
                     self.around.stop.store(true, Ordering::Relaxed);
                 }
             }
         });
-        told.map(|()| done)
+        written.map(|()| done)
     }
 
     fn places(&self) -> Result<Vec<Place>, PostmarkError> {

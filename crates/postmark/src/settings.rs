@@ -109,7 +109,7 @@ impl Bias {
     }
 }
 
-/// How a run is told of.
+/// The form of a run's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportForm {
     /// In words.

@@ -34,7 +34,7 @@ pub(crate) struct Stream {
 /// Why bytes did not move.
 pub(crate) enum StreamError {
     Storage(FsError),
-    /// A write of no bytes that told no error.
+    /// A write that wrote no bytes and returned no error.
     NothingWritten,
     /// The file ended early.
     Shortened {
@@ -154,7 +154,7 @@ impl Stream {
 mod tests {
     use super::*;
 
-    /// Notes sizes of calls; its file is as long as it was written or told to be.
+    /// Records the sizes of calls; its file is as long as its writes, or as given.
     struct Calls {
         sizes: Vec<usize>,
         left: usize,

@@ -20,7 +20,6 @@ const CEILINGS: &[(&str, [usize; 3])] = &[
     ("fstress", [21, 20, 7]),
     ("measure", [2, 0, 0]),
     ("packstore", [1, 0, 0]),
-    ("postmark", [27, 6, 0]),
     ("sys", [0, 1, 0]),
     ("webcache", [2, 3, 2]),
 ];

@@ -1,6 +1,6 @@
-//! Hears of a run while it goes on: progress for the user, the device's counters by phase, what was done when.
+//! Observes a run: progress for the user, the device's counters by phase, and what was done when.
 //!
-//! Always holds: what the device did while a copy among others waited for them is not counted.
+//! Always holds: what the device did while this rank waited for others is not counted.
 //! Not here: what the figures say (see `figures`), adding up ranks (see `part`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -236,8 +236,8 @@ fn name_of(phase: engine::Phase) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Symptom: a rank that had waited half of the time for others told that the disk was half as busy. Cause: its meter ran on
-    /// while it was held up. Fix: what the phases used is added up.
+    /// Symptom: a rank that waited half of the time for others reported the disk as half as busy. Cause: its meter kept
+    /// running while it waited. Fix: it adds up the use of the phases.
     #[test]
     fn what_a_device_did_in_phases_adds_up_without_the_time_between_them() {
         let used = |seconds, busy, writes| DiskUse {

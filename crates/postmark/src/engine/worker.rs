@@ -282,7 +282,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Removes what is in the table. Goes on behind a file that cannot be removed, but not on storage that is gone.
+    /// Removes the files in the table. Continues after a file that cannot be removed, but not after the storage is lost.
     fn delete_files(&mut self) -> Result<(), PostmarkError> {
         let mut left = Left::default();
         for index in 0..self.table.slots() {
@@ -295,7 +295,7 @@ impl<'a> Worker<'a> {
             }
             self.done.fetch_add(1, Ordering::Relaxed);
         }
-        left.told()
+        left.into_result()
     }
 
     fn remove_directories(&mut self) -> Result<(), PostmarkError> {
@@ -309,7 +309,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        left.told()
+        left.into_result()
     }
 
     fn draw_place(&mut self) -> u32 {
@@ -358,7 +358,7 @@ fn note(
     }
 }
 
-/// What could not be removed: the first told in full, the others counted.
+/// What could not be removed: the first error in full, and the number of the others.
 #[derive(Default)]
 struct Left {
     first: Option<(String, FsError)>,
@@ -375,7 +375,7 @@ impl Left {
         }
     }
 
-    fn told(self) -> Result<(), PostmarkError> {
+    fn into_result(self) -> Result<(), PostmarkError> {
         match self.first {
             None => Ok(()),
             Some((place, source)) => Err(PostmarkError::Left { place, left: self.count, source }),

@@ -76,8 +76,8 @@ pub(crate) fn command(line: &[u8]) -> Option<(Command, Option<&[u8]>)> {
 pub(crate) fn help(wanted: Option<&[u8]>) -> String {
     let asked = |name: &str| wanted.is_none_or(|wanted| name.as_bytes().starts_with(wanted));
     let some = COMMANDS.iter().any(|(name, ..)| asked(name));
-    let told = COMMANDS.iter().filter(|(name, ..)| asked(name) || !some);
-    told.map(|(name, _, does)| format!("{name} - {does}\n")).collect()
+    let listed = COMMANDS.iter().filter(|(name, ..)| asked(name) || !some);
+    listed.map(|(name, _, does)| format!("{name} - {does}\n")).collect()
 }
 
 /// What `show` prints: what goes into its file, the locations, which go to standard output whatever the file, and

@@ -157,9 +157,9 @@ mod tests {
     // As the original prints totals of these many bytes.
     #[test]
     fn byte_totals_change_their_unit_where_the_original_does() {
-        let told = [0.0, 1.0, 21.0, 1024.0, 1_048_575.0, 1_048_576.0, 1_048_577.0, 1_107_296_256.0];
+        let sizes = [0.0, 1.0, 21.0, 1024.0, 1_048_575.0, 1_048_576.0, 1_048_577.0, 1_107_296_256.0];
         assert_eq!(
-            told.map(|bytes| ByteText(bytes).to_string()),
+            sizes.map(|bytes| ByteText(bytes).to_string()),
             [
                 "0.000000 bytes",
                 "0.00 kilobytes",
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn sizes_change_their_unit_where_the_original_does() {
-        let told = [1, 1023, 1024, 1_048_575, 1_048_576, i32::MAX as u32];
+        let sizes = [1, 1023, 1024, 1_048_575, 1_048_576, i32::MAX as u32];
         assert_eq!(
-            told.map(|bytes| SizeText(bytes).to_string()),
+            sizes.map(|bytes| SizeText(bytes).to_string()),
             [
                 "1 bytes",
                 "1023 bytes",
