@@ -415,7 +415,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let fs = LocalFs::open(folder.path()).expect("opened");
         let mut file = fs.create(Path::new("written-only")).expect("made");
-        let told = file.read(&mut [0; 4]).expect_err("opened to write").to_string();
-        assert!(told.contains("written-only") && told.contains("cannot read"), "{told}");
+        let error = file.read(&mut [0; 4]).expect_err("opened to write").to_string();
+        assert!(error.contains("written-only") && error.contains("cannot read"), "{error}");
     }
 }

@@ -24,7 +24,7 @@ pub struct TreeSize {
 /// No benchmark makes deeper trees; each level holds a descriptor.
 const DEPTH_MAX: u32 = 256;
 /// Names removed between two reports.
-const TOLD_EVERY: u64 = 1024;
+const PROGRESS_EVERY: u64 = 1024;
 
 /// Counts what is in the directory that is the root of `fs`.
 ///
@@ -55,8 +55,8 @@ fn add_size(fs: &dyn FileSystem, fsid: u64, depth: u32, size: &mut TreeSize) -> 
     Ok(())
 }
 
-/// Removes the directory `path` and all in it; `last` is the name in it that goes after all others, if it is there. `told` hears now
-/// and then how many names are gone. What is not there is gone already.
+/// Removes the directory `path` with its contents. Removes the name `last` in it, if it exists, after all others. Calls
+/// `progress` now and then with the number of names removed. A missing directory is not an error.
 ///
 /// # Errors
 /// When something cannot be removed, is on another file system, or is too deep. What was removed until then is gone.
@@ -64,9 +64,9 @@ pub fn remove_tree(
     fs: &dyn FileSystem,
     path: &Path,
     last: &Path,
-    told: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<u64, FsError> {
-    let mut gone = Gone { names: 0, told };
+    let mut gone = Gone { names: 0, progress };
     let below = match fs.below_itself(path) {
         Err(error) if error.status() == Some(Status::NOENT) => return Ok(0),
         other => other?,
@@ -76,7 +76,7 @@ pub fn remove_tree(
     remove_names(&*below, names.iter().filter(|name| *name != last), fsid, DEPTH_MAX, &mut gone)?;
     remove_names(&*below, names.iter().filter(|name| *name == last), fsid, DEPTH_MAX, &mut gone)?;
     drop(below);
-    (gone.told)(gone.names);
+    (gone.progress)(gone.names);
     match fs.rmdir(path) {
         Err(error) if error.status() == Some(Status::NOENT) => Ok(gone.names),
         other => other.map(|()| gone.names),
@@ -85,7 +85,7 @@ pub fn remove_tree(
 
 struct Gone<'a> {
     names: u64,
-    told: &'a mut dyn FnMut(u64),
+    progress: &'a mut dyn FnMut(u64),
 }
 
 fn remove_names<'n>(
@@ -99,8 +99,8 @@ fn remove_names<'n>(
         match fs.unlink(name) {
             Ok(()) => {
                 gone.names += 1;
-                if gone.names.is_multiple_of(TOLD_EVERY) {
-                    (gone.told)(gone.names);
+                if gone.names.is_multiple_of(PROGRESS_EVERY) {
+                    (gone.progress)(gone.names);
                 }
             }
             Err(error) if error.status() == Some(Status::NOENT) => {}

@@ -16,10 +16,7 @@ const EXCEPTIONS: &[(&str, &str, usize, &str)] = &[];
 const CEILINGS: &[(&str, [usize; 3])] = &[
     ("crumb", [125, 13, 1]),
     ("dirscale", [40, 0, 0]),
-    ("files", [10, 0, 0]),
     ("fstress", [21, 20, 7]),
-    ("measure", [2, 0, 0]),
-    ("packstore", [1, 0, 0]),
     ("sys", [0, 1, 0]),
     ("webcache", [2, 3, 2]),
 ];
