@@ -146,8 +146,8 @@ mod tests {
                 _ => None,
             })
             .collect();
-        for told in ["measuring 600 files, size: 2 of 2", "flat: making files: 512 of 600"] {
-            assert!(steps.iter().any(|step| step == told), "{told}: {steps:?}");
+        for expected in ["measuring 600 files, size: 2 of 2", "flat: making files: 512 of 600"] {
+            assert!(steps.iter().any(|step| step == expected), "{expected}: {steps:?}");
         }
     }
 

@@ -88,8 +88,8 @@ pub(crate) fn crossover(sizes: &[u64], flat: &Row, layout: &Row) -> Option<Cross
     let gains = |of: &dyn Fn(&Row, usize) -> f64| -> Vec<f64> {
         (0..sizes.len()).map(|size| (of(flat, size) / of(layout, size)).ln()).collect()
     };
-    let told = crossing(sizes, &gains(&|row, size| row.figures[size]));
-    let (Some(files), true) = (told, chance >= CONFIDENCE) else {
+    let crossing_at = crossing(sizes, &gains(&|row, size| row.figures[size]));
+    let (Some(files), true) = (crossing_at, chance >= CONFIDENCE) else {
         return Some(Crossover::NotShown { largest, chance });
     };
     let mut crossings: Vec<f64> = (0..count)
@@ -205,51 +205,54 @@ mod tests {
 
     #[test]
     fn a_linear_directory_against_a_constant_one_pays_where_the_lines_cross() {
-        let told = pays_from(&SIZES, scattered(linear, 0.01, 1), scattered(|_| 5.0, 0.01, 2)).unwrap();
-        let Crossover::From { files, low, high, everywhere, chance } = told else { panic!("{told:?}") };
+        let answer = pays_from(&SIZES, scattered(linear, 0.01, 1), scattered(|_| 5.0, 0.01, 2)).unwrap();
+        let Crossover::From { files, low, high, everywhere, chance } = answer else { panic!("{answer:?}") };
         // 1 + n/250 = 5 at n = 1000, which is a measured size that does not win.
         assert!((990.0..=1010.0).contains(&files), "{files}");
-        assert!(low <= files && files <= high.unwrap() && low > 900.0 && high.unwrap() < 1200.0, "{told:?}");
+        assert!(
+            low <= files && files <= high.unwrap() && low > 900.0 && high.unwrap() < 1200.0,
+            "{answer:?}"
+        );
         assert_eq!((everywhere, chance), (false, 1.0));
     }
 
     #[test]
     fn a_layout_that_always_costs_more_never_pays_and_no_size_is_told() {
-        let told = pays_from(&SIZES, scattered(|_| 5.0, 0.01, 1), scattered(|_| 8.0, 0.01, 2)).unwrap();
-        assert_eq!(told, Crossover::Never { largest: 1e7 });
-        assert_eq!(told.files(), None);
-        assert_eq!(told.to_string(), "never within the sizes measured (up to 10,000,000)");
+        let answer = pays_from(&SIZES, scattered(|_| 5.0, 0.01, 1), scattered(|_| 8.0, 0.01, 2)).unwrap();
+        assert_eq!(answer, Crossover::Never { largest: 1e7 });
+        assert_eq!(answer.files(), None);
+        assert_eq!(answer.to_string(), "never within the sizes measured (up to 10,000,000)");
     }
 
     #[test]
     fn equal_curves_in_noise_are_not_shown_to_pay() {
-        let told = pays_from(&SIZES, scattered(|_| 5.0, 0.2, 1), scattered(|_| 5.0, 0.2, 2)).unwrap();
+        let answer = pays_from(&SIZES, scattered(|_| 5.0, 0.2, 1), scattered(|_| 5.0, 0.2, 2)).unwrap();
         assert!(
-            matches!(told, Crossover::NotShown { chance, .. } if (0.3..0.7).contains(&chance)),
-            "{told:?}"
+            matches!(answer, Crossover::NotShown { chance, .. } if (0.3..0.7).contains(&chance)),
+            "{answer:?}"
         );
-        assert!(told.to_string().contains("not as far as can be shown"), "{told}");
+        assert!(answer.to_string().contains("not as far as can be shown"), "{answer}");
     }
 
     #[test]
     fn a_layout_that_pays_in_the_middle_only_does_not_pay() {
         let hill = |files: f64| if files == 1000.0 { 50.0 } else { 5.0 };
-        let told = pays_from(&SIZES, scattered(hill, 0.01, 1), scattered(|_| 8.0, 0.01, 2)).unwrap();
-        assert!(matches!(told, Crossover::Never { .. }), "{told:?}");
+        let answer = pays_from(&SIZES, scattered(hill, 0.01, 1), scattered(|_| 8.0, 0.01, 2)).unwrap();
+        assert!(matches!(answer, Crossover::Never { .. }), "{answer:?}");
     }
 
     #[test]
     fn what_is_cheaper_everywhere_pays_from_the_smallest_size() {
-        let told = pays_from(&SIZES, scattered(|_| 9.0, 0.01, 1), scattered(|_| 3.0, 0.01, 2)).unwrap();
-        assert!(matches!(told, Crossover::From { files: 1.0, everywhere: true, .. }), "{told:?}");
-        assert_eq!(told.to_string(), "at every size measured, from 1 on");
+        let answer = pays_from(&SIZES, scattered(|_| 9.0, 0.01, 1), scattered(|_| 3.0, 0.01, 2)).unwrap();
+        assert!(matches!(answer, Crossover::From { files: 1.0, everywhere: true, .. }), "{answer:?}");
+        assert_eq!(answer.to_string(), "at every size measured, from 1 on");
     }
 
     #[test]
     fn noise_where_the_curves_meet_widens_the_interval_but_keeps_the_claim() {
         let sharp = pays_from(&SIZES, scattered(linear, 0.01, 1), scattered(|_| 3.0, 0.01, 2)).unwrap();
         let noisy = pays_from(&SIZES, scattered(linear, 0.6, 1), scattered(|_| 3.0, 0.6, 2)).unwrap();
-        let width = |told: &Crossover| match told {
+        let width = |answer: &Crossover| match answer {
             Crossover::From { low, high: Some(high), .. } => high / low,
             other => panic!("{other:?}"),
         };
@@ -283,10 +286,10 @@ mod tests {
             share in 0.0f64..0.99,
         ) {
             let of = |row: Vec<f64>| move |files: f64| row[SIZES.iter().position(|s| *s as f64 == files).unwrap()];
-            let told = pays_from(&SIZES, scattered(of(flat), share, 3), scattered(of(layout), share, 4)).unwrap();
-            if let Crossover::From { files, low, high, .. } = told {
-                prop_assert!((1.0..=1.0001e7).contains(&files), "{:?}", told);
-                prop_assert!(low <= files && high.is_none_or(|high| files <= high), "{:?}", told);
+            let answer = pays_from(&SIZES, scattered(of(flat), share, 3), scattered(of(layout), share, 4)).unwrap();
+            if let Crossover::From { files, low, high, .. } = answer {
+                prop_assert!((1.0..=1.0001e7).contains(&files), "{:?}", answer);
+                prop_assert!(low <= files && high.is_none_or(|high| files <= high), "{:?}", answer);
             }
         }
     }

@@ -104,7 +104,7 @@ impl Part {
             verdict.remark(
                 "sizes-too-small",
                 format!(
-                    "from which size a layout pays is not told: the largest directory had {largest} files, and \
+                    "the size from which a layout pays is unknown: the largest directory had {largest} files, and \
                      {least} are the least; measure larger --sizes"
                 ),
             );

@@ -224,8 +224,8 @@ impl Results {
                         replicates: cells().map(|cell| cell.replicates_of(question, day)).collect(),
                     }
                 };
-                let told = crossover(&sizes, &row(Layout::Flat), &row(*layout));
-                answers.extend(told.map(|crossover| Paying { layout: *layout, question, crossover }));
+                let answer = crossover(&sizes, &row(Layout::Flat), &row(*layout));
+                answers.extend(answer.map(|crossover| Paying { layout: *layout, question, crossover }));
             }
         }
         answers

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use files::{Access, FileSystem, FsError, Layout, RUN_MARK, Status, write_run_mark};
 
-use crate::window::{AdoptError, Cut, TOLD_EVERY, Tools, Window, write_all};
+use crate::window::{AdoptError, Cut, PROGRESS_EVERY, Tools, Window, write_all};
 use crate::{DirscaleConfig, DirscaleError, Keep};
 
 /// Folders of sets are called this and the set's name.
@@ -156,14 +156,14 @@ impl Set {
         self.home.rename(new, place)
     }
 
-    /// Removes the folder and all in it; `told` hears how many files are gone.
-    pub fn remove(&self, told: &mut dyn FnMut(u64)) -> Result<(), FsError> {
+    /// Removes the folder with its contents; calls `progress` with the number of files removed.
+    pub fn remove(&self, progress: &mut dyn FnMut(u64)) -> Result<(), FsError> {
         let mut gone = 0;
         // The mark goes last: what a kill leaves until then is known by it.
         remove_all_in(&*self.home, DEPTH_MAX, &mut || {
             gone += 1;
-            if gone % TOLD_EVERY == 0 {
-                told(gone);
+            if gone % PROGRESS_EVERY == 0 {
+                progress(gone);
             }
         })?;
         match self.home.unlink(Path::new(RUN_MARK)) {

@@ -79,8 +79,8 @@ pub(crate) struct Window {
 
 /// Shifts of the pool that files begin at.
 const SHIFTS: usize = 4096;
-/// How often progress is reported while files are made and removed.
-pub(crate) const TOLD_EVERY: u64 = 256;
+/// Report progress after this many files created or removed.
+pub(crate) const PROGRESS_EVERY: u64 = 256;
 
 impl Articles {
     pub fn new(file_bytes: u32, fill_bytes: u32, seed: u64) -> Self {
@@ -139,15 +139,20 @@ impl Window {
         self.from_target.join(self.place(number))
     }
 
-    /// Adds at the end, or removes from the beginning, until `files` are there. `told` hears how many are.
-    pub fn grow_to(&mut self, files: u64, tools: &Tools<'_>, told: &mut dyn FnMut(u64)) -> Result<(), Cut> {
+    /// Adds files at the end, or removes them from the beginning, until there are `files`. Calls `progress` with their number.
+    pub fn grow_to(
+        &mut self,
+        files: u64,
+        tools: &Tools<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Cut> {
         while self.files < files {
             let number = self.first + self.files;
             tools.go_on()?;
             self.write(&self.place(number), tools.articles.filling(number))?;
             self.files += 1;
-            if self.files.is_multiple_of(TOLD_EVERY) {
-                told(self.files);
+            if self.files.is_multiple_of(PROGRESS_EVERY) {
+                progress(self.files);
             }
         }
         while self.files > files {

@@ -51,7 +51,7 @@ fn directories_of_one_and_two_files_give_figures_and_no_conclusion() {
     let place = target.path().to_str().unwrap();
     let out = bench.fine(&["run", "dirscale", place, "--sizes", "1..2", "--warm", "--json", "run.json"]);
     let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(out.contains("pays is not told: the largest directory had 2 files"), "{out}");
+    assert!(out.contains("pays is unknown: the largest directory had 2 files"), "{out}");
     let record = RunRecord::from_json(&bench.read("run.json")).unwrap();
     assert!(
         record.verdict.has("sizes-too-small") && !record.verdict.has("pays-from"),
