@@ -1,4 +1,4 @@
-//! Exit codes, and how an error is told: one message with its causes, no backtrace.
+//! Exit codes, and how an error is printed: one message with its causes, no backtrace.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -27,7 +27,7 @@ pub enum ExitStatus {
     Slower,
 }
 
-/// Context that marks an error as lying in what was typed, so that typing it again cannot help: exit code 2.
+/// Context that marks an error as a mistake in the command line, so that running it again cannot help: exit code 2.
 /// `error.context(BadUsage)`; it is not shown.
 #[derive(Debug)]
 pub struct BadUsage;
@@ -52,16 +52,16 @@ pub fn number(done: &anyhow::Result<ExitStatus>) -> u8 {
     }
 }
 
-/// Tells an error, if there is one, and gives the code.
+/// Prints the error, if any, and returns the exit code.
 pub fn code(done: anyhow::Result<ExitStatus>, interrupted: bool) -> ExitCode {
     let number = if interrupted { INTERRUPTED } else { number(&done) };
     let Err(error) = done else { return ExitCode::from(number) };
-    // As in `crumb runs list | head -1`: whoever reads has enough. A server's broken pipe never comes as a bare
+    // As in `crumb runs list | head -1`: the reader has enough. A server's broken pipe is never a bare
     // io::Error: the libraries' errors wrap it.
     if is_broken_pipe(&error) {
         return if interrupted { ExitCode::from(number) } else { ExitCode::SUCCESS };
     }
-    // With standard error gone there is nobody left to tell.
+    // If standard error is closed too, there is nowhere to report it.
     let _ = io::stderr().write_all(message(&error).as_bytes());
     ExitCode::from(number)
 }

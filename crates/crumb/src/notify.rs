@@ -35,7 +35,7 @@ impl Supervisor {
             text.push_str(&format!("\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000));
         }
         if let Err(error) = socket.send_to_addr(text.as_bytes(), address) {
-            tracing::debug!(%error, "the service manager was not told");
+            tracing::debug!(%error, "the service manager cannot be notified");
         }
     }
 }

@@ -219,8 +219,8 @@ impl OutputArgs {
         is_stdout(&self.json) || is_stdout(&self.report)
     }
 
-    /// Keeps a record, in place of what was kept of the run while it was under way, unless told not to; whether it is
-    /// kept. A store that fails must not take the result with it: it is said once, and the verb ends with exit code 1.
+    /// Stores a record, replacing what was stored while the run was under way, unless `--no-store` was given. Returns
+    /// whether it is stored. A failing store must not lose the result: it is reported once, and the verb ends with exit code 1.
     pub fn keep(&self, context: &Context, record: &RunRecord) -> bool {
         if self.no_store || context.silent {
             return false;
@@ -247,7 +247,7 @@ impl OutputArgs {
         }
     }
 
-    /// Writes JSON and report, then tells `text` and `hint`, the latter unless `--quiet`.
+    /// Writes JSON and report, then prints `text`, and `hint` unless `--quiet`.
     ///
     /// # Errors
     /// When a file cannot be written.

@@ -95,9 +95,9 @@ impl Series<'_> {
         if all_end {
             return done;
         }
-        let told = next_turn(group, None);
+        let agreed = next_turn(group, None);
         let status = done?;
-        told?;
+        agreed?;
         Ok(status)
     }
 }

@@ -150,9 +150,9 @@ fn every_default_of_a_quantity_is_in_its_help() {
         let help = flag.arg.get_help().map(ToString::to_string).unwrap_or_default();
         let shown_by_clap =
             !flag.arg.get_default_values().is_empty() && !flag.arg.is_hide_default_value_set();
-        let told = help.contains("[default: ") || shown_by_clap || flag.arg.is_required_set();
+        let shown = help.contains("[default: ") || shown_by_clap || flag.arg.is_required_set();
         let name = flag.arg.get_long().unwrap_or_default();
-        assert!(told || OFF_UNLESS_GIVEN.contains(&name), "{}: no default in `{help}`", flag.shown());
+        assert!(shown || OFF_UNLESS_GIVEN.contains(&name), "{}: no default in `{help}`", flag.shown());
     }
 }
 

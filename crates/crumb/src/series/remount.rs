@@ -130,12 +130,12 @@ impl Drop for Remounted {
 }
 
 fn remount(path: &str, options: &str) -> anyhow::Result<()> {
-    let told = Command::new("mount").arg("-o").arg(format!("remount,{options}")).arg(path).output();
-    let told = told.context("cannot start mount(8)")?;
-    if told.status.success() {
+    let output = Command::new("mount").arg("-o").arg(format!("remount,{options}")).arg(path).output();
+    let output = output.context("cannot start mount(8)")?;
+    if output.status.success() {
         return Ok(());
     }
-    let why = String::from_utf8_lossy(&told.stderr);
+    let why = String::from_utf8_lossy(&output.stderr);
     let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why").trim();
     Err(anyhow!("cannot remount {path} with {options}: {why}"))
 }

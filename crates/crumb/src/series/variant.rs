@@ -240,12 +240,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_refused_with_what_can() {
-        let told = |vs: &str| format!("{:#}", sides(&[vs]).err().unwrap_or_else(|| panic!("{vs}")));
-        assert!(told("rmm=dumbrm").contains("there are rm, link, mount"), "{}", told("rmm=dumbrm"));
-        assert!(told("rm=dumbrm,rm=fastrm").contains("twice"));
-        assert!(told("mount=").contains("noatime"));
-        assert!(told("mount=noatime,remount").contains("remount"));
-        assert!(told("nfs://filer/vol,mount=noatime").contains("without a mount"));
-        assert!(told("ftp://filer").contains("unknown target kind"));
+        let error_of = |vs: &str| format!("{:#}", sides(&[vs]).err().unwrap_or_else(|| panic!("{vs}")));
+        assert!(error_of("rmm=dumbrm").contains("there are rm, link, mount"), "{}", error_of("rmm=dumbrm"));
+        assert!(error_of("rm=dumbrm,rm=fastrm").contains("twice"));
+        assert!(error_of("mount=").contains("noatime"));
+        assert!(error_of("mount=noatime,remount").contains("remount"));
+        assert!(error_of("nfs://filer/vol,mount=noatime").contains("without a mount"));
+        assert!(error_of("ftp://filer").contains("unknown target kind"));
     }
 }

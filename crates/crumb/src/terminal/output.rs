@@ -12,7 +12,7 @@ use crate::exit::BadUsage;
 /// Writes to standard output as it is, and at once: a script may wait for it.
 ///
 /// # Errors
-/// When it cannot be written; a bare broken pipe when whoever read it has gone, which `exit` lets pass.
+/// When it cannot be written. If the reader has closed the pipe, a bare broken pipe, which `exit` does not report.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -22,7 +22,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Tells something on standard error, unless `--quiet`.
+/// Prints a note on standard error, unless `--quiet`.
 pub fn note(context: &Context, text: &str) {
     if !context.quiet {
         say(text);
@@ -165,7 +165,7 @@ impl Destination {
         Ok(Box::new(move |text| file.write_all(text.as_bytes()).with_context(|| failed(&path))))
     }
 
-    /// Writes it all; for a file, `what` and its name are told in a note.
+    /// Writes all of `text`. For a file, prints a note with `what` and its name.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -222,12 +222,12 @@ mod tests {
     fn a_result_is_refused_where_its_directory_is_missing_and_that_is_not_made() {
         let bench = tempfile::tempdir().unwrap();
         let missing = bench.path().join("no");
-        let told = [
+        let messages = [
             format!("{:#}", can_be_written(&missing.join("run.json")).unwrap_err()),
             results_directory(missing.join("plots").to_str().unwrap()).unwrap_err(),
         ];
-        for told in told {
-            assert!(told.contains(&format!("make it (mkdir -p {})", missing.display())), "{told}");
+        for message in messages {
+            assert!(message.contains(&format!("make it (mkdir -p {})", missing.display())), "{message}");
         }
         assert!(!missing.exists());
         let plots = bench.path().join("plots");

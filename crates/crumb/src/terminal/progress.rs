@@ -27,7 +27,7 @@ enum Style {
     Bar,
 }
 
-/// How often a log is told that a run is alive.
+/// How often a run prints to a log that it is alive.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 impl Progress {

@@ -13,13 +13,13 @@ pub fn said_when_slow<T>(server: &str, work: impl FnOnce() -> T) -> T {
     after(SILENT_MAX, || say(&format!("waiting for an answer of {server}")), work)
 }
 
-/// Does `work`, and calls `tell` when that takes longer than `silent_max`.
-fn after<T>(silent_max: Duration, tell: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+/// Does `work`, and calls `notify` when that takes longer than `silent_max`.
+fn after<T>(silent_max: Duration, notify: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
     let (done, ended) = channel::<()>();
     std::thread::scope(|scope| {
         let wait = move || {
             if ended.recv_timeout(silent_max) == Err(RecvTimeoutError::Timeout) {
-                tell();
+                notify();
             }
         };
         // Without the thread the work is done all the same, in silence.
@@ -36,9 +36,9 @@ mod tests {
 
     #[test]
     fn a_server_that_is_slow_is_waited_for_aloud_and_one_that_answers_in_silence() {
-        let (told, heard) = channel();
+        let (notified, heard) = channel();
         // It answers once the user has heard that it is waited for.
-        let answer = after(Duration::ZERO, move || told.send(()).unwrap(), || heard.recv().map(|()| 7));
+        let answer = after(Duration::ZERO, move || notified.send(()).unwrap(), || heard.recv().map(|()| 7));
         assert_eq!(answer, Ok(7));
         let quick = after(Duration::MAX, || panic!("nothing was to be said"), || 7);
         assert_eq!(quick, 7);

@@ -235,7 +235,7 @@ pub fn phases(phases: &[Phase]) -> String {
 pub fn summary(record: &RunRecord) -> String {
     let mut text = String::new();
     let metric = |name: &str| record.metrics.get(name).copied();
-    // The highest rate held is the saturation point when one was found, and then told once.
+    // If a saturation point was found, it equals the highest rate held: print it once.
     let held_again = metric("saturation_per_sec").is_some();
     for name in record.metrics_in_order().filter(|name| !(held_again && *name == "held_per_sec")) {
         let Some(value) = metric(name) else { continue };
@@ -265,8 +265,8 @@ fn verdict(verdict: &Verdict) -> String {
     text
 }
 
-/// What speaks against each point and does not stand in the run's verdict anyway, then the first few remarks;
-/// one that several points share is told once.
+/// The faults of each point that the run's verdict does not mention already, then the first few remarks. A remark that
+/// several points share is printed once.
 fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
     let mut text = String::new();
     let mut remarks: Vec<(&str, Vec<&LoadPoint>)> = Vec::new();
@@ -276,20 +276,20 @@ fn findings(points: &[&LoadPoint], run: &Verdict) -> String {
                 if !run.reasons.iter().any(|of_run| of_run.text.contains(&reason.text)) {
                     text.push_str(&wrapped(&format!("{} {}: ", mark(point), load_name(point)), &reason.text));
                 }
-            } else if let Some((_, sharing)) = remarks.iter_mut().find(|(told, _)| *told == reason.text) {
+            } else if let Some((_, sharing)) = remarks.iter_mut().find(|(remark, _)| *remark == reason.text) {
                 sharing.push(point);
             } else {
                 remarks.push((&reason.text, vec![point]));
             }
         }
     }
-    for (told, sharing) in remarks.iter().take(REMARKS_SHOWN) {
+    for (remark, sharing) in remarks.iter().take(REMARKS_SHOWN) {
         let whose = match sharing.as_slice() {
             [one] => load_name(one),
             all if all.len() == points.len() => "all levels".to_owned(),
             several => format!("{} levels", several.len()),
         };
-        text.push_str(&wrapped(&format!("  {whose}: "), told));
+        text.push_str(&wrapped(&format!("  {whose}: "), remark));
     }
     if remarks.len() > REMARKS_SHOWN {
         let more = counted(remarks.len() - REMARKS_SHOWN, "more remark", "more remarks");
@@ -460,7 +460,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Incomplete"), "{text}");
-        assert_eq!(text.matches("late on average").count(), 1, "told by the point and by the run\n{text}");
+        assert_eq!(
+            text.matches("late on average").count(),
+            1,
+            "printed for the point and for the run\n{text}"
+        );
         assert_fits(&text);
         let closed = sample::closed_record("20261121-180000-fstress-3f9a", "responder");
         let text = [load_points(&closed), operations(&closed.points[0])].concat();

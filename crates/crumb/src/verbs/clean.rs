@@ -180,7 +180,7 @@ fn names_of_runs(fs: &dyn FileSystem) -> Result<Vec<String>, FsError> {
 
 /// What a directory is, and how large.
 fn looked_at(fs: &dyn FileSystem, name: String) -> Result<Found, FsError> {
-    let told = |state, note, size: TreeSize| Found {
+    let described = |state, note, size: TreeSize| Found {
         name: name.clone(),
         state,
         files: size.files,
@@ -190,7 +190,7 @@ fn looked_at(fs: &dyn FileSystem, name: String) -> Result<Found, FsError> {
         note,
     };
     let refused = |error: FsError| match error {
-        FsError::Failed { .. } => Ok(told(State::Refused, Some(error.to_string()), TreeSize::default())),
+        FsError::Failed { .. } => Ok(described(State::Refused, Some(error.to_string()), TreeSize::default())),
         lost => Err(lost),
     };
     let own = match fs.own(Path::new(&name)) {
@@ -208,10 +208,10 @@ fn looked_at(fs: &dyn FileSystem, name: String) -> Result<Found, FsError> {
     });
     // One that is in use changes while it is counted.
     if state == State::InUse {
-        return Ok(told(state, mark, TreeSize::default()));
+        return Ok(described(state, mark, TreeSize::default()));
     }
     match tree_size(&*own) {
-        Ok(size) => Ok(told(state, mark, size)),
+        Ok(size) => Ok(described(state, mark, size)),
         Err(error) => refused(error),
     }
 }
@@ -230,11 +230,11 @@ fn remove(
             continue;
         }
         let of = found.files;
-        let mut told = |gone: u64| {
+        let mut show = |gone: u64| {
             let text = format!("removing files: {} of {}", count_text(gone), count_text(of));
             progress.step(gone.min(of), of, text);
         };
-        match remove_tree(&**fs, Path::new(&found.name), Path::new(RUN_MARK), &mut told) {
+        match remove_tree(&**fs, Path::new(&found.name), Path::new(RUN_MARK), &mut show) {
             Ok(_) => found.removed = true,
             Err(error) if error.status() == Some(Status::NOENT) => found.removed = true,
             Err(error) => found.note = Some(error.to_string()),

@@ -80,17 +80,17 @@ fn compared(args: CompareArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     let source = Source::new(|| report::Store::open(&context.store), declarations::REGISTRY);
     let sides = sides::named(&args.sides, &source)?;
     let comparison = report::compare::compare(&sides, &args.metric, declarations::REGISTRY)?;
-    let told = tell(&args, sides, &comparison, context);
+    let printed = print_comparison(&args, sides, &comparison, context);
     match args.fail_if_slower {
         // A reader that has seen enough, as in `crumb compare … | head -1`, must not open the gate.
-        Some(limit_percent) if told.as_ref().err().is_none_or(is_broken_pipe) => {
+        Some(limit_percent) if printed.as_ref().err().is_none_or(is_broken_pipe) => {
             Ok(judged(&comparison, limit_percent, &args.may_differ, context))
         }
-        _ => told.map(|()| ExitStatus::Fine),
+        _ => printed.map(|()| ExitStatus::Fine),
     }
 }
 
-fn tell(
+fn print_comparison(
     args: &CompareArgs,
     sides: Vec<Side>,
     comparison: &Comparison,

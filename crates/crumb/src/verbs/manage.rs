@@ -77,7 +77,7 @@ pub fn convert_all(
         for directory in directories {
             match plan(directory, goal) {
                 Ok(plan) => print(&plan_text(directory, &plan))?,
-                Err(error) => keep(told(error)),
+                Err(error) => keep(with_usage_marked(error)),
             }
         }
         return failed.map_or(Ok(ExitStatus::Fine), Err);
@@ -110,7 +110,7 @@ pub fn convert_all(
                     note(context, wrapped("  note: ", &blocks_text(bytes)).trim_end());
                 }
             }
-            Err(error) => keep(told(error)),
+            Err(error) => keep(with_usage_marked(error)),
         }
         if stop.load(Ordering::Relaxed) && directories.last() != Some(directory) {
             keep(anyhow::anyhow!(
@@ -123,8 +123,8 @@ pub fn convert_all(
     failed.map_or(Ok(ExitStatus::Fine), Err)
 }
 
-/// A layout or name that cannot be is bad usage.
-fn told(error: ConvertError) -> anyhow::Error {
+/// Marks an invalid layout or name as bad usage.
+fn with_usage_marked(error: ConvertError) -> anyhow::Error {
     match error {
         ConvertError::FlatLayout { .. } => anyhow::Error::new(error).context(BadUsage),
         error => error.into(),

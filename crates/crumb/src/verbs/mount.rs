@@ -58,7 +58,7 @@ pub fn run(args: MountArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     }
     let options = args.options().map_err(|error| error.context(BadUsage))?;
     if options.remount {
-        stackfs::mounts::remount(&options).map_err(told)?;
+        stackfs::mounts::remount(&options).map_err(with_usage_marked)?;
         return Ok(ExitStatus::Fine);
     }
     if !args.serve_daemon {
@@ -84,7 +84,7 @@ fn look_at_others(options: &StackOptions, context: &Context) -> anyhow::Result<(
     let others = stackfs::mounts::serving(&lower);
     for other in others.into_iter().filter(|other| Some(&other.mountpoint) != here.as_ref()) {
         if options.exclusive || control::is_exclusive(&other.mountpoint) == Some(true) {
-            return Err(told(StackError::Shared { lower, mountpoint: other.mountpoint }));
+            return Err(with_usage_marked(StackError::Shared { lower, mountpoint: other.mountpoint }));
         }
         note(
             context,
@@ -116,7 +116,7 @@ fn serve(
     let (begun, exclusive) =
         (Begun::now("mount", &Target::Directory(options.lower.clone())), options.exclusive);
     let config = record::config_of(&options);
-    let mount = Mount::start(options).map_err(told)?;
+    let mount = Mount::start(options).map_err(with_usage_marked)?;
     let _pid_file = pid_path.as_deref().map(PidFile::write).transpose()?;
     let control = control::Control::listen(mount.mountpoint(), exclusive, mount.watch());
     if let Err(error) = &control {
@@ -130,7 +130,7 @@ fn serve(
     supervisor.tell("STOPPING=1");
     let mut control = Some(control);
     if !mount.is_over() {
-        match mount.stop().map_err(told)? {
+        match mount.stop().map_err(with_usage_marked)? {
             Ending::Unmounted => {}
             Ending::Detached => {
                 // A new mount at this place has the socket from now on.
@@ -160,8 +160,8 @@ fn serve(
     Ok(ExitStatus::Fine)
 }
 
-/// Bad places and options are mistakes in what was typed.
-fn told(error: StackError) -> anyhow::Error {
+/// Marks invalid paths and options as bad usage.
+fn with_usage_marked(error: StackError) -> anyhow::Error {
     let usage = !matches!(
         error,
         StackError::NoDevice { .. }

@@ -123,8 +123,8 @@ fn closed(store: Store) -> anyhow::Result<()> {
     store.close().context("the store was not closed cleanly; it is looked through when it is opened next")
 }
 
-/// A setting that cannot be is bad usage.
-fn told(error: StoreError) -> anyhow::Error {
+/// Marks an invalid setting as bad usage.
+fn with_usage_marked(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Setting { .. } => anyhow::Error::new(error).context(BadUsage),
         error => error.into(),

@@ -91,9 +91,10 @@ pub fn run(args: &ProxyArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 
 /// Bounds the connections by the limit of open files.
 fn bound_connections(config: &mut Config, files_max: u64, context: &Context) {
-    let (allowed, told) = open_files::bound(config.limits.connections_max, default_connections(), files_max);
+    let (allowed, remark) =
+        open_files::bound(config.limits.connections_max, default_connections(), files_max);
     config.limits.connections_max = allowed;
-    told.iter().for_each(|text| note(context, text));
+    remark.iter().for_each(|text| note(context, text));
 }
 
 /// What limits.connections is when the operator says nothing of it.

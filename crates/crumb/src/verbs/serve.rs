@@ -86,17 +86,17 @@ fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
         Signals::new([SIGINT, SIGTERM])
     };
     let mut signals = register().context("cannot listen to Ctrl-C")?;
-    let (tell, told) = mpsc::sync_channel(1);
+    let (stop, stopped) = mpsc::sync_channel(1);
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             if signals.forever().next().is_some() {
-                // Nobody listens any more when the server could not start.
-                let _ = tell.send(());
+                // The receiver is gone if the server could not start.
+                let _ = stop.send(());
             }
         })
         .context("cannot start the thread that waits for Ctrl-C")?;
-    Ok(told)
+    Ok(stopped)
 }
 
 fn wait(stopped: &mpsc::Receiver<()>) {

@@ -14,7 +14,6 @@ const EXCEPTIONS: &[(&str, &str, usize, &str)] = &[];
 
 /// Hits in the sources of each crate: told, phrases, private. Lower a number when you remove words; none is raised.
 const CEILINGS: &[(&str, [usize; 3])] = &[
-    ("crumb", [125, 13, 1]),
     ("fstress", [21, 20, 7]),
     ("sys", [0, 1, 0]),
     ("webcache", [2, 3, 2]),

@@ -188,9 +188,11 @@ impl Bench<'_> {
             (Some(paying), true) => Some(paying.crossover.to_string()),
             _ => self.measured.pays_among_sizes(self.args.layout),
         };
-        // What pays is reported above; that the time was up is said with what was measured.
-        let told = |code: &str| ["pays-from", "interrupted"].contains(&code);
-        for reason in shown.figures.verdict.reasons.into_iter().filter(|reason| !told(&reason.code)) {
+        // The answer above covers "pays-from"; the summary of the measurements covers "interrupted".
+        let is_reported_elsewhere = |code: &str| ["pays-from", "interrupted"].contains(&code);
+        for reason in
+            shown.figures.verdict.reasons.into_iter().filter(|reason| !is_reported_elsewhere(&reason.code))
+        {
             // dirscale names a flag of its own.
             let text = match reason.code.as_str() {
                 "one-round" => "each size was measured once: the intervals do not cover what differs from one time to the \

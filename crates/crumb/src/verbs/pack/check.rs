@@ -60,9 +60,9 @@ pub fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<ExitStatus> 
     report.faults.extend(place.faults());
     let count = report.faults.len();
     if let Some(json) = &args.json {
-        let mut told = report_json(&report);
-        told["unreadable_indexes"] = lost.into();
-        write_json(json, context, &told)?;
+        let mut figures = report_json(&report);
+        figures["unreadable_indexes"] = lost.into();
+        write_json(json, context, &figures)?;
     } else {
         print(&faults_text(&report))?;
         note(context, wrapped("", &checked_text(&report)).trim_end());

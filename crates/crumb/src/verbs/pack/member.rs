@@ -8,7 +8,7 @@ use packstore::{OpenOptions, Store};
 use report::{bytes_text, count_text};
 
 use super::place::Place;
-use super::{close_after, told};
+use super::{close_after, with_usage_marked};
 use crate::context::Context;
 use crate::exit::{BadUsage, ExitStatus};
 use crate::layout::{counted, wrapped};
@@ -106,7 +106,7 @@ fn remove(args: &RemoveArgs, context: &Context) -> anyhow::Result<ExitStatus> {
 }
 
 fn take_out(store: &Store, directory: &Path, context: &Context) -> anyhow::Result<()> {
-    let moved = store.remove_volume(&directory.display().to_string()).map_err(told)?;
+    let moved = store.remove_volume(&directory.display().to_string()).map_err(with_usage_marked)?;
     let text = format!(
         "{}: {} of {} moved; it is no part of the store any more",
         directory.display(),
@@ -144,7 +144,7 @@ fn give_up_all(store: &Store, place: &Place, named: &[PathBuf], context: &Contex
         let why = anyhow!("{}: is not there either; bring it, or name it too", also.display());
         return Err(why.context(BadUsage));
     }
-    let records = store.give_up_missing().map_err(told)?;
+    let records = store.give_up_missing().map_err(with_usage_marked)?;
     let lost = match records {
         Some(records) => format!("{} records were on it at the last clean stop", count_text(records)),
         None => "how much was on it is not known, as the last stop was not clean".to_owned(),

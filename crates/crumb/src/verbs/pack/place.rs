@@ -13,7 +13,7 @@ use packfs::{PackFs, VolumeList, VolumesError, make_directory};
 use packstore::{Fault, OpenOptions, Store, StoreOptions};
 use report::bytes_text;
 
-use super::told;
+use super::with_usage_marked;
 use crate::exit::BadUsage;
 use crate::quantities::size;
 
@@ -126,7 +126,7 @@ impl Place {
 /// The engine's errors as this program reports them.
 fn told_of_volumes(error: VolumesError) -> anyhow::Error {
     match error {
-        VolumesError::Store(error) => told(error),
+        VolumesError::Store(error) => with_usage_marked(error),
         VolumesError::Disk(error) => error.into(),
         error if error.is_bad_request() => anyhow::Error::new(error).context(BadUsage),
         error => error.into(),
@@ -206,7 +206,9 @@ fn remove(path: &Path, made_directory: bool) -> anyhow::Result<()> {
 }
 
 fn as_file_system(path: &Path, store: Store) -> anyhow::Result<PackFs> {
-    let fs = PackFs::open(store, format!("pack:{}", path.display())).map_err(told)?.lying_at(path.to_owned());
+    let fs = PackFs::open(store, format!("pack:{}", path.display()))
+        .map_err(with_usage_marked)?
+        .lying_at(path.to_owned());
     if fs.hidden_objects() > 0 {
         tracing::warn!("{} objects are not shown as files: their keys are no paths", fs.hidden_objects());
     }

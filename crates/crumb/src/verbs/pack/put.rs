@@ -101,11 +101,11 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     close_after(store, done)?;
     let seconds = begun.elapsed().as_secs_f64();
     if let Some(json) = &args.json {
-        let told = json!({
+        let figures = json!({
             "files": put.files, "bytes": put.bytes, "directories": put.directories, "symlinks": put.symlinks,
             "hard_links": put.hard_links, "refused": put.refused, "seconds": seconds, "complete": !interrupted,
         });
-        write_json(json, context, &told)?;
+        write_json(json, context, &figures)?;
     } else {
         let text = format!(
             "{}, {}, {} and {} put in {seconds:.1} s, {}/s",
@@ -123,7 +123,7 @@ pub fn run(args: &PutArgs, context: &Context) -> anyhow::Result<ExitStatus> {
     match put.refused {
         0 if damaged > 0 => Err(anyhow!(
             "all was put, but the store is damaged: the indexes of {} are, and these take no more objects; `crumb pack \
-             check {}` tells what is wrong, `crumb pack repair` repairs what can be",
+             check {}` lists what is wrong, `crumb pack repair` repairs what can be",
             counted(damaged as usize, "segment", "segments"),
             args.store.display()
         )),

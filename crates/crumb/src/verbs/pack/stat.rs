@@ -152,13 +152,13 @@ fn text_of(store: &Store, usage: &Usage) -> String {
     text.push_str(&named("Indexes", &bytes_text(usage.index_bytes)));
     text.push_str(&named("Memory", &memory));
     if usage.damaged_controls + usage.damaged_files + usage.torn_puts > 0 {
-        let told = format!(
+        let damage = format!(
             "{} index records and {} files damaged, {} puts torn by a power cut; see crumb pack check",
             count_text(usage.damaged_controls),
             count_text(usage.damaged_files),
             count_text(usage.torn_puts)
         );
-        text.push_str(&named("Damage", &told));
+        text.push_str(&named("Damage", &damage));
     }
     text
 }

@@ -181,8 +181,8 @@ mod tests {
         assert_eq!(set("proxy.name=cache one"), Ok(table("proxy.name = 'cache one'")));
         assert_eq!(set("access.purge=['10.0.0.0/8']"), Ok(table("access.purge = ['10.0.0.0/8']")));
         for wrong in ["limits.idle_s", "limits=30", "limits.idle_s=99999999999999999999"] {
-            let told = set(wrong).expect_err(wrong);
-            assert!(told.starts_with(&format!("--set {wrong}: ")), "{told}");
+            let error = set(wrong).expect_err(wrong);
+            assert!(error.starts_with(&format!("--set {wrong}: ")), "{error}");
         }
     }
 }

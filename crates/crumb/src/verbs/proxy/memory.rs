@@ -35,13 +35,13 @@ mod tests {
     #[test]
     fn what_is_short_is_told_with_what_fits() {
         assert_eq!(shortage(10_000, 100_000_000, 500_000_000), None);
-        let told = shortage(10_001, 100_000_000, 500_000_000).unwrap();
+        let text = shortage(10_001, 100_000_000, 500_000_000).unwrap();
         assert!(
-            told.starts_with("500 MB of memory are allowed, and 500 MB may be needed: 100 MB by the cache"),
-            "{told}"
+            text.starts_with("500 MB of memory are allowed, and 500 MB may be needed: 100 MB by the cache"),
+            "{text}"
         );
-        assert!(told.ends_with("limits.connections = 10001 waits for an origin; allow more (MemoryMax=) or fewer connections, at most 10,000"), "{told}");
-        let told = shortage(1, 600_000_000, 500_000_000).unwrap();
-        assert!(told.ends_with("or make the cache smaller"), "{told}");
+        assert!(text.ends_with("limits.connections = 10001 waits for an origin; allow more (MemoryMax=) or fewer connections, at most 10,000"), "{text}");
+        let text = shortage(1, 600_000_000, 500_000_000).unwrap();
+        assert!(text.ends_with("or make the cache smaller"), "{text}");
     }
 }

@@ -59,14 +59,14 @@ mod tests {
     #[test]
     fn a_bound_is_told_when_more_was_asked_for_or_few_are_left_and_not_for_the_default() {
         assert_eq!(bound(20_000, 20_000, 20_000), (9_744, None));
-        let (allowed, told) = bound(10_000, 20_000, 20_000);
-        let told = told.expect("the operator asked for more");
+        let (allowed, note) = bound(10_000, 20_000, 20_000);
+        let note = note.expect("the operator asked for more");
         assert_eq!(allowed, 9_744);
         let begins = "at most 9,744 clients are served at a time instead of limits.connections = 10000: this process may open \
                       20,000 files, 512 of them are for the store";
-        assert!(told.starts_with(begins), "{told}");
-        let (allowed, told) = bound(20_000, 20_000, 1024);
+        assert!(note.starts_with(begins), "{note}");
+        let (allowed, note) = bound(20_000, 20_000, 1024);
         assert_eq!(allowed, 384);
-        assert!(told.is_some_and(|told| told.contains("LimitNOFILE")), "few are left");
+        assert!(note.is_some_and(|note| note.contains("LimitNOFILE")), "few are left");
     }
 }

@@ -92,8 +92,8 @@ impl How {
     pub(super) fn options(&self) -> anyhow::Result<ServerOptions> {
         if !self.listen.ip().to_canonical().is_loopback() && !self.allow_remote {
             let error = anyhow!(
-                "--listen {}: other machines could reach this server, which asks for no password and gives whoever \
-                 comes your rights to what it serves; if that is meant, add --allow-remote",
+                "--listen {}: other machines could reach this server, which asks for no password and gives every \
+                 client your rights to what it serves; if that is meant, add --allow-remote",
                 self.listen
             );
             return Err(error.context(BadUsage));

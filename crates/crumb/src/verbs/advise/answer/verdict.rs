@@ -88,17 +88,17 @@ mod tests {
         }
     }
 
-    fn told(worth: &[Worth], elsewhere_s: f64) -> String {
+    fn verdict_of(worth: &[Worth], elsewhere_s: f64) -> String {
         let gaining =
             worth.iter().filter(|worth| matches!(worth.advice, Advice::Manage | Advice::KeepManaged));
         verdict(worth, &Total { gain_s: gaining.map(|worth| worth.gain_s).sum(), elsewhere_s })
     }
 
     #[test]
-    fn a_gain_is_told_with_what_the_mount_costs_elsewhere() {
+    fn a_gain_is_reported_with_the_cost_of_the_mount_elsewhere() {
         let two = [worth(Advice::Manage, 60.0, false), worth(Advice::KeepManaged, 40.0, false)];
         assert_eq!(
-            told(&two, 5.0),
+            verdict_of(&two, 5.0),
             "managing 2 directories (1 of them managed now) would save about 1.7 min a day, less 5.0 s that the mount \
              costs in the rest of the tree"
         );
@@ -107,20 +107,21 @@ mod tests {
     #[test]
     fn of_a_directory_larger_than_any_measured_only_the_certain_part_counts() {
         let one = [worth(Advice::Manage, 60.0, true)];
-        assert_eq!(told(&one, 0.0), "managing 1 directory would save at least 30 s a day");
+        assert_eq!(verdict_of(&one, 0.0), "managing 1 directory would save at least 30 s a day");
     }
 
     #[test]
     fn a_gain_that_the_mount_eats_up_is_none() {
-        let text = told(&[worth(Advice::Manage, 60.0, false)], 61.0);
+        let text = verdict_of(&[worth(Advice::Manage, 60.0, false)], 61.0);
         assert!(text.starts_with("nothing to gain: the mount would cost 61 s a day"), "{text}");
     }
 
     #[test]
     fn what_is_not_known_is_not_called_nothing() {
-        let text = told(&[worth(Advice::NotShown, 1.0, true)], 0.0);
+        let text = verdict_of(&[worth(Advice::NotShown, 1.0, true)], 0.0);
         assert!(text.starts_with("nothing is certain: 1 directory is larger"), "{text}");
-        let known = told(&[worth(Advice::NotShown, 1.0, false), worth(Advice::Unmanage, -9.0, false)], 0.0);
+        let known =
+            verdict_of(&[worth(Advice::NotShown, 1.0, false), worth(Advice::Unmanage, -9.0, false)], 0.0);
         assert!(known.starts_with("nothing to gain by managing more"), "{known}");
         assert!(known.ends_with("; 1 directory managed now cost more than flat"), "{known}");
     }

@@ -115,12 +115,13 @@ fn a_linear_directory_gains_for_certain_and_the_truth_is_within_the_interval() {
             let (worth, truth) = (bench.worth(files), bench.truth(files as f64));
             let (low, high) = worth.gain_s_range;
             let (flat, spread) = (bench.measured.largest(Layout::Flat), bench.measured.largest(Layout::D345));
-            let told = format!("{files} files, measured {flat} and {spread}: {low} to {high}, truth {truth}");
-            assert_eq!(worth.advice, Advice::Manage, "{told}");
-            assert!(low < truth && truth < high, "{told}");
-            assert_eq!(spread, files, "{told}");
-            assert!(flat >= files.min(30_000), "{told}");
-            assert!(worth.beyond_measured == (flat < files), "{told}");
+            let context =
+                format!("{files} files, measured {flat} and {spread}: {low} to {high}, truth {truth}");
+            assert_eq!(worth.advice, Advice::Manage, "{context}");
+            assert!(low < truth && truth < high, "{context}");
+            assert_eq!(spread, files, "{context}");
+            assert!(flat >= files.min(30_000), "{context}");
+            assert!(worth.beyond_measured == (flat < files), "{context}");
         }
     }
 }

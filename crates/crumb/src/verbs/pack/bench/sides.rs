@@ -13,7 +13,7 @@ use packstore::{PutOptions, Store, StoreOptions, VolumeSpec};
 
 use super::load::Load;
 use super::{MISS, STEPS};
-use crate::verbs::pack::told;
+use crate::verbs::pack::with_usage_marked;
 
 fn step_number(name: &str) -> usize {
     STEPS.iter().position(|step| *step == name).expect("one of the steps")
@@ -37,7 +37,7 @@ pub fn packed(
     fs::create_dir(&path)?;
     let bytes = load.sizes.iter().map(|size| *size as u64 + 300).sum::<u64>();
     let spec = VolumeSpec { disk: Arc::new(LocalDisk::open(&path)?), size_bytes: bytes * 2 + (64 << 20) };
-    let store = Store::create(vec![spec], StoreOptions::default()).map_err(told)?;
+    let store = Store::create(vec![spec], StoreOptions::default()).map_err(with_usage_marked)?;
     let mut seconds = [0.0; STEPS.len()];
     let begun = Instant::now();
     let mut pending = std::collections::VecDeque::new();

@@ -38,9 +38,9 @@ pub fn phases(record: &RunRecord) -> String {
         return String::new();
     }
     let heads = ["phase", "s", "offered", "good/s", "ms", "-think", "hit%", "of", "byte%", "of", "errors"];
-    let told = "Phases: mean response in ms, and without the origin’s think time; documents and bytes that came from \
+    let legend = "Phases: mean response in ms, and without the origin’s think time; documents and bytes that came from \
                 the cache, of those that could have";
-    format!("{}{}\n", wrapped("", told), grid(&heads, 1, &rows))
+    format!("{}{}\n", wrapped("", legend), grid(&heads, 1, &rows))
 }
 
 /// What PolyMix-3 was run with before.
